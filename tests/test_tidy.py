@@ -23,7 +23,6 @@ LONG_IN_THE_CORE = {
     "service_imports.pyx take": 78,
     "publish.pyx accept": 76,
     "pull_requests.pyx read_fast": 84,
-    "pull_delivery.pyx request": 71,
     "recovery.pyx open_segment": 73,
     "recovery.pyx opening": 72,
     "scan.pyx last_named": 81,

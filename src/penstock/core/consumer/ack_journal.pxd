@@ -3,12 +3,14 @@ from libc.stdint cimport uint32_t, uint64_t
 from penstock.core.base.buffer cimport Out
 from penstock.core.base.disk cimport Disk
 from penstock.core.broker.reactor cimport Reactor
-from penstock.core.consumer.delivery cimport AckConfirmer, Delivery
+from penstock.core.consumer.consumer cimport Consumer
+from penstock.core.consumer.consumer_task cimport ConsumerTask
+from penstock.core.consumer.delivery cimport AckConfirmer
 
 
 cdef class Mark:
     """What the journal knows of one consumer."""
-    cdef Delivery consumer
+    cdef Consumer consumer
     cdef bytes name
     cdef uint64_t created_ns
     cdef uint64_t cseq                 # its last delivery that the journal knows of
@@ -29,9 +31,9 @@ cdef class AckJournal(AckConfirmer):
     cdef bint durable                  # a confirmation promises the disk
     cdef public uint64_t keep_bytes    # a journal below this is not worth a new base
     cdef public object on_failure      # called with an OSError; or None
-    cdef dict marks                    # Delivery -> Mark
+    cdef dict marks                    # Consumer -> Mark
     cdef list touched                  # Marks with something to confirm
-    cdef object waiting                # deque of (write mark, Delivery, reply): written, to be answered when it is synced
+    cdef object waiting                # deque of (write mark, Consumer, reply): written, to be answered when it is synced
     cdef Out out                       # records on their way to the file
     cdef uint64_t write_mark, synced_mark, target
     # the file
@@ -55,7 +57,7 @@ cdef class AckJournal(AckConfirmer):
     cdef readonly bint broken          # something may not be on the disk: only a new base helps
     cdef bint ended
 
-    cdef Mark mark_of(self, Delivery consumer)
+    cdef Mark mark_of(self, ConsumerTask consumer)
     cdef bytes put_state(self, Mark mark)
     cdef int put_acks(self, Mark mark) except -1
     cdef char* begin_record(self, Mark mark, int kind, size_t n) except NULL

@@ -43,6 +43,8 @@ from libc.string cimport memcpy, memset
 from penstock.core.base.buffer cimport Out, crc32c, out_free, out_reserve
 from penstock.core.base.disk cimport Disk
 from penstock.core.broker.reactor cimport Reactor
+from penstock.core.consumer.consumer cimport Consumer
+from penstock.core.consumer.consumer_task cimport ConsumerTask
 from penstock.core.consumer.delivery cimport POLICY_ALL, AckConfirmer, Delivery
 from penstock.core.consumer.pending cimport GONE, Pending, PendingMessages
 from penstock.core.log.encryption cimport seal_part
@@ -115,33 +117,33 @@ cdef class AckJournal(AckConfirmer):
         self.base_slot = base_slot
         self.kept_upto = base_upto
 
-    def watch(self, Delivery consumer, created_ns: int) -> None:
+    def watch(self, Consumer consumer, created_ns: int) -> None:
         """Confirm acks of a consumer from now on, and keep its states."""
         cdef Mark mark = Mark.__new__(Mark)
         mark.consumer = consumer
         mark.name = consumer.name.encode("utf-8", "surrogateescape")
         mark.created_ns = created_ns
-        mark.cseq = consumer.delivered
+        mark.cseq = consumer.delivery.delivered
         mark.acked = []
         mark.replies = []
         self.marks[consumer] = mark
-        consumer.confirmer = self
+        consumer.delivery.confirm_acks_with(self)
 
-    def forget(self, Delivery consumer) -> None:
+    def forget(self, Consumer consumer) -> None:
         """A consumer is gone; nobody is answered who waits."""
         cdef Mark mark = self.marks.pop(consumer, None)
-        consumer.confirmer = None
+        consumer.delivery.confirm_acks_with(None)
         if mark is not None and mark.listed:
             self.touched.remove(mark)
 
-    cdef Mark mark_of(self, Delivery consumer):
+    cdef Mark mark_of(self, ConsumerTask consumer):
         return <Mark>self.marks[consumer]
 
     # --- confirming ----------------------------------------------------------------------------------------------------
-    cdef int confirm(self, Delivery consumer, uint64_t seq, const char* reply, size_t n) except -1:
+    cdef int confirm(self, ConsumerTask consumer, uint64_t seq, const char* reply, size_t n) except -1:
         cdef Mark mark = self.mark_of(consumer)
         mark.replies.append(PyBytes_FromStringAndSize(reply, n))
-        if consumer.pending.find(seq) == NULL:
+        if mark.consumer.delivery.pending.find(seq) == NULL:
             mark.acked.append(seq)
         if not mark.listed:
             mark.listed = True
@@ -150,7 +152,7 @@ cdef class AckJournal(AckConfirmer):
             self.reactor.enlist_commit(self)
         return 0
 
-    cdef int begun_anew(self, Delivery consumer) except -1:
+    cdef int begun_anew(self, ConsumerTask consumer) except -1:
         self.mark_of(consumer).cseq = 18446744073709551615u
         return 0
 
@@ -180,11 +182,11 @@ cdef class AckJournal(AckConfirmer):
 
     cdef int release(self) except -1:
         """Answer those whose ack is as durable as promised."""
-        cdef Delivery consumer
+        cdef Consumer consumer
         cdef bytes reply
         while self.waiting and self.waiting[0][0] <= self.synced_mark:
             _, consumer, reply = self.waiting.popleft()
-            consumer.answer(PyBytes_AS_STRING(reply), PyBytes_GET_SIZE(reply))
+            consumer.delivery.answer(PyBytes_AS_STRING(reply), PyBytes_GET_SIZE(reply))
         return 0
 
     cdef int failed(self, object error) except -1:
@@ -216,16 +218,16 @@ cdef class AckJournal(AckConfirmer):
         return 0
 
     cdef bytes put_state(self, Mark mark):
-        cdef bytes state = (<object>mark.consumer).snapshot()
+        cdef bytes state = mark.consumer.snapshot()
         cdef size_t n = PyBytes_GET_SIZE(state)
         cdef char* p = self.begin_record(mark, STATE, n)
         memcpy(p, PyBytes_AS_STRING(state), n)
-        mark.next_cseq = mark.consumer.delivered
+        mark.next_cseq = mark.consumer.delivery.delivered
         self.end_record(RECORD_HEAD + PyBytes_GET_SIZE(mark.name) + n)
         return state
 
     cdef int put_acks(self, Mark mark) except -1:
-        cdef Delivery c = mark.consumer
+        cdef Delivery c = mark.consumer.delivery
         cdef PendingMessages pending = c.pending
         cdef size_t i = pending.len, fresh = 0, acked, size
         cdef Pending* e
@@ -400,7 +402,7 @@ cdef class AckJournal(AckConfirmer):
         """Write the states of these consumers as they are now, and return them; nobody waits for their sync. OSError: it could
         not be done.
         """
-        cdef Delivery consumer
+        cdef Consumer consumer
         cdef Mark mark
         cdef list states = []
         try:

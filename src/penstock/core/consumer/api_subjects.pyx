@@ -62,7 +62,7 @@ cdef class ApiSubjects(Sink):
         self.consumers[key] = consumer
         self.places.put(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), hash_bytes(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)),
                         <uint64_t><void*>consumer)
-        consumer.api_subjects = self
+        consumer.register(self)
         self.told(key, 1)
 
     def remove(self, Consumer consumer) -> None:
@@ -72,7 +72,7 @@ cdef class ApiSubjects(Sink):
             return
         if self.last is consumer:
             self.last = None
-        consumer.api_subjects = None
+        consumer.register(None)
         self.places.remove(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), hash_bytes(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)))
         del self.consumers[key]
         self.told(key, -1)
@@ -131,12 +131,15 @@ cdef class ApiSubjects(Sink):
         cdef const char* p = m.subject + ACK_LEN
         cdef const char* key
         cdef Consumer consumer = self.last
+        cdef bytes prefix
         cdef int tokens = 2, taken
-        if consumer is not None and m.subject_len > <size_t>PyBytes_GET_SIZE(consumer.ack_prefix) and memcmp(
-                m.subject, PyBytes_AS_STRING(consumer.ack_prefix), PyBytes_GET_SIZE(consumer.ack_prefix)) == 0:
-            taken = self.ack_at(consumer, m.subject + PyBytes_GET_SIZE(consumer.ack_prefix), end, m)
-            if taken >= 0:
-                return taken
+        if consumer is not None:
+            prefix = consumer.delivery.ack_prefix
+            if m.subject_len > <size_t>PyBytes_GET_SIZE(prefix) and memcmp(
+                    m.subject, PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix)) == 0:
+                taken = self.ack_at(consumer, m.subject + PyBytes_GET_SIZE(prefix), end, m)
+                if taken >= 0:
+                    return taken
         key = p
         while p < end:
             tokens += 1
@@ -174,7 +177,7 @@ cdef class ApiSubjects(Sink):
             p = stop + 1
         if end != NULL and stop != end:
             return -2
-        return consumer.acknowledge(<uint64_t>numbers[1], <uint64_t>numbers[2], <uint64_t>numbers[0], m)
+        return consumer.delivery.acknowledge(<uint64_t>numbers[1], <uint64_t>numbers[2], <uint64_t>numbers[0], m)
 
     cdef int next(self, Message* m, const char* key, size_t n) except -1:
         """A pull request."""

@@ -1,10 +1,10 @@
-"""The consumer's data path: cursor, filters, pending, ack floor, redelivery, pull queue, push window."""
+"""A consumer: position, filters, unacknowledged messages, redelivery, pull requests, push delivery."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
+from penstock.core.broker.reactor import Task
 from penstock.core.consumer.priority_groups import PriorityGroups
-from penstock.core.consumer.pull_delivery import PullDelivery
 from penstock.core.stream.stream import Stream
 
 ACK_NONE: int
@@ -24,15 +24,15 @@ class ConsumerState(NamedTuple):
     num_waiting: int
     num_pending: int
 
-class Consumer(PullDelivery):
-    """One consumer of a stream. Made by the engine; deliver policy is already turned into a first sequence by it."""
+class Consumer(Task):
+    """One consumer of a stream. Made by the engine, which turns the deliver policy into a first sequence."""
 
     def __init__(self, stream: Stream, name: str, *, start_seq: int) -> None: ...
     name: str
     stream: Stream
     closed: bool
     ack_policy: int
-    bound: bool  # push: somebody listened when last looked
+    bound: bool  # push: the deliver subject had a subscriber when last looked up
     deadline_changed: Callable[[Consumer, int], None] | None
     """Called when tick() is wanted earlier than its last answer (or at all, after 0): with the consumer and the time in ns."""
     def configure(
@@ -61,10 +61,10 @@ class Consumer(PullDelivery):
         priority_groups: tuple[str, ...] = (),
         priority_timeout_ns: int = 0,
     ) -> None:
-        """Set or change the rules. deliver_subject "" = pull."""
+        """Set or change the configuration. deliver_subject "" = pull."""
     def state(self) -> ConsumerState: ...
     def snapshot(self) -> bytes:
-        """The durable state (floors, delivered, pending with delivery counts) as a checksummed record; see the module head."""
+        """The durable state (floors, delivered, pending with delivery counts) as a checksummed record; core/consumer/snapshot draws it."""
     def restore(self, data: bytes) -> None:
         """Take a snapshot back; ValueError when it is not one. Clamped to what the stream holds."""
     changed: bool  # state differs from the last snapshot(); snapshot() clears it
@@ -73,21 +73,21 @@ class Consumer(PullDelivery):
     def unsaved(self) -> None:
         """The last snapshot could not be written."""
     on_unbound: Callable[[], None] | None
-    """Called when nobody listens to a push consumer any more."""
+    """Called when the last subscriber of the deliver subject goes."""
     groups: PriorityGroups | None
     api_subjects: object | None
     def unpin(self, group: str, reason: str) -> None:
-        """Take the pin from whoever has it: another client gets it. Told with the reason: admin or timeout."""
+        """Unpin the pinned client: another client gets the messages. The reason is told: admin or timeout."""
     def reset(self, seq: int) -> int:
-        """Begin anew at a sequence; 0: behind the ack floor. The sequence."""
+        """Start again at a sequence; 0: behind the ack floor. The sequence."""
     paused: bool
     def push_bound(self) -> bool: ...
     def tick(self) -> int:
         """Do what is due at the reactor's time (redeliveries, request expiry, heartbeats); when to call again (ns, 0 = not needed)."""
     def idle_since_ns(self) -> int:
-        """For inactive_threshold: since when nobody uses it (no interest, or no request and no ack wait running); 0 = in use."""
+        """For inactive_threshold: since when no client uses it (no subscriber; no request, and no ack wait that runs); 0 = in use."""
     def pause(self, paused: bool) -> None:
-        """Hand nothing out (requests wait, acks are processed, heartbeats go on), or go on."""
+        """Deliver nothing (requests wait, acks are processed, heartbeats go on), or go on."""
     def floor(self) -> int:
         """The stream sequence up to which everything is acknowledged."""
     def close(self, reason: str) -> None:

@@ -1,32 +1,36 @@
-"""What a consumer hands out and what is acknowledged: the part that pull and push consumers share.
+"""What a consumer delivers next, what is unacknowledged, and its acks: the part that pull and push consumers share.
 
-`pick` finds the next message, `prepare` makes of its record what goes out, `hand_out` gives it to who listens, `handed` remembers it;
-`acknowledge` is the way back. Redeliveries come first, and do not count against max_ack_pending; then new messages.
+`pick` finds the next message, `prepare` makes the outgoing message of its record, `hand_out` sends it to the subscribers, `handed`
+records the delivery; `acknowledge` reads an ack. Redeliveries come first, and do not count against max_ack_pending; then new messages.
 
-An ack that asks for an answer gets it from the AckConfirmer when it is as durable as promised.
+The AckConfirmer answers an ack that asks for an answer when the ack is as durable as promised.
 
 Ack subject of a delivery (v1): ``$JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<stored at, ns>.<ahead>``.
-Knows nothing of requests, flow control or heartbeats.
+Knows nothing of pull requests, flow control or heartbeats.
 """
 import json
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 from penstock.core.base.buffer cimport Out, out_free, out_put, put_u64
 from penstock.core.broker.reactor cimport Synced
-from penstock.core.broker.router cimport UNSERVED_MAX, Message, QueueGroup, RemoteSubscription, Sink, Subscription
+from penstock.core.broker.router cimport UNSERVED_MAX, Message, QueueGroup, RemoteSubscription, Router, Sink, Subscription
+from penstock.core.consumer.consumer_task cimport ENDED, ConsumerTask
+from penstock.core.consumer.pacing cimport Pacing
 from penstock.core.consumer.pending cimport DELAYED, GONE, QUEUED, WAITING, Pending, PendingMessages
 from penstock.core.log.cursor cimport Cursor
 from penstock.core.log.log cimport Record
 from penstock.core.protocol.subjects cimport Route
-from penstock.core.stream.stream cimport Listener, Stream
 
 from penstock.core.base.durations import parse_duration
+from penstock.core.consumer.snapshot import SPENT, pack, unpack
 
 cdef enum:
     NUMBERS_ROOM = 5 * 21          # the five numbers at the end of an ack subject
+    READ_AGAIN_NS = 1000000000     # after the disk refused to read a message
 
 
 cdef inline bint is_text(const char* p, size_t n, const char* text, size_t text_len) noexcept nogil:
@@ -40,64 +44,86 @@ cdef inline bint starts(const char* p, size_t n, const char* text, size_t text_l
 cdef class AckConfirmer(Synced):
     """Answers the acks that ask for it."""
 
-    cdef int confirm(self, Delivery consumer, uint64_t seq, const char* reply, size_t n) except -1:
-        return consumer.answer(reply, n)
+    cdef int confirm(self, ConsumerTask consumer, uint64_t seq, const char* reply, size_t n) except -1:
+        return 0
 
-    cdef int begun_anew(self, Delivery consumer) except -1:
+    cdef int begun_anew(self, ConsumerTask consumer) except -1:
         return 0
 
 
-cdef class Delivery(Listener):
-    """The shared part of a consumer; see Consumer."""
+@cython.final
+cdef class Delivery:
+    """What one consumer delivers next, what is unacknowledged, and its acks."""
 
     def __cinit__(self):
         memset(&self.scratch, 0, sizeof(Out))
 
-    def __init__(self, Stream stream, str name, *, start_seq: int) -> None:
-        self.stream = stream
-        self.router = stream.router
-        self.reactor = stream.reactor
-        self.log = stream.log
-        self.name = name
-        self.key = stream.name_bytes + b"." + name.encode("utf-8", "surrogateescape")
-        self.ack_prefix = b"$JS.ACK." + self.key + b"."
+    def __init__(self, ConsumerTask consumer, start_seq: int) -> None:
+        self.consumer = consumer
+        self.stream = consumer.stream
+        self.router = self.stream.router
+        self.reactor = self.stream.reactor
+        self.log = self.stream.log
+        self.ack_prefix = b"$JS.ACK." + consumer.key + b"."
         if len(self.ack_prefix) > REPLY_ROOM - NUMBERS_ROOM:
             raise ValueError("stream and consumer names are too long")
         memcpy(self.reply, PyBytes_AS_STRING(self.ack_prefix), PyBytes_GET_SIZE(self.ack_prefix))
         self.cursor = Cursor(self.log, max(start_seq, self.log.first_seq))
         self.pending = PendingMessages()
         self.pending.set_floor(0, self.cursor.passed)
-        self.purges = stream.purges
+        self.purges = self.stream.purges
         self.backoff_ns = ()
-        self.changed = True
 
     def __dealloc__(self):
         out_free(&self.scratch)
 
-    cdef int request(self, const char* reply, size_t reply_len, const char* body, size_t n) except -1:
+    # --- configuration -------------------------------------------------------------------------------------------------
+    def configure(self, *, int ack_policy, uint64_t ack_wait_ns, tuple backoff_ns, int64_t max_deliver, int64_t max_ack_pending,
+                  bint headers_only, int sample_percent) -> None:
+        """Set or change what is delivered and acknowledged, and how."""
+        self.ack_policy = ack_policy
+        self.ack_wait_ns = ack_wait_ns
+        self.backoff_ns = backoff_ns
+        self.max_deliver = max_deliver
+        self.max_ack_pending = max_ack_pending
+        self.headers_only = headers_only
+        self.sample_percent = sample_percent
+        self.stalled = False
+
+    cdef int set_filters(self, tuple patterns, bint first_time, bint last_per_subject) except -1:
+        if first_time or patterns != self.cursor.filters:
+            self.stream.drop_listener(self.consumer, self.cursor.filters if self.cursor.filtered else ())
+            self.cursor.set_filters(patterns)
+            self.stream.add_listener(self.consumer, patterns if self.cursor.filtered else ())
+            if self.pending.live:
+                self.stream.hold(self.consumer)
+        if last_per_subject and first_time:
+            self.cursor.start_with_last()
+            self.pending.set_floor(0, self.cursor.passed)
         return 0
 
-    cdef bint in_demand(self) noexcept:
-        return False
-
-    cdef int touch(self) except -1:
-        if not self.changed:
-            self.changed = True
-            if self.on_change is not None:
-                self.on_change()
+    cdef int set_pace(self, uint64_t rate_limit_bps, bint replay_original) except -1:
+        """Limit the rate of deliveries, or replay at the original pace; a replay that has begun continues."""
+        cdef Pacing old = self.pacing
+        self.pacing = None
+        self.held_ns = 0
+        if rate_limit_bps or replay_original:
+            burst = self.stream.max_msg_size if self.stream.max_msg_size > 0 else self.reactor.max_payload
+            self.pacing = Pacing(rate_limit_bps, burst, self.log.last_seq if replay_original else 0)
+            if replay_original and old is not None:
+                self.pacing.resume(old)
         return 0
 
-    def unsaved(self) -> None:
-        """The last snapshot could not be written."""
-        self.touch()
+    cdef int confirm_acks_with(self, AckConfirmer confirmer) except -1:
+        self.confirmer = confirmer
+        return 0
+
+    cdef int end(self) except -1:
+        self.stream.drop_listener(self.consumer, self.cursor.filters if self.cursor.filtered else ())
+        self.consumer = ENDED
+        return 0
 
     # --- delivery ------------------------------------------------------------------------------------------------------
-    cdef int kick(self) except -1:
-        """Run at the end of this turn."""
-        if not self.queued and not self.closed:
-            self.reactor.enlist_delivery(self)
-        return 0
-
     cdef int pick(self) except -1:
         cdef Pending* e = self.pending.next_due()
         while e != NULL:
@@ -117,7 +143,7 @@ cdef class Delivery(Listener):
     cdef int gone(self) except -1:
         if self.again != NULL:
             self.pending.remove(self.again, self.delivered, self.cursor.passed)
-            self.touch()
+            self.consumer.touch()
             self.room_made()
         else:
             self.cursor.took(self.picked)
@@ -171,7 +197,7 @@ cdef class Delivery(Listener):
             return False
         self.held_ns = self.pacing.hold_until(self.picked, ts_ns, size, self.reactor.now_ns)
         if self.held_ns:
-            self.arm(self.held_ns)
+            self.consumer.arm(self.held_ns)
             return True
         return False
 
@@ -219,8 +245,8 @@ cdef class Delivery(Listener):
         cdef Pending* e = self.again
         self.delivered += 1
         self.delivered_ns = now
-        if not self.changed:
-            self.touch()
+        if not self.consumer.changed:
+            self.consumer.touch()
         if e != NULL:
             self.pending.dequeued()
             e.deliveries += 1
@@ -237,15 +263,49 @@ cdef class Delivery(Listener):
                     self.stream.retention.settled(self.picked)
                 return 0
             self.pending.push(self.picked, self.delivered, now)
-            if not self.holding:
-                self.stream.hold(self)
+            if not self.consumer.holding:
+                self.stream.hold(self.consumer)
             if self.ack_policy == POLICY_FLOW:
                 return 0                       # no ack wait
             due = now + self.wait_ns(1)
         if self.due_ns == 0 or due < self.due_ns:
             self.due_ns = due
-            self.arm(due)
+            self.consumer.arm(due)
         return 0
+
+    cdef int await_more(self) except -1:
+        if not self.cursor.caught_up and self.consumer.in_demand():
+            self.stream.await_more(self.consumer)
+        return 0
+
+    cdef int read_later(self) except -1:
+        """The disk refused to read the next message, which is not skipped: try again after a while."""
+        self.held_ns = self.reactor.now_ns + READ_AGAIN_NS
+        return self.consumer.arm(self.held_ns)
+
+    cdef int tick(self) except -1:
+        """Do what is due at the reactor's time; what is due next is in due_ns and held_ns."""
+        cdef uint64_t now = self.reactor.now_ns
+        if self.due_ns and self.due_ns <= now:
+            self.redeliver_due()
+        if self.held_ns and self.held_ns <= now:
+            self.held_ns = 0
+            self.consumer.kick()
+        return 0
+
+    cdef str position(self):
+        cdef uint64_t last = self.cursor.passed
+        if self.cursor.caught_up:
+            last = max(last, self.stream.visible)          # no message since then passes the filters
+        return f"Nats-Last-Consumer: {self.delivered}\r\nNats-Last-Stream: {last}\r\n"
+
+    cdef uint64_t last_wait_ns(self) except? 18446744073709551615:
+        cdef uint64_t latest = 0
+        cdef size_t i
+        for i in range(self.pending.off, self.pending.len):
+            if self.pending.data[i].state != GONE:
+                latest = max(latest, self.pending.data[i].since_ns + self.wait_ns(self.pending.data[i].deliveries))
+        return latest
 
     cdef uint64_t wait_ns(self, uint64_t deliveries) except? 18446744073709551615:
         """How long an ack may take after that many deliveries."""
@@ -263,7 +323,7 @@ cdef class Delivery(Listener):
             self.cursor.skip_below(first)
         if self.pending.live and self.pending.first().seq < first:
             self.pending.remove_below(first, self.delivered, self.cursor.passed)
-            self.touch()
+            self.consumer.touch()
             self.room_made()
         if self.spent is not None:
             self.forget_spent(first)
@@ -276,29 +336,15 @@ cdef class Delivery(Listener):
 
     cdef int look_again(self) except -1:
         self.due_ns = 1 if self.pending.live and self.ack_policy != POLICY_FLOW else 0
-        return self.arm(self.reactor.now_ns) if self.due_ns else 0
-
-    cdef int arm(self, uint64_t at_ns) except -1:
-        """tick() is wanted at a time."""
-        if self.deadline_ns == 0 or at_ns < self.deadline_ns:
-            self.deadline_ns = at_ns
-            if self.deadline_changed is not None:
-                self.deadline_changed(self, at_ns)
-        return 0
+        return self.consumer.arm(self.reactor.now_ns) if self.due_ns else 0
 
     # --- what the stream tells -----------------------------------------------------------------------------------------
     cdef int signalled(self, uint64_t seq) except -1:
         if self.cursor.caught_up:
             self.cursor.jump(seq)
-            if self.in_demand():
-                self.stream.await_more(self)
+            if self.consumer.in_demand():
+                self.stream.await_more(self.consumer)
         return 0
-
-    cdef int wants(self, uint32_t subject_id) except -1:
-        return self.cursor.want(subject_id)
-
-    cdef int forgets(self, uint32_t subject_id) except -1:
-        return self.cursor.forget(subject_id)
 
     cdef int removed(self, uint64_t seq) except -1:
         cdef Pending* e = self.pending.find(seq)
@@ -308,27 +354,27 @@ cdef class Delivery(Listener):
             self.forget(seq)
         return self.pending.live > 0 or self.spent is not None
 
-    def expire_below(self, uint64_t seq) -> None:
-        """Messages below a sequence are leaving the stream for their age."""
+    cdef int expire_below(self, uint64_t seq) except -1:
         while self.pending.live and self.pending.first().seq < seq:
             self.lost(self.pending.first())
+        return 0
 
     cdef int lost(self, Pending* e) except -1:
         """As if it had been refused for good."""
         cdef uint64_t seq = e.seq, cseq = e.cseq, deliveries = e.deliveries
         self.pending.remove(e, self.delivered, self.cursor.passed)
         self.acked_ns = self.reactor.now_ns
-        self.touch()
+        self.consumer.touch()
         self.room_made()
-        if self.api_subjects is not None and self.api_subjects.term_advisory is not None:
-            self.api_subjects.term_advisory(self, cseq, seq, deliveries, "Unacknowledged message was deleted")
+        if self.consumer.api_subjects is not None and self.consumer.api_subjects.term_advisory is not None:
+            self.consumer.api_subjects.term_advisory(self.consumer, cseq, seq, deliveries, "Unacknowledged message was deleted")
         return 0
 
     def forget(self, seq: int) -> None:
         """A message that went out as often as it may is settled."""
         del self.spent[seq]
         self.spent = self.spent or None
-        self.touch()
+        self.consumer.touch()
 
     cdef int purged(self) except -1:
         cdef uint32_t subject_id, size
@@ -336,7 +382,7 @@ cdef class Delivery(Listener):
         self.purges = self.stream.purges
         self.cursor.purged_below(first)
         self.pending.purge_below(first)
-        self.touch()
+        self.consumer.touch()
         self.room_made()
         for entry in self.pending.entries():
             if not self.log.peek(entry[0], &subject_id, &size):
@@ -354,7 +400,7 @@ cdef class Delivery(Listener):
         cdef size_t n = m.body_len - m.hlen
         cdef bint answer = True, promise = False       # promise: what must not come back after a crash
         cdef Pending* e
-        if self.closed or self.ack_policy == POLICY_NONE or self.ack_policy == POLICY_FLOW:
+        if self.consumer.closed or self.ack_policy == POLICY_NONE or self.ack_policy == POLICY_FLOW:
             return 0
         if n == 0 or is_text(p, n, b"+ACK", 4) or is_text(p, n, b"+OK", 3):
             if self.sample_percent:
@@ -364,7 +410,7 @@ cdef class Delivery(Listener):
             if self.sample_percent:
                 self.sample(seq, cseq, deliveries)
             self.ack_one(seq, cseq)
-            self.request(m.reply, m.reply_len, p + 4, n - 4)
+            self.consumer.request(m.reply, m.reply_len, p + 4, n - 4)
             answer = False
         elif starts(p, n, b"-NAK", 4):
             self.negative(seq, cseq, deliveries, p + 4, n - 4)
@@ -373,14 +419,14 @@ cdef class Delivery(Listener):
             if e != NULL and e.state != QUEUED:
                 e.state = WAITING
                 e.since_ns = self.reactor.now_ns
-                self.touch()
+                self.consumer.touch()
         elif starts(p, n, b"+TERM", 5):
             self.terminate(seq, cseq, deliveries, p + 5, n - 5)
             promise = True
         if answer and m.reply_len:
             if self.confirmer is None or not promise:
                 return self.answer(m.reply, m.reply_len)
-            self.confirmer.confirm(self, seq, m.reply, m.reply_len)
+            self.confirmer.confirm(self.consumer, seq, m.reply, m.reply_len)
         return 1
 
     cdef int answer(self, const char* reply, size_t n) except -1:
@@ -411,8 +457,8 @@ cdef class Delivery(Listener):
         if self.stream.retention is not None:
             self.stream.retention.settled(seq)
         self.acked_ns = self.reactor.now_ns
-        if not self.changed:
-            self.touch()
+        if not self.consumer.changed:
+            self.consumer.touch()
         if self.stalled:
             self.room_made()
         return 1
@@ -424,11 +470,6 @@ cdef class Delivery(Listener):
         """These messages are acknowledged: the stream may let go of them."""
         for seq in done:
             self.stream.retention.settled(seq)
-
-    def floor(self) -> int:
-        """The stream sequence up to which everything is acknowledged."""
-        self.settle()
-        return self.pending.floor_seq
 
     cdef int ack_upto(self, uint64_t seq, uint64_t cseq) except -1:
         """Everything up to a message is acknowledged.
@@ -447,7 +488,7 @@ cdef class Delivery(Listener):
         if done is not None:
             self.settle_all(done)
         self.acked_ns = self.reactor.now_ns
-        self.touch()
+        self.consumer.touch()
         if self.stalled:
             self.room_made()
         return 1
@@ -455,16 +496,16 @@ cdef class Delivery(Listener):
     cdef int sample(self, uint64_t seq, uint64_t cseq, uint64_t deliveries) except -1:
         """Of some acks a metric tells; of those of messages that are pending, under explicit acks."""
         cdef Pending* e = self.pending.find(seq)
-        if e == NULL or self.ack_policy != POLICY_EXPLICIT or self.api_subjects is None or self.api_subjects.ack_metric is None:
+        if e == NULL or self.ack_policy != POLICY_EXPLICIT or self.consumer.api_subjects is None or self.consumer.api_subjects.ack_metric is None:
             return 0
         if <int>((self.reactor.random() >> 8) % 100) < self.sample_percent:
-            self.api_subjects.ack_metric(self, cseq, seq, self.reactor.now_ns - e.since_ns if self.reactor.now_ns > e.since_ns else 0, deliveries)
+            self.consumer.api_subjects.ack_metric(self.consumer, cseq, seq, self.reactor.now_ns - e.since_ns if self.reactor.now_ns > e.since_ns else 0, deliveries)
         return 0
 
     cdef int room_made(self) except -1:
         if self.stalled and (self.max_ack_pending <= 0 or self.pending.live < <size_t>self.max_ack_pending):
             self.stalled = False
-            self.kick()
+            self.consumer.kick()
         return 0
 
     cdef int negative(self, uint64_t seq, uint64_t cseq, uint64_t deliveries, const char* p, size_t n) except -1:
@@ -474,27 +515,27 @@ cdef class Delivery(Listener):
         if e == NULL:
             return 0
         delay = nak_delay(PyBytes_FromStringAndSize(p, n)) if n else 0
-        self.touch()
+        self.consumer.touch()
         if delay:
             e.state = DELAYED
             e.since_ns = self.reactor.now_ns + delay
             if self.due_ns == 0 or e.since_ns < self.due_ns:
                 self.due_ns = e.since_ns
-                self.arm(e.since_ns)
+                self.consumer.arm(e.since_ns)
         else:
             # Also after the last delivery that it may have: pick() then lets it go when somebody wants messages.
             self.pending.enqueue(e)
-            self.kick()
-        if self.api_subjects is not None and self.api_subjects.nak_advisory is not None:
-            self.api_subjects.nak_advisory(self, cseq, seq, deliveries)
+            self.consumer.kick()
+        if self.consumer.api_subjects is not None and self.consumer.api_subjects.nak_advisory is not None:
+            self.consumer.api_subjects.nak_advisory(self.consumer, cseq, seq, deliveries)
         return 0
 
     cdef int terminate(self, uint64_t seq, uint64_t cseq, uint64_t deliveries, const char* p, size_t n) except -1:
         """A message shall not go out again."""
         self.ack_one(seq, cseq)
-        if self.api_subjects is not None and self.api_subjects.term_advisory is not None:
+        if self.consumer.api_subjects is not None and self.consumer.api_subjects.term_advisory is not None:
             reason = PyBytes_FromStringAndSize(p, n).decode("utf-8", "replace").strip() if n else ""
-            self.api_subjects.term_advisory(self, cseq, seq, deliveries, reason)
+            self.consumer.api_subjects.term_advisory(self.consumer, cseq, seq, deliveries, reason)
         return 0
 
     cdef int exhausted(self, Pending* e) except -1:
@@ -504,10 +545,10 @@ cdef class Delivery(Listener):
         if self.spent is None:
             self.spent = {}
         self.spent[seq] = deliveries
-        self.touch()
+        self.consumer.touch()
         self.room_made()
-        if self.api_subjects is not None and self.api_subjects.max_deliver_advisory is not None:
-            self.api_subjects.max_deliver_advisory(self, seq, deliveries)
+        if self.consumer.api_subjects is not None and self.consumer.api_subjects.max_deliver_advisory is not None:
+            self.consumer.api_subjects.max_deliver_advisory(self.consumer, seq, deliveries)
         return 0
 
     cdef int redeliver_due(self) except -1:
@@ -536,8 +577,91 @@ cdef class Delivery(Listener):
             if e != NULL:
                 self.exhausted(e)
         if any_due:
-            self.kick()
+            self.consumer.kick()
         return 0
+
+    # --- its state -----------------------------------------------------------------------------------------------------
+    cdef uint64_t reset(self, uint64_t seq) except? 0:
+        """Start again at a sequence, as if nothing had been delivered; 0: behind the ack floor. The sequence."""
+        if seq == 0:
+            seq = self.pending.floor_seq + 1
+        self.pending.clear()
+        self.pending.set_floor(0, seq - 1)
+        self.cursor.resume(seq, seq - 1, [])
+        self.delivered = self.delivered_ns = self.acked_ns = 0
+        self.spent = None
+        self.due_ns = 0
+        self.stalled = False
+        if self.confirmer is not None:
+            self.confirmer.begun_anew(self.consumer)
+        self.consumer.touch()
+        self.settle()
+        return seq
+
+    cdef bytes snapshot(self):
+        cdef size_t i
+        cdef Pending* e
+        entries = []
+        for i in range(self.pending.off, self.pending.len):
+            e = self.pending.data + i
+            if e.state != GONE:
+                entries.append((e.seq, e.cseq, e.since_ns, e.deliveries, e.state))
+        if self.spent is not None:
+            entries += [(seq, 0, 0, deliveries, SPENT) for seq, deliveries in self.spent.items()]
+        return pack(
+            (self.delivered, self.cursor.passed, self.cursor.next_seq, self.delivered_ns, self.pending.floor_cseq,
+             self.pending.floor_seq, self.acked_ns), entries, self.cursor.remaining_starts())
+
+    cdef int restore(self, bytes data) except -1:
+        cdef uint64_t last = self.log.last_seq
+        cdef uint32_t subject_id, size
+        cdef Pending* e
+        numbers, entries, first_ones = unpack(data)
+        delivered, passed, next_seq, self.delivered_ns, floor_cseq, floor_seq, self.acked_ns = numbers
+        if delivered:
+            passed, next_seq, floor_seq = min(passed, last), min(next_seq, last + 1), min(floor_seq, last)
+        # The cursor is behind every delivered message, whatever the record says: a backup may come from any server.
+        handed = max([entry[0] for entry in entries if entry[4] != SPENT and entry[0] <= last], default=0)
+        first_ones = sorted({seq for seq in first_ones if handed < seq <= last})
+        next_seq = max(next_seq, handed + 1, max(first_ones, default=0) + 1)
+        floor_cseq, floor_seq = min(floor_cseq, delivered), min(floor_seq, passed)
+        self.delivered = delivered
+        self.cursor.resume(next_seq, passed, first_ones)
+        self.pending.clear()
+        self.spent = None
+        for seq, cseq, since_ns, deliveries, state in entries:
+            if not self.log.peek(seq, &subject_id, &size):
+                continue
+            if state == SPENT:
+                if self.spent is None:
+                    self.spent = {}
+                self.spent[seq] = deliveries
+                continue
+            self.pending.push(seq, cseq, since_ns)
+            e = self.pending.find(seq)
+            e.deliveries = deliveries
+            e.state = WAITING
+            if state == QUEUED:
+                self.pending.enqueue(e)
+            else:
+                e.state = state
+        self.pending.set_floor(floor_cseq, floor_seq)
+        self.look_again()
+        if self.pending.live or self.spent is not None:
+            self.stream.hold(self.consumer)
+        return self.settle()
+
+
+cdef int send_status(Router router, bytes subject, str line, str headers) except -1:
+    cdef Message m
+    cdef bytes block = f"NATS/1.0 {line}\r\n{headers}\r\n".encode()
+    m.subject = PyBytes_AS_STRING(subject)
+    m.subject_len = <uint32_t>PyBytes_GET_SIZE(subject)
+    m.reply = NULL
+    m.reply_len = 0
+    m.body = PyBytes_AS_STRING(block)
+    m.hlen = m.body_len = <uint32_t>PyBytes_GET_SIZE(block)
+    return router.send(&m)
 
 
 NAK_BYTES = 1000     # behind -NAK are looked at; nothing longer is meant

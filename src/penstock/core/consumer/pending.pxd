@@ -39,6 +39,7 @@ cdef class PendingMessages:
     cdef int purge_below(self, uint64_t seq) except -1                               # somebody purged them: the floor is at least seq - 1
     cdef void set_floor(self, uint64_t cseq, uint64_t seq) noexcept
     cdef int enqueue(self, Pending* e) except -1
+    cdef size_t queued(self) noexcept                                                # how many are in the redelivery queue
     cdef Pending* next_due(self) noexcept                                            # head of the redelivery queue, or NULL
     cdef void dequeued(self) noexcept                                                # the head was handed out or dropped
     cdef void compact(self) noexcept

@@ -198,6 +198,9 @@ cdef class PendingMessages:
         self.queue_len += 1
         return 0
 
+    cdef size_t queued(self) noexcept:
+        return self.queue_len - self.queue_off
+
     cdef Pending* next_due(self) noexcept:
         cdef Pending* e
         while self.queue_off < self.queue_len:

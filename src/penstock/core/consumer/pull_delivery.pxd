@@ -1,31 +1,50 @@
-"""The pull side of a consumer: requests come, wait, are served and end."""
+"""The pull requests of a consumer: how they come in, wait, get messages and end."""
+cimport cython
 from libc.stdint cimport int64_t, uint64_t
-from penstock.core.broker.reactor cimport Task
+from penstock.core.broker.reactor cimport Reactor, Task
+from penstock.core.broker.router cimport Router
+from penstock.core.consumer.consumer_task cimport ConsumerTask
 from penstock.core.consumer.delivery cimport Delivery
 from penstock.core.consumer.priority_groups cimport PriorityGroups
-from penstock.core.consumer.pull_requests cimport PullQueue, PullRequest
+from penstock.core.consumer.pull_requests cimport PullQueue, PullRequest, PullSpec
+from penstock.core.stream.stream cimport Stream
 
 
-cdef class PullDelivery(Delivery):
-    cdef bytes deliver_subject             # b"": pull
+@cython.final
+cdef class PullDelivery:
+    cdef ConsumerTask consumer             # ENDED when it is closed
+    cdef Delivery delivery
+    cdef Stream stream
+    cdef Reactor reactor
+    cdef Router router
     cdef int64_t max_waiting, max_batch, max_expires_ns, max_bytes
-    cdef readonly PullQueue requests
-    cdef readonly PriorityGroups groups    # None: no priority policy
-    cdef uint64_t requested_ns             # when the last request came
+    cdef PullQueue requests
+    cdef PriorityGroups groups             # None: no priority policy
+    cdef uint64_t requested_ns             # time of the last request
     cdef uint64_t swept_ns                 # when a full queue was last searched for expired requests
     cdef bint disturbed                    # something was sent since the picked message was read: read it again
 
-    cdef int run_pull(self) except -1
+    cdef int set_groups(self, int policy, tuple names, uint64_t pin_ttl_ns) except -1
+    cdef int end(self, str reason) except -1                       # the consumer is closed
+    cdef int run(self) except -1                                   # deliver; 1: there is more to do in the next turn
     cdef int rest(self, int why) except -1
+    cdef int tick(self) except -1
+    # requests
+    cdef int request(self, const char* reply, size_t reply_len, const char* body, size_t n) except -1
+    cdef str refusal(self, PullSpec* spec)                         # None: the request is within the limits
+    cdef str refusal_without_wait(self, PullSpec* spec)            # of a request with no_wait; None: it may wait
+    cdef bint queue_is_full(self) except -1
+    cdef int enqueue(self, const char* reply, size_t reply_len, PullSpec* spec) except -1
     cdef int refuse_request(self, const char* reply, size_t n, str line) except -1
     cdef int status(self, bytes subject, str line, str headers) except -1
-    cdef int end_request(self, PullRequest r, str line) except -1  # with what is left of it
+    cdef int end_request(self, PullRequest r, str line) except -1  # with the messages and bytes that it still wanted
     cdef int ready(self, PullRequest r, Task waiter) except -1
     cdef PullRequest choose(self, uint64_t size)
     cdef PullRequest choose_in_groups(self, uint64_t size)
-    cdef int nobody_may(self) except -1
+    cdef int no_request_may(self) except -1
     cdef int pin(self, PullRequest r) except -1
+    cdef int unpin(self, str group, str reason) except -1
     cdef int completed(self, PullRequest r, uint64_t size) except -1
     cdef int end_impatient(self) except -1
     cdef int sweep(self, bint at_the_end) except -1
-    cdef str position(self)                                        # header lines of a heartbeat
+    cdef bint has_listener(self) except -1                         # a client waits for the answer of some request

@@ -1,17 +1,17 @@
-"""The pull side of a consumer: requests come, wait, are served and end.
+"""The pull requests of a consumer: how they come in, wait, get messages and end.
 
-Every request ends with a status line unless its messages say that it has ended; core/consumer/pull_requests draws requests and keeps their order,
-core/consumer/priority_groups says who is next where there are priority groups. Knows nothing of push consumers but that they refuse requests.
+Every request ends with a status message, unless it has got all its messages. core/consumer/pull_requests parses requests and keeps
+their order; core/consumer/priority_groups says which request is next where there are priority groups. Knows nothing of push consumers.
 """
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t
 from penstock.core.broker.reactor cimport Task
-from penstock.core.broker.router cimport Message
-from penstock.core.consumer.delivery cimport BUDGET, NEXT, STALLED, Delivery
-from penstock.core.consumer.priority_groups cimport PINNED, TAKES, WRONG_PIN, PriorityGroups, needless
+from penstock.core.consumer.consumer_task cimport ENDED, ConsumerTask
+from penstock.core.consumer.delivery cimport BUDGET, NEXT, STALLED, Delivery, send_status
+from penstock.core.consumer.priority_groups cimport PINNED, PRIORITIZED, TAKES, WRONG_PIN, PriorityGroups, needless
 from penstock.core.consumer.pull_requests cimport PullQueue, PullRequest, PullSpec, parse_pull
 from penstock.core.log.log cimport Record
-from penstock.core.stream.stream cimport Stream
 
 from penstock.core.base.durations import format_duration
 
@@ -26,19 +26,54 @@ cdef int64_t BATCH_MAX = 1 << 40
 _TOKEN = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
-cdef class PullDelivery(Delivery):
-    """The part of a consumer that knows of requests; see Consumer."""
+@cython.final
+cdef class PullDelivery:
+    """The pull requests of one consumer."""
 
-    def __init__(self, Stream stream, str name, *, start_seq: int) -> None:
-        Delivery.__init__(self, stream, name, start_seq=start_seq)
+    def __init__(self, ConsumerTask consumer, Delivery delivery) -> None:
+        self.consumer = consumer
+        self.delivery = delivery
+        self.stream = consumer.stream
+        self.reactor = self.stream.reactor
+        self.router = self.stream.router
         self.requests = PullQueue()
-        self.deliver_subject = b""
         self.requested_ns = self.reactor.now_ns
 
-    cdef str position(self):
-        return ""
+    def configure(self, *, int64_t max_waiting, int64_t max_batch, int64_t max_expires_ns, int64_t max_bytes) -> None:
+        """Set or change the limits of requests; 0: no limit."""
+        self.max_waiting = max_waiting
+        self.max_batch = max_batch
+        self.max_expires_ns = max_expires_ns
+        self.max_bytes = max_bytes
 
-    cdef int run_pull(self) except -1:
+    cdef int set_groups(self, int policy, tuple names, uint64_t pin_ttl_ns) except -1:
+        """Set or change the priority groups; a policy of 0: none."""
+        if policy == 0:
+            self.groups = None
+        else:
+            groups = tuple([name.encode("utf-8", "surrogateescape") for name in names])
+            if self.groups is None:
+                self.groups = PriorityGroups(policy, groups, pin_ttl_ns)
+            else:
+                self.groups.set_rules(policy, groups, pin_ttl_ns)
+        self.requests.order_by_priority(policy == PRIORITIZED)
+        return 0
+
+    cdef int end(self, str reason) except -1:
+        """End all requests: with the status `409 <reason>`, or without a word when the reason is ""."""
+        cdef PullRequest r = self.requests.detach()
+        while r is not None:
+            if reason == "Server Shutdown":
+                self.end_request(r, "409 Server Shutdown")
+            elif reason:
+                self.status(r.reply, f"409 {reason}", "")
+            r = r.next
+        self.consumer = ENDED
+        return 0
+
+    # --- delivery ------------------------------------------------------------------------------------------------------
+    cdef int run(self) except -1:
+        cdef Delivery delivery = self.delivery
         cdef int budget = BUDGET, why
         cdef uint64_t size
         cdef PullRequest r
@@ -46,97 +81,114 @@ cdef class PullDelivery(Delivery):
         while budget:
             if self.requests.count == 0:
                 return 0
-            why = self.pick()
+            why = delivery.pick()
             if why != NEXT:
                 return self.rest(why)
-            if not self.log.read(self.picked, &record):
-                self.gone()
+            if not delivery.log.read(delivery.picked, &record):
+                delivery.gone()
                 continue
-            size = self.prepare(&record)
-            if self.held(record.ts_ns, size):
+            size = delivery.prepare(&record)
+            if delivery.held(record.ts_ns, size):
                 return 0
             self.disturbed = False
             r = self.choose(size) if self.groups is None else self.choose_in_groups(size)
             if r is None:
-                return 0 if self.groups is None else self.nobody_may()
+                return 0 if self.groups is None else self.no_request_may()
             if self.disturbed:
                 continue
             if self.groups is not None and self.groups.policy == PINNED:
-                self.groups.mark(&self.out)
-            if self.hand_out(r.route, r.reply) == 0:
+                self.groups.mark(&delivery.out)
+            if delivery.hand_out(r.route, r.reply) == 0:
                 self.requests.pop()
                 continue
-            self.handed(record.ts_ns, size)
+            delivery.handed(record.ts_ns, size)
             self.completed(r, size)
             budget -= 1
         return 1
 
     cdef int rest(self, int why) except -1:
-        """Nothing can go out: see to it that the consumer runs again when that changes."""
+        """No message can be delivered: let the consumer run again when that changes."""
         if why == STALLED:
             return 0                                   # an ack makes room; requests that do not wait do wait for that
         if self.requests.impatient and (
-                self.stream.visible >= self.log.last_seq or self.stream.failure
-                or self.cursor.count(self.stream.removals) == 0):
+                self.stream.visible >= self.delivery.log.last_seq or self.stream.failure
+                or self.delivery.cursor.count(self.stream.removals) == 0):
             self.end_impatient()                       # not while a message is on its way to the disk
-        if not self.cursor.caught_up and self.in_demand():
-            self.stream.await_more(self)
+        return self.delivery.await_more()
+
+    cdef int tick(self) except -1:
+        """End and forget what is due at the reactor's time: requests, heartbeats, the pin."""
+        cdef uint64_t now = self.reactor.now_ns
+        if self.requests.due_ns and self.requests.due_ns <= now:
+            self.sweep(True)
+        if self.groups is not None and self.groups.pin_until_ns and self.groups.pin_until_ns <= now:
+            self.unpin(self.groups.pinned_group.decode("utf-8", "surrogateescape"), "timeout")
         return 0
 
     # --- pull requests -------------------------------------------------------------------------------------------------
     cdef int request(self, const char* reply, size_t reply_len, const char* body, size_t n) except -1:
-        """A pull request came; 0: this consumer is closed."""
+        """Put a request into the queue, or answer it with a status that says why not."""
         cdef PullSpec spec
-        cdef PullRequest r
-        cdef uint64_t now = self.reactor.now_ns, ahead
-        if self.closed:
-            return 0
-        if reply_len == 0:
-            return 1
-        if PyBytes_GET_SIZE(self.deliver_subject):
-            return self.refuse_request(reply, reply_len, "409 Consumer is push based")
         if not parse_pull(body, n, &spec):
             return self.refuse_request(reply, reply_len, "400 Bad Request - " + self.explained(PyBytes_FromStringAndSize(body, n)))
-        if spec.heartbeat_ns and spec.heartbeat_ns > spec.expires_ns // 2:
-            return self.refuse_request(reply, reply_len, "400 Bad Request - heartbeat value too large")
-        if self.max_batch > 0 and spec.batch > self.max_batch:
-            return self.refuse_request(reply, reply_len, f"409 Exceeded MaxRequestBatch of {self.max_batch}")
-        if self.max_expires_ns > 0 and spec.expires_ns > self.max_expires_ns:
-            return self.refuse_request(
-                reply, reply_len, f"409 Exceeded MaxRequestExpires of {format_duration(self.max_expires_ns)}")
-        if self.max_bytes > 0 and spec.max_bytes > self.max_bytes:
-            return self.refuse_request(reply, reply_len, f"409 Exceeded MaxRequestMaxBytes of {self.max_bytes}")
-        if spec.special or self.groups is not None:
-            line = needless(&spec) if self.groups is None else self.groups.refusal(&spec)
-            if line is not None:
-                return self.refuse_request(reply, reply_len, line)
-            if self.groups is not None:
-                self.groups.asked(&spec, now)
-        self.requested_ns = now
+        line = self.refusal(&spec)
+        if line is not None:
+            return self.refuse_request(reply, reply_len, line)
+        self.requested_ns = self.reactor.now_ns
         if spec.expires_ns < 0:
             self.status(PyBytes_FromStringAndSize(reply, reply_len), "408 Request Timeout",
                         f"Nats-Pending-Messages: {spec.batch}\r\nNats-Pending-Bytes: {spec.max_bytes}\r\n")
             return 1
         if spec.no_wait:
-            try:
-                self.settle()
-                ahead = self.cursor.count(self.stream.removals) + (self.pending.queue_len - self.pending.queue_off)
-            except OSError as error:
-                self.stream.read_failed(error)
-                return self.refuse_request(reply, reply_len, f"500 {error.strerror}")
-            if ahead == 0 and spec.expires_ns == 0:
-                return self.refuse_request(reply, reply_len, "404 No Messages")
-            if ahead and <int64_t>ahead < self.requests.wanted:
-                self.sweep(False)                      # do not count requests that are over
-                if <int64_t>ahead < self.requests.wanted:
-                    return self.refuse_request(reply, reply_len, "408 Requests Pending")
-        if self.max_waiting > 0 and self.requests.count >= <size_t>self.max_waiting:
-            if now - self.swept_ns >= SWEEP_STEP_NS:
-                self.swept_ns = now
-                self.sweep(False)
-            if self.requests.count >= <size_t>self.max_waiting:
-                return 1 if spec.heartbeat_ns else self.refuse_request(reply, reply_len, "409 Exceeded MaxWaiting")
-        r = PullRequest.__new__(PullRequest)
+            line = self.refusal_without_wait(&spec)
+            if line is not None:
+                return self.refuse_request(reply, reply_len, line)
+        if self.max_waiting > 0 and self.requests.count >= <size_t>self.max_waiting and self.queue_is_full():
+            return 1 if spec.heartbeat_ns else self.refuse_request(reply, reply_len, "409 Exceeded MaxWaiting")
+        return self.enqueue(reply, reply_len, &spec)
+
+    cdef str refusal(self, PullSpec* spec):
+        if spec.heartbeat_ns and spec.heartbeat_ns > spec.expires_ns // 2:
+            return "400 Bad Request - heartbeat value too large"
+        if self.max_batch > 0 and spec.batch > self.max_batch:
+            return f"409 Exceeded MaxRequestBatch of {self.max_batch}"
+        if self.max_expires_ns > 0 and spec.expires_ns > self.max_expires_ns:
+            return f"409 Exceeded MaxRequestExpires of {format_duration(self.max_expires_ns)}"
+        if self.max_bytes > 0 and spec.max_bytes > self.max_bytes:
+            return f"409 Exceeded MaxRequestMaxBytes of {self.max_bytes}"
+        if self.groups is None:
+            return needless(spec) if spec.special else None
+        line = self.groups.refusal(spec)
+        if line is None:
+            self.groups.asked(spec, self.reactor.now_ns)
+        return line
+
+    cdef str refusal_without_wait(self, PullSpec* spec):
+        cdef uint64_t ahead
+        try:
+            self.delivery.settle()
+            ahead = self.delivery.cursor.count(self.stream.removals) + self.delivery.pending.queued()
+        except OSError as error:
+            self.stream.read_failed(error)
+            return f"500 {error.strerror}"
+        if ahead == 0 and spec.expires_ns == 0:
+            return "404 No Messages"
+        if ahead and <int64_t>ahead < self.requests.wanted:
+            self.sweep(False)                          # do not count requests that are over
+            if <int64_t>ahead < self.requests.wanted:
+                return "408 Requests Pending"
+        return None
+
+    cdef bint queue_is_full(self) except -1:
+        """Whether max_waiting requests wait, also when those that have expired are not counted."""
+        if self.reactor.now_ns - self.swept_ns >= SWEEP_STEP_NS:
+            self.swept_ns = self.reactor.now_ns
+            self.sweep(False)
+        return self.requests.count >= <size_t>self.max_waiting
+
+    cdef int enqueue(self, const char* reply, size_t reply_len, PullSpec* spec) except -1:
+        cdef uint64_t now = self.reactor.now_ns
+        cdef PullRequest r = PullRequest.__new__(PullRequest)
         r.reply = PyBytes_FromStringAndSize(reply, reply_len)
         r.left = max(min(spec.batch, BATCH_MAX), -BATCH_MAX)
         r.bytes_left = spec.max_bytes
@@ -152,39 +204,30 @@ cdef class PullDelivery(Delivery):
             r.priority = spec.priority if spec.json else LAST_PRIORITY
         self.requests.add(r)
         if self.requests.due_ns:
-            self.arm(self.requests.due_ns)
-        self.kick()
+            self.consumer.arm(self.requests.due_ns)
+        self.consumer.kick()
         return 1
 
     def explained(self, body: bytes) -> str:
-        """What is wrong with a request, in words."""
-        if self.api_subjects is None or self.api_subjects.explain_pull is None:
+        """What is wrong with the body of a request."""
+        cdef object api = self.consumer.api_subjects
+        if api is None or api.explain_pull is None:
             return "invalid JSON"
-        return self.api_subjects.explain_pull(body)
+        return api.explain_pull(body)
 
     cdef int refuse_request(self, const char* reply, size_t n, str line) except -1:
         self.status(PyBytes_FromStringAndSize(reply, n), line, "")
         return 1
 
     cdef int status(self, bytes subject, str line, str headers) except -1:
-        """An empty message whose header block is a status line."""
-        cdef Message m
-        cdef bytes block = f"NATS/1.0 {line}\r\n{headers}\r\n".encode()
-        m.subject = PyBytes_AS_STRING(subject)
-        m.subject_len = <uint32_t>PyBytes_GET_SIZE(subject)
-        m.reply = NULL
-        m.reply_len = 0
-        m.body = PyBytes_AS_STRING(block)
-        m.hlen = m.body_len = <uint32_t>PyBytes_GET_SIZE(block)
         self.disturbed = True
-        self.router.send(&m)
-        return 0
+        return send_status(self.router, subject, line, headers)
 
     cdef int end_request(self, PullRequest r, str line) except -1:
         return self.status(r.reply, line, f"Nats-Pending-Messages: {r.left}\r\nNats-Pending-Bytes: {r.bytes_left}\r\n")
 
     cdef int ready(self, PullRequest r, Task waiter) except -1:
-        """As Router.readiness; asked again once before nobody is said to be there."""
+        """As Router.readiness of the reply subject; looked up again once before the answer is that no client listens there."""
         cdef int n
         if r.route is None or self.router.stale(r.route):
             r.route = self.router.interest(PyBytes_AS_STRING(r.reply), PyBytes_GET_SIZE(r.reply))
@@ -195,7 +238,7 @@ cdef class PullDelivery(Delivery):
         return n
 
     cdef PullRequest choose(self, uint64_t size):
-        """The request that gets the next message, now at the head of the queue; None: nobody can take it."""
+        """The request that gets the next message, now at the head of the queue; None: no request can take it."""
         cdef size_t tries = self.requests.count
         cdef PullRequest r
         cdef int n
@@ -205,7 +248,7 @@ cdef class PullDelivery(Delivery):
             if r.expires_ns and r.expires_ns <= self.reactor.now_ns:
                 self.end_request(self.requests.pop(), "408 Request Timeout")
                 continue
-            n = self.ready(r, self)
+            n = self.ready(r, self.consumer)
             if n == 0:
                 self.requests.pop()
             elif n == 1:
@@ -219,7 +262,7 @@ cdef class PullDelivery(Delivery):
     cdef PullRequest choose_in_groups(self, uint64_t size):
         """As choose(), by the rules of the consumer's priority groups."""
         cdef size_t passed_over = 0
-        cdef uint64_t ahead = self.cursor.count(self.stream.removals) + (self.again != NULL)
+        cdef uint64_t ahead = self.delivery.cursor.count(self.stream.removals) + (self.delivery.again != NULL)
         cdef PullRequest r = self.requests.head, before = None
         cdef int n, verdict
         cdef bint pinned
@@ -227,13 +270,13 @@ cdef class PullDelivery(Delivery):
             line = None
             pinned = False
             n = 0
-            verdict = self.groups.judge(r, ahead, self.pending.live)
+            verdict = self.groups.judge(r, ahead, self.delivery.pending.live)
             if r.expires_ns and r.expires_ns <= self.reactor.now_ns:
                 line = "408 Request Timeout"
             elif verdict == WRONG_PIN:
                 line = "423 Nats-Wrong-Pin-Id"
             else:
-                n = self.ready(r, self) if verdict == TAKES else 1
+                n = self.ready(r, self.consumer) if verdict == TAKES else 1
                 if n == 2:
                     pinned = self.groups.claims(r)
                     if r.bytes_left and size > <uint64_t>r.bytes_left:
@@ -251,28 +294,28 @@ cdef class PullDelivery(Delivery):
                 if before is not None:
                     self.requests.promote(before)
                 if pinned:
-                    self.pin(r)                        # a sink of advisories can lead anywhere, but not to this consumer
+                    self.pin(r)                        # an advisory may run other code, but not this consumer
                 if n == 2 and line is None:
                     return r
                 if pinned:
-                    self.groups.unpin()                # it is told of the pin, and not that it has lost it
+                    self.groups.unpin()                # the client was told of the pin; it is not told that it has lost it
                 self.requests.pop()
                 if line is not None:
-                    self.end_request(r, line)          # which can lead anywhere: start again
+                    self.end_request(r, line)          # which may run other code: start again
                 before = None
                 r = self.requests.head
         return None
 
-    cdef int nobody_may(self) except -1:
-        """There is a message, and requests, but none that may have it."""
+    cdef int no_request_may(self) except -1:
+        """There are a message and requests, but none of them may have it."""
         if self.requests.count:
             if self.requests.impatient:
                 self.end_impatient()
-            self.stream.await_more(self)
+            self.stream.await_more(self.consumer)
         return 0
 
     cdef int pin(self, PullRequest r) except -1:
-        """Nobody is pinned: the client of this request is from now on."""
+        """No client is pinned: pin the client of this request."""
         cdef int i
         cdef uint64_t random = 0
         token = ""
@@ -282,17 +325,16 @@ cdef class PullDelivery(Delivery):
             token += _TOKEN[random % 62]
             random //= 62
         self.groups.assign(r, token.encode(), self.reactor.now_ns)
-        self.arm(self.groups.pin_until_ns)
-        if self.api_subjects is not None and self.api_subjects.pin_advisory is not None:
-            self.api_subjects.pin_advisory(self, r.group.decode("utf-8", "surrogateescape"), token, "")
+        self.consumer.arm(self.groups.pin_until_ns)
+        if self.consumer.api_subjects is not None and self.consumer.api_subjects.pin_advisory is not None:
+            self.consumer.api_subjects.pin_advisory(self.consumer, r.group.decode("utf-8", "surrogateescape"), token, "")
         return 0
 
-    def unpin(self, str group, str reason) -> None:
-        """Take the pin from whoever has it: another client gets it. Told with the reason: admin or timeout."""
+    cdef int unpin(self, str group, str reason) except -1:
         self.groups.unpin()
-        if self.api_subjects is not None and self.api_subjects.pin_advisory is not None:
-            self.api_subjects.pin_advisory(self, group, "", reason)
-        self.kick()
+        if self.consumer.api_subjects is not None and self.consumer.api_subjects.pin_advisory is not None:
+            self.consumer.api_subjects.pin_advisory(self.consumer, group, "", reason)
+        return self.consumer.kick()
 
     cdef int completed(self, PullRequest r, uint64_t size) except -1:
         """The head of the queue got a message."""
@@ -307,7 +349,7 @@ cdef class PullDelivery(Delivery):
         return 0
 
     cdef int end_impatient(self) except -1:
-        """Nothing is there: requests that do not wait end here, unless they may wait for their first message."""
+        """No message is there: requests with no_wait end, unless they may wait for their first message."""
         cdef PullRequest r = self.requests.detach(), following
         while r is not None:
             following = r.next
@@ -319,9 +361,9 @@ cdef class PullDelivery(Delivery):
         return 0
 
     cdef int sweep(self, bint at_the_end) except -1:
-        """End expired requests, forget those nobody listens for any more, send the heartbeats that are due.
+        """End requests that have expired, drop those without a listener, send heartbeats that are due.
 
-        At the end of what is there, also those that do not wait (it may be the acks that are missing).
+        `at_the_end`: also end those with no_wait (a message may be held back only by missing acks).
         """
         cdef PullRequest r = self.requests.detach(), following
         cdef uint64_t now = self.reactor.now_ns
@@ -333,8 +375,16 @@ cdef class PullDelivery(Delivery):
                 self.status(r.reply, "404 No Messages", "")
             elif self.ready(r, None):
                 if r.heartbeat_ns and r.beat_ns <= now:
-                    self.status(r.reply, "100 Idle Heartbeat", self.position())
+                    self.status(r.reply, "100 Idle Heartbeat", self.delivery.position())
                     r.beat_ns = now + r.heartbeat_ns
                 self.requests.add(r)
             r = following
         return 0
+
+    cdef bint has_listener(self) except -1:
+        cdef PullRequest r = self.requests.head
+        while r is not None:
+            if self.ready(r, None):
+                return True
+            r = r.next
+        return False

@@ -41,12 +41,13 @@ cdef class PullRequest:
 @cython.final
 cdef class PullQueue:
     """First in, first out; a request that got a message and wants more goes to the end (of those of its priority)."""
-    cdef public bint prioritized               # lower priorities come first
+    cdef readonly bint prioritized             # lower priorities come first
     cdef PullRequest head, tail
     cdef readonly size_t count
     cdef readonly int64_t wanted               # messages that all of them still want
     cdef size_t impatient                      # requests with no_wait
     cdef uint64_t due_ns                       # no expiry or heartbeat is due before this (0: none at all)
+    cdef int order_by_priority(self, bint prioritized) except -1
     cdef int add(self, PullRequest r) except -1
     cdef int served(self, uint64_t now_ns) except -1       # the head got a message: it goes to the end, or leaves when it has all
     cdef int place(self, PullRequest r) except -1

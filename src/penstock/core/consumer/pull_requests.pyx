@@ -266,13 +266,17 @@ cdef class PullQueue:
         self.due_ns = 0
         return r
 
-    def reorder(self) -> None:
-        """The rule of the order has changed."""
-        cdef PullRequest r = self.detach(), following
+    cdef int order_by_priority(self, bint prioritized) except -1:
+        cdef PullRequest r, following
+        if self.prioritized == prioritized:
+            return 0
+        self.prioritized = prioritized
+        r = self.detach()
         while r is not None:
             following = r.next
             self.add(r)
             r = following
+        return 0
 
     cdef int rotate(self) except -1:
         cdef PullRequest r = self.head

@@ -20,6 +20,7 @@ cdef class Listener(Task):
     cdef int wants(self, uint32_t subject_id) except -1    # this subject passes its filters
     cdef int forgets(self, uint32_t subject_id) except -1  # one that did has no message any more: its id may become another one's
     cdef int removed(self, uint64_t seq) except -1         # a message is gone (told to holders only); 0: holds nothing any more
+    cdef int expire_below(self, uint64_t seq) except -1    # messages below a sequence are about to leave for their age (told to holders)
     cdef int purged(self) except -1                        # many messages are gone (told to holders; others see Stream.purges)
     cdef int needs(self, uint64_t seq) except -1           # a message that passes its filters: not acknowledged yet (1) or done with (0)
 

@@ -53,6 +53,9 @@ cdef class Listener(Task):
     cdef int removed(self, uint64_t seq) except -1:
         return 0
 
+    cdef int expire_below(self, uint64_t seq) except -1:
+        return 0
+
     cdef int purged(self) except -1:
         return 0
 
@@ -552,8 +555,8 @@ cdef class Stream(PublishPath):
         if self.max_age_ns and not self.sealed and self.log.msgs:
             cut = self.log.seq_at(now - self.max_age_ns + 1) if now >= self.max_age_ns else 0
             if cut > self.log.first_seq:
-                for holder in list(self.holders):
-                    holder.expire_below(cut)
+                for listener in list(self.holders):
+                    (<Listener>listener).expire_below(cut)
                 self.log.purge(cut)
                 self.told()
             if self.log.msgs and self.log.read(self.log.first_seq, &r):

@@ -1,0 +1,56 @@
+"""The consumer as its own parts see it: its stream, its name, its place on the reactor's lists, its deadline.
+
+A Consumer has its parts (core/consumer/delivery, pull_delivery, push_delivery), and each part has the consumer as a ConsumerTask, to
+let it run and to tell it that its state changes. A consumer that is closed leaves its parts, so that it is freed without the
+garbage collector; ENDED takes its place in them.
+"""
+from libc.stdint cimport uint64_t
+from penstock.core.stream.stream cimport Listener, Stream
+
+
+cdef class ConsumerTask(Listener):
+    """The consumer as its own parts see it; see Consumer."""
+
+    def __init__(self, Stream stream, str name) -> None:
+        self.stream = stream
+        self.reactor = stream.reactor
+        self.name = name
+        self.key = stream.name_bytes + b"." + name.encode("utf-8", "surrogateescape")
+        self.changed = True
+
+    cdef int register(self, object api_subjects) except -1:
+        self.api_subjects = api_subjects
+        return 0
+
+    cdef int kick(self) except -1:
+        if not self.queued and not self.closed:
+            self.reactor.enlist_delivery(self)
+        return 0
+
+    cdef int touch(self) except -1:
+        if not self.changed:
+            self.changed = True
+            if self.on_change is not None:
+                self.on_change()
+        return 0
+
+    def unsaved(self) -> None:
+        """The last snapshot could not be written."""
+        self.touch()
+
+    cdef int arm(self, uint64_t at_ns) except -1:
+        if self.deadline_ns == 0 or at_ns < self.deadline_ns:
+            self.deadline_ns = at_ns
+            if self.deadline_changed is not None:
+                self.deadline_changed(self, at_ns)
+        return 0
+
+    cdef bint in_demand(self) noexcept:
+        return False
+
+    cdef int request(self, const char* reply, size_t reply_len, const char* body, size_t n) except -1:
+        return 0
+
+
+ENDED = ConsumerTask.__new__(ConsumerTask)
+ENDED.closed = ENDED.changed = True
