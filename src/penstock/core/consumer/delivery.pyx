@@ -494,12 +494,14 @@ cdef class Delivery:
         return 1
 
     cdef int sample(self, uint64_t seq, uint64_t cseq, uint64_t deliveries) except -1:
-        """Of some acks a metric tells; of those of messages that are pending, under explicit acks."""
+        """Tell the metric of some acks: of messages that are pending, under explicit acks."""
         cdef Pending* e = self.pending.find(seq)
-        if e == NULL or self.ack_policy != POLICY_EXPLICIT or self.consumer.api_subjects is None or self.consumer.api_subjects.ack_metric is None:
+        cdef object api = self.consumer.api_subjects
+        if e == NULL or self.ack_policy != POLICY_EXPLICIT or api is None or api.ack_metric is None:
             return 0
         if <int>((self.reactor.random() >> 8) % 100) < self.sample_percent:
-            self.consumer.api_subjects.ack_metric(self.consumer, cseq, seq, self.reactor.now_ns - e.since_ns if self.reactor.now_ns > e.since_ns else 0, deliveries)
+            waited = self.reactor.now_ns - e.since_ns if self.reactor.now_ns > e.since_ns else 0
+            api.ack_metric(self.consumer, cseq, seq, waited, deliveries)
         return 0
 
     cdef int room_made(self) except -1:
