@@ -21,11 +21,11 @@ PEERS = NATS_SERVER="$${NATS_SERVER:-$$(ls $(PEER) 2>/dev/null || true)}"
 # A JVM, a Spark or a Python path of the surroundings must not leak into what is built or run here.
 unexport PYTHONPATH PYTHONHOME SPARK_HOME
 
-.PHONY: help setup run check test fuzz conformance simulate torture soak exact bench lint types wheel clean
+.PHONY: help setup run check test test-all fuzz conformance simulate torture soak exact bench lint types wheel clean
 .DELETE_ON_ERROR:
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(VENV)/.with-test build/.core ## all that run and test need, into .venv; nothing else on the machine is touched
 
@@ -34,15 +34,18 @@ run: $(VENV)/.with-pipeline build/.core ## the main job: server, log shipper, Sp
 	    $(if $(LOGS),--logs "$(LOGS)") $(if $(filter-out 0 no false,$(ONCE)),--once) \
 	    $(if $(NATS_PORT),--nats-port "$(NATS_PORT)") $(if $(HTTP_PORT),--http-port "$(HTTP_PORT)")
 
-# Two processes share the tests, whole files at a time: most wait for servers or for a JVM.
+# Two processes share the tests, whole files at a time: most wait for servers or for a JVM. So does tests/steady.py.
 SHARED = $(if $(filter 1,$(JOBS)),,-n $(or $(JOBS),2) --dist loadfile)
 
 check: $(VENV)/.with-test build/.core ## the quick look: lint, types, the tests of what is pure
 	@$(MAKE) lint types && $(BIN)/python -m pytest -q $(SHARED) -m 'not slow and not peer' tests/test_layers.py tests/test_tidy.py tests/api tests/core $(ARGS)
 
-test: setup $(VENV)/.peer $(VENV)/.fuzz build/asan/.built ## the whole test suite (ARGS: options for pytest)
+test: setup $(VENV)/.peer $(VENV)/.fuzz build/asan/.built ## the test suite, long families in part; a few that fail run once more (ARGS: options for pytest)
 	@test ! -x $(OLDER) || export NATS_SERVER_OLDER="$${NATS_SERVER_OLDER:-$(OLDER)}"; \
-	    $(PEERS) $(BIN)/python -m pytest $(SHARED) $(ARGS)
+	    $(PEERS) $(BIN)/python -m tests.steady --jobs $(or $(JOBS),2) $(ARGS)
+
+test-all: export PENSTOCK_FULL = 1
+test-all: test ## the test suite at its full length: every way, every byte, many kills (hours)
 
 fuzz: setup $(VENV)/.fuzz build/asan/.built ## search for faults by coverage (TARGET=name, FOR=60: seconds for each)
 	@$(BIN)/python -m tests.fuzz run $(TARGET) --seconds $(or $(FOR),60)

@@ -1,21 +1,13 @@
 """What every test gets: repeatable randomness with its seed shown, no Spark of the surroundings."""
 
+import gc
 import os
 import random
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Under CI the same examples run every time; elsewhere each run draws new ones.
-# PENSTOCK_SEED repeats a run.
-IN_CI = bool(os.environ.get("CI"))
-SEED = int(
-    os.environ.get("PENSTOCK_SEED")
-    or (20240229 if IN_CI else random.SystemRandom().randrange(2**32))
-)
-
-if not IN_CI:
-    os.environ["PENSTOCK_SEED"] = str(SEED)  # for the processes that share this run
+from tests.ways import FULL, IN_CI, REASON, SEED
 
 settings.register_profile(
     "penstock",
@@ -53,6 +45,23 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header() -> str:
     return f"seed: {SEED} (repeat with PENSTOCK_SEED={SEED})"
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests are there for as long as the process: a collection of garbage need not walk them."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line of what is not run at its length."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    left_out = sum(REASON in str(report.longrepr) for report in skipped)
+    if not FULL:
+        terminalreporter.write_line(
+            f"left out: {left_out} long tests; kills, damage, failing disks, simulation and fuzzing were"
+            " tried in part: `make test-all` tries all"
+        )
 
 
 @pytest.fixture

@@ -1,19 +1,38 @@
-"""Which of several ways a run of all tests takes."""
+"""How a run goes: its seed, and how much of the long tests it takes: `make test` a part, `make test-all` all.
+
+PENSTOCK_FULL=1 is the one switch. Without it every kind of test runs, but of families that try the
+same at length (kills, every byte of a file, every call of a disk) some, and of ways that differ
+little one. The last lines of a run say what was left out.
+"""
 
 from __future__ import annotations
 
 import os
+import random
 
 import pytest
 
-# Ways that differ little and take long: a run of all tests takes one.
-REASON = "one of several ways is in each run; PENSTOCK_EVERY_WAY=1 runs all"
-ALL = os.environ.get("PENSTOCK_EVERY_WAY") == "1"
-EVERY_WAY = pytest.mark.skipif(not ALL, reason=REASON)
+FULL = os.environ.get("PENSTOCK_FULL") == "1"
+REASON = "one of several ways, or long: `make test-all` (PENSTOCK_FULL=1) runs it"
+EVERY_WAY = pytest.mark.skipif(not FULL, reason=REASON)
+
+# Under CI the same examples run every time; elsewhere each run draws new ones. PENSTOCK_SEED repeats a run.
+IN_CI = bool(os.environ.get("CI"))
+SEED = int(
+    os.environ.get("PENSTOCK_SEED")
+    or (20240229 if IN_CI else random.SystemRandom().randrange(2**32))
+)
+os.environ["PENSTOCK_SEED"] = str(SEED)  # for the processes that share this run
+
+
+def length(short: int, full: int) -> int:
+    """How many rounds, examples or seconds: the first number in `make test`."""
+    return full if FULL else short
 
 
 def skip_other_servers(request: pytest.FixtureRequest) -> None:
     """Of the servers that a fixture is made for, only the first one is for each run."""
-    kind = request.node.callspec.params.get("broker", "penstock")
-    if kind != "penstock" and not ALL:
+    params = request.node.callspec.params
+    kinds = {params[name] for name in ("broker", "server") if name in params}
+    if kinds - {"penstock"} and not FULL:
         pytest.skip(REASON)

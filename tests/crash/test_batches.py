@@ -1,25 +1,25 @@
 """A killed server has each atomic batch whole or not at all, and all that flow acks spoke of.
 
-PENSTOCK_CRASH_ROUNDS is how many lives the server has.
+ROUNDS is how many lives the server has.
 """
 
 from __future__ import annotations
 
-import os
 import threading
-import time
 from collections import defaultdict
-from random import Random, SystemRandom
+from functools import partial
+from random import Random
 
 import pytest
 
 from penstock.client import Options, StreamConfig, connect_blocking
 from penstock.client.options import parse_servers
 from penstock.errors import PenstockError
+from tests.crash.waiting import pause
 from tests.peers import ServerProcess, running_server
+from tests.ways import SEED, length
 
-ROUNDS = int(os.environ.get("PENSTOCK_CRASH_ROUNDS") or 4)
-SEED = int(os.environ.get("PENSTOCK_SEED") or SystemRandom().randrange(2**32))
+ROUNDS = length(2, 12)
 BATCH_MAX = 60
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120 + 30 * ROUNDS)]
@@ -79,6 +79,12 @@ def look(server: ServerProcess) -> tuple[dict[str, list[int]], dict[str, int]]:
     return found, sizes
 
 
+def enough(loads: list[Load]) -> bool:
+    """Whether batches of both kinds are there to be lost."""
+    committed = sum(len(load.committed) for load in loads)
+    return committed > 5 and any(count for load in loads for _, count in load.stored)
+
+
 @pytest.mark.parametrize("sync", ["always", "2m"])
 def test_batches_are_whole_after_a_kill(sync: str) -> None:
     print(f"seed {SEED}")
@@ -93,7 +99,7 @@ def test_batches_are_whole_after_a_kill(sync: str) -> None:
             loads = [Load(server.url, rng.randrange(2**32), f"{life}.{k}") for k in range(3)]
             for load in loads:
                 load.start()
-            time.sleep(rng.uniform(0.1, 0.6))
+            pause(rng.uniform(0.1, 0.6), partial(enough, loads))
             server.stop(kill=True)
             for load in loads:
                 load.join(20)

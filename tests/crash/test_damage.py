@@ -1,7 +1,7 @@
 """A killed server's files are damaged before the next one starts: it comes up, says what is
 missing, and has everything else.
 
-PENSTOCK_CRASH_ROUNDS is how many times each kind of damage is done.
+ROUNDS is how many times each kind of damage is done.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import shutil
 import time
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,12 +19,12 @@ import pytest
 from tests.crash.load import stored
 from tests.crash.wire import Wire
 from tests.peers import ServerProcess, start_server
+from tests.ways import SEED, length
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROUNDS = max(2, int(os.environ.get("PENSTOCK_CRASH_ROUNDS") or 10) // 3)
-SEED = int(os.environ.get("PENSTOCK_SEED") or SystemRandom().randrange(2**32))
+ROUNDS = length(2, 10)
 MESSAGES = 40
 SIZE = 700_000  # 23 of them to a segment
 

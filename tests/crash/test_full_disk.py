@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,11 +22,11 @@ from tests.crash import loop
 from tests.crash.load import stored
 from tests.crash.wire import Wire, message
 from tests.peers import ServerProcess
+from tests.ways import SEED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SEED = int(os.environ.get("PENSTOCK_SEED") or SystemRandom().randrange(2**32))
 SIZE = 20_000
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -222,11 +222,13 @@ def offered(
     return []
 
 
-def is_served(wire: Wire, held: dict[str, dict[int, bytes]]) -> None:
+def is_served(server: ServerProcess, held: dict[str, dict[int, bytes]]) -> None:
     """All streams are there, with all that was acked."""
+    wire = Wire(server.port)
     assert "offline" not in wire.ok("STREAM.LIST")
     for name, acked in held.items():
         check(wire, name, acked)
+    wire.close()
 
 
 @pytest.mark.parametrize("ragged", [False, True], ids=["", "with what an opening mends"])
@@ -252,17 +254,17 @@ def test_killed_and_started_while_the_disk_is_full(image: ServerProcess, ragged:
             make_ragged(Path(image.store), life)
         image.start()
         wire = Wire(image.port, 2)
-        is_served(wire, held)
+        is_served(image, held)
         for error in offered(wire, "B", b"x", held):
             assert error["err_code"] == 10077
         image.stop(kill=True)  # and once more: nothing was written in between
         image.start()
         wire = Wire(image.port, 2)
-        is_served(wire, held)
+        is_served(image, held)
         filler.unlink()
         for name, acked in held.items():
             acked[resumes(wire, name, b"again")] = b"again"
-        is_served(wire, held)
+        is_served(image, held)
 
 
 def make_ragged(store: Path, life: int) -> None:

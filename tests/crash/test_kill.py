@@ -1,13 +1,11 @@
 """Nothing that was acknowledged is lost when the server's process is killed.
 
-PENSTOCK_CRASH_ROUNDS is how many lives a server has in each test.
+ROUNDS is how many lives a server has in each test.
 """
 
 from __future__ import annotations
 
-import os
-import time
-from random import Random, SystemRandom
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,14 +22,15 @@ from tests.crash.load import (
     same,
     stored,
 )
+from tests.crash.waiting import pause
 from tests.crash.wire import Wire
 from tests.peers import ServerProcess, running_server
+from tests.ways import SEED, length
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-ROUNDS = int(os.environ.get("PENSTOCK_CRASH_ROUNDS") or 3)
-SEED = int(os.environ.get("PENSTOCK_SEED") or SystemRandom().randrange(2**32))
+ROUNDS = length(2, 10)
 PUBLISHERS = 3
 OLD_LOOKED_AT = 200
 
@@ -65,7 +64,8 @@ def one_life(server: ServerProcess, told: Told, rng: Random, number: int) -> Non
     threads = [*publishers, worker]
     for thread in threads:
         thread.start()
-    time.sleep(rng.uniform(0.05, 0.6))
+    before = len(told.acked["PLAIN"])
+    pause(rng.uniform(0.05, 0.6), lambda: len(told.acked["PLAIN"]) > before + 20)
     server.stop(kill=True)
     for thread in threads:
         thread.join(20)

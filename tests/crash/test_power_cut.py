@@ -6,17 +6,16 @@ Needs root and loop devices; skipped with the reason without. The simulated disk
 
 from __future__ import annotations
 
-import os
-from random import Random, SystemRandom
+from random import Random
 
 import pytest
 
 from tests.crash import loop
 from tests.crash.power import PROMISED_LESS, cut
 from tests.crash.torture import MODES, ON_DISK
+from tests.ways import SEED, length
 
-ROUNDS = max(1, int(os.environ.get("PENSTOCK_CRASH_ROUNDS") or 2) // 2)
-SEED = int(os.environ.get("PENSTOCK_SEED") or SystemRandom().randrange(2**32))
+ROUNDS = length(1, 4)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120 + 20 * ROUNDS)]
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from random import SystemRandom
 
 import pytest
 
 from tests.crash.soak import prepared
 from tests.crash.soak_report import report, svg, trend
-
-SEED = int(os.environ.get("PENSTOCK_SEED") or SystemRandom().randrange(2**32))
+from tests.ways import SEED
 
 
 @pytest.mark.slow

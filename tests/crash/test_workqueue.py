@@ -1,24 +1,23 @@
 """A work queue whose server is killed: a confirmed ack never comes back, an unacknowledged message is
 never lost, and when all is acknowledged nothing is left.
 
-PENSTOCK_CRASH_ROUNDS is how many lives a server has.
+ROUNDS is how many lives a server has.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from dataclasses import dataclass, field
-from random import Random, SystemRandom
+from random import Random
 
 import pytest
 
 from tests.crash.wire import Wire, message
 from tests.peers import running_server
+from tests.ways import SEED, length
 
-ROUNDS = int(os.environ.get("PENSTOCK_CRASH_ROUNDS") or 3)
-SEED = int(os.environ.get("PENSTOCK_SEED") or SystemRandom().randrange(2**32))
+ROUNDS = length(2, 10)
 NEXT = "$JS.API.CONSUMER.MSG.NEXT.WORK"
 WINDOW = 64
 

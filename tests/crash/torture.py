@@ -23,6 +23,7 @@ from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
 from tests.crash.kinds import KINDS, Kind, Runner
+from tests.crash.waiting import pause
 from tests.crash.wire import Wire
 from tests.peers import ServerProcess
 
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
 ROUNDS_OF_A_STORE = 15  # then a new one, in the next mode
 LOAD_S = (0.05, 0.6)
-JOIN_S = 30.0
+LEAST = 100  # acks of a life, on a machine that is busy with something else
+JOIN_S = 60.0
 
 # The same settings for both servers; 2m is nats-server's default, always is Penstock's.
 MODES: dict[str, str] = {
@@ -79,12 +81,17 @@ class World:
             kind.furnish(wire)
         wire.close()
 
-    def load(self, seconds: float, stop: Callable[[], None], rest_s: float = 0.0) -> None:
-        """All kinds for so long; then `stop` ends the server, or the load is halted if it doesn't."""
+    def load(
+        self, seconds: float, stop: Callable[[], None], rest_s: float = 0.0, least: int = 0
+    ) -> None:
+        """All kinds for so long, and until there are `least` acks more; then `stop` ends the server, or
+        the load is halted if it doesn't.
+        """
         runners = [Runner(kind, self.server.port, rest_s) for kind in self.kinds]
         for runner in runners:
             runner.start()
-        time.sleep(seconds)
+        wanted = self.acked + least
+        pause(seconds, lambda: self.acked >= wanted)
         stop()
         for runner in runners:
             runner.halt.set()
@@ -94,6 +101,10 @@ class World:
                 runner.kind.fault("a client got no answer", runner.kind)
             elif runner.error is not None:
                 runner.kind.fault("a client failed", repr(runner.error))
+
+    @property
+    def acked(self) -> int:
+        return sum(kind.acked_total for kind in self.kinds)
 
     def check(self) -> None:
         wire = Wire(self.server.port)
@@ -125,7 +136,7 @@ class World:
         faults["publish refused"] = sum(refused.values())
         examples += [f"refused: {text}"[:300] for text in list(refused - self._refused)[:3]]
         self._refused = refused
-        acked = sum(kind.acked_total for kind in self.kinds)
+        acked = self.acked
         tally = Tally(1, acked - self._acked, faults - self._counted, examples)
         tally.failing = [number] if tally.faults else []
         self._counted, self._acked = faults, acked
@@ -160,7 +171,8 @@ def torture(
         world.furnish()
         for number in range(first, first + rounds):
             kill = world.rng.random() < 0.9
-            world.load(world.rng.uniform(*LOAD_S), partial(server.stop, kill=kill))
+            seconds = world.rng.uniform(*LOAD_S)
+            world.load(seconds, partial(server.stop, kill=kill), least=LEAST)
             server.start()
             world.check()
             news = world.news(number)

@@ -1,12 +1,11 @@
 """Damage to every file of a store, seen from outside: streams, consumers, messages, acks.
 
 The files of a log are tried byte by byte in tests/core/log/test_damage.py; here all the others are, as
-a whole with PENSTOCK_EXHAUSTIVE=1 (some minutes), else at every so many bytes.
+a whole with PENSTOCK_FULL=1 (some minutes), else at every so many bytes.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +14,9 @@ from typing import Any
 import pytest
 
 from tests.engine.house import SECOND, START_NS, House
+from tests.ways import length
 
-STRIDE = 1 if os.environ.get("PENSTOCK_EXHAUSTIVE") == "1" else 149
+STRIDE = length(149, 1)
 ACKED = 4  # of the 10 messages of each stream, confirmed; the fifth is handed out
 Files = dict[str, bytes]
 

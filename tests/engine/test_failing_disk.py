@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 from base64 import b64decode
 from pathlib import Path
 from random import Random
@@ -21,8 +20,8 @@ from penstock.core.broker.reactor import HandedSync
 from tests.core.log.test_disk_recovery import NthFails
 from tests.engine.house import SECOND, House
 from tests.simulation.disk import SimDisk
+from tests.ways import FULL
 
-EVERY = bool(os.environ.get("PENSTOCK_EVERY_CALL"))
 STORE = Path("store")
 
 
@@ -230,7 +229,7 @@ def goes_on(client: Client) -> None:
 @pytest.mark.parametrize("forever", [False, True], ids=["once", "until repaired"])
 def test_any_call_may_fail(code: int, forever: bool, background: bool) -> None:
     first, end = count_calls(background=background)
-    step = 1 if EVERY or (code == errno.EIO and not forever) else 5
+    step = 1 if FULL or (code == errno.EIO and not forever) else 5
     for nth in range(first + code % step, end, step):
         disk = NthFails(Random(nth), nth, code, forever=forever)
         disk.nth = -1

@@ -22,13 +22,13 @@ from penstock.core.base.disk import PyDisk
 from penstock.vault import Vault
 from tests.engine.house import SECOND, House
 from tests.simulation.disk import SimDisk
+from tests.ways import FULL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.simulation.inodes import File
 
-EVERY = bool(os.environ.get("PENSTOCK_EVERY_CALL"))
 STORE = Path("store")
 S = "store/jetstream/$G/streams/S"
 W = "store/jetstream/$G/streams/W"
@@ -292,7 +292,7 @@ def test_each_change_of_an_opening_may_fail(wish: Callable[[Case], None], encryp
     house = case.house()
     count = case.disk.changes
     case.check(house)
-    step = 1 if EVERY else 7
+    step = 1 if FULL else 7
     for code in (errno.ENOSPC, errno.EIO, errno.EROFS):
         for nth in range(code % step, count, step):
             for forever in (False, True):

@@ -20,6 +20,7 @@ from penstock.pipeline.logs.transforms import parsed, per_minute, shipped
 from penstock.spark.tables.data_files import write_rows
 from penstock.spark.tables.places import place
 from penstock.spark.tables.stream_tables import Batch
+from tests.ways import skip_other_servers
 
 SOURCE = "LOGS@2026"
 
@@ -181,7 +182,8 @@ def run_query(spark, stream, folder, die_at=None):
 @pytest.mark.slow
 @pytest.mark.peer
 @pytest.mark.timeout(240)
-def test_a_query_that_dies_everywhere_lands_every_message_once(spark, stream, tmp_path):
+def test_a_query_that_dies_everywhere_lands_every_message_once(spark, stream, tmp_path, request):
+    skip_other_servers(request)
     stream.fill(100)
     for where in ("before the files", "before the commit", "between the tables", "after both"):
         run_query(spark, stream, tmp_path, die_at=where)

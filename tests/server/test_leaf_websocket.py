@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.peers import free_port
+from tests.ways import length
 
 from .leafs import linked, need, node, running, wait_for
 
@@ -25,7 +26,7 @@ TERMS = {
     "not masked": (False, "ws_no_masking: true"),
     "both": (True, "ws_compression: true, ws_no_masking: true"),
 }
-COUNT = 3000
+COUNT = length(700, 3000)  # of each size one
 
 
 def counted(sender: BlockingClient, receiver: BlockingClient, subject: str) -> None:

@@ -6,8 +6,7 @@ comparison would see what is wrong.
 
 from __future__ import annotations
 
-import os
-from random import Random, SystemRandom
+from random import Random
 
 import pyarrow as pa
 import pytest
@@ -20,8 +19,8 @@ from tests.spark.exact.moments import LANDED, UNDER_WAY, Aim
 from tests.spark.exact.proof import Proof, Wanted
 from tests.spark.exact.reading import Message
 from tests.spark.exact.shapes import LARGE_BYTES, Shapes, digest
+from tests.ways import SEED
 
-SEED = int(os.environ.get("PENSTOCK_SEED") or SystemRandom().randrange(2**32))
 COUNT = 300
 
 

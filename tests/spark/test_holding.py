@@ -10,6 +10,7 @@ from penstock.spark.holding import BEGIN, Held, memory_of, stream_behind, table_
 from penstock.spark.tables.places import place
 from tests.spark.feeds import Feed, by_append, by_format, by_upsert
 from tests.spark.tables_help import sequences
+from tests.ways import skip_other_servers
 
 
 def test_a_memory_is_of_one_place_in_one_checkpoint(tmp_path):
@@ -122,8 +123,9 @@ def test_batches_without_rows_are_no_hole_and_a_checkpoint_without_notes_is_know
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["jetstream", "jetstream_kv", "jetstream_object"])
 def test_streams_and_buckets_that_were_made_anew_or_put_back_are_refused(
-    spark, tmp_path, server, client, kind
+    spark, tmp_path, server, client, kind, request
 ):
+    skip_other_servers(request)
     js, feed = client.jetstream(), Feed(spark, tmp_path)
     stream, subject, more = {
         "jetstream": ("BACK", "back.>", {"subject": "back.x"}),

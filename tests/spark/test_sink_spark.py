@@ -114,8 +114,9 @@ class FailingSink(StreamSink):
 
 
 @pytest.mark.parametrize("mode", ["ids", "batch"])
-def test_a_crash_between_write_and_commit(spark, sink, tmp_path, mode):
+def test_a_crash_between_write_and_commit(spark, sink, tmp_path, mode, request):
     """Spark runs the batch again from the same checkpoint, long after the duplicate window."""
+    skip_other_servers(request)
     more: dict[str, object] = {"duplicate_window": 0.1}
     if mode == "batch":
         needs_atomic(sink)

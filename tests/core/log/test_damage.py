@@ -1,11 +1,10 @@
 """Every kind of damage to every file of small logs: what opens, what is lost, what is told.
 
-All of it (some 130,000 damages, four minutes) with PENSTOCK_EXHAUSTIVE=1; else every so many.
+All of it (some 130,000 damages, four minutes) with PENSTOCK_FULL=1; else every so many.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,8 +14,9 @@ from penstock.core.base.disk import PyDisk
 from penstock.core.log.log import Log
 from tests.core import damage
 from tests.core.damage import Damage, Shelf, Store
+from tests.ways import length
 
-STRIDE = 1 if os.environ.get("PENSTOCK_EXHAUSTIVE") == "1" else 41
+STRIDE = length(41, 1)
 STORES: dict[str, Store] = {}
 
 

@@ -8,7 +8,6 @@ tests/simulation/disk.py.
 from __future__ import annotations
 
 import errno
-import os
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -17,12 +16,12 @@ import pytest
 from penstock.core.base.disk import PyDisk
 from penstock.core.log.log import Log
 from tests.simulation.disk import SimDisk
+from tests.ways import FULL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FOLDER = "log"
-EVERY = bool(os.environ.get("PENSTOCK_EVERY_CALL"))
 """Also the errors that are like another one, at every call."""
 LIKE_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM)
 ERRORS = (errno.EIO, *LIKE_FULL, errno.EROFS, errno.EMFILE)
@@ -203,7 +202,7 @@ KINDS = [(True, False), (False, False), (True, True)]
 
 def cases(code: int, kind: tuple[bool, bool]) -> range:
     first, end = count_calls(durable=kind[0], compress=kind[1])
-    step = 1 if EVERY or code in (errno.EIO, errno.ENOSPC) else 7
+    step = 1 if FULL or code in (errno.EIO, errno.ENOSPC) else 7
     return range(first, end, step)
 
 

@@ -15,6 +15,7 @@ from penstock.core.base.readonly_disk import OverlayDisk, ReadOnlyDisk
 from penstock.core.bulk.columns import Columns
 from penstock.core.log.log import Log
 from penstock.core.log.segment_reader import LogReader, SegmentReader
+from tests.ways import length
 
 from .test_recovery import copy, drop_indexes, segments
 
@@ -126,7 +127,7 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=length(60, 400), deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32), quick=st.booleans(), indexed=st.booleans())
 def test_it_finds_what_an_opening_finds(
     tmp_path: Path, seed: int, quick: bool, indexed: bool
@@ -164,7 +165,7 @@ def test_it_finds_what_an_opening_finds(
     log.close()
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=length(40, 200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32))
 def test_index_files_give_the_same_messages(tmp_path: Path, seed: int) -> None:
     folder = tmp_path / f"log{next(NUMBERS)}"
