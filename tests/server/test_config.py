@@ -218,7 +218,10 @@ def test_keys_set_settings(text, expected):
         ("tls { cert_file: x }", ["t.conf:1:7: cert_file needs a key_file"]),
         (
             "gateway { port: 1 }\nmqtt {}",
-            ["t.conf:1:1: gateway: the server does not support gateways", "t.conf:2:1: mqtt: the server does not support MQTT"],
+            [
+                "t.conf:1:1: gateway: the server does not support gateways",
+                "t.conf:2:1: mqtt: the server does not support MQTT",
+            ],
         ),
         ("port: x\nhttp: y:z\nfoo: 1", ["t.conf:1:1", "t.conf:2:1", "t.conf:3:1"]),
     ],

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 from penstock.server.auth.failure_delay import group
+from penstock.server.http_head import END, MAX_HEAD_BYTES, parse_head
 from penstock.server.transports.listener import listen
 
 if TYPE_CHECKING:
     import ssl
 
-MAX_HEAD_BYTES = 16 * 1024
 HEAD_SECONDS = 10.0
 IDLE_SECONDS = 60.0
 MAX_CONNECTIONS = 256
@@ -213,7 +213,7 @@ class HttpServer:
             async with asyncio.timeout(wait):
                 head = await reader.readexactly(1)
             async with asyncio.timeout(HEAD_SECONDS):
-                head += await reader.readuntil(b"\r\n\r\n")
+                head += await reader.readuntil(END)
             self._seats.refresh(visit)
             answer, keep, send_body = self._answer(head)
             writer.write(_encode(answer, keep, send_body))
@@ -225,19 +225,16 @@ class HttpServer:
             await asyncio.sleep(0)  # the next request may be there: the loop has others, too
 
     def _answer(self, head: bytes) -> tuple[Answer, bool, bool]:
-        lines = head.decode("latin-1").split("\r\n")
-        words = lines[0].split(" ")
-        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        asked = parse_head(head)
+        request = asked.request()
+        if request is None:
             return text_answer(400, "400 Bad Request"), False, True
-        method, target, version = words
-        headers = {
-            name.strip().lower(): value.strip()
-            for name, _, value in (line.partition(":") for line in lines[1:])
-        }
-        connection = headers.get("connection", "").lower()
+        method, target, version = request
+        connection = asked.last("connection").lower()
         keep = connection != "close" and (version != "HTTP/1.0" or connection == "keep-alive")
-        if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
-            keep = False  # the body is not read, so nothing after it can be
+        has_length = "content-length" in asked.headers and asked.last("content-length") != "0"
+        if has_length or "transfer-encoding" in asked.headers:
+            keep = False  # the server does not read the body, and so nothing behind it
         if method not in ("GET", "HEAD"):
             return text_answer(405, "405 method not allowed"), False, True
         path, _, query = target.partition("?")

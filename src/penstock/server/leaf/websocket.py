@@ -11,12 +11,11 @@ from urllib.parse import urlsplit
 from penstock.server.errors import StartError
 from penstock.server.settings.leafnodes import LeafRemote
 from penstock.server.settings.tls import Tls
-from penstock.server.transports.handshake import HandshakeFailed, shake_hands, wait_readable
+from penstock.server.transports.handshake import HandshakeFailed, receive_head, shake_hands
 from penstock.server.transports.pipe import Pipe, PipeClosed
 from penstock.server.transports.websocket.acceptor import MESSAGE_BYTES_MAX
 from penstock.server.transports.websocket.client_upgrade import UpgradeFailed, agreed, ask
 from penstock.server.transports.websocket.frames import Frames
-from penstock.server.transports.websocket.upgrade import MAX_HEAD_BYTES
 from penstock.server.units import SECOND_NS
 
 if TYPE_CHECKING:
@@ -61,15 +60,10 @@ async def _upgrade(pipe: Pipe, url: str, remote: LeafRemote) -> Frames:
     key = os.urandom(KEY_BYTES)
     wanted = {"compress": remote.ws_compression, "no_masking": remote.ws_no_masking}
     pipe.send(ask(urlsplit(url), key, **wanted))
-    data = b""
-    while b"\r\n\r\n" not in data:
-        if len(data) > MAX_HEAD_BYTES:
-            raise UpgradeFailed("the response of the server is too long")
-        got = bytes(pipe.receive())
-        data += got
-        if not got:
-            await wait_readable(pipe)
-    head, _, rest = data.partition(b"\r\n\r\n")
+    received = await receive_head(pipe)
+    if received is None:
+        raise UpgradeFailed("the response of the server is too long")
+    head, rest = received
     terms = agreed(head, key, **wanted)
     if rest:
         pipe.unread(rest)

@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
+from penstock.server.http_head import END, MAX_HEAD_BYTES
 from penstock.server.transports.pipe import Pipe, PipeClosed
 from penstock.server.transports.tls import TlsInfo, is_pinned, tls_info_of
 from penstock.server.units import SECOND_NS
@@ -43,6 +44,22 @@ async def wait_readable(pipe: Pipe) -> None:
     finally:
         if not pipe.closed:
             loop.remove_reader(pipe.fileno())
+
+
+async def receive_head(pipe: Pipe) -> tuple[bytes, bytes] | None:
+    """The head of an HTTP message without its empty line, and the bytes that came behind it; None when
+    the head is longer than MAX_HEAD_BYTES. The caller sets the time limit. PipeClosed.
+    """
+    data = b""
+    while END not in data:
+        if len(data) > MAX_HEAD_BYTES:
+            return None
+        got = bytes(pipe.receive())
+        data += got
+        if not got:
+            await wait_readable(pipe)
+    head, _, rest = data.partition(END)
+    return head, rest
 
 
 def forget(pipe: Pipe, loop: asyncio.AbstractEventLoop) -> None:

@@ -20,13 +20,12 @@ from penstock.server.logs.log import Log
 from penstock.server.logs.rate_limited_log import RateLimitedLog
 from penstock.server.settings import Settings
 from penstock.server.settings.websocket import Websocket
-from penstock.server.transports.handshake import Arrivals, HandshakeFailed, secure, wait_readable
+from penstock.server.transports.handshake import Arrivals, HandshakeFailed, receive_head, secure
 from penstock.server.transports.pipe import Pipe, PipeClosed
 from penstock.server.transports.tls import TlsInfo, server_context
 from penstock.server.transports.transport import Transport
 from penstock.server.transports.websocket.frames import Frames
 from penstock.server.transports.websocket.upgrade import (
-    MAX_HEAD_BYTES,
     Request,
     Upgrade,
     UpgradeRefused,
@@ -212,15 +211,10 @@ class WebSocketAcceptor:
 
 
 async def _read_request(pipe: Pipe) -> Request:
-    data = b""
-    while b"\r\n\r\n" not in data:
-        if len(data) > MAX_HEAD_BYTES:
-            raise UpgradeRefused(431, "the request is too long")
-        got = bytes(pipe.receive())
-        data += got
-        if not got:
-            await wait_readable(pipe)
-    head, _, rest = data.partition(b"\r\n\r\n")
+    received = await receive_head(pipe)
+    if received is None:
+        raise UpgradeRefused(431, "the request is too long")
+    head, rest = received
     if rest:
         raise UpgradeRefused(400, "client sent data before handshake is complete")
     return parse_request(head)

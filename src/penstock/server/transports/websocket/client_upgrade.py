@@ -9,6 +9,7 @@ import hashlib
 from typing import NamedTuple
 from urllib.parse import SplitResult
 
+from penstock.server.http_head import parse_head
 from penstock.server.transports.websocket.upgrade import DEFLATE, GUID, NO_CONTEXT
 
 _TAKEOVER = ("server_no_context_takeover", "client_no_context_takeover")
@@ -45,18 +46,10 @@ def ask(url: SplitResult, key: bytes, *, compress: bool, no_masking: bool) -> by
 
 def agreed(head: bytes, key: bytes, *, compress: bool, no_masking: bool) -> Terms:
     """Read the head of the answer to what was asked with the same arguments; UpgradeFailed."""
-    lines = head.decode("latin-1").split("\r\n")
-    words = lines[0].split(" ", 2)
-    if len(words) < 2 or not words[0].startswith("HTTP/1.") or words[1] != "101":
-        raise UpgradeFailed(f"invalid websocket connection: {lines[0][:80]!r}")
-    headers: dict[str, list[str]] = {}
-    for line in lines[1:]:
-        name, _, value = line.partition(":")
-        headers.setdefault(name.strip().lower(), []).append(value.strip(" \t"))
-
-    def first(name: str) -> str:
-        return next(iter(headers.get(name, ())), "")
-
+    parsed = parse_head(head)
+    if parsed.status() != "101":
+        raise UpgradeFailed(f"invalid websocket connection: {parsed.line[:80]!r}")
+    first = parsed.first
     encoded = base64.b64encode(key)
     digest = base64.b64encode(hashlib.sha1(encoded + GUID, usedforsecurity=False).digest()).decode()
     if (
@@ -65,12 +58,7 @@ def agreed(head: bytes, key: bytes, *, compress: bool, no_masking: bool) -> Term
         or first("sec-websocket-accept") != digest
     ):
         raise UpgradeFailed("invalid websocket connection: the response does not match the request")
-    parts = [
-        part.strip(" \t").lower()
-        for value in headers.get("sec-websocket-extensions", ())
-        for extension in value.split(",")
-        for part in extension.split(";")
-    ]
+    parts = parsed.words("sec-websocket-extensions", ",", ";")
     offered = DEFLATE in parts
     if offered and not compress:
         raise UpgradeFailed("compression negotiation error: the client did not request compression")

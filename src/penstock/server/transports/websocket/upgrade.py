@@ -9,10 +9,10 @@ import ipaddress
 import time
 from typing import NamedTuple
 
+from penstock.server.http_head import Head, parse_head
 from penstock.server.settings.websocket import Websocket
 from penstock.server.transports.websocket.origins import refusal
 
-MAX_HEAD_BYTES = 16 * 1024
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 DEFLATE = "permessage-deflate"
 NO_CONTEXT = f"{DEFLATE}; server_no_context_takeover; client_no_context_takeover"
@@ -25,8 +25,6 @@ _REASONS = {
     431: "Request Header Fields Too Large",
 }
 
-Headers = dict[str, list[str]]
-
 
 class UpgradeRefused(Exception):
     """The request may not pass. The text is for the log, the status for the other side."""
@@ -38,23 +36,11 @@ class UpgradeRefused(Exception):
 
 
 class Request(NamedTuple):
-    """The head of an HTTP request; names of headers are in lower case."""
+    """An HTTP request: its method, the path of its target, and its head."""
 
     method: str
     path: str
-    headers: Headers
-
-    def first(self, name: str) -> str:
-        """A header's first value, "" without one."""
-        return next(iter(self.headers.get(name, ())), "")
-
-    def has_token(self, name: str, token: str) -> bool:
-        """Whether a header's lists of words have that one, in whatever case."""
-        return any(
-            word.strip(" \t").lower() == token
-            for value in self.headers.get(name, ())
-            for word in value.split(",")
-        )
+    head: Head
 
 
 class Upgrade(NamedTuple):
@@ -70,42 +56,39 @@ class Upgrade(NamedTuple):
 
 
 def parse_request(head: bytes) -> Request:
-    """Read a head, without the empty line at its end; Refused when it is no HTTP."""
-    lines = head.decode("latin-1").split("\r\n")
-    words = lines[0].split(" ")
-    if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[1]:
+    """Parse the head of a request; UpgradeRefused when it is not HTTP."""
+    parsed = parse_head(head)
+    line = parsed.request()
+    if line is None or not line[1]:
         raise UpgradeRefused(400, "not an HTTP request")
-    headers: Headers = {}
-    for line in lines[1:]:
-        name, colon, value = line.partition(":")
-        if not colon or not name or name != name.strip():
-            raise UpgradeRefused(400, "malformed header")
-        headers.setdefault(name.lower(), []).append(value.strip(" \t"))
-    return Request(words[0], words[1].partition("?")[0], headers)
+    if parsed.malformed:
+        raise UpgradeRefused(400, "malformed header")
+    return Request(line[0], line[1].partition("?")[0], parsed)
 
 
 def agree(request: Request, settings: Websocket, *, secure: bool) -> Upgrade:
     """Check a request: what comes of it, or UpgradeRefused."""
+    head = request.head
     if request.path.endswith("/mqtt"):
         raise UpgradeRefused(404, "mqtt websocket endpoint not enabled")
     if request.method != "GET":
         raise UpgradeRefused(405, "request method must be GET")
-    if not request.first("host"):
+    if not head.first("host"):
         raise UpgradeRefused(400, "'Host' missing in request")
-    if not request.has_token("upgrade", "websocket"):
+    if "websocket" not in head.words("upgrade"):
         raise UpgradeRefused(400, "invalid value for header 'Upgrade'")
-    if not request.has_token("connection", "upgrade"):
+    if "upgrade" not in head.words("connection"):
         raise UpgradeRefused(400, "invalid value for header 'Connection'")
-    key = request.first("sec-websocket-key")
+    key = head.first("sec-websocket-key")
     if not key:
         raise UpgradeRefused(400, "key missing")
     if not _is_key(key):
         raise UpgradeRefused(400, "invalid websocket key")
-    if not request.has_token("sec-websocket-version", "13"):
+    if "13" not in head.words("sec-websocket-version"):
         raise UpgradeRefused(400, "invalid version")
     why = refusal(
-        request.first("origin") or request.first("sec-websocket-origin"),
-        request.first("host"),
+        head.first("origin") or head.first("sec-websocket-origin"),
+        head.first("host"),
         secure=secure,
         same_origin=settings.same_origin,
         allowed=settings.allowed_origins,
@@ -115,11 +98,12 @@ def agree(request: Request, settings: Websocket, *, secure: bool) -> Upgrade:
     return Upgrade(
         key=key,
         leaf=request.path.endswith("/leafnode"),
-        compress=settings.compression and _offers_deflate(request),
-        no_masking=request.first("nats-no-masking") == "true",
-        browser=request.first("user-agent").startswith("Mozilla/"),
-        client_ip=_address(request.first("x-forwarded-for")),
-        cookies=_cookies(request),
+        compress=settings.compression
+        and DEFLATE in head.words("sec-websocket-extensions", ",", ";"),
+        no_masking=head.first("nats-no-masking") == "true",
+        browser=head.first("user-agent").startswith("Mozilla/"),
+        client_ip=_address(head.first("x-forwarded-for")),
+        cookies=_cookies(head),
     )
 
 
@@ -163,15 +147,6 @@ def _is_key(key: str) -> bool:
         return False
 
 
-def _offers_deflate(request: Request) -> bool:
-    return any(
-        part.strip(" \t").lower() == DEFLATE
-        for value in request.headers.get("sec-websocket-extensions", ())
-        for extension in value.split(",")
-        for part in extension.split(";")
-    )
-
-
 def _address(text: str) -> str:
     try:
         return str(ipaddress.ip_address(text))
@@ -179,9 +154,9 @@ def _address(text: str) -> str:
         return ""
 
 
-def _cookies(request: Request) -> dict[str, str]:
+def _cookies(head: Head) -> dict[str, str]:
     found: dict[str, str] = {}
-    for value in request.headers.get("cookie", ()):
+    for value in head.headers.get("cookie", ()):
         for part in value.split(";"):
             name, equals, text = part.strip(" \t").partition("=")
             if equals and name:
