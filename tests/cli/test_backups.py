@@ -7,8 +7,8 @@ import pytest
 
 from penstock.cli.__main__ import main
 from penstock.client import connect_blocking
-from penstock.client.blocking_backup import Backup
-from penstock.client.blocking_backup import restore as send
+from penstock.client.blocking.backup import Backup
+from penstock.client.blocking.backup import restore as send
 from penstock.errors import ApiError
 from penstock.testing import LocalServer
 

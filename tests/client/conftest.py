@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.client.shells import SHELLS
 from tests.peers import ServerProcess, available_servers, running_server
 
 if TYPE_CHECKING:
@@ -31,3 +32,10 @@ def own_server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
 def unique() -> str:
     """A name nobody else uses: for streams and the first token of subjects."""
     return f"T{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(params=SHELLS)
+def shell(request: pytest.FixtureRequest) -> str:
+    """Either shell of the client, for ``connected``."""
+    name: str = request.param
+    return name

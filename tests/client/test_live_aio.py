@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from penstock.client import Client
-    from penstock.client.aio_jetstream import JetStream
+    from penstock.client.aio.jetstream import JetStream
     from tests.peers import ServerProcess
 
 

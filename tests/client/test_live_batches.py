@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.client import StreamConfig, connect, connect_blocking
+from penstock.client import StreamConfig, connect
 from penstock.errors import ApiError, BatchEnded, NoResponders, WrongLastSequence
+from tests.client.shells import connected
 from tests.client.test_live_aio import on_a_loop
 from tests.peers import available_servers, running_server
 
@@ -32,133 +33,107 @@ def config(name: str) -> StreamConfig:
     )
 
 
-@on_a_loop
-async def test_an_atomic_batch(server: ServerProcess, unique: str) -> None:
-    async with connect(server.url) as client:
+def test_an_atomic_batch(shell: str, server: ServerProcess, unique: str) -> None:
+    with connected(shell, server.url) as client:
         js = client.jetstream()
-        await js.create_stream(config(unique))
+        js.create_stream(config(unique))
         for count in (1, 2, 3, 250):
             batch = js.atomic_batch(ack_every=7)
-            before = (await js.stream_info(unique)).state.messages
+            before = (js.stream_info(unique)).state.messages
             for n in range(count):
-                await batch.add(f"{unique}.{n % 5}", b"%d" % n, headers={"N": str(n)})
-            assert (await js.stream_info(unique)).state.messages == before
-            ack = await batch.commit()
+                batch.add(f"{unique}.{n % 5}", b"%d" % n, headers={"N": str(n)})
+            assert (js.stream_info(unique)).state.messages == before
+            ack = batch.commit()
             assert (ack.batch, ack.count, ack.seq) == (batch.id, count, before + count)
             assert batch.count == count
-        message = await js.get_message(unique, before + 1)
+        message = js.get_message(unique, before + 1)
         assert message.headers["N"] == ["0"]
         assert message.headers["Nats-Batch-Id"] == [batch.id]
         with pytest.raises(ValueError, match="is over"):
-            await batch.add(f"{unique}.x")
+            batch.add(f"{unique}.x")
         with pytest.raises(ValueError, match="is over"):
-            await batch.commit()
+            batch.commit()
         with pytest.raises(ValueError, match="empty"):
-            await js.atomic_batch().commit()
+            js.atomic_batch().commit()
 
 
-@on_a_loop
-async def test_an_atomic_batch_that_is_refused(server: ServerProcess, unique: str) -> None:
-    async with connect(server.url) as client:
+def test_an_atomic_batch_that_is_refused(shell: str, server: ServerProcess, unique: str) -> None:
+    with connected(shell, server.url) as client:
         js = client.jetstream()
-        await js.create_stream(config(unique))
+        js.create_stream(config(unique))
         batch = js.atomic_batch()
-        await batch.add(f"{unique}.a", expected_last_seq=5)
-        await batch.add(f"{unique}.b")
+        batch.add(f"{unique}.a", expected_last_seq=5)
+        batch.add(f"{unique}.b")
         with pytest.raises(WrongLastSequence):
-            await batch.commit()
-        assert (await js.stream_info(unique)).state.messages == 0
-        await js.update_stream(
-            StreamConfig(name=unique, subjects=[f"{unique}.>"], storage="memory")
-        )
+            batch.commit()
+        assert (js.stream_info(unique)).state.messages == 0
+        js.update_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"], storage="memory"))
         batch = js.atomic_batch()
-        await batch.add(f"{unique}.a")
+        batch.add(f"{unique}.a")
         with pytest.raises(ApiError) as caught:
-            await batch.add(f"{unique}.b")
+            batch.add(f"{unique}.b")
         assert caught.value.err_code == 10174
         batch = js.atomic_batch()
-        await batch.add(f"{unique}x.a")
+        batch.add(f"{unique}x.a")
         with pytest.raises(NoResponders):
-            await batch.add(f"{unique}x.b")
+            batch.add(f"{unique}x.b")
 
 
 @pytest.mark.parametrize("flow", [1, 3, 500])
-@on_a_loop
-async def test_a_fast_batch(server: ServerProcess, unique: str, flow: int) -> None:
-    async with connect(server.url) as client:
+def test_a_fast_batch(shell: str, server: ServerProcess, unique: str, flow: int) -> None:
+    with connected(shell, server.url) as client:
         js = client.jetstream()
-        await js.create_stream(config(unique))
-        async with js.fast_batch(flow=flow) as batch:
+        js.create_stream(config(unique))
+        with js.fast_batch(flow=flow) as batch:
             for n in range(700):
-                await batch.publish(f"{unique}.a", b"%d" % n)
+                batch.publish(f"{unique}.a", b"%d" % n)
         assert batch.result is not None
         assert (batch.result.count, batch.result.seq) == (700, 700)
-        assert (await js.stream_info(unique)).state.messages == 700
-        async with js.fast_batch() as batch:
+        assert (js.stream_info(unique)).state.messages == 700
+        with js.fast_batch() as batch:
             pass  # nothing published, nothing to commit
         assert batch.result is None
-        async with js.fast_batch() as one, js.fast_batch() as other:
+        with js.fast_batch() as one, js.fast_batch() as other:
             for n in range(100):
-                await one.publish(f"{unique}.one", b"%d" % n)
-                await other.publish(f"{unique}.other", b"%d" % n, headers={"N": str(n)})
+                one.publish(f"{unique}.one", b"%d" % n)
+                other.publish(f"{unique}.other", b"%d" % n, headers={"N": str(n)})
         assert one.result is not None
         assert other.result is not None
         assert (one.result.count, other.result.count) == (100, 100)
 
 
-@on_a_loop
-async def test_a_fast_batch_and_refusals(server: ServerProcess, unique: str) -> None:
-    async with connect(server.url) as client:
+def test_a_fast_batch_and_refusals(shell: str, server: ServerProcess, unique: str) -> None:
+    with connected(shell, server.url) as client:
         js = client.jetstream()
-        await js.create_stream(config(unique))
+        js.create_stream(config(unique))
         batch = js.fast_batch(flow=2)
         for _ in range(3):
-            await batch.publish(f"{unique}.a")
-        await batch.publish(f"{unique}.a", headers=MISMATCH)
+            batch.publish(f"{unique}.a")
+        batch.publish(f"{unique}.a", headers=MISMATCH)
         with pytest.raises(BatchEnded) as ended:
-            await batch.commit()
+            batch.commit()
         assert (ended.value.sent, ended.value.count) == (4, 3)
         assert ended.value.failures[0][0] == 4
         batch = js.fast_batch()
-        await batch.publish(f"{unique}.a", headers=MISMATCH)
+        batch.publish(f"{unique}.a", headers=MISMATCH)
         with pytest.raises(ApiError) as refused:
-            await batch.commit()
+            batch.commit()
         assert refused.value.err_code == 10060
-        async with js.fast_batch(gaps=True) as batch:
+        with js.fast_batch(gaps=True) as batch:
             for n in range(10):
-                await batch.publish(f"{unique}.a", headers=MISMATCH if n % 3 == 1 else None)
+                batch.publish(f"{unique}.a", headers=MISMATCH if n % 3 == 1 else None)
         assert batch.result is not None
         assert batch.result.count == 10
         assert [number for number, _ in batch.flow.failures] == [2, 5, 8]
-        assert (await js.stream_info(unique)).state.messages == 10
+        assert (js.stream_info(unique)).state.messages == 10
         batch = js.fast_batch()
-        await batch.publish(f"{unique}x.a")
+        batch.publish(f"{unique}x.a")
         with pytest.raises(NoResponders):
-            await batch.publish(f"{unique}x.a")
+            batch.publish(f"{unique}x.a")
 
 
-@on_a_loop
-async def test_an_idle_fast_batch_stays_open(
-    server: ServerProcess, unique: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("penstock.client.aio_batches.KEEP_ALIVE_S", 0.02)
-    async with connect(server.url) as client:
-        js = client.jetstream()
-        await js.create_stream(config(unique))
-        async with js.fast_batch() as batch:
-            await batch.publish(f"{unique}.a")
-            heard = []
-            receive = batch.flow.receive
-            batch.flow.receive = lambda m: (heard.append(m.data), receive(m))[1]  # type: ignore[method-assign, func-returns-value] # to see the answers
-            while len(heard) < 4:
-                await asyncio.sleep(0.01)
-            await batch.publish(f"{unique}.a")
-        assert batch.result is not None
-        assert batch.result.count == 2
-
-
-def test_batches_of_blocking_code(server: ServerProcess, unique: str) -> None:
-    with connect_blocking(server.url) as client:
+def test_ids_and_pings_in_batches(shell: str, server: ServerProcess, unique: str) -> None:
+    with connected(shell, server.url) as client:
         js = client.jetstream()
         js.create_stream(config(unique))
         batch = js.atomic_batch(ack_every=3)
@@ -179,13 +154,24 @@ def test_batches_of_blocking_code(server: ServerProcess, unique: str) -> None:
                 fast.ping()
             assert fast.result is not None
             assert fast.result.count == 300
-        fast = js.fast_batch()
-        fast.publish(f"{unique}.b")
-        fast.publish(f"{unique}.b", headers=MISMATCH)
-        with pytest.raises(BatchEnded):
-            fast.commit()
-        with js.fast_batch(gaps=True) as fast:
-            fast.publish(f"{unique}.b")
-            fast.publish(f"{unique}.b", headers=MISMATCH)
-        assert [number for number, _ in fast.flow.failures] == [2]
-        assert js.stream_info(unique).state.messages == 922
+        assert js.stream_info(unique).state.messages == 920
+
+
+@on_a_loop
+async def test_an_idle_fast_batch_stays_open(
+    server: ServerProcess, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.client.aio.batches.KEEP_ALIVE_S", 0.02)
+    async with connect(server.url) as client:
+        js = client.jetstream()
+        await js.create_stream(config(unique))
+        async with js.fast_batch() as batch:
+            await batch.publish(f"{unique}.a")
+            heard = []
+            receive = batch.flow.receive
+            batch.flow.receive = lambda m: (heard.append(m.data), receive(m))[1]  # type: ignore[method-assign, func-returns-value] # to see the answers
+            while len(heard) < 4:
+                await asyncio.sleep(0.01)
+            await batch.publish(f"{unique}.a")
+        assert batch.result is not None
+        assert batch.result.count == 2

@@ -20,7 +20,7 @@ from tests.peers import ServerProcess, available_servers, running_server
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client.blocking_jetstream import JetStream
+    from penstock.client.blocking.jetstream import JetStream
 
 pytestmark = pytest.mark.peer
 COUNT = 300

@@ -248,7 +248,7 @@ def test_lists_are_asked_for_page_by_page() -> None:
 def test_subjects_of_a_stream_are_asked_for_page_by_page() -> None:
     first = {"config": {"name": "S"}, "state": {"subjects": {"a": 1, "b": 2}}, "total": 3}
     second = {"config": {"name": "S"}, "state": {"subjects": {"c": 3}}, "total": 3}
-    requests, info = run(Plans().stream_info("S", ">"), first, second)
+    requests, info = run(Plans().stream_info("S", subjects_filter=">"), first, second)
     assert info.state.subjects == {"a": 1, "b": 2, "c": 3}
     assert requests[1][1]["offset"] == 2
 

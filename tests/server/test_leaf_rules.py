@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.client import BlockingClient
-    from penstock.client.blocking_subscription import Subscription
+    from penstock.client.blocking.subscription import Subscription
 
     from .leafs import Node
 

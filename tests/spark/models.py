@@ -11,7 +11,7 @@ from penstock.client.models import StreamConfig
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client.blocking_jetstream import JetStream
+    from penstock.client.blocking.jetstream import JetStream
 
 _names = itertools.count(1)
 

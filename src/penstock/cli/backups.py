@@ -52,7 +52,7 @@ def backup(
     """Back the stream NAME up into FOLDER, which is made."""
     from penstock.api.calls import StreamRestoreRequest
     from penstock.api.codec import encode
-    from penstock.client.blocking_backup import Backup
+    from penstock.client.blocking.backup import Backup
 
     for each in (_FACTS, _ARCHIVE):
         if (folder / each).exists():
@@ -107,7 +107,7 @@ def backup(
 @click.pass_obj
 def restore(session: Session, folder: Path, config: Path | None) -> None:
     """Make the stream that was backed up into FOLDER again."""
-    from penstock.client.blocking_backup import restore as send
+    from penstock.client.blocking.backup import restore as send
 
     facts = _facts(folder / _FACTS)
     wanted = facts.config if config is None else _config(config, facts)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.client import BlockingClient
-    from penstock.client.blocking_subscription import BlockingMessage
+    from penstock.client.blocking.messages import BlockingMessage
 
 
 def _body(text: str | None) -> bytes:

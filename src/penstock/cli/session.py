@@ -10,7 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from penstock.client.blocking import BlockingClient
-    from penstock.client.blocking_jetstream import JetStream
+    from penstock.client.blocking.jetstream import JetStream
     from penstock.client.options import TlsOptions
 
 F = TypeVar("F", bound=Callable[..., object])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from penstock.client.blocking_subscription import Subscription
+    from penstock.client.blocking.subscription import Subscription
 
 COLUMNS = ("QUERY", "STATE", "BATCH", "ROWS/S", "BATCH TIME", "LAG", "STREAMS", "AGE")
 _RIGHT = frozenset({"BATCH", "ROWS/S", "BATCH TIME", "LAG", "AGE"})

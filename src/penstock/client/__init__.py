@@ -3,11 +3,10 @@
 
 ::
 
-    aio.py  aio_jetstream.py          blocking.py  blocking_jetstream.py  columns.py        shells:
-    sockets, time
-        └───────────────┬─────────────────────┘
-    connection.py  pool.py  jetstream.py  pull.py  publishing.py  ordered.py                no I/O,
-    no clock
+    aio/                        blocking/  columns.py  rows.py  stored.py        shells: sockets, time
+      └─────────────┬─────────────┘
+    session.py  streams.py  publishing.py  pulling.py  subscribing.py  batches.py   steps, no I/O,
+    connection.py  jetstream.py  pull.py  ordered.py  pool.py                         no clock
 
 Everything a user needs can be imported from here. What asyncio code uses has the plain name, what
 blocking code uses the same one with ``Blocking`` in front: ``Client`` and ``BlockingClient``,
@@ -47,13 +46,12 @@ from penstock.errors import (
 )
 
 from .aio import connect
-from .aio_client import Callback, Client
-from .aio_handlers import Stats
-from .aio_message import Message
-from .aio_subscription import Subscription
+from .aio.connection import Callback, Client
+from .aio.messages import Message
+from .aio.subscription import Subscription
 from .blocking import BlockingClient, connect_blocking
-from .blocking_subscription import BlockingMessage
-from .blocking_subscription import Subscription as BlockingSubscription
+from .blocking.messages import BlockingMessage
+from .blocking.subscription import Subscription as BlockingSubscription
 from .durations import Duration, Moment, Nanoseconds
 from .info import ServerInfo
 from .jetstream import Headers, Listing, StoredMessage
@@ -75,38 +73,39 @@ from .models import (
     SubjectTransform,
 )
 from .options import ConnectOptions, Options, Server, TlsOptions
+from .session import Stats
 
 if TYPE_CHECKING:
-    from .aio_batches import AtomicBatch, FastBatch
-    from .aio_jetstream import JetStream, PushSubscription
-    from .aio_publisher import Publisher
-    from .aio_pull import PullConsumer
-    from .blocking_batches import AtomicBatch as BlockingAtomicBatch
-    from .blocking_batches import FastBatch as BlockingFastBatch
-    from .blocking_jetstream import (
+    from .aio.batches import AtomicBatch, FastBatch
+    from .aio.jetstream import JetStream, PushSubscription
+    from .aio.publishing import Publisher
+    from .aio.pulling import PullConsumer
+    from .blocking.batches import AtomicBatch as BlockingAtomicBatch
+    from .blocking.batches import FastBatch as BlockingFastBatch
+    from .blocking.jetstream import (
         JetStream as BlockingJetStream,
     )
-    from .blocking_jetstream import (
+    from .blocking.jetstream import (
         PushSubscription as BlockingPushSubscription,
     )
-    from .blocking_publisher import Publisher as BlockingPublisher
-    from .blocking_pull import PullConsumer as BlockingPullConsumer
+    from .blocking.publishing import Publisher as BlockingPublisher
+    from .blocking.pulling import PullConsumer as BlockingPullConsumer
     from .columns import ColumnReader
 
 # Loaded when they are first asked for: a program that only publishes need not wait for them.
 _LATER = {
-    "AtomicBatch": ("aio_batches", "AtomicBatch"),
-    "FastBatch": ("aio_batches", "FastBatch"),
-    "JetStream": ("aio_jetstream", "JetStream"),
-    "PushSubscription": ("aio_jetstream", "PushSubscription"),
-    "Publisher": ("aio_publisher", "Publisher"),
-    "PullConsumer": ("aio_pull", "PullConsumer"),
-    "BlockingAtomicBatch": ("blocking_batches", "AtomicBatch"),
-    "BlockingFastBatch": ("blocking_batches", "FastBatch"),
-    "BlockingJetStream": ("blocking_jetstream", "JetStream"),
-    "BlockingPushSubscription": ("blocking_jetstream", "PushSubscription"),
-    "BlockingPublisher": ("blocking_publisher", "Publisher"),
-    "BlockingPullConsumer": ("blocking_pull", "PullConsumer"),
+    "AtomicBatch": ("aio.batches", "AtomicBatch"),
+    "FastBatch": ("aio.batches", "FastBatch"),
+    "JetStream": ("aio.jetstream", "JetStream"),
+    "PushSubscription": ("aio.jetstream", "PushSubscription"),
+    "Publisher": ("aio.publishing", "Publisher"),
+    "PullConsumer": ("aio.pulling", "PullConsumer"),
+    "BlockingAtomicBatch": ("blocking.batches", "AtomicBatch"),
+    "BlockingFastBatch": ("blocking.batches", "FastBatch"),
+    "BlockingJetStream": ("blocking.jetstream", "JetStream"),
+    "BlockingPushSubscription": ("blocking.jetstream", "PushSubscription"),
+    "BlockingPublisher": ("blocking.publishing", "Publisher"),
+    "BlockingPullConsumer": ("blocking.pulling", "PullConsumer"),
     "ColumnReader": ("columns", "ColumnReader"),
 }
 

@@ -11,6 +11,9 @@ in its reply subject::
 
 The stream answers every so many messages with how far it is (``ack``), tells of gaps and errors,
 and ends with one PubAck.
+
+``AtomicNumbers`` and ``FastFlow`` are these; ``Atomic`` and ``Fast`` are what both shells do with
+them, as steps.
 """
 
 from __future__ import annotations
@@ -21,14 +24,28 @@ import msgspec
 
 from penstock.api import error_from
 from penstock.api.errors import ErrorBody  # noqa: TC001 # msgspec reads the annotation
-from penstock.errors import BatchEnded, NoResponders, PenstockError, ProtocolError
+from penstock.errors import (
+    BatchEnded,
+    ConnectionClosed,
+    NoResponders,
+    PenstockError,
+    ProtocolError,
+    Timeout,
+)
 
-from .jetstream import Headers, decode_pub_ack, publish_headers
+from .jetstream import Headers, decode_pub_ack, encode_header_map, publish_headers
+from .steps import SEND, Mailbox, Ready, Request, Until, call
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .connection import Interest
     from .durations import Duration
     from .message import BaseMessage
     from .models import PubAck
+    from .steps import Steps
+    from .streams import Streams
 
 START, APPEND, COMMIT_EOB, PING = 0, 1, 3, 4
 UNANSWERED = 2  # flow acks that may be outstanding
@@ -72,12 +89,9 @@ class AtomicNumbers:
         """
         if self.over:
             raise ValueError(f"batch {self.id} is over")
+        place: Headers = {"Nats-Batch-Id": self.id, "Nats-Batch-Sequence": str(self.count + 1)}
         block = publish_headers(
-            {
-                **(headers or {}),
-                "Nats-Batch-Id": self.id,
-                "Nats-Batch-Sequence": str(self.count + 1),
-            },
+            {**headers, **place} if headers else place,
             msg_id=msg_id,
             expected_last_seq=expected_last_seq,
             expected_last_subject_seq=expected_last_subject_seq,
@@ -225,3 +239,187 @@ class FastFlow:
 
     def _reply(self, number: int, operation: int) -> str:
         return f"{self._prefix}.{number}.{operation}.$FI"
+
+
+class Atomic:
+    """Messages that a stream stores together, or not at all."""
+
+    def __init__(
+        self, js: Streams[Any], *, ack_every: int = 100, timeout: Duration | None = None
+    ) -> None:
+        """A batch that is stored whole or not at all; the stream is asked whether it takes it at
+        the first message and then every ``ack_every``.
+        """
+        self.client = js.client
+        self._timeout = js.seconds_of(timeout)
+        self._numbers = AtomicNumbers(self.client.new_inbox().rpartition(".")[2], ack_every)
+
+    @property
+    def id(self) -> str:
+        """What stands in the header Nats-Batch-Id."""
+        return self._numbers.id
+
+    @property
+    def count(self) -> int:
+        """Messages added."""
+        return self._numbers.count
+
+    def adding(
+        self,
+        subject: str,
+        data: bytes = b"",
+        *,
+        headers: Headers | None = None,
+        msg_id: str | None = None,
+        expected_last_seq: int | None = None,
+        expected_last_subject_seq: int | None = None,
+        ttl: Duration | None = None,
+    ) -> Steps[None]:
+        """One more message. An ApiError when the stream refuses the batch so far; a message that it
+        is not asked about fails the commit.
+        """
+        before = self._numbers.add(
+            subject,
+            data,
+            headers,
+            msg_id=msg_id,
+            expected_last_seq=expected_last_seq,
+            expected_last_subject_seq=expected_last_subject_seq,
+            ttl=ttl,
+        )
+        if before is None:
+            return
+        message, ask = before
+        if ask:
+            check_staged((yield self._request(message)))
+            return
+        if not self.client.stays_open:
+            yield Ready()
+        self.client.connection.publish(message.subject, message.payload, "", message.headers)
+        self.client.plan_flush()
+        if self.client.much_waits:
+            yield SEND
+
+    def committing(self) -> Steps[PubAck]:
+        """Store them all; the ack says the sequence of the last one, and how many they are.
+
+        An ApiError when one of them can not be stored: nothing is, then. After Timeout or
+        ConnectionLost nobody knows.
+        """
+        return decode_pub_ack((yield self._request(self._numbers.commit())))
+
+    add = call(adding)
+    commit = call(committing)
+
+    def _request(self, message: Outgoing) -> Request:
+        return Request(message.subject, message.payload, self._timeout, message.headers)
+
+
+class Fast(Mailbox):
+    """Publishes into a stream that answers once per many."""
+
+    def __init__(
+        self,
+        js: Streams[Any],
+        *,
+        flow: int = 500,
+        gaps: bool = False,
+        timeout: Duration | None = None,
+    ) -> None:
+        """A batch of ordinary publishes with an answer per ``flow`` messages at most; use it in
+        ``with`` or ``async with``. ``gaps``: go on when some are lost on the way or refused.
+        """
+        self.client = js.client
+        self.interest: Interest
+        inbox = self.client.new_inbox()
+        self.flow = FastFlow(inbox, inbox.rpartition(".")[2], flow, gaps=gaps)
+        self.result: PubAck | None = None
+        """Of the whole batch, once it is committed."""
+        self._connection = self.client.connection
+        self._timeout = js.seconds_of(timeout)
+        self._subject = ""
+        self._closed = False
+        self._heard = 0
+        self.client.attach(f"{inbox}.>", self)
+
+    def receive(self, message: BaseMessage) -> None:
+        """An answer came."""
+        self._heard += 1
+        self.flow.receive(message)
+        self.stir()
+
+    def end(self) -> None:
+        """The client is closed: nothing more is answered."""
+        if not self.flow.ended:
+            why = f": {self.interest.failure}" if self.interest.failure else ""
+            self.flow.error = ConnectionClosed(f"the client was closed before the batch ended{why}")
+        self.stir()
+
+    def _put(self, subject: str, data: bytes, headers: Headers | None) -> None:
+        """A message goes out; BatchEnded when the batch is over."""
+        block = encode_header_map(headers)
+        reply = self.flow.reply_of_next()
+        self._subject = subject
+        self._connection.publish(subject, data, reply, block, sound_reply=True)
+
+    def _making_room(self) -> Steps[None]:
+        return self._settling(lambda: not self.flow.full)
+
+    def committing(self) -> Steps[PubAck]:
+        """End the batch; its ack. BatchEnded when not all messages are in it."""
+        if self.flow.count:
+            yield from self._settling(lambda: self.flow.started)
+        if not self.flow.ended:
+            self._connection.publish(self._subject, b"", self.flow.reply_of_end(), b"")
+            yield from self._settling(lambda: self.flow.ended)
+        self._close()
+        self.result = self.flow.outcome()
+        return self.result
+
+    commit = call(committing)
+
+    def _leaving(self, kind: type[BaseException] | None) -> Steps[None]:
+        """The end of the block: commit, unless that is done or nothing was published."""
+        try:
+            if kind is None and self.flow.count and self.result is None:
+                yield from self.committing()
+        finally:
+            self._close()
+
+    def _ping(self) -> None:
+        """Queue the question how far the stream is."""
+        if self.flow.started and not self.flow.ended:
+            self._connection.publish(self._subject, b"", self.flow.reply_of_ping(), b"")
+            self.client.plan_flush()
+
+    def pinging(self) -> Steps[None]:
+        """Ask how far the stream is, which also keeps the batch open."""
+        self._ping()
+        yield SEND
+
+    ping = call(pinging)
+
+    def _settling(self, done: Callable[[], bool]) -> Steps[None]:
+        """Until that holds; what was lost on the way is asked for again after a silence."""
+        yield SEND
+        silences = 0
+        while not done():
+            before = self._heard
+
+            def heard(before: int = before) -> bool:
+                return done() or self._heard != before
+
+            if (yield Until(self, heard, self._timeout / 3)):
+                silences = 0
+            elif silences == 2:
+                raise Timeout(
+                    f"no answer from the stream of {self._subject!r} in {self._timeout} s"
+                )
+            else:
+                silences += 1
+                yield from self.pinging()
+
+    def _close(self) -> None:
+        if not self._closed:
+            self.client.release(self.interest)
+        self._closed = True

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from penstock.core.protocol.wire import Parser
 
-    from .blocking_jetstream import JetStream
+    from .blocking.jetstream import JetStream
     from .connection import Interest
     from .durations import Duration
     from .message import BaseMessage

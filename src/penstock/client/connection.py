@@ -335,14 +335,22 @@ class Connection:
         """Whether a server takes operations right now."""
         return self.state is State.CONNECTED
 
-    def publish(self, subject: str, payload: bytes, reply: str = "", headers: bytes = b"") -> None:
+    def publish(
+        self,
+        subject: str,
+        payload: bytes,
+        reply: str = "",
+        headers: bytes = b"",
+        sound_reply: bool = False,
+    ) -> None:
         """Send a message; without a connection it is kept until there is one.
 
-        Raises InvalidSubject, PayloadTooLarge, OutputFull, ConnectionClosed.
+        ``sound_reply``: the reply subject was made by the client. Raises InvalidSubject,
+        PayloadTooLarge, OutputFull, ConnectionClosed.
         """
         if subject not in self._subjects_known:
             self._learn_subject(subject)
-        if reply and _BLANK.search(reply):
+        if reply and not sound_reply and _BLANK.search(reply):
             raise InvalidSubject(f"bad reply subject {reply!r}")
         if len(payload) + len(headers) > self.info.max_payload:
             raise PayloadTooLarge(
@@ -350,6 +358,18 @@ class Connection:
                 f"the server takes {self.info.max_payload}"
             )
         data = wire.pub(subject, reply, headers, payload)
+        self.messages_sent += 1
+        if self.state is State.CONNECTED:
+            self._out.append(data)
+            self.bytes_waiting += len(data)
+        else:
+            self._keep(data)
+
+    def answer(self, reply: str, payload: bytes) -> None:
+        """Publish to the reply subject of a message received, which needs no look: it came through
+        the parser. Raises OutputFull, ConnectionClosed.
+        """
+        data = wire.pub(reply, "", b"", payload)
         self.messages_sent += 1
         if self.state is State.CONNECTED:
             self._out.append(data)

@@ -1,7 +1,7 @@
 """JetStream's API as plans: what to ask, and what the answers mean. No transport, no waiting.
 
-A plan is a generator that yields ``Request``s, is sent the bytes of each answer, and returns the
-result::
+A plan is steps that are requests only: a generator that yields ``Request``s, is sent the bytes of
+each answer, and returns the result::
 
     plan = Plans().stream_names()                shell:  request = next(plan)
     Request("$JS.API.STREAM.NAMES", b"...")              answer = <ask request.subject>
@@ -27,6 +27,7 @@ from penstock.core.protocol.wire import decode_headers, encode_headers
 from penstock.errors import ProtocolError
 
 from .durations import Duration, to_nanoseconds
+from .steps import Request
 
 if TYPE_CHECKING:
     from penstock.api.fields import ConsumerAction
@@ -56,13 +57,6 @@ EXPECTED_LAST_MSG_ID = "Nats-Expected-Last-Msg-Id"
 TTL = "Nats-TTL"
 
 _pub_ack = msgspec.json.Decoder(PubAck)
-
-
-class Request(NamedTuple):
-    """One request of a plan: publish ``body`` to ``subject``, the answer is one message."""
-
-    subject: str
-    body: bytes = b""
 
 
 Plan: TypeAlias = Generator[Request, bytes, T]
@@ -135,18 +129,22 @@ def publish_headers(
     ttl: Duration | None = None,
 ) -> bytes:
     """The header block of a publish into a stream; ValueError on what a header cannot hold."""
-    given = (
-        (MSG_ID, msg_id),
-        (EXPECTED_STREAM, expected_stream),
-        (EXPECTED_LAST_SEQ, expected_last_seq),
-        (EXPECTED_LAST_SUBJECT_SEQ, expected_last_subject_seq),
-        (EXPECTED_LAST_MSG_ID, expected_last_msg_id),
-        (TTL, None if ttl is None else format_duration(to_nanoseconds(ttl))),
-    )
-    extra = {name: str(value) for name, value in given if value is not None}
+    extra: dict[str, str | Sequence[str]] = {}
+    if msg_id is not None:
+        extra[MSG_ID] = msg_id
+    if expected_stream is not None:
+        extra[EXPECTED_STREAM] = expected_stream
+    if expected_last_seq is not None:
+        extra[EXPECTED_LAST_SEQ] = str(expected_last_seq)
+    if expected_last_subject_seq is not None:
+        extra[EXPECTED_LAST_SUBJECT_SEQ] = str(expected_last_subject_seq)
+    if expected_last_msg_id is not None:
+        extra[EXPECTED_LAST_MSG_ID] = expected_last_msg_id
+    if ttl is not None:
+        extra[TTL] = format_duration(to_nanoseconds(ttl))
     if not extra:
         return encode_header_map(headers)
-    return encode_header_map({**(headers or {}), **extra})
+    return encode_header_map({**headers, **extra} if headers else extra)
 
 
 @dataclass
@@ -174,10 +172,15 @@ class Listing(Generic[T]):
 class Plans:
     """The plans of one JetStream API: the server's own, that of a ``domain``, or any ``prefix``."""
 
-    def __init__(self, domain: str | None = None, prefix: str | None = None) -> None:
-        """ValueError on both, or on what is no prefix."""
+    def __init__(
+        self, domain: str | None = None, prefix: str | None = None, seconds: float | None = None
+    ) -> None:
+        """``seconds``: how long each answer is waited for, None for the time of the client's
+        options. ValueError on a domain and a prefix, or on what is no prefix.
+        """
         if domain and prefix:
             raise ValueError("give a domain or a prefix, not both")
+        self._seconds = seconds
         self.subjects = Api(prefix) if prefix else Api.of_domain(domain or "")
 
     def _stream(self, call: str, stream: str) -> str:
@@ -190,9 +193,8 @@ class Plans:
             raise ValueError(f"a name is empty: stream {stream!r}, consumer {consumer!r}")
         return self.subjects.consumer(call, stream, consumer)
 
-    @staticmethod
-    def _one(subject: str, body: bytes, kind: type[R]) -> Plan[R]:
-        return decode((yield Request(subject, body)), kind)
+    def _one(self, subject: str, body: bytes, kind: type[R]) -> Plan[R]:
+        return decode((yield Request(subject, body, self._seconds)), kind)
 
     def account_info(self) -> Plan[AccountInfo]:
         """What the account uses and may use."""
@@ -202,7 +204,7 @@ class Plans:
     # -- streams -----------------------------------------------------------------------------------
 
     def create_stream(self, config: StreamConfig) -> Plan[StreamInfo]:
-        """Create; the same config again is fine, another one under that name is an ApiError."""
+        """Create a stream; fine when it exists with the same config, StreamExists with another."""
         subject = self._stream("CREATE", config.name)
         answer = yield from self._one(subject, encode(config), StreamInfoResponse)
         return _present(answer.info)
@@ -214,9 +216,9 @@ class Plans:
         return _present(answer.info)
 
     def stream_info(
-        self, stream: str, subjects_filter: str | None = None, deleted_details: bool = False
+        self, stream: str, *, subjects_filter: str | None = None, deleted_details: bool = False
     ) -> Plan[StreamInfo]:
-        """Config and state; with a filter also the matching subjects with their message counts."""
+        """Config and state; with a filter also message counts per matching subject."""
         subject = self._stream("INFO", stream)
         request = wire.StreamInfoRequest(
             subjects_filter=subjects_filter or "", deleted_details=deleted_details
@@ -263,9 +265,16 @@ class Plans:
         yield from self._one(self._stream("DELETE", stream), b"", wire.SuccessResponse)
 
     def purge_stream(
-        self, stream: str, filter_subject: str | None, seq: int | None, keep: int | None
+        self,
+        stream: str,
+        *,
+        filter_subject: str | None = None,
+        seq: int | None = None,
+        keep: int | None = None,
     ) -> Plan[int]:
-        """Remove messages: all, of a subject, below a sequence, or all but the newest; how many."""
+        """Remove messages: all, of one subject, below ``seq``, or all but the newest ``keep``;
+        returns how many.
+        """
         if seq is not None and keep is not None:
             raise ValueError("give seq or keep, not both")
         if keep == 0 or seq == 0:
@@ -277,9 +286,14 @@ class Plans:
         return (yield from self._one(subject, body, wire.StreamPurgeResponse)).purged
 
     def get_message(
-        self, stream: str, seq: int | None, last_by_subject: str | None, next_by_subject: str | None
+        self,
+        stream: str,
+        seq: int | None = None,
+        *,
+        last_by_subject: str | None = None,
+        next_by_subject: str | None = None,
     ) -> Plan[StoredMessage]:
-        """One stored message; an ApiError (10037) when there is none."""
+        """One stored message; MessageNotFound when there is none."""
         if seq is None and last_by_subject is None and next_by_subject is None:
             raise ValueError("give seq, last_by_subject or next_by_subject")
         request = wire.MsgGetRequest(
@@ -291,17 +305,19 @@ class Plans:
         headers = decode_headers(stored.hdrs)[2] if stored.hdrs else {}
         return StoredMessage(stored.subject, stored.seq, stored.data, headers, stored.time)
 
-    def delete_message(self, stream: str, seq: int, erase: bool) -> Plan[None]:
-        """Remove one message; erase also overwrites its bytes on disk."""
+    def delete_message(self, stream: str, seq: int, *, erase: bool = True) -> Plan[None]:
+        """Remove one message; ``erase`` also overwrites its bytes on disk."""
         body = encode(wire.MsgDeleteRequest(seq=seq, no_erase=not erase))
         yield from self._one(self._stream("MSG.DELETE", stream), body, wire.SuccessResponse)
 
     # -- consumers ---------------------------------------------------------------------------------
 
     def create_consumer(
-        self, stream: str, config: ConsumerConfig, action: ConsumerAction = ""
+        self, stream: str, config: ConsumerConfig, *, action: ConsumerAction = ""
     ) -> Plan[ConsumerInfo]:
-        """Create or, depending on ``action`` ("create", "update", "" for either), change one."""
+        """Create or, depending on ``action`` ("create", "update", "" for either), change a
+        consumer.
+        """
         name = config.name or config.durable_name
         if config.name:
             # a wildcard can't stand in a subject that is published to; then the body alone has it
@@ -314,6 +330,10 @@ class Plans:
             subject = self.subjects.consumer("CREATE", stream)
         body = encode(wire.CreateConsumerRequest(stream_name=stream, config=config, action=action))
         return _present((yield from self._one(subject, body, ConsumerInfoResponse)).info)
+
+    def update_consumer(self, stream: str, config: ConsumerConfig) -> Plan[ConsumerInfo]:
+        """Change an existing consumer to this whole config."""
+        return self.create_consumer(stream, config, action="update")
 
     def consumer_info(self, stream: str, consumer: str) -> Plan[ConsumerInfo]:
         """Config and state of one consumer."""

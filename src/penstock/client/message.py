@@ -1,21 +1,23 @@
-"""A received message.
+"""A received message, and what its verbs (ack, nak ...) tell the server.
 
-The shells add the verbs (respond, ack ...) in subclasses; this base knows nothing of connections.
+The shells add the verbs in subclasses; this base knows nothing of transports.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.api.subjects import parse_ack
 from penstock.core.protocol.wire import decode_headers
 from penstock.errors import CallbackFailed, NotJetStreamMessage
 
 from .durations import Duration, to_nanoseconds
+from .steps import call, verb
 
 if TYPE_CHECKING:
     from .connection import Interest
     from .models import Metadata
+    from .steps import Steps
 
 ACK = b"+ACK"
 NAK = b"-NAK"
@@ -107,6 +109,47 @@ class BaseMessage:
         if metadata is None:
             raise NotJetStreamMessage(f"no consumer delivered this: reply subject {self.reply!r}")
         return metadata
+
+    @property
+    def client(self) -> Any:
+        """The client that received it."""
+        return self.interest.owner.client
+
+    # -- what the verbs of the shells tell the server ----------------------------------------------
+
+    def done_body(self) -> bytes:
+        """The message is done."""
+        return ACK
+
+    def delayed_body(self, delay: Duration | None = None) -> bytes:
+        """Deliver the message again, at once or after ``delay`` seconds."""
+        return nak_body(delay)
+
+    def term_body(self, reason: str = "") -> bytes:
+        """Never deliver the message again."""
+        return TERM + (b" " + reason.encode() if reason else b"")
+
+    def in_progress_body(self) -> bytes:
+        """Start the ack wait over: the message is still being worked on."""
+        return IN_PROGRESS
+
+    ack = verb(done_body)
+    nak = verb(delayed_body)
+    term = verb(term_body)
+    in_progress = verb(in_progress_body, ends=False)
+
+    def confirming(self, timeout: Duration | None = None) -> Steps[None]:
+        """The message is done, and the server has taken note; Timeout, NoResponders."""
+        self.check_acknowledgeable()
+        yield from self.client.requesting(self.reply, ACK, timeout=timeout)
+        self.acked = True
+
+    ack_sync = call(confirming)
+
+    def check_answerable(self) -> None:
+        """ValueError unless somebody asked with this."""
+        if not self.reply:
+            raise ValueError("the message has no reply subject")
 
     def check_acknowledgeable(self) -> None:
         """NotJetStreamMessage unless a consumer delivered this."""

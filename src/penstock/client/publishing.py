@@ -11,20 +11,37 @@ only mean that its stream has no leader for some seconds: there it is sent again
 its time is over, and no other message goes out before. So it is done with a message whose first copy
 is still being stored.
 
-Time is handed in (seconds of a monotonic clock). Knows nothing of transports.
+``Window`` is that bookkeeping, ``Publishing`` what both publishers do with it. Time is handed in
+(seconds of a monotonic clock). Knows nothing of transports.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ApiError, NoResponders, PenstockError, PermissionsViolation, Timeout
+from penstock.errors import (
+    ApiError,
+    ConnectionClosed,
+    NoResponders,
+    OutputFull,
+    PenstockError,
+    PermissionsViolation,
+    PublishFailed,
+    Timeout,
+)
 
 from .jetstream import decode_pub_ack
+from .steps import Mailbox, Ready, Until, call
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .connection import Interest
+    from .durations import Duration
     from .message import BaseMessage
     from .models import PubAck
+    from .steps import Steps
+    from .streams import Streams
 
 RETRY_S = 0.25
 """A stream of a cluster that did not answer is asked again after so long."""
@@ -33,7 +50,7 @@ IN_PROCESS = 10158
 
 
 class Pending:
-    """A message whose ack is outstanding; ``waiter`` is the shell's."""
+    """A message whose ack is outstanding; ``waiter`` is the shell's, a future or None."""
 
     __slots__ = (
         "attempts",
@@ -220,3 +237,162 @@ class Window:
             f"no ack from a stream for {entry.subject!r} in {self._timeout_s} s, "
             f"{entry.attempts} attempts"
         )
+
+
+class Publishing(Mailbox):
+    """Publishes into streams with a bounded window of outstanding acks."""
+
+    def __init__(
+        self,
+        js: Streams[Any],
+        *,
+        window: int = 1024,
+        timeout: Duration | None = None,
+        attempts_max: int = 3,
+    ) -> None:
+        """A publisher with up to ``window`` acks outstanding, ``timeout`` for one attempt; use it in
+        ``with`` or ``async with``.
+        """
+        client = js.client
+        seconds = js.seconds_of(timeout)
+        self.client = client
+        self.acked = 0
+        """Messages that a stream has acknowledged."""
+        self.duplicates = 0
+        """How many of them the stream already had."""
+        self.last_ack: PubAck | None = None
+        self.failures: list[tuple[str, str, Exception]] = []
+        self.interest: Interest
+        self._connection = client.connection
+        self._clock = client.clock
+        self._patience = seconds * attempts_max
+        self._lost = False  # the connection, since it was last looked
+        inbox = client.new_inbox()
+        self._window = Window(inbox, window, seconds, attempts_max)
+        client.attach(f"{inbox}.*", self)
+        client.watchers.add(self)
+
+    # -- called by the client ----------------------------------------------------------------------
+
+    def receive(self, message: BaseMessage) -> None:
+        """An ack came."""
+        settled = self._window.settle(message)
+        if settled is None:
+            return
+        entry, outcome = settled
+        if isinstance(outcome, PenstockError):
+            clustered = self.client.clustered
+            if self._window.bear(entry, outcome, self._clock(), clustered=clustered):
+                self._sooner()
+                self.stir()
+            else:
+                self._fail(entry, outcome)
+            return
+        self.acked += 1
+        self.duplicates += outcome.duplicate
+        self.last_ack = outcome
+        waiter = entry.waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(outcome)
+        if self.waiting:
+            self.stir()
+
+    def end(self) -> None:
+        """The client is closed: nothing more is acknowledged."""
+        why = f": {self.interest.failure}" if self.interest.failure else ""
+        for entry in self._window.give_up():
+            self._fail(entry, ConnectionClosed(f"the client was closed before the ack came{why}"))
+
+    def lost(self, error: PenstockError) -> None:  # what broke does not matter
+        """The connection broke: what may be sent twice is sent again when it is looked next."""
+        self._lost = True
+        self.stir()
+
+    def refused(self, complaint: PermissionsViolation) -> None:
+        """The server says that something may not be published."""
+        for entry in self._window.forbidden(complaint):
+            self._fail(entry, complaint)
+
+    def _fail(self, entry: Pending, error: Exception) -> None:
+        self.failures.append((entry.subject, entry.msg_id, error))
+        waiter = entry.waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(error)
+            waiter.exception()  # told: whoever does not await it finds it in `failures`
+        self.stir()
+
+    def _sooner(self) -> None:
+        """There is something to look after earlier than before."""
+
+    # -- called by the shell -----------------------------------------------------------------------
+
+    def _put(self, subject: str, data: bytes, block: bytes, msg_id: str, waiter: Any) -> None:
+        """A message goes out; there is room in the window."""
+        entry = self._window.add(subject, data, block, msg_id, self._clock(), waiter)
+        try:
+            self._connection.publish(subject, data, entry.reply, block, sound_reply=True)
+        except PenstockError:
+            self._window.drop(entry)
+            raise
+
+    def _look(self) -> None:
+        """Send again or give up what is overdue, or was under way when the connection broke."""
+        now, deadline = self._clock(), self._window.next_deadline()
+        if not self._lost and (deadline is None or now < deadline):
+            return
+        lost, self._lost = self._lost, False
+        again, failed = self._window.overdue(now, lost)
+        for entry in again:
+            try:
+                self._connection.publish(entry.subject, entry.payload, entry.reply, entry.headers)
+            except OutputFull:
+                continue  # stays in the window, and is sent again at its new deadline
+            except PenstockError as error:
+                self._window.drop(entry)
+                self._fail(entry, error)
+        for entry in failed:
+            self._fail(entry, self._window.why_failed(entry))
+        if again:
+            self.client.plan_flush()
+            self.stir()
+
+    def _settling(self, done: Callable[[], bool]) -> Steps[None]:
+        while not done():
+            deadline = self._window.next_deadline()
+            left = 0.0 if deadline is None else max(0.0, deadline - self._clock())
+            refused = self._window.refused
+
+            def over(refused: bool = refused) -> bool:
+                return done() or self._lost or (self._window.refused and not refused)
+
+            yield Until(self, over, left)
+            if self._lost:
+                yield Ready(self._patience)
+            self._look()
+
+    def _making_room(self) -> Steps[None]:
+        return self._settling(lambda: not self._window.full)
+
+    def flushing(self) -> Steps[None]:
+        """Wait until every message is acknowledged or has failed; PublishFailed tells which failed
+        since the last time.
+        """
+        yield from self._settling(lambda: not self._window)
+        if self.failures:
+            failures, self.failures = self.failures, []
+            raise PublishFailed(failures)
+
+    flush = call(flushing)
+
+    def _leaving(self, kind: type[BaseException] | None) -> Steps[None]:
+        """The end of the block: wait for every ack; PublishFailed when some did not come."""
+        try:
+            if kind is None:
+                yield from self.flushing()
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        """Receive no more acks."""
+        self.client.watchers.discard(self)
+        self.client.release(self.interest)

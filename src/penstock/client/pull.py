@@ -91,7 +91,7 @@ class Fetch:
         """A message came for the handle; sets ``done`` when the request is over, and ``error`` if
         it failed.
         """
-        status = message.status
+        status = message.status if message.raw_headers else 0
         if status == 0:
             self.messages.append(message)
             self.done = len(self.messages) >= self.batch
@@ -153,7 +153,7 @@ class Flow:
         any more. Where the server is ``clustered`` the consumer may be choosing a leader when nobody
         answers: ask again after RETRY_S, REFUSALS_MAX times in a row.
         """
-        status = message.status
+        status = message.status if message.raw_headers else 0
         if status == 0:
             self.outstanding = max(0, self.outstanding - 1)
             self.refusals = 0

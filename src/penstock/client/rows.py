@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.core.bulk.publish_window import Rows
     from penstock.core.protocol.wire import Parser
 
-    from .blocking import BlockingClient
+    from .blocking.connection import BlockingClient
     from .connection import Interest
     from .message import BaseMessage
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from penstock.api.calls import StoredMsg
 
-    from .blocking_jetstream import JetStream
+    from .blocking.jetstream import JetStream
     from .connection import Interest
     from .durations import Duration
     from .message import BaseMessage

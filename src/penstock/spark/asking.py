@@ -27,7 +27,7 @@ from penstock.spark.connection import ReadError, client_for, forget_client, jets
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.client.blocking_jetstream import JetStream
+    from penstock.client.blocking.jetstream import JetStream
     from penstock.spark.servers import Servers
 
 T = TypeVar("T")

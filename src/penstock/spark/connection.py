@@ -21,7 +21,7 @@ from penstock.spark.reading.offsets import StreamState
 
 if TYPE_CHECKING:
     from penstock.client.blocking import BlockingClient
-    from penstock.client.blocking_jetstream import JetStream
+    from penstock.client.blocking.jetstream import JetStream
     from penstock.client.models import StreamInfo
     from penstock.spark.servers import Servers
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from penstock.client.blocking_jetstream import JetStream, Publisher
+    from penstock.client.blocking.jetstream import JetStream, Publisher
     from penstock.client.jetstream import StoredMessage
 
 WINDOW_MESSAGES = 2000

@@ -46,7 +46,7 @@ from penstock.spark.reading.offsets import DataLossError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.client.blocking_jetstream import JetStream
+    from penstock.client.blocking.jetstream import JetStream
     from penstock.core.bulk.columns import Columns
     from penstock.spark.buckets.kv_bucket import Bucket
     from penstock.spark.buckets.kv_options import KvOptions

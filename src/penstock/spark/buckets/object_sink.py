@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import WriterCommitMessage
     from pyspark.sql.types import StructType
 
-    from penstock.client.blocking_jetstream import JetStream
+    from penstock.client.blocking.jetstream import JetStream
 
 NAME, DATA, DESCRIPTION, HEADERS = "name", "data", "description", "headers"
 DELETE, REFUSE = "delete", "refuse"

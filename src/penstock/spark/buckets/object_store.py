@@ -28,7 +28,7 @@ from penstock.errors import MessageNotFound, PenstockError, WrongLastSequence
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from penstock.client.blocking_jetstream import JetStream
+    from penstock.client.blocking.jetstream import JetStream
 
 STREAM_PREFIX = "OBJ_"
 CHUNK_BYTES = 128 * 1024

@@ -19,7 +19,7 @@ from penstock.spark.reading.patterns import cover
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from penstock.client.blocking_jetstream import JetStream
+    from penstock.client.blocking.jetstream import JetStream
     from penstock.client.jetstream import StoredMessage
     from penstock.spark.reading.offsets import StreamState
     from penstock.spark.reading.options import Options

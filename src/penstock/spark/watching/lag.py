@@ -35,7 +35,7 @@ from penstock.spark.watching import lag_moves
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.client.blocking_jetstream import JetStream
+    from penstock.client.blocking.jetstream import JetStream
     from penstock.client.models import ConsumerConfig, ConsumerInfo
     from penstock.spark.reading.offsets import Offset
     from penstock.spark.reading.options import Options

@@ -37,7 +37,7 @@ from penstock.errors import ConsumerNotFound, Timeout
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.client.blocking_jetstream import JetStream
+    from penstock.client.blocking.jetstream import JetStream
     from penstock.client.models import ConsumerInfo
 
 DESCRIPTION = "Shadow of a Spark query: the ack floor is what the query has committed."

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.client.blocking import BlockingClient, Question
-    from penstock.client.blocking_jetstream import JetStream
+    from penstock.client.blocking.jetstream import JetStream
     from penstock.core.bulk.publish_window import Rows
     from penstock.spark.writing.composing import Messages
     from penstock.spark.writing.plan import WritePlan

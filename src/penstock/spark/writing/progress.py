@@ -56,7 +56,7 @@ from penstock.errors import (
 from penstock.spark.writing.row_errors import Task, WriteError
 
 if TYPE_CHECKING:
-    from penstock.client.blocking_jetstream import JetStream
+    from penstock.client.blocking.jetstream import JetStream
     from penstock.core.bulk.columns import Columns
     from penstock.spark.writing.target import Target
 

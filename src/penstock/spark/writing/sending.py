@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.client.blocking import BlockingClient
-    from penstock.client.blocking_jetstream import JetStream
+    from penstock.client.blocking.jetstream import JetStream
     from penstock.spark.writing.composing import Messages
     from penstock.spark.writing.options import WriteOptions
     from penstock.spark.writing.progress import Progress

@@ -1,4 +1,4 @@
-"""What an asyncio client tells about itself: who wants to hear of what, and its counters."""
+"""Who wants to hear what an asyncio client tells about itself."""
 
 from __future__ import annotations
 
@@ -22,13 +22,3 @@ class Handlers(NamedTuple):
     on_close: Callable[[], Any] | None = None
     on_lame_duck: Callable[[], Any] | None = None
     """The server is about to stop."""
-
-
-class Stats(NamedTuple):
-    """What went over the connection since the client was made."""
-
-    messages_received: int
-    messages_sent: int
-    bytes_received: int
-    bytes_sent: int
-    reconnects: int

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Unpack
 
-from .aio_client import Client
-from .aio_handlers import Handlers
-from .options import DEFAULT_URL, ConnectOptions, Options, TlsOptions, make_options
+from ..options import DEFAULT_URL, ConnectOptions, Options, TlsOptions, make_options
+from .connection import Client
+from .handlers import Handlers
 
 if TYPE_CHECKING:
     import ssl

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import ConnectError
 
-from .tls import make_context
+from ..tls import make_context
 
 if TYPE_CHECKING:
-    from .options import Server, TlsOptions
+    from ..options import Server, TlsOptions
 
 RECEIVE_BYTES = 256 * 1024
 WAIT_MAX_S = 3600.0  # poll() takes milliseconds in a C int
@@ -54,7 +54,7 @@ class Transport:
         self._socket.setblocking(False)
         self._poll.register(self._socket, _READ)
 
-    def send(self, data: memoryview) -> int:
+    def send(self, data: bytes | memoryview) -> int:
         """Bytes taken now; 0 when the kernel has no room, or the connection is broken (reading will
         tell).
         """

@@ -11,42 +11,31 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import math
 import random
-import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock.errors import (
-    ConnectError,
-    ConnectionLost,
-    NoResponders,
-    PenstockError,
-    Timeout,
-)
-from penstock.nuid import Nuid
+from penstock.errors import ConnectError, ConnectionLost, PenstockError, Timeout
 
-from . import connection as machine
-from .aio_handlers import Handlers, Stats
-from .aio_message import Message
-from .aio_subscription import Subscription
-from .aio_transport import Link
-from .durations import to_seconds
-from .jetstream import Headers, encode_header_map
-from .message import BaseMessage
-from .pool import ServerPool
-from .tls import make_context
+from .. import connection as machine
+from ..jetstream import Headers, encode_header_map
+from ..session import OUTPUT_BYTES, PENDING_BYTES_MAX, PENDING_MESSAGES_MAX, Session
+from ..tls import make_context
+from .messages import Message
+from .running import Awaited, Deadlines, run
+from .subscription import Subscription
+from .transport import Link
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable
 
-    from .aio_jetstream import JetStream
-    from .durations import Duration
-    from .info import ServerInfo
-    from .options import Options, Server
+    from ..durations import Duration
+    from ..options import Options, Server
+    from ..steps import Owner
+    from .handlers import Handlers
+    from .jetstream import JetStream
 
-OUTPUT_BYTES = 64 * 1024  # more than this is written at once instead of at the end of the turn
-PENDING_MESSAGES_MAX = 524_288
-PENDING_BYTES_MAX = 128 * 1024 * 1024
 CLOSE_TIMEOUT_S = 2.0
 
 Callback: TypeAlias = "Callable[[Message], object]"
@@ -55,32 +44,25 @@ Callback: TypeAlias = "Callable[[Message], object]"
 logger = logging.getLogger(__name__)
 
 
-class Client:
+class Client(Awaited, Session[Message]):
     """A connection for asyncio; made by ``connect``. Belongs to the loop it was made in."""
+
+    stays_open = True
 
     def __init__(
         self, options: Options, handlers: Handlers, tls_context: ssl.SSLContext | None = None
     ) -> None:
         """Nothing is opened yet: ``open`` does."""
-        self.options = options
-        self.connection = machine.Connection(options, Message)
-        self.reconnects = 0
-        self.last_error: Exception | None = None
-        self.watchers: set[Any] = set()
-        """Objects whose ``lost(error)`` is called when the connection breaks."""
+        self.loop = asyncio.get_running_loop()
+        self.deadlines = Deadlines(self.loop)
+        super().__init__(options, Message, self.loop.time, random.SystemRandom())
         self._handlers = handlers
         self._tls_context = tls_context
-        self._pool = ServerPool(options, random.random)
-        self._nuid = Nuid(random.SystemRandom())
-        self._loop = asyncio.get_running_loop()
         self._link: Link | None = None
         self._handshake: asyncio.Future[None] | None = None
         self._flush_planned = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._workers: set[asyncio.Task[Any]] = set()
-        self._requests: dict[str, asyncio.Future[Message]] = {}
-        self._request_count = 0
-        self._inbox = ""
         self._ping_timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Client:
@@ -91,85 +73,50 @@ class Client:
         """Close."""
         await self.close()
 
-    # -- state -------------------------------------------------------------------------------------
+    @property
+    def client(self) -> Client:
+        """Itself."""
+        return self
 
     @property
     def connected(self) -> bool:
         """Whether there is a connection right now."""
         return self.connection.connected
 
-    @property
-    def closed(self) -> bool:
-        """Whether the client was closed, by its owner or because no server was left."""
-        return self.connection.state is machine.State.CLOSED
-
-    @property
-    def server_info(self) -> ServerInfo:
-        """What the server said of itself last."""
-        return self.connection.info
-
-    @property
-    def stats(self) -> Stats:
-        """Messages and bytes both ways, and reconnects."""
-        at = self.connection
-        return Stats(
-            at.messages_received,
-            at.messages_sent,
-            at.bytes_received,
-            at.bytes_sent,
-            self.reconnects,
-        )
-
     # -- opening -----------------------------------------------------------------------------------
 
     async def open(self) -> None:
         """Connect to the first server that takes us; ConnectError with every server's reason."""
-        error: Exception | None = None
-        for _ in self.options.servers:
-            error = await self._try_next()
-            if error is None:
-                return
-        self.connection.close()
-        raise self._pool.error(error)
+        try:
+            await run(self, self._opening())
+        except ConnectError:
+            self.connection.close()
+            raise
 
-    async def _try_next(self) -> Exception | None:
-        """One attempt at the next server; None when it took us. ConnectError when no server is
-        left.
+    async def dial(self, server: Server) -> None:
+        """Connect to a server: PenstockError, OSError or ValueError, and the link is dropped, when
+        that fails.
         """
-        choice = self._pool.next()
-        if choice is None:
-            raise self._pool.error()
-        server, wait = choice
-        if wait:
-            await asyncio.sleep(wait)
         try:
             async with asyncio.timeout(self.options.connect_timeout):
                 await self._open_one(server)
         except TimeoutError:
-            error: Exception = ConnectError(f"no answer in {self.options.connect_timeout} s")
-        except (
-            PenstockError,
-            OSError,
-            ValueError,
-        ) as failure:  # ValueError: a host that is no name
-            error = failure
-        else:
-            self._pool.succeeded()
-            self._plan_ping()
-            return None
+            self._drop_link()
+            raise ConnectError(f"no answer in {self.options.connect_timeout} s") from None
+        except BaseException:
+            self._drop_link()
+            raise
         finally:
             self._handshake = None
-        self._drop_link()
-        self._pool.failed(error)
-        return error
+        self._plan_ping()
 
     async def _open_one(self, server: Server) -> None:
         first = self.options.tls is not None and self.options.tls.first
-        self._handshake = self._loop.create_future()
+        self._handshake = self.loop.create_future()
         context = self._tls() if first else None
         self._link = link = Link(self, server, tls=first)
         hostname = self._tls_hostname(server) if first else None
-        await self._loop.create_connection(
+        await self.loop.create_connection(
             lambda: link, server.host, server.port, ssl=context, server_hostname=hostname
         )
         await self._handshake
@@ -201,20 +148,15 @@ class Client:
         if link is not None:
             link.abort()
         self.connection.receive_eof()
-        self._discard_events()
-
-    def _discard_events(self) -> None:
         self.connection.events()
 
     async def _reconnect(self) -> None:
         try:
-            while await self._try_next() is not None:
-                pass
+            await run(self, self._reopening(math.inf))
         except ConnectError as error:
             self.last_error = error
             self._shut(f"gave up reconnecting: {error}")
             return
-        self.reconnects += 1
         self.tell(self._handlers.on_reconnect)
 
     # -- bytes -------------------------------------------------------------------------------------
@@ -229,7 +171,7 @@ class Client:
         if link is not self._link:
             return
         self.connection.receive_data(data)
-        self._process()
+        self.process()
         if self.connection.bytes_waiting:
             self.flush_output()
 
@@ -237,37 +179,15 @@ class Client:
         """The transport is gone."""
         if link is self._link:
             self.connection.receive_eof(error)
-            self._process()
+            self.process()
 
-    def _process(self) -> None:
-        for event in self.connection.events():
-            if not isinstance(event, BaseMessage):
-                self._on_event(event)
-                continue
-            try:
-                event.interest.owner.receive(event)
-            except (PenstockError, ValueError) as error:  # of this message; the others still count
-                self.report(error)
-
-    def _on_event(self, event: machine.Event) -> None:
-        if isinstance(event, machine.Pong):
-            future = event.waiter
-            assert isinstance(future, asyncio.Future)
-            if not future.done():
-                future.set_result(None)
-        elif isinstance(event, machine.Ended):
-            event.interest.owner.end()
-        elif isinstance(event, machine.ServerComplaint):
-            self.report(event.error)
-        elif isinstance(event, machine.TlsRequired):
+    def _changed(self, event: machine.Event) -> None:
+        if isinstance(event, machine.TlsRequired):
             assert self._link is not None
             self.spawn(self._start_tls(event.server, self._link))
         elif isinstance(event, machine.Connected):
-            self._pool.learn(event.info.connect_urls)
             if self._handshake is not None and not self._handshake.done():
                 self._handshake.set_result(None)
-        elif isinstance(event, machine.InfoChanged):
-            self._pool.learn(event.info.connect_urls)
         elif isinstance(event, machine.LameDuck):
             self.tell(self._handlers.on_lame_duck)
         elif isinstance(event, machine.Disconnected):
@@ -285,23 +205,12 @@ class Client:
             self._handshake = None
         self.last_error = error
         self._stop_ping()
-        lost = ConnectionLost(str(error))
-        for waiter in event.waiters:
-            if isinstance(waiter, asyncio.Future) and not waiter.done():
-                waiter.set_exception(lost)
-        self._fail_requests(lost)
-        for watcher in list(self.watchers):
-            watcher.lost(lost)
+        self._tell_lost(ConnectionLost(str(error)), event.waiters)
         self.tell(self._handlers.on_disconnect, event.error)
         if self.options.reconnect:
             self.spawn(self._reconnect())
         else:
             self._shut(f"the connection is lost, and reconnect is off: {error}")
-
-    def _fail_requests(self, error: PenstockError) -> None:
-        for future in self._requests.values():
-            if not future.done():
-                future.set_exception(error)
 
     def plan_flush(self) -> None:
         """Write what is queued at the end of this turn of the loop, or now when it is much."""
@@ -309,13 +218,18 @@ class Client:
             self.flush_output()
         elif not self._flush_planned:
             self._flush_planned = True
-            self._loop.call_soon(self.flush_output)
+            self.loop.call_soon(self.flush_output)
 
     def flush_output(self) -> None:
         """Hand what is queued to the transport."""
         self._flush_planned = False
         if self._link is not None and self.connection.bytes_waiting:
             self._link.write(self.connection.data_to_send())
+
+    @property
+    def much_waits(self) -> bool:
+        """Whether the transport has more than enough to write."""
+        return self._link is not None and self._link.paused
 
     async def wait_writable(self) -> None:
         """Wait while the transport has more than enough to write."""
@@ -327,23 +241,17 @@ class Client:
 
     def _plan_ping(self) -> None:
         self._stop_ping()
-        self._ping_timer = self._loop.call_later(self.options.ping_interval, self._keep_alive)
+        self._ping_timer = self.loop.call_later(self.options.ping_interval, self._on_ping_timer)
 
     def _stop_ping(self) -> None:
         if self._ping_timer is not None:
             self._ping_timer.cancel()
             self._ping_timer = None
 
-    def _keep_alive(self) -> None:
-        if not self.connection.connected:
-            return
-        if self.connection.pings_outstanding >= self.options.pings_outstanding_max:
-            self.connection.receive_eof(TimeoutError("stale: pings are not answered"))
-            self._process()
-            return
-        self.connection.ping()
-        self.plan_flush()
-        self._plan_ping()
+    def _on_ping_timer(self) -> None:
+        if self.connection.connected and self._keep_alive():
+            self.plan_flush()
+            self._plan_ping()
 
     # -- telling -----------------------------------------------------------------------------------
 
@@ -351,7 +259,7 @@ class Client:
         """Run a coroutine beside everything else; cancelled on close unless it ``finishes`` by
         itself.
         """
-        task: asyncio.Task[Any] = self._loop.create_task(work)
+        task: asyncio.Task[Any] = self.loop.create_task(work)
         tasks = self._workers if finishes else self._tasks
         tasks.add(task)
         task.add_done_callback(tasks.discard)
@@ -393,32 +301,16 @@ class Client:
         """Everything ends; calls under way fail. ``failure``: why, unless the owner closes."""
         if self.closed:
             return
-        if failure:
-            logger.error("the client is closed: %s", failure)
         self._stop_ping()
-        owners = [interest.owner for interest in self.connection.interests.values()]
         link, self._link = self._link, None
-        self.connection.close(failure)
-        error = self.connection.closed_error()
-        for event in self.connection.events():
-            if isinstance(event, machine.Disconnected):
-                for waiter in event.waiters:
-                    if isinstance(waiter, asyncio.Future) and not waiter.done():
-                        waiter.set_exception(error)
-        self._fail_requests(error)
-        for watcher in list(self.watchers):
-            watcher.lost(error)
-        for owner in owners:
-            owner.end()
+        self._end_all(failure)
         if link is not None:
             link.close()
         current = asyncio.current_task()
         for task in list(self._tasks):
             if task is not current:
                 task.cancel()
-        handler = self._handlers.on_close
-        if handler is not None:
-            self.tell(handler)
+        self.tell(self._handlers.on_close)
 
     async def drain(self, timeout: Duration | None = None) -> None:
         """Take and handle what is on its way for every subscription, send what is queued, and
@@ -441,14 +333,6 @@ class Client:
             await self.close()
 
     # -- verbs -------------------------------------------------------------------------------------
-
-    def timeout_of(self, timeout: Duration | None) -> float:
-        """The timeout that counts, in seconds: the one given, or that of the options."""
-        return self.options.timeout if timeout is None else to_seconds(timeout)
-
-    def new_inbox(self) -> str:
-        """A subject nobody else uses."""
-        return f"{self.options.inbox_prefix}.{self._nuid.next()}"
 
     async def publish(
         self, subject: str, data: bytes = b"", *, reply: str = "", headers: Headers | None = None
@@ -479,67 +363,13 @@ class Client:
         Messages over the pending limits are dropped, and SlowConsumer tells.
         """
         subscription = Subscription(self, callback, pending_messages_max, pending_bytes_max)
-        self.attach(subject, subscription, queue)
-        if max_msgs:
-            self.connection.unsubscribe(subscription.interest, max_msgs)
+        self._subscribe(subject, subscription, queue, max_msgs)
         return subscription
 
-    def attach(self, subject: str, owner: Any, queue: str = "") -> None:
+    def attach(self, subject: str, owner: Owner, queue: str = "") -> None:
         """Subscribe for an owner with ``interest``, ``receive(message)`` and ``end()``."""
         owner.interest = self.connection.subscribe(subject, queue, owner)
         self.plan_flush()
-
-    async def request(
-        self,
-        subject: str,
-        data: bytes = b"",
-        *,
-        timeout: Duration | None = None,
-        headers: Headers | None = None,
-        raw_headers: bytes = b"",
-    ) -> Message:
-        """Publish and wait for one answer.
-
-        Raises NoResponders, Timeout, ConnectionLost when the connection broke meanwhile, and what
-        publish raises.
-        """
-        if not self._inbox:
-            self._inbox = self.new_inbox()
-            self.connection.subscribe(f"{self._inbox}.*", owner=_Answers(self._requests))
-        self._request_count += 1
-        reply = f"{self._inbox}.{self._request_count}"
-        future: asyncio.Future[Message] = self._loop.create_future()
-        self.connection.publish(subject, data, reply, raw_headers or encode_header_map(headers))
-        self.plan_flush()
-        self._requests[reply] = future
-        seconds = self.timeout_of(timeout)
-        timer = self._loop.call_later(seconds, _expire, future, subject, seconds)
-        try:
-            answer = await future
-        finally:
-            timer.cancel()
-            del self._requests[reply]
-        if answer.status == 503:
-            raise NoResponders(subject)
-        return answer
-
-    async def flush(self, timeout: Duration | None = None) -> None:
-        """Wait until the server has taken all that was sent; Timeout, ConnectionLost."""
-        future: asyncio.Future[None] = self._loop.create_future()
-        self.connection.ping(future)
-        self.flush_output()
-        seconds = self.timeout_of(timeout)
-        timer = self._loop.call_later(seconds, _expire, future, "PING", seconds)
-        try:
-            await future
-        finally:
-            timer.cancel()
-
-    async def rtt(self) -> float:
-        """Seconds the server takes to answer a ping."""
-        start = time.perf_counter()
-        await self.flush()
-        return time.perf_counter() - start
 
     def jetstream(
         self,
@@ -549,7 +379,7 @@ class Client:
         timeout: Duration | None = None,
     ) -> JetStream:
         """Streams and consumers over this connection."""
-        from .aio_jetstream import JetStream
+        from .jetstream import JetStream
 
         return JetStream(self, domain=domain, prefix=prefix, timeout=self.timeout_of(timeout))
 
@@ -559,25 +389,3 @@ async def _await(result: Awaitable[Any]) -> None:
         await result
     except Exception:
         logger.exception("a handler of the client failed")
-
-
-def _expire(future: asyncio.Future[Any], subject: str, seconds: float) -> None:
-    if not future.done():
-        future.set_exception(Timeout(f"no answer from {subject!r} in {seconds} s"))
-
-
-class _Answers:
-    """Owner of the inbox that all requests share."""
-
-    def __init__(self, requests: dict[str, asyncio.Future[Message]]) -> None:
-        """The futures by reply subject."""
-        self._requests = requests
-
-    def receive(self, message: Message) -> None:
-        """An answer came."""
-        future = self._requests.get(message.subject)
-        if future is not None and not future.done():
-            future.set_result(message)
-
-    def end(self) -> None:
-        """The client is closed; the requests were failed by it."""

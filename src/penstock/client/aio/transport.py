@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     import ssl
 
-    from .aio_client import Client
-    from .options import Server
+    from ..options import Server
+    from .connection import Client
 
 
 class Link(asyncio.Protocol):

@@ -1,0 +1,72 @@
+"""Batches of publishes into one stream, for asyncio: atomic ones, and fast ones with few answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.errors import PenstockError
+
+from ..batches import Atomic, Fast
+from .running import Awaited, Entered, run
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ..jetstream import Headers
+    from .connection import Client
+
+KEEP_ALIVE_S = 3.0
+"""A fast batch in which nothing is published says so after this long; streams wait for 10 s."""
+
+
+class AtomicBatch(Awaited, Atomic):
+    """Messages that a stream stores together, or not at all; made by ``JetStream.atomic_batch``.
+
+    Nothing of them is seen before ``commit``. All subjects must be of one stream, which allows
+    atomic batches (API level 2). The stream gives up a batch in which nothing comes for 10 s.
+    """
+
+
+class FastBatch(Entered, Fast):
+    """Publishes into a stream that answers once per many; made by ``JetStream.fast_batch``.
+
+    Use it in ``async with``: the end commits. Each message is stored by itself and seen at once. A
+    message that is lost on the way or refused ends the batch with BatchEnded, unless ``gaps`` are
+    allowed: then see ``flow.gaps`` and ``flow.failures``.
+    """
+
+    client: Client
+    _timer: asyncio.TimerHandle | None = None
+    _published_at = 0.0
+
+    async def publish(
+        self, subject: str, data: bytes = b"", *, headers: Headers | None = None
+    ) -> None:
+        """Send a message; waits while the stream is too far behind.
+
+        BatchEnded or an ApiError when the stream takes nothing more; Timeout when it is silent.
+        """
+        client = self.client
+        if self.flow.full:
+            await run(client, self._making_room())
+        self._put(subject, data, headers)
+        self._published_at = client.loop.time()
+        if self._timer is None and not self._closed:
+            self._keep_alive()
+        client.plan_flush()
+        if client.much_waits:
+            await client.wait_writable()
+
+    def _keep_alive(self) -> None:
+        loop = self.client.loop
+        self._timer = loop.call_later(KEEP_ALIVE_S, self._keep_alive)
+        if loop.time() - self._published_at >= KEEP_ALIVE_S:
+            try:
+                self._ping()
+            except PenstockError as error:
+                self.client.report(error)
+
+    def _close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        super()._close()

@@ -1,0 +1,60 @@
+"""JetStream for asyncio: streams, consumers, publishing, pulling, push and ordered reading."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..steps import made
+from ..streams import PUSH_PENDING_BYTES_MAX, PUSH_PENDING_MESSAGES_MAX, Pushed, Streams
+from .batches import AtomicBatch, FastBatch
+from .messages import Message
+from .publishing import Publisher
+from .pulling import PullConsumer
+from .running import Awaited, run
+from .subscription import Subscription
+
+if TYPE_CHECKING:
+    from ..models import ConsumerConfig
+    from .connection import Callback, Client
+
+
+class JetStream(Awaited, Streams[Message]):
+    """Streams and consumers over a connection; made by ``Client.jetstream``.
+
+    Every call raises ApiError when the server refuses, Timeout without an answer, NoResponders
+    without JetStream.
+    """
+
+    client: Client
+
+    publisher = made(Publisher)
+    atomic_batch = made(AtomicBatch)
+    fast_batch = made(FastBatch)
+    pull = made(PullConsumer)
+
+    async def subscribe(
+        self,
+        stream: str,
+        config: ConsumerConfig | None = None,
+        *,
+        callback: Callback | None = None,
+        queue: str = "",
+    ) -> PushSubscription:
+        """Create a push consumer and receive its messages.
+
+        Without a config an ephemeral one with explicit acks. Unsubscribing leaves the consumer: a
+        durable one stays, an ephemeral one goes by itself.
+        """
+        subscription = PushSubscription(
+            self.client, callback, PUSH_PENDING_MESSAGES_MAX, PUSH_PENDING_BYTES_MAX
+        )
+        subscription.info = await run(
+            self.client, self._pushing(stream, config, queue, subscription)
+        )
+        return subscription
+
+
+class PushSubscription(Pushed, Subscription):
+    """Messages of a push consumer; heartbeats and flow control are answered on the way."""
+
+    client: Client

@@ -1,0 +1,22 @@
+"""A received message with the verbs of asyncio code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..message import BaseMessage
+from .running import Awaited
+
+if TYPE_CHECKING:
+    from ..jetstream import Headers
+
+
+class Message(Awaited, BaseMessage):
+    """A message of an asyncio client."""
+
+    __slots__ = ()
+
+    async def respond(self, data: bytes, headers: Headers | None = None) -> None:
+        """Publish an answer to whoever asked; ValueError when nobody did."""
+        self.check_answerable()
+        await self.client.publish(self.reply, data, headers=headers)

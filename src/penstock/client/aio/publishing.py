@@ -1,0 +1,75 @@
+"""Publishing into streams with many acks outstanding, for asyncio."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..jetstream import Headers, publish_headers
+from ..publishing import Publishing
+from .running import Entered, run
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from penstock.errors import PenstockError
+
+    from ..models import PubAck
+    from .connection import Client
+
+
+class Publisher(Entered, Publishing):
+    """Publishes into streams with a bounded window of outstanding acks; made by
+    ``JetStream.publisher``.
+
+    A message that is not acknowledged in time is sent again if it has a message id, and fails
+    otherwise; one that no stream of a cluster answers is sent again until then. Each ``publish``
+    returns a future for its ack; failures are also collected in ``failures``, and raised as
+    PublishFailed by ``flush`` and at the end of ``async with``.
+    """
+
+    client: Client
+    _timer: asyncio.TimerHandle | None = None
+
+    async def publish(
+        self,
+        subject: str,
+        data: bytes = b"",
+        *,
+        headers: Headers | None = None,
+        msg_id: str | None = None,
+    ) -> asyncio.Future[PubAck]:
+        """Send a message, after waiting for room in the window; the future is for its ack."""
+        client = self.client
+        if self._window.full:
+            await run(client, self._making_room())
+        block = publish_headers(headers, msg_id=msg_id) if headers or msg_id else b""
+        future: asyncio.Future[PubAck] = client.loop.create_future()
+        self._put(subject, data, block, msg_id or "", future)
+        client.plan_flush()
+        if self._timer is None:
+            self._sooner()
+        if client.much_waits:
+            await client.wait_writable()
+        return future
+
+    def lost(self, error: PenstockError) -> None:
+        """The connection broke: send again what may be sent twice."""
+        super().lost(error)
+        self._look()
+
+    def _sooner(self) -> None:
+        """Look when the first message is overdue, whether somebody waits or not."""
+        if self._timer is not None:
+            self._timer.cancel()
+        deadline = self._window.next_deadline()
+        loop = self.client.loop
+        self._timer = None if deadline is None else loop.call_at(deadline, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._look()
+        self._sooner()
+
+    def _close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        super()._close()

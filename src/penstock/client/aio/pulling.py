@@ -1,0 +1,24 @@
+"""Pulling messages of one consumer, for asyncio."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..pulling import Pulling
+from .messages import Message
+from .running import Entered
+
+if TYPE_CHECKING:
+    from .connection import Client
+
+
+class PullConsumer(Entered, Pulling[Message]):
+    """Pulls messages of one consumer; made by ``JetStream.pull``. One call at a time.
+
+    Use it in ``async with``, or ``close`` it: until then the server keeps a subscription for it.
+    That of a handle that nobody has any more is given back, too, some time later.
+    """
+
+    client: Client
+
+    calls_overlap = False

@@ -1,0 +1,126 @@
+"""A subscription of the asyncio client: iterated, or handled by a callback."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import TYPE_CHECKING, Any, cast
+
+from penstock.errors import SlowConsumer
+
+from ..message import callback_failed
+from ..steps import Until
+from ..subscribing import Subscribed
+from .messages import Message
+from .running import Entered, run, until
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Awaitable
+
+    from ..durations import Duration
+    from ..message import BaseMessage
+    from .connection import Callback, Client
+
+
+class Subscription(Entered, Subscribed[Message]):
+    """Messages of one subject.
+
+    A callback that is a plain function is called as messages arrive; a coroutine function is
+    awaited, one message after the other. What a callback raises goes to ``on_error`` as
+    CallbackFailed; when the client is lost, so does ConnectionClosed.
+    """
+
+    client: Client
+
+    def __init__(
+        self, client: Client, callback: Callback | None, messages_max: int, bytes_max: int
+    ) -> None:
+        """``client.attach`` sets ``interest``."""
+        super().__init__(client, messages_max, bytes_max)
+        self._callback = callback
+        self._inline = callback is not None and not _waits(callback)
+        self._worker: asyncio.Task[Any] | None = None
+        if callback is not None and not self._inline:
+            self._worker = client.spawn(self._work(), finishes=True)
+
+    # -- called by the client ----------------------------------------------------------------------
+
+    def receive(self, message: BaseMessage) -> None:
+        """A message came for this subscription."""
+        if not self._inline:
+            super().receive(message)
+            return
+        assert self._callback is not None
+        try:
+            self._callback(cast("Message", message))
+        except Exception as error:
+            self.client.report(callback_failed(message, error))
+
+    def end(self) -> None:
+        """No message follows. A callback hears of it through ``on_error`` when the client was lost."""
+        if self._callback is not None and self.interest.failure:
+            self.client.report(self.interest.lost())
+        super().end()
+
+    def _drop(self) -> None:
+        super()._drop()
+        if self._callback is not None and self.dropped == self._reported + 1:
+            self.client.report(SlowConsumer(self.subject, 1))
+
+    # -- taking ------------------------------------------------------------------------------------
+
+    async def next(self, timeout: Duration | None = None) -> Message:
+        """The next message; what it raises, see ``taking``."""
+        if self._queue or self.has_news():
+            return self._take()
+        return await run(self.client, self.taking(timeout))
+
+    def __aiter__(self) -> Subscription:
+        """Messages until the subscription ends."""
+        return self
+
+    async def __anext__(self) -> Message:
+        """The next message; ends with the subscription. ConnectionClosed when the client was lost,
+        SlowConsumer once after messages were dropped.
+        """
+        if not self._queue:
+            await until(self.client, Until(self, self.has_news, math.inf))
+            if self._over():
+                raise StopAsyncIteration
+        return self._take()
+
+    async def _work(self) -> None:
+        assert self._callback is not None
+        while True:
+            await until(self.client, Until(self, self._has_work, math.inf))
+            if not self._queue:
+                return  # ``end`` has told why
+            message = self._take(tell=False)  # ``_drop`` does
+            try:
+                await cast("Awaitable[object]", self._callback(message))
+            except Exception as error:
+                self.client.report(callback_failed(message, error))
+            if not self._queue:
+                self._reported = self.dropped
+
+    def _has_work(self) -> bool:
+        return bool(self._queue) or self._ended
+
+    # -- ending ------------------------------------------------------------------------------------
+
+    async def drain(self, timeout: Duration | None = None) -> None:
+        """Unsubscribe, but take what is still on its way; with a callback: until all of it is
+        handled.
+
+        Without a callback the messages can be taken afterwards.
+        """
+        await run(self.client, self.draining(timeout))
+        if self._worker is not None:
+            await self._worker
+
+
+def _waits(callback: Callback) -> bool:
+    """Whether it is a coroutine function, or an object that is called as one."""
+    call = getattr(callback, "__call__", None)  # noqa: B004  # asks for the method, not whether
+    return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(call)

@@ -1,0 +1,136 @@
+"""Backups of streams, taken and given by blocking code: the chunks of STREAM.SNAPSHOT and of
+STREAM.RESTORE, whose meaning is the server's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from penstock.api import calls as wire
+from penstock.api.codec import encode
+from penstock.api.streams import StreamConfig, StreamState
+from penstock.errors import PenstockError, ProtocolError
+
+from ..jetstream import decode
+from ..models import StreamInfoResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..models import StreamInfo
+    from .jetstream import JetStream
+
+CHUNK_BYTES = 64 * 1024
+CHUNK_TIMEOUT_S = 20.0
+END_TIMEOUT_S = 3600.0
+"""For the last answer: the server brings all to the disk first."""
+
+
+class BackupFailed(PenstockError):
+    """The server gave a backup up; str() says why."""
+
+
+class Backup(Iterator[bytes]):
+    """A backup on its way: iterate over its chunks, once; together they are the archive.
+
+    Ends with BackupFailed when the server gives up, Timeout when nothing comes. What was received
+    by then is no backup.
+    """
+
+    def __init__(
+        self,
+        jetstream: JetStream,
+        stream: str,
+        *,
+        consumers: bool = True,
+        check: bool = False,
+        chunk_bytes: int = 0,
+        window_bytes: int = 0,
+    ) -> None:
+        """Begin; 0: the server's own sizes. ApiError: it can't be. With `check` the server reads
+        all messages before it answers, however long that takes.
+        """
+        client = jetstream.client
+        self._jetstream = jetstream
+        self._subject = client.new_inbox()
+        self._subscription = client.subscribe(self._subject)
+        request = wire.StreamSnapshotRequest(
+            deliver_subject=self._subject,
+            no_consumers=not consumers,
+            chunk_size=chunk_bytes,
+            window_size=window_bytes,
+            jsck=check,
+        )
+        subject = jetstream.plans.subjects.stream("SNAPSHOT", stream)
+        try:
+            timeout = END_TIMEOUT_S if check else jetstream.timeout
+            answer = client.request(subject, encode(request), timeout=timeout)
+            response = decode(answer.data, wire.StreamSnapshotResponse)
+        except BaseException:
+            self._subscription.unsubscribe()
+            raise
+        if response.config is None or response.state is None:
+            raise ProtocolError(f"an answer without a stream: {answer.data[:200]!r}")
+        self.stream = stream
+        self.config: StreamConfig = response.config
+        self.state: StreamState = response.state
+        self._ended = False
+
+    def __iter__(self) -> Backup:
+        """Itself."""
+        return self
+
+    def __next__(self) -> bytes:
+        """The next chunk, which is acknowledged."""
+        if self._ended:
+            raise StopIteration
+        try:
+            message = self._subscription.next(timeout=CHUNK_TIMEOUT_S)
+        except BaseException:
+            self.close()
+            raise
+        if message.data:
+            if message.reply:
+                self._jetstream.client.publish(message.reply)
+            return message.data
+        self.close()
+        if message.raw_headers and message.status != 204:
+            line = message.raw_headers.partition(b"\r\n")[0].decode("utf-8", "replace")
+            raise BackupFailed(f"backup of stream {self.stream}: {line.removeprefix('NATS/1.0 ')}")
+        raise StopIteration
+
+    def close(self) -> None:
+        """Want no more; the server notices."""
+        if not self._ended:
+            self._ended = True
+            self._subscription.unsubscribe()
+
+
+def restore(
+    jetstream: JetStream,
+    config: StreamConfig,
+    chunks: Iterable[bytes],
+    state: StreamState | None = None,
+) -> StreamInfo:
+    """Make a stream of a backup's bytes; its name is that of the backup, all else of `config` may
+    differ. `state` as the backup was told. ApiError: there is a stream of that name, or the archive
+    is not sound; then there is no stream.
+    """
+    client = jetstream.client
+    request = wire.StreamRestoreRequest(config=config, state=state or StreamState())
+    subject = jetstream.plans.subjects.stream("RESTORE", config.name)
+    answer = client.request(subject, encode(request), timeout=jetstream.timeout)
+    target = decode(answer.data, wire.StreamRestoreResponse).deliver_subject
+    for chunk in chunks:
+        for at in range(0, len(chunk), CHUNK_BYTES):
+            part = chunk[at : at + CHUNK_BYTES]
+            answer = client.request(target, part, timeout=CHUNK_TIMEOUT_S)
+            if answer.data:
+                decode(answer.data, StreamInfoResponse)
+                raise ProtocolError(f"unexpected answer to a chunk: {answer.data[:200]!r}")
+    answer = client.request(target, b"", timeout=END_TIMEOUT_S)
+    info = decode(answer.data, StreamInfoResponse).info
+    if info is None:
+        raise ProtocolError(f"an answer without a stream: {answer.data[:200]!r}")
+    return info

@@ -1,0 +1,56 @@
+"""Batches of publishes into one stream, for blocking code: atomic ones, and fast ones with few
+answers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.errors import ClientInUse
+
+from ..batches import Atomic, Fast
+from ..session import OUTPUT_BYTES
+from .running import Blocking, Entered, run
+
+if TYPE_CHECKING:
+    from ..jetstream import Headers
+    from .connection import BlockingClient
+
+
+class AtomicBatch(Blocking, Atomic):
+    """Messages that a stream stores together, or not at all; made by ``JetStream.atomic_batch``.
+
+    Nothing of them is seen before ``commit``. All subjects must be of one stream, which allows
+    atomic batches (API level 2). The stream gives up a batch in which nothing comes for 10 s.
+    """
+
+
+class FastBatch(Entered, Fast):
+    """Publishes into a stream that answers once per many; made by ``JetStream.fast_batch``.
+
+    Use it in ``with``: the end commits. Each message is stored by itself and seen at once. A
+    message that is lost on the way or refused ends the batch with BatchEnded, unless ``gaps`` are
+    allowed: then see ``flow.gaps`` and ``flow.failures``. The stream gives up a batch in which
+    nothing comes for 10 s: who has nothing to publish calls ``ping``.
+    """
+
+    client: BlockingClient
+
+    def publish(self, subject: str, data: bytes = b"", *, headers: Headers | None = None) -> None:
+        """Queue a message; waits while the stream is too far behind. Queued bytes go out in blocks,
+        when the stream has to answer and at the end.
+
+        BatchEnded or an ApiError when the stream takes nothing more; Timeout when it is silent.
+        """
+        client = self.client
+        guard = client.guard
+        if not guard.take(False):
+            raise ClientInUse
+        try:
+            if self.flow.full:
+                run(client, self._making_room())
+            elif self._connection.bytes_waiting > OUTPUT_BYTES:
+                client.flush_output()
+            self._put(subject, data, headers)
+        finally:
+            guard.give()

@@ -1,0 +1,58 @@
+"""JetStream for blocking code: streams, consumers, publishing, pulling, push and ordered reading,
+and reading in bulk.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..columns import ColumnReader, read_range
+from ..steps import made
+from ..streams import PUSH_PENDING_BYTES_MAX, PUSH_PENDING_MESSAGES_MAX, Pushed, Streams
+from .batches import AtomicBatch, FastBatch
+from .messages import BlockingMessage
+from .publishing import Publisher
+from .pulling import PullConsumer
+from .running import Blocking, run
+from .subscription import Subscription
+
+if TYPE_CHECKING:
+    from ..models import ConsumerConfig
+    from .connection import BlockingClient
+
+__all__ = ["JetStream", "Publisher", "PullConsumer", "PushSubscription"]
+
+
+class JetStream(Blocking, Streams[BlockingMessage]):
+    """Streams and consumers over a connection; made by ``BlockingClient.jetstream``.
+
+    Every call raises ApiError when the server refuses, Timeout without an answer, NoResponders
+    without JetStream.
+    """
+
+    client: BlockingClient
+
+    publisher = made(Publisher)
+    atomic_batch = made(AtomicBatch)
+    fast_batch = made(FastBatch)
+    pull = made(PullConsumer)
+    column_reader = made(ColumnReader)
+    read_columns = made(read_range)
+
+    def subscribe(
+        self, stream: str, config: ConsumerConfig | None = None, *, queue: str = ""
+    ) -> PushSubscription:
+        """Create a push consumer and receive its messages; without a config an ephemeral one with
+        explicit acks.
+        """
+        subscription = PushSubscription(
+            self.client, PUSH_PENDING_MESSAGES_MAX, PUSH_PENDING_BYTES_MAX
+        )
+        subscription.info = run(self.client, self._pushing(stream, config, queue, subscription))
+        return subscription
+
+
+class PushSubscription(Pushed, Subscription):
+    """Messages of a push consumer; heartbeats and flow control are answered on the way."""
+
+    client: BlockingClient

@@ -1,0 +1,206 @@
+"""Carries out steps in blocking code, and makes the methods that do so.
+
+One thread at a time uses a client: a call of a thread takes its guard for as long as it lasts, also
+through the calls that it makes itself. The guard never waits: a thread that waits for a message may
+do so for ever.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+
+from penstock.errors import ClientInUse
+
+from ..steps import (
+    Attach,
+    Blocks,
+    Dial,
+    Left,
+    Ready,
+    Request,
+    Send,
+    Sleep,
+    Step,
+    Until,
+    realise,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from ..steps import Flow, Steps
+    from .connection import BlockingClient
+
+    F = TypeVar("F", bound=Callable[..., Any])
+
+T = TypeVar("T")
+
+
+class Guard:
+    """Held by the thread whose call is under way.
+
+    Methods write ``if not guard.take(False): raise ClientInUse``, and ``guard.give()`` in a finally:
+    these are calls of C, and take a tenth of the time of ``with``.
+    """
+
+    __slots__ = ("give", "take")
+
+    def __init__(self) -> None:
+        """Held by nobody."""
+        lock = threading.RLock()
+        self.take: Callable[[bool], bool] = lock.acquire
+        self.give: Callable[[], None] = lock.release
+
+    def __enter__(self) -> None:
+        """ClientInUse when another thread holds it."""
+        if not self.take(False):
+            raise ClientInUse
+
+    def __exit__(self, *_: object) -> None:
+        """Give it back."""
+        self.give()
+
+
+def exclusive(method: F) -> F:
+    """A method of an object with a ``client``, whose guard is held while it runs."""
+
+    @functools.wraps(method)
+    def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        guard = self.client.guard
+        if not guard.take(False):
+            raise ClientInUse
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            guard.give()
+
+    return cast("F", guarded)
+
+
+def run(client: BlockingClient, steps: Steps[T]) -> T:
+    """Carry out the steps of a call; its result. ClientInUse while another thread uses the client."""
+    if not client.guard.take(False):
+        raise ClientInUse
+    answer: Any = None
+    try:
+        step = steps.send(None)
+        while True:
+            try:
+                if isinstance(step, Until):
+                    answer = client.wait(step.done, step.seconds)
+                elif isinstance(step, Ready):
+                    client.reopen(step.seconds)
+                else:
+                    answer = perform(client, step)
+            except BaseException as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(answer)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    finally:
+        client.guard.give()
+
+
+def iterate(client: BlockingClient, flow: Flow[T]) -> Generator[T, None, None]:
+    """Carry out the steps of a flow, and hand on what it gives."""
+    try:
+        item = flow.send(None)
+        while True:
+            answer: Any = None
+            try:
+                if isinstance(item, Step):
+                    with client.guard:
+                        answer = perform(client, item)
+                else:
+                    yield item
+            except GeneratorExit:
+                item = flow.throw(Left())
+            except BaseException as error:
+                item = flow.throw(error)
+            else:
+                item = flow.send(answer)
+    except (StopIteration, Left):
+        return
+
+
+def perform(client: BlockingClient, step: Step) -> Any:
+    """Carry out one step; what it gives."""
+    if isinstance(step, Until):
+        return client.wait(step.done, step.seconds)
+    if isinstance(step, Ready):
+        client.reopen(step.seconds)
+    elif isinstance(step, Request):
+        steps = client.requesting(
+            step.subject, step.body, timeout=step.seconds, raw_headers=step.headers
+        )
+        return run(client, steps).data
+    elif isinstance(step, Send):
+        client.flush_output()
+    elif isinstance(step, Attach):
+        client.attach(step.subject, step.owner, step.queue)
+    elif isinstance(step, Sleep):
+        time.sleep(step.seconds)
+    elif isinstance(step, Dial):
+        client.dial(step.server)
+    return None
+
+
+def _called(begin: Callable[..., Steps[Any]]) -> Callable[..., Any]:
+    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return run(self.client, begin(self, *args, **kwargs))
+
+    return call
+
+
+def _told(body: Callable[..., bytes], ends: bool) -> Callable[..., None]:
+    """A method of a message that tells the server this. When the connection breaks just then the
+    message comes again, as one without an ack does.
+    """
+
+    def tell(self: Any, /, *args: Any, **kwargs: Any) -> None:
+        self.check_acknowledgeable()
+        client = self.interest.owner.client
+        if not client.guard.take(False):
+            raise ClientInUse
+        try:
+            client.reopen(None)
+            client.connection.answer(self.reply, body(self, *args, **kwargs))
+            client.send_waiting()
+        finally:
+            client.guard.give()
+        if ends:
+            self.acked = True
+
+    return tell
+
+
+class Blocking(Blocks):
+    """Base of the shell's classes: the calls that they inherit wait."""
+
+    __slots__ = ()
+
+    def __init_subclass__(cls) -> None:
+        """Makes them."""
+        super().__init_subclass__()
+        realise(cls, _called, iterate, _told, "Iterator")
+
+
+class Entered(Blocking):
+    """One that is used in ``with``, and does the steps of ``_leaving`` at the end."""
+
+    __slots__ = ()
+    client: BlockingClient
+    _leaving: Callable[[type[BaseException] | None], Steps[None]]
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """The end of the block."""
+        run(self.client, self._leaving(kind))

@@ -1,0 +1,322 @@
+"""Pulling the messages of one consumer: what is asked when, and what has come, as steps. What single
+requests and their answers mean is in ``pull.py``. Knows nothing of transports.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from penstock.errors import ConnectionClosed, ConnectionLost, NoResponders, Timeout
+
+from .durations import Duration, to_nanoseconds, to_seconds
+from .message import BaseMessage
+from .publishing import RETRY_S
+from .pull import Fetch, pull_body
+from .pull import Flow as Requests
+from .steps import SEND, Attach, Mailbox, Ready, Until, call, flow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.errors import PenstockError
+
+    from .connection import Interest
+    from .session import Session
+    from .steps import Flow, Steps
+    from .streams import Streams
+
+M = TypeVar("M", bound=BaseMessage)
+
+GRACE_S = 2.0
+"""How much longer than the server's own deadline an answer is waited for."""
+
+
+class Inbox(Mailbox):
+    """Where the messages of a handle arrive. The client knows this and not the handle, so that a
+    handle that nobody has any more is noticed.
+    """
+
+    def __init__(self, client: Session[Any]) -> None:
+        """Not subscribed yet."""
+        self.client = client
+        self.interest: Interest
+        self.queue: deque[Any] = deque()
+        self.ended = False
+        self.error: PenstockError | None = None
+        """The connection broke: what was asked for does not come any more."""
+        self.name = client.new_inbox()
+
+    def receive(self, message: BaseMessage) -> None:
+        """A message came for the handle."""
+        self.queue.append(message)
+        if self.waiting:
+            self.stir()
+
+    def end(self) -> None:
+        """No message follows."""
+        self.ended = True
+        self.client.watchers.discard(self)
+        self.stir()
+
+    def lost(self, error: PenstockError) -> None:
+        """The connection broke."""
+        self.error = error
+        self.stir()
+
+    def has_news(self) -> bool:
+        """Whether something came, or broke, or ended."""
+        return bool(self.queue) or self.ended or self.error is not None
+
+    def has_ended(self) -> bool:
+        """Whether no message follows."""
+        return self.ended
+
+
+class Pulling(Generic[M]):
+    """A handle of one consumer."""
+
+    calls_overlap: ClassVar[bool] = True
+    """Whether a call may begin while another one of the same thread or task is under way."""
+
+    def __init__(self, js: Streams[M], stream: str, consumer: str) -> None:
+        """A handle to pull messages of an existing consumer."""
+        self.client = js.client
+        self.stream = stream
+        self.consumer = consumer
+        self._subject = js.plans.subjects.next_message(stream, consumer)
+        self._inbox: Inbox | None = None
+        self._requests = 0
+        self._busy = False
+        self._closed = False
+
+    def _occupy(self) -> None:
+        if self._busy and not self.calls_overlap:
+            raise RuntimeError("another call is pulling with this handle")
+        self._busy = True
+
+    def _begin(self) -> Steps[Inbox]:
+        """What receives; ConnectionClosed when handle or client are closed."""
+        inbox = self._inbox
+        if inbox is None:
+            self._check_open()
+            inbox = Inbox(self.client)
+            yield Attach(f"{inbox.name}.*", inbox)
+            self._inbox = inbox
+            self.client.watchers.add(inbox)
+            weakref.finalize(self, self.client.connection.abandon, inbox.interest).atexit = False
+        inbox.interest.check()
+        self._check_open()
+        inbox.error = None
+        return inbox
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConnectionClosed(f"the handle of consumer {self.consumer!r} is closed")
+
+    def request(self, inbox: Inbox, body: bytes) -> str:
+        """Queue a pull request; where the statuses about it come."""
+        self._requests += 1
+        reply = f"{inbox.name}.{self._requests}"
+        self.client.connection.publish(self._subject, body, reply)
+        return reply
+
+    def close(self) -> None:
+        """Stop receiving; the consumer itself stays."""
+        self._closed = True
+        inbox = self._inbox
+        if inbox is not None and not inbox.ended:
+            self.client.release(inbox.interest)
+            inbox.end()
+
+    def _leaving(self, _: type[BaseException] | None) -> Steps[None]:
+        """The end of the block."""
+        self.close()
+        yield from ()
+
+    # -- one request -------------------------------------------------------------------------------
+
+    def fetching(
+        self,
+        batch: int = 1,
+        *,
+        timeout: Duration | None = None,
+        max_bytes: int = 0,
+        no_wait: bool = False,
+    ) -> Steps[list[M]]:
+        """Up to ``batch`` messages: as soon as all are there, or what came within ``timeout``
+        seconds.
+
+        With no_wait only what the consumer has right now. An empty list when there is nothing.
+        Raises PullError, ConsumerDeleted, NoResponders (no such consumer), ConnectionLost, but
+        never with messages in hand.
+        """
+        seconds = self.client.timeout_of(timeout)
+        fetch = Fetch(self._subject, "", batch)
+        self._occupy()
+        try:
+            yield Ready(seconds)
+            inbox = yield from self._begin()
+            _feed(inbox, fetch)
+            if not fetch.done:
+                body = pull_body(
+                    batch - len(fetch.messages),
+                    expires_ns=0 if no_wait else max(1, to_nanoseconds(seconds)),
+                    no_wait=no_wait,
+                    max_bytes=max_bytes,
+                )
+                yield from self._fetch(inbox, fetch, body, seconds)
+        finally:
+            self._busy = False
+        found: list[Any] = fetch.result()
+        return found
+
+    fetch = call(fetching)
+
+    def _fetch(self, inbox: Inbox, fetch: Fetch, body: bytes, seconds: float) -> Steps[None]:
+        client = self.client
+        fetch.reply = self.request(inbox, body)
+        deadline = client.clock() + seconds
+        yield from self._collect(inbox, fetch, seconds + GRACE_S)
+        while client.clustered and isinstance(fetch.error, NoResponders):
+            left = deadline - client.clock() - RETRY_S
+            if fetch.messages or left <= 0:
+                break
+            yield Until(inbox, inbox.has_ended, RETRY_S)
+            fetch.again(self.request(inbox, body))  # it may be choosing a leader
+            yield from self._collect(inbox, fetch, left + GRACE_S)
+
+    def _collect(self, inbox: Inbox, fetch: Fetch, seconds: float) -> Steps[None]:
+        def over() -> bool:
+            return _feed(inbox, fetch) or inbox.ended or inbox.error is not None
+
+        try:
+            yield Until(inbox, over, seconds)
+            if fetch.done or fetch.messages:
+                return
+            if inbox.error is not None:
+                raise ConnectionLost(f"connection lost while pulling: {inbox.error}")
+            if inbox.ended:
+                inbox.interest.check()
+                self._check_open()
+                raise ConnectionClosed(f"the handle of consumer {self.consumer!r} is closed")
+            raise Timeout(f"no answer to a pull from {self.consumer!r} in {seconds} s")
+        except BaseException:
+            inbox.queue.extendleft(reversed(fetch.messages))  # for the next call
+            raise
+
+    # -- for ever ----------------------------------------------------------------------------------
+
+    def reading(
+        self,
+        *,
+        batch: int = 500,
+        max_bytes: int = 0,
+        expires: Duration = 30.0,
+        heartbeat: Duration = 5.0,
+        patient: bool = True,
+    ) -> Flow[M]:
+        """Messages for ever, with overlapping pull requests; ends when handle or client is closed by
+        its owner, and raises ConnectionClosed when the client is lost.
+
+        Raises ConsumerDeleted, NoResponders and PullError when the consumer cannot be pulled from
+        any more; in a cluster, if ``patient``, NoResponders only after half a minute, for it may be
+        choosing a leader. Survives a lost connection, as far as the consumer does.
+        """
+        self._occupy()
+        try:
+            reading = yield from self.begin_reading(
+                batch=batch,
+                max_bytes=max_bytes,
+                expires=expires,
+                heartbeat=heartbeat,
+                patient=patient,
+            )
+            while (yield from reading.refill()):
+                yield from reading.at_hand()
+        finally:
+            self._busy = False
+
+    messages = flow(reading)
+
+    def begin_reading(
+        self,
+        *,
+        batch: int,
+        max_bytes: int = 0,
+        expires: Duration = 30.0,
+        heartbeat: Duration = 5.0,
+        patient: bool,
+    ) -> Steps[Reading[M]]:
+        """What ``reading`` does, to be taken message by message."""
+        heartbeat_ns = to_nanoseconds(heartbeat)
+        requests = Requests(self._subject, batch, max_bytes, to_nanoseconds(expires), heartbeat_ns)
+        yield Ready(math.inf)
+        inbox = yield from self._begin()
+        return Reading(self, inbox, requests, batch // 2, 2 * to_seconds(heartbeat), patient)
+
+
+class Reading(Generic[M]):
+    """Messages of a consumer, for as long as they are wanted."""
+
+    def __init__(
+        self,
+        handle: Pulling[M],
+        inbox: Inbox,
+        requests: Requests,
+        low: int,
+        quiet: float,
+        patient: bool,
+    ) -> None:
+        """``low``: ask for more when no more than this is outstanding; ``quiet``: seconds after
+        which a request is lost of which nothing is heard.
+        """
+        self._handle = handle
+        self._inbox = inbox
+        self._requests = requests
+        self._low = low
+        self._quiet = quiet
+        self._patient = patient
+
+    def refill(self) -> Steps[bool]:
+        """Ask for messages if it is time, and wait for news; False when no message follows, and
+        ConnectionClosed when that is because the client was lost.
+        """
+        inbox, requests = self._inbox, self._requests
+        if requests.refusals:
+            yield Until(inbox, inbox.has_ended, RETRY_S)
+        if not inbox.ended:
+            yield Ready(math.inf)
+            if inbox.error is not None:
+                inbox.error = None
+                requests.restart()
+            body = requests.due()
+            if body is not None:
+                self._handle.request(inbox, body)
+                yield SEND
+            if not (yield Until(inbox, inbox.has_news, self._quiet)):
+                requests.restart()  # not even a heartbeat: the request is lost
+        if inbox.ended and not inbox.queue:
+            inbox.interest.check()
+            return False
+        return True
+
+    def at_hand(self) -> Iterator[M]:
+        """The messages that are there, until it is time to ask for more."""
+        queue, requests, low = self._inbox.queue, self._requests, self._low
+        clustered = self._patient and self._handle.client.clustered
+        while queue:
+            message = queue.popleft()
+            if requests.take(message, clustered=clustered):
+                yield message
+                if requests.outstanding <= low:
+                    return  # ask for more before the rest is handled
+
+
+def _feed(inbox: Inbox, fetch: Fetch) -> bool:
+    """Hand over what came; whether the request is over."""
+    while inbox.queue and not fetch.done:
+        fetch.take(inbox.queue.popleft())
+    return fetch.done

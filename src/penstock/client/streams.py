@@ -1,0 +1,216 @@
+"""JetStream over a session, as far as no transport is needed: publishing with one ack, reading in
+order, push consumers. What is asked and what answers mean is in ``jetstream.py``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from msgspec.structs import replace
+
+from penstock.errors import NoResponders, PenstockError
+
+from .durations import Duration, to_seconds
+from .jetstream import Headers, Plans, decode_pub_ack, publish_headers
+from .message import BaseMessage
+from .models import ConsumerConfig, ConsumerInfo, PubAck
+from .ordered import Ordered
+from .publishing import RETRY_S
+from .pull import control_reply
+from .pulling import Pulling
+from .steps import Attach, Mailbox, Until, call, flow, planned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.api.fields import DeliverPolicy
+
+    from .session import Session
+    from .steps import Flow, Steps
+    from .subscribing import Subscribed
+
+M = TypeVar("M", bound=BaseMessage)
+
+ORDERED_BATCH = 500
+PUSH_PENDING_MESSAGES_MAX = 524_288
+PUSH_PENDING_BYTES_MAX = 512 * 1024 * 1024
+
+
+def never() -> bool:
+    """What is waited for where only time is to pass."""
+    return False
+
+
+class Streams(Generic[M]):
+    """Streams and consumers over a connection.
+
+    Every call raises ApiError when the server refuses, Timeout without an answer, NoResponders
+    without JetStream.
+    """
+
+    def __init__(
+        self, client: Session[M], *, domain: str | None, prefix: str | None, timeout: float
+    ) -> None:
+        """``timeout`` in seconds, for every call."""
+        self.client = client
+        self.plans = Plans(domain, prefix, timeout)
+        self.timeout = timeout
+
+    def seconds_of(self, timeout: Duration | None) -> float:
+        """The timeout that counts, in seconds: the one given, or that of every call."""
+        return self.timeout if timeout is None else to_seconds(timeout)
+
+    # -- the API -----------------------------------------------------------------------------------
+
+    account_info = planned(Plans.account_info)
+
+    create_stream = planned(Plans.create_stream)
+    update_stream = planned(Plans.update_stream)
+    stream_info = planned(Plans.stream_info)
+    stream_names = planned(Plans.stream_names)
+    streams = planned(Plans.streams)
+    stream_listing = planned(Plans.stream_listing)
+    delete_stream = planned(Plans.delete_stream)
+    purge_stream = planned(Plans.purge_stream)
+    get_message = planned(Plans.get_message)
+    delete_message = planned(Plans.delete_message)
+
+    create_consumer = planned(Plans.create_consumer)
+    update_consumer = planned(Plans.update_consumer)
+    consumer_info = planned(Plans.consumer_info)
+    consumer_names = planned(Plans.consumer_names)
+    consumers = planned(Plans.consumers)
+    consumer_listing = planned(Plans.consumer_listing)
+    delete_consumer = planned(Plans.delete_consumer)
+
+    # -- messages ----------------------------------------------------------------------------------
+
+    def publishing(
+        self,
+        subject: str,
+        data: bytes = b"",
+        *,
+        headers: Headers | None = None,
+        timeout: Duration | None = None,
+        msg_id: str | None = None,
+        expected_stream: str | None = None,
+        expected_last_seq: int | None = None,
+        expected_last_subject_seq: int | None = None,
+        expected_last_msg_id: str | None = None,
+        ttl: Duration | None = None,
+    ) -> Steps[PubAck]:
+        """Store a message and wait for the stream's ack.
+
+        NoResponders when no stream takes the subject (in a cluster when none has done so for
+        ``timeout``: it may be choosing a leader), WrongLastSequence when an expectation does not
+        hold.
+        """
+        block = publish_headers(
+            headers,
+            msg_id=msg_id,
+            expected_stream=expected_stream,
+            expected_last_seq=expected_last_seq,
+            expected_last_subject_seq=expected_last_subject_seq,
+            expected_last_msg_id=expected_last_msg_id,
+            ttl=ttl,
+        )
+        client = self.client
+        seconds = self.seconds_of(timeout)
+        deadline = client.clock() + seconds
+        while True:
+            try:
+                answer = yield from client.requesting(
+                    subject, data, timeout=seconds, raw_headers=block
+                )
+            except NoResponders:
+                seconds = deadline - client.clock() - RETRY_S
+                if seconds <= 0 or not client.clustered:
+                    raise
+                yield Until(Mailbox(), never, RETRY_S)
+            else:
+                return decode_pub_ack(answer.data)
+
+    publish = call(publishing)
+
+    def ordering(
+        self,
+        stream: str,
+        *,
+        filter_subjects: Iterable[str] = (),
+        start_seq: int = 1,
+        deliver_policy: DeliverPolicy | None = None,
+        headers_only: bool = False,
+    ) -> Flow[M]:
+        """The messages of a stream in order and without gaps, for ever; what breaks is set up
+        again.
+
+        Its consumer is removed when the reader is left: in asyncio at once only through
+        ``contextlib.aclosing``.
+        """
+        state = Ordered(stream, filter_subjects, start_seq, deliver_policy, headers_only)
+        while True:
+            handle: Pulling[M] | None = None
+            try:
+                info = yield from self.plans.create_consumer(stream, state.config())
+                state.started(info)
+                handle = Pulling(self, stream, info.name)
+                reading = yield from handle.begin_reading(batch=ORDERED_BATCH, patient=False)
+                whole = True
+                while whole and (yield from reading.refill()):
+                    for message in reading.at_hand():
+                        whole = state.take(message.metadata)
+                        if not whole:
+                            break
+                        yield message
+            except PenstockError as error:
+                if self.client.closed or not state.recoverable(error):
+                    raise
+                yield Until(Mailbox(), never, RETRY_S)
+            finally:
+                if handle is not None:
+                    handle.close()
+                    yield from self._discarding(stream, handle.consumer)
+
+    ordered = flow(ordering)
+
+    def _discarding(self, stream: str, consumer: str) -> Steps[None]:
+        try:
+            yield from self.plans.delete_consumer(stream, consumer)
+        except PenstockError:
+            return  # it is gone already, or goes by itself when nobody pulls from it
+
+    def _pushing(
+        self, stream: str, config: ConsumerConfig | None, queue: str, subscription: Subscribed[Any]
+    ) -> Steps[ConsumerInfo]:
+        """Create a push consumer whose messages the subscription receives."""
+        config = config or ConsumerConfig(ack_policy="explicit")
+        config = replace(
+            config,
+            deliver_subject=config.deliver_subject or self.client.new_inbox(),
+            deliver_group=queue or config.deliver_group,
+        )
+        yield Attach(config.deliver_subject, subscription, config.deliver_group)
+        try:
+            return (yield from self.plans.create_consumer(stream, config))
+        except BaseException:
+            yield from subscription.unsubscribing()
+            raise
+
+
+class Pushed(Mailbox):
+    """Mixed into the subscription of a push consumer: heartbeats and flow control are answered on
+    the way.
+    """
+
+    client: Any
+    info: ConsumerInfo
+    """The consumer as created."""
+
+    def receive(self, message: BaseMessage) -> None:
+        """A message of the consumer, or a word of the server about it."""
+        reply = control_reply(message)
+        if reply is None:
+            super().receive(message)  # type: ignore[misc]  # of the subscription
+        elif reply:
+            self.client.connection.publish(reply, b"")
+            self.client.plan_flush()

@@ -1,0 +1,143 @@
+"""A subscription whose messages are kept until they are asked for: its limits, what was dropped, and
+how it ends. Knows nothing of transports.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from penstock.errors import ClientInUse, ConnectionClosed, SlowConsumer, Timeout
+
+from .message import BaseMessage
+from .steps import SEND, Mailbox, Until, call
+
+if TYPE_CHECKING:
+    from .connection import Interest
+    from .durations import Duration
+    from .session import Session
+    from .steps import Steps
+
+M = TypeVar("M", bound=BaseMessage)
+
+
+class Subscribed(Mailbox, Generic[M]):
+    """Messages of one subject."""
+
+    def __init__(self, client: Session[M], messages_max: int, bytes_max: int) -> None:
+        """``client.attach`` sets ``interest``."""
+        self.client = client
+        self.interest: Interest
+        """What the connection knows of it; set by the client."""
+        self.dropped = 0
+        """Messages that were dropped because the pending limits were reached."""
+        self._reported = 0
+        self._messages_max = messages_max
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._queue: deque[Any] = deque()
+        self._ended = False
+
+    @property
+    def subject(self) -> str:
+        """What was subscribed to."""
+        return self.interest.subject
+
+    @property
+    def pending(self) -> int:
+        """Messages received but not taken yet."""
+        return len(self._queue)
+
+    @property
+    def delivered(self) -> int:
+        """Messages received in all."""
+        return self.interest.delivered
+
+    # -- called by the client ----------------------------------------------------------------------
+
+    def receive(self, message: BaseMessage) -> None:
+        """A message came for this subscription."""
+        size = len(message.data) + len(message.raw_headers)
+        if len(self._queue) >= self._messages_max or self._bytes + size > self._bytes_max:
+            self._drop()
+            return
+        self._bytes += size
+        self._queue.append(message)
+        if self.waiting:
+            self.stir()
+
+    def end(self) -> None:
+        """No message follows."""
+        self._ended = True
+        self.stir()
+
+    def _drop(self) -> None:
+        self.dropped += 1
+        self.stir()
+
+    # -- taking ------------------------------------------------------------------------------------
+
+    def has_news(self) -> bool:
+        """Whether there is something to take or to tell."""
+        return bool(self._queue) or self._ended or self.dropped > self._reported
+
+    def _take(self, *, tell: bool = True) -> M:
+        """The next message, when there is news; ``tell``: of those that were dropped, first."""
+        if tell and self.dropped != self._reported:
+            lost, self._reported = self.dropped - self._reported, self.dropped
+            raise SlowConsumer(self.subject, lost)
+        if not self._queue:
+            self.interest.check()
+            raise ConnectionClosed(f"the subscription to {self.subject!r} has ended", self.subject)
+        try:
+            message: M = self._queue.popleft()
+        except IndexError:  # there was one a moment ago
+            raise ClientInUse from None
+        self._bytes -= len(message.data) + len(message.raw_headers)
+        return message
+
+    def taking(self, timeout: Duration | None = None) -> Steps[M]:
+        """The next message.
+
+        Raises Timeout, ConnectionClosed when no message can come any more, and once SlowConsumer
+        when messages were dropped since the last call.
+        """
+        if not self.has_news():
+            seconds = self.client.timeout_of(timeout)
+            if not (yield Until(self, self.has_news, seconds)):
+                raise Timeout(f"no message on {self.subject!r} in {seconds} s")
+        return self._take()
+
+    def _over(self) -> bool:
+        """Whether the user of an iteration has had all; ConnectionClosed when the client was lost."""
+        if self._queue or self.dropped > self._reported or not self._ended:
+            return False
+        self.interest.check()
+        return True
+
+    # -- ending ------------------------------------------------------------------------------------
+
+    def unsubscribing(self, max_msgs: int = 0) -> Steps[None]:
+        """No more messages; with max_msgs: after that many in all."""
+        connection = self.client.connection
+        connection.unsubscribe(self.interest, max_msgs)
+        yield SEND
+        if self.interest.sid not in connection.interests:
+            self.end()
+
+    unsubscribe = call(unsubscribing)
+
+    def _leaving(self, _: type[BaseException] | None) -> Steps[None]:
+        """The end of the block: the consumer of a push subscription stays."""
+        if not self._ended and not self.client.closed:
+            yield from self.unsubscribing()
+
+    def draining(self, timeout: Duration | None = None) -> Steps[None]:
+        """Unsubscribe, but take what is still on its way; the messages can then be asked for."""
+        connection = self.client.connection
+        connection.drain(self.interest)
+        try:
+            yield from self.client.flushing(timeout)
+        finally:
+            connection.forget(self.interest)
+            self.end()
