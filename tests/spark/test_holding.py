@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 
 from penstock.client.models import StreamConfig
-from penstock.spark.holding import BEGIN, Held, memory_of, stream_behind, table_behind
+from penstock.spark.holding import BEGIN, FILL, Held, memory_of, stream_behind, table_behind
 from penstock.spark.tables.places import place
 from tests.spark.feeds import Feed, by_append, by_format, by_upsert
 from tests.spark.tables_help import sequences
@@ -78,6 +78,31 @@ def test_a_table_that_is_older_than_its_checkpoint_or_gone_is_refused(spark, tmp
     shutil.move(tmp_path / "whole", path)
     feed.run(way(path))
     assert sequences(place(path)) == [0, 1, 2]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("way", [by_format, by_upsert, by_append])
+def test_a_table_that_was_put_back_is_filled(spark, tmp_path, way):
+    """The query ends once, with the reason; started again it has all rows, also after a kill."""
+    feed, path = Feed(spark, tmp_path), tmp_path / "t"
+    for _ in range(4):
+        feed.grow()
+        feed.run(way(path))
+        if feed.number == 2:
+            shutil.copytree(path, tmp_path / "backup")
+    shutil.rmtree(path)
+    shutil.copytree(tmp_path / "backup", path)
+    feed.grow()
+    fill = way(path, **{"if_behind" if way is by_upsert else "ifBehind": FILL})
+    with pytest.raises(Exception, match=r"holds batch 1 of the query.*makes batches 2 to 4 again"):
+        feed.run(fill)
+    assert sequences(place(path)) == [0, 1]
+    feed.run(fill)
+    assert sequences(place(path)) == [0, 1, 2, 3, 4]
+    feed.grow()
+    feed.run(way(path))
+    assert sequences(place(path)) == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.slow

@@ -25,19 +25,37 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from penstock.spark.parsing import Row, one_of
+from penstock.spark.filling import FOLDER as _FOLDER
+from penstock.spark.parsing import OptionError, Row, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FAIL, BEGIN = "fail", "begin"
+FAIL, BEGIN, FILL = "fail", "begin", "fill"
 IF_BEHIND = Row(
     "ifBehind",
     "if_behind",
-    one_of(FAIL, BEGIN),
+    one_of(FAIL, BEGIN, FILL),
+    "What a query does whose table is gone or holds less than it did: fail, begin anew there, or fill"
+    " it with the rows between, read again.",
+)
+
+
+def _not_filled(text: str) -> str:
+    if text.lower() == FILL:
+        raise OptionError(
+            f"{FAIL} or {BEGIN}: a stream or bucket does not say which batches of a query it holds, so"
+            " what is missing of them is not known. Tables can be filled"
+        )
+    return one_of(FAIL, BEGIN)(text)
+
+
+STREAM_IF_BEHIND = Row(
+    "ifBehind",
+    "if_behind",
+    _not_filled,
     "What a query does whose target is gone or holds less than it did: fail, or begin anew there.",
 )
-_FOLDER = "penstock"
 
 
 class Held(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -138,7 +156,7 @@ def table_behind(held: Held | None, there: bool, batch: int | None) -> str:
     return (
         f"the table {held.where} holds {_batch(-1 if batch is None else batch)} of query"
         f" {held.query}, but it held batch {held.batch} when the query wrote it last: an older table"
-        f" was put back, and the rows between would be missing. {_help(held)}"
+        f" was put back, and the rows between would be missing. {_help(held, fill=batch is not None)}"
     )
 
 
@@ -171,6 +189,7 @@ def _batch(number: int) -> str:
     return "no batch" if number < 0 else f"batch {number}"
 
 
-def _help(held: Held) -> str:
+def _help(held: Held, *, fill: bool = False) -> str:
     back = f"what held batch {held.batch}" if held.batch >= 0 else "it"
-    return f"Put back {back}, or say with ifBehind=begin that rows may be missing"
+    filled = ", have ifBehind=fill read them again" if fill else ""
+    return f"Put back {back}{filled}, or say with ifBehind=begin that rows may be missing"

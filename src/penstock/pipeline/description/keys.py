@@ -59,7 +59,10 @@ UPSERT = (
     Key("sequence", "Column that orders the rows of a key; seq."),
     Key("deleteWhen", "A condition: such a row removes the row of its key."),
     Key("mergeSchema", "true adds columns that the table does not have."),
-    Key("ifBehind", "fail, or begin: go on with a table that is gone or holds less than it did."),
+    Key(
+        "ifBehind",
+        "Of a table that is gone or holds less than it did: fail, begin anew there, or fill it.",
+    ),
 )
 DEFAULTS = (Key("trigger", "How often at most a query looks for rows: 1s; 0 is all the time."),)
 SPARK = (Key("master", "Where Spark runs: local[2,4]."),)

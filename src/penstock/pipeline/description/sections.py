@@ -28,7 +28,7 @@ from penstock.pipeline.description.model import (
     Step,
     Upsert,
 )
-from penstock.spark.holding import BEGIN, FAIL
+from penstock.spark.holding import BEGIN, FAIL, FILL
 from penstock.spark.parsing import OptionError
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class Sections:
         sequence = fields.text("sequence") if fields.has("sequence") else "seq"
         delete_when = fields.text("deleteWhen") if fields.has("deleteWhen") else None
         merge_schema = fields.flag("mergeSchema")
-        if_behind = fields.word("ifBehind", (FAIL, BEGIN)) or FAIL
+        if_behind = fields.word("ifBehind", (FAIL, BEGIN, FILL)) or FAIL
         storage = {name: text for name, text in self._defaults.items() if is_storage(name)}
         for name in [name for name in fields.section.entries if is_storage(name)]:
             value = fields.take(name)

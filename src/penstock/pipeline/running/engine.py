@@ -27,7 +27,7 @@ from penstock.pipeline.running.supervising import (
     stop_after_batch,
     wait_for_begin,
 )
-from penstock.pipeline.running.targets import Findings, look_at_sink, look_at_sources
+from penstock.pipeline.running.targets import Findings, fill_holes, look_at_sink, look_at_sources
 from penstock.pipeline.running.writing import ROWS, Counts, query_of, streamed, write_batch
 
 if TYPE_CHECKING:
@@ -109,6 +109,8 @@ class Engine:
                 prepared.append((query, self._prepare(query, found)))
             except StepError as error:
                 found.problems.append(str(error))
+        if not found.problems:
+            fill_holes(self._pipeline, found)
         self.warnings = list(dict.fromkeys(found.warnings))
         if found.problems:
             raise StepError("\n".join(dict.fromkeys(found.problems)))

@@ -16,7 +16,9 @@ from penstock.pipeline.description.formats import ICEBERG
 from penstock.pipeline.description.model import DELTA
 from penstock.pipeline.running.queries import checkpoint
 from penstock.spark.connection import ReadError, stream_info
+from penstock.spark.holding import FAIL, FILL, memory_of
 from penstock.spark.parsing import OptionError
+from penstock.spark.tables.behind import TableBehind, Watched, fill
 from penstock.spark.tables.places import TableError
 from penstock.spark.writing.row_errors import WriteError
 
@@ -34,6 +36,15 @@ if TYPE_CHECKING:
 _WRONG = (OptionError, WriteError, TableError, ReadError, PenstockError, OSError)
 
 
+@dataclass(frozen=True)
+class Hole:
+    """A table that lacks batches of its query behind ``batch``, and is to be filled."""
+
+    query: str
+    sink: Sink
+    batch: int
+
+
 @dataclass
 class Findings:
     """What is wrong, and what may be meant: a line for each, with its place in the file."""
@@ -41,6 +52,7 @@ class Findings:
     pipeline: Pipeline
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    holes: list[Hole] = field(default_factory=list)
 
     def problem(self, label: str, line: int, error: object) -> None:
         """Something wrong with a part."""
@@ -94,13 +106,45 @@ def look_at_sink(
 ) -> None:
     """The table, stream or bucket that rows with these columns go into."""
     where = checkpoint(pipeline.state, query.name)
+    given = {key: value for key, value in sink.options.items() if key.lower() != "ifbehind"}
+    if_behind = _if_behind(sink)
+    # What is to be filled is only found here; it is done when nothing else is wrong.
+    table = sink.upsert is not None or sink.format in (DELTA, ICEBERG)
+    now = FAIL if if_behind == FILL and table and sink.mode != "complete" else if_behind
     try:
         if sink.upsert is not None:
-            _look_at_upsert(sink, schema, where)
+            _look_at_upsert(sink, schema, where, now)
         elif (look := _looks(sink).get(sink.format or "")) is not None:
-            look({**sink.options, "checkpointLocation": str(where)}, schema)
+            look({**given, "ifBehind": now, "checkpointLocation": str(where)}, schema)
+    except TableBehind as behind:
+        if if_behind == FILL:
+            found.holes.append(Hole(query.name, sink, behind.batch))
+        else:
+            found.problem(f"sinks.{sink.name}", sink.line, behind)
     except _WRONG as error:
         found.problem(f"sinks.{sink.name}", sink.line, error)
+
+
+def _if_behind(sink: Sink) -> str:
+    if sink.upsert is not None:
+        return sink.upsert.if_behind
+    folded = {key.lower(): value for key, value in sink.options.items()}
+    return folded.get("ifbehind", FAIL).lower()
+
+
+def fill_holes(pipeline: Pipeline, found: Findings) -> None:
+    """Put the queries back whose tables are to be filled; each to where the oldest of them is."""
+    for query in dict.fromkeys(hole.query for hole in found.holes):
+        holes = [hole for hole in found.holes if hole.query == query]
+        behind = min(holes, key=lambda hole: hole.batch)
+        where = checkpoint(pipeline.state, query)
+        label = f"sinks.{behind.sink.name}"
+        try:
+            said = fill(where, behind.sink.place or behind.sink.name, behind.batch)
+        except TableError as error:
+            found.problem(label, behind.sink.line, error)
+        else:
+            found.warn(label, behind.sink.line, said)
 
 
 def _looks(sink: Sink) -> dict[str, Look]:
@@ -113,7 +157,7 @@ def _looks(sink: Sink) -> dict[str, Look]:
         "jetstream_kv": plan_kv_write,
         "jetstream_object": plan_object_write,
         DELTA: lambda options, schema: _look_at_delta(sink, options, schema),
-        ICEBERG: lambda options, schema: _look_at_iceberg(options),
+        ICEBERG: lambda options, schema: _look_at_iceberg(options, sink.mode == "complete"),
     }
 
 
@@ -125,8 +169,7 @@ def _look_at_delta(sink: Sink, options: Mapping[str, str], schema: StructType) -
     DeltaStreamWriter(parse_write(options, streaming=True), schema, sink.mode == "complete")
 
 
-def _look_at_iceberg(options: Mapping[str, str]) -> None:
-    from penstock.spark.holding import FAIL, memory_of, table_behind, table_missing
+def _look_at_iceberg(options: Mapping[str, str], replaces: bool) -> None:
     from penstock.spark.iceberg.catalogs import load
     from penstock.spark.iceberg.commits import batch_of
     from penstock.spark.iceberg.options import parse_write
@@ -134,21 +177,18 @@ def _look_at_iceberg(options: Mapping[str, str]) -> None:
     asked = parse_write(options, streaming=True)
     table = load(asked.address)
     memory = memory_of(asked.checkpoint, str(asked.address))
-    held = memory.recall()
-    batch = None if held is None else batch_of(table, held.query)
-    behind = table_behind(held, table is not None, batch)
-    if table is None and memory.begun and not memory.known:
-        behind = table_missing(memory.where)
-    if behind and asked.if_behind == FAIL:
-        raise TableError(behind)
+    Watched(memory, asked.if_behind).look(
+        table is not None,
+        lambda query: batch_of(table, query),
+        begun=memory.begun and not memory.known,
+        replaces=replaces,
+    )
 
 
-def _look_at_upsert(sink: Sink, schema: StructType, where: Path) -> None:
-    from penstock.spark.holding import memory_of, table_missing
-    from penstock.spark.tables.commits import HERE, Write, check
+def _look_at_upsert(sink: Sink, schema: StructType, where: Path, if_behind: str) -> None:
+    from penstock.spark.tables.commits import HERE, Write, batch_of, check
     from penstock.spark.tables.places import place
     from penstock.spark.tables.schemas import arrow_schema, check_rules
-    from penstock.spark.tables.upserts import look_at
 
     into: Any = sink.upsert
     for name in (*into.keys, into.sequence):
@@ -156,11 +196,13 @@ def _look_at_upsert(sink: Sink, schema: StructType, where: Path) -> None:
             raise TableError(f"upsert needs the column {name}; there are {', '.join(schema.names)}")
     table_place = place(into.path, into.storage or None)
     memory = memory_of(where, str(table_place))
-    look_at(table_place, memory, into.if_behind)
     table = HERE.opened(table_place)
-    rows = arrow_schema(schema)
+    Watched(memory, if_behind).look(
+        table is not None,
+        lambda query: batch_of(table, query),
+        begun=memory.begun and not memory.known,
+    )
     if table is not None:
+        rows = arrow_schema(schema)
         check(table, Write(schema=rows, merge_schema=into.merge_schema), table_place)
         check_rules(table)
-    elif memory.begun and not memory.known and into.if_behind == "fail":
-        raise TableError(table_missing(str(table_place)))

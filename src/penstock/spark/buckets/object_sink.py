@@ -21,7 +21,7 @@ from penstock.errors import ConnectionClosed, NoResponders, PenstockError, Publi
 from penstock.nuid import DIGITS
 from penstock.spark.buckets.object_store import CHUNK_BYTES, STREAM_PREFIX, ObjectStore
 from penstock.spark.connection import forget_client, jetstream_for
-from penstock.spark.holding import IF_BEHIND, checkpoint_given
+from penstock.spark.holding import STREAM_IF_BEHIND, checkpoint_given
 from penstock.spark.parsing import OptionError, Row, one_of, parse, size
 from penstock.spark.servers import SERVER_ROWS, take_servers
 from penstock.spark.writing.composing import (
@@ -47,7 +47,13 @@ from penstock.spark.writing.progress import Progress, forget
 from penstock.spark.writing.row_errors import RowErrors, Sent, Task, WriteError
 from penstock.spark.writing.sending import RETRY_EVERY_SECONDS, connect
 from penstock.spark.writing.target import Target, look_at, note_written
-from penstock.spark.writing.writer import partition, streaming_task, tell, without_another_try
+from penstock.spark.writing.writer import (
+    partition,
+    passed_over,
+    streaming_task,
+    tell,
+    without_another_try,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -85,7 +91,7 @@ WRITE_ROWS: tuple[Row, ...] = (
     WRITE_ID_ROW,
     WRITE_EPOCH_ROW,
     PROGRESS_ROW,
-    IF_BEHIND,
+    STREAM_IF_BEHIND,
     *ERROR_ROWS,
 )
 
@@ -148,6 +154,8 @@ def plan_object_write(given: Mapping[str, str], schema: StructType) -> ObjectPla
 
 def write_objects(plan: ObjectPlan, task: Task, batches: Iterable[pa.RecordBatch]) -> Written:
     """Write the rows of one partition, in order. :class:`WriteError` when that cannot be."""
+    if task.epoch <= plan.target.done:
+        return passed_over(batches)
     errors = RowErrors(plan.options, task)
     objects = _Partition(plan, task, errors)
     count = 0

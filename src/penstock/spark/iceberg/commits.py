@@ -69,6 +69,8 @@ class Write:
     mark: Mark | None = None
     overwrite: bool = False
     check_again: bool = True
+    again_until: int = -1
+    """As :meth:`penstock.spark.tables.marks.Marks.held` takes it."""
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -185,7 +187,10 @@ class Tables:
             found = _found(table, write.mark)
             rows = write.rows if write.check_again else None
             raced = problem is not None
-            if self._marks.held(address, write.mark, found, rows=rows, raced=raced):
+            until = write.again_until
+            if self._marks.held(
+                address, write.mark, found, rows=rows, raced=raced, again_until=until
+            ):
                 self._marks.note(address, write.mark)
                 return False
             try:

@@ -40,7 +40,7 @@ class _Iceberg(FileWriter[WrittenFile]):
         mark = batch_mark(options.mark_name, options.mark_number)
         super().__init__(memory, mark, options.if_behind)
         table = load(options.address)
-        self.look(table is not None, lambda query: batch_of(table, query))
+        self.look(table is not None, lambda query: batch_of(table, query), replaces=overwrite)
         self._options = options
         self._overwrite = overwrite
         self._target = prepare(
@@ -61,7 +61,14 @@ class _Iceberg(FileWriter[WrittenFile]):
         if not files and not self._overwrite and (streaming or mark is None):
             return
         options = self._options
-        write = Write(self._target, files, mark, self._overwrite, options.check_replay)
+        write = Write(
+            self._target,
+            files,
+            mark,
+            self._overwrite,
+            options.check_replay,
+            again_until=self._again_until,
+        )
         if not HERE.commit(options.address, write):
             place = self._target.folder.files()
             for file in files:

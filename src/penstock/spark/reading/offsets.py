@@ -14,7 +14,8 @@ messages), ``from`` in its end says where it begins. ``next``, where it is given
 that was there for the reader when the batch was planned: what lies between was empty, so the begin
 of the stream may move over it without a loss. ``mean`` is the mean size of a message where
 partitions are cut by it. So all of a batch follows from its two offsets, and a batch that is run
-again gives the same rows in the same partitions.
+again gives the same rows in the same partitions. ``.again`` says where the next batches end, where they
+fill a hole (:mod:`penstock.spark.filling`).
 
 Knows nothing of Spark and does no I/O: what the server said comes in as :class:`StreamState`.
 """
@@ -24,6 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from penstock.spark.filling import AGAIN
 from penstock.spark.parsing import OptionError
 from penstock.spark.reading.positions import EARLIEST, LATEST
 
@@ -122,7 +124,7 @@ def offsets_from_json(value: Mapping[str, Any]) -> Offsets:
     try:
         if isinstance(value.get("stream"), str):
             return {value["stream"]: _offset(value["stream"], value)}
-        return {str(name): _offset(str(name), value[name]) for name in value}
+        return {str(name): _offset(str(name), value[name]) for name in value if name != AGAIN}
     except (AttributeError, KeyError, TypeError, ValueError):
         raise ValueError(f"{value!r} is not an offset of the jetstream source") from None
 

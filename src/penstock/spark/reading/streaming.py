@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
 
+from penstock.spark.filling import next_end as next_end_again
 from penstock.spark.parsing import OptionError
 from penstock.spark.reading.batches import (
     View,
@@ -100,7 +101,7 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
         """The end of the next micro-batch: behind ``start``, or ``start`` itself when there is
-        nothing to do.
+        nothing to do; where it was before, for a batch that fills a hole.
 
         Waits a moment for messages when there are none, so that idle queries ask the server a few
         times per second.
@@ -111,6 +112,9 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
             raise OptionError(
                 "endingOffsets is for batch reads and Trigger.AvailableNow; this query has no end"
             )
+        if (again := next_end_again(start)) is not None:
+            self._batch_at = time.monotonic()
+            return again
         deadline = time.monotonic() + (0.0 if self._bound is not None else _POLL_SECONDS)
         while True:
             looked_at = time.monotonic()

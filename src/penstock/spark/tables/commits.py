@@ -58,6 +58,8 @@ class Write:
     merge_schema: bool = False
     overwrite_schema: bool = False
     check_again: bool = True
+    again_until: int = -1
+    """As :meth:`penstock.spark.tables.marks.Marks.held` takes it."""
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -196,8 +198,9 @@ class Tables:
 
     def _held(self, table: DeltaTable, write: Write, place: Place, *, raced: bool) -> bool:
         rows = write.rows if write.check_again else None
+        found = _found(table, write.mark)
         return self._marks.held(
-            place, write.mark, _found(table, write.mark), rows=rows, raced=raced
+            place, write.mark, found, rows=rows, raced=raced, again_until=write.again_until
         )
 
     def _settle(self, place: Place, before: int) -> None:

@@ -24,7 +24,9 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from penstock.spark.holding import FAIL, Held, Memory, table_behind, table_missing
+from penstock.spark.filling import repeated_until
+from penstock.spark.holding import FAIL
+from penstock.spark.tables.behind import Watched
 from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.places import TableError
 
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
+
+    from penstock.spark.holding import Memory
 
 F = TypeVar("F")
 """What is known of a file that was written."""
@@ -58,36 +62,26 @@ class FileWriter(Generic[F]):
         """
         self._mark = mark
         self._token = uuid.uuid4().hex[:12]
-        self._memory = memory
-        self._may_be_behind = if_behind != FAIL
-        self._behind = ""
+        self._watched = Watched(memory, if_behind)
+        self._again_until = repeated_until(memory.checkpoint)
 
-    def look(self, there: bool, batch_of: Callable[[str], int | None]) -> None:
-        """Compare the table, before anything is written, with what is remembered of it.
-
-        ``there``: whether there is a table; ``batch_of`` has its last batch of a query. Raises
-        :class:`TableError` when rows of batches before are missing.
+    def look(
+        self, there: bool, batch_of: Callable[[str], int | None], *, replaces: bool = False
+    ) -> None:
+        """Compare the table, before anything is written, with what is remembered of it, as
+        :meth:`Watched.look` does.
         """
-        held = self._memory.recall()
-        batch = None if held is None or not there else batch_of(held.query)
-        self._behind = table_behind(held, there, batch)
-        if not self._behind and not there and self._misses_batches():
-            self._behind = table_missing(self._memory.where)
-        if self._behind and not self._may_be_behind:
-            raise TableError(self._behind)
+        batch = None if self._mark is None else self._mark.number
+        begun = self._misses_batches()
+        self._watched.look(there, batch_of, batch=batch, begun=begun, replaces=replaces)
 
     def _misses_batches(self) -> bool:
         """Whether a table that is not there was to hold something, though no note says so."""
         return False
 
     def _taken(self, mark: Mark | None, *, rows: bool) -> None:
-        """Remember that the table holds a batch now; without rows, that there is a table."""
-        if mark is None:
-            return
-        if rows:
-            self._memory.note(Held(self._memory.where, mark.number, mark.name))
-        elif self._behind or self._memory.recall() is None:
-            self._memory.note(Held(self._memory.where))
+        if mark is not None:
+            self._watched.taken(mark, rows=rows)
 
     @abstractmethod
     def write_files(self, batches: Iterator[pa.RecordBatch], prefix: str) -> Sequence[F]:
@@ -129,7 +123,8 @@ class StreamWriter(FileWriter[F], DataSourceStreamArrowWriter):
         """A query makes its table with its first batch. Where the checkpoint has notes of other
         places alone, the table was moved on purpose.
         """
-        return self._memory.begun and not self._memory.known
+        memory = self._watched.memory
+        return memory.begun and not memory.known
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """The rows of a task as files, with the names that Spark has for query, batch and run."""
@@ -144,6 +139,7 @@ class StreamWriter(FileWriter[F], DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
         """Make the files of all tasks part of the table, unless it holds the batch already."""
+        self._watched.check_batch(batchId)
         done = [_written(message) for message in messages]
         mark = Mark(done[0].query_id, batchId, done[0].run_id) if done else None
         files = [file for each in done for file in each.files]

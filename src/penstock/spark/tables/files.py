@@ -6,6 +6,8 @@ commit added. A position in it is the next file to read::
     {"table": "<id>", "version": 7, "file": 2, "snapshot": false}
         the table, in the one life it has; the third file that commit 7 added
 
+(``.again`` is of :mod:`penstock.spark.filling`.)
+
 Commits that only move rows into other files (compaction) add nothing; commits that change or remove
 rows are errors, unless they are to be passed over.
 
@@ -24,6 +26,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from penstock.spark.filling import AGAIN
 from penstock.spark.tables.commits import HERE
 from penstock.spark.tables.parquet import partition_text
 from penstock.spark.tables.places import TableError
@@ -65,7 +68,7 @@ class Position:
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Position:
         """An offset that :meth:`to_json` made."""
-        return cls(**stored)
+        return cls(**{name: value for name, value in stored.items() if name != AGAIN})
 
 
 def table_at(place: Place, version: int | None = None, time: datetime | None = None) -> DeltaTable:

@@ -5,7 +5,8 @@ A mark is a name, such as a query's id, and a number that grows, such as its bat
     the table holds      of a mark (query, 7) the commit is
     (query, 6) or none   made
     (query, 7)           not made: Spark runs a batch again that it did not note as done
-    (query, 8)           refused: the checkpoint is older than the table
+    (query, 8)           refused: the checkpoint is older than the table; not made, where batch 7
+                         comes again to fill the hole of another table of the query
     (query, 6), and another driver commits (query, 7) first    refused
 
 Beside the mark a table notes which run of the query made the commit and how many rows it has. So a
@@ -62,11 +63,13 @@ class Marks:
         *,
         rows: int | None,
         raced: bool,
+        again_until: int = -1,
     ) -> bool:
         """Whether the table at ``where`` holds the mark, and so the commit is not to be made.
 
         ``rows`` are those of the commit, None when they are not to be compared; ``raced`` says that
-        the table did not hold the mark a moment ago. Raises :class:`TableError` when it should not
+        the table did not hold the mark a moment ago; batches up to ``again_until`` may come again
+        as they were. Raises :class:`TableError` when it should not
         hold it.
         """
         if mark is None or found is None or found.number < mark.number:
@@ -74,6 +77,10 @@ class Marks:
         run, number = self._last.get((where, mark.name), ("", -1))
         # In one run of a query only its first batch can have been committed by an earlier run.
         in_mid_run = mark.run != "" and run == mark.run and number < mark.number
+        if mark.number <= again_until and not raced:
+            if found.number > mark.number:
+                return True
+            in_mid_run = False
         if raced or in_mid_run:
             raise TableError(
                 f"another driver has committed batch {mark.number} of query {mark.name} to {where}:"

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
 
+from penstock.spark.filling import next_end
 from penstock.spark.tables.files import Changes, Position, StoredFile, files_of, table_at, tasks
 from penstock.spark.tables.places import TableError
 from penstock.spark.tables.rows import read_files
@@ -118,11 +119,14 @@ class DeltaStreamReader(_FilesReader, DataSourceStreamReader, SupportsTriggerAva
         return Position(table, first).to_json()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
-        """The end of the next micro-batch; ``start`` itself when there is nothing to do.
+        """The end of the next micro-batch; ``start`` itself when there is nothing to do, and where it was
+        before for a batch that fills a hole.
 
         Waits a moment for a commit when there is none, so that idle queries ask twice per second.
         """
 
+        if (again := next_end(start)) is not None:
+            return again
         begin = Position.from_json(start)
         end = self._next(begin)
         if end == begin and self._bound is None:

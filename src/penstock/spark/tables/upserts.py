@@ -25,7 +25,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.spark.holding import FAIL, Held, Memory, memory_of, table_behind
+from penstock.spark.filling import repeated_until
+from penstock.spark.holding import FAIL, memory_of
+from penstock.spark.tables.behind import Watched
 from penstock.spark.tables.commits import HERE, Write, batch_of, widen
 from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.options import FORMAT
@@ -74,7 +76,8 @@ def upsert(
     a row that meets it removes its key's row when it is newer, and is not inserted; an older row
     that comes in a later batch inserts the key again. ``merge_schema`` adds columns that the table
     does not have. ``query_id`` is that of the query that runs the batch, unless given.
-    ``if_behind="begin"`` goes on with a table that is gone or holds less than it did.
+    ``if_behind="begin"`` goes on with a table that is gone or holds less than it did;
+    ``if_behind="fill"`` puts the query back to where the table is, and ends it.
 
     Raises :class:`TableError`: the table is behind its query, a key or sequence is null, the columns
     don't fit, another driver runs the same query, or the store fails.
@@ -92,32 +95,34 @@ def upsert(
         found = found.withColumn(_DELETE, F.coalesce(F.expr(delete_when), F.lit(False)))
     where = place(path, storage)
     mark = _mark(rows, batch_id, query_id)
-    memory = memory_of(checkpoint_of(rows), str(where))
-    behind = look_at(where, memory, if_behind)
+    watched = Watched(memory_of(checkpoint_of(rows), str(where)), if_behind)
+    look_at(where, watched, batch=batch_id)
     with _adaptive(rows.sparkSession):
         newest_rows = found.toArrow()
     done = merge(
-        newest_rows, where, keys=keys, sequence=sequence, mark=mark, merge_schema=merge_schema
+        newest_rows,
+        where,
+        keys=keys,
+        sequence=sequence,
+        mark=mark,
+        merge_schema=merge_schema,
+        again_until=repeated_until(watched.memory.checkpoint),
     )
-    if newest_rows.num_rows:
-        memory.note(Held(memory.where, mark.number, mark.name))
-    elif behind or memory.recall() is None:
-        memory.note(Held(memory.where))
+    watched.taken(mark, rows=newest_rows.num_rows > 0)
     return done
 
 
-def look_at(where: Place, memory: Memory, if_behind: str = FAIL) -> str:
-    """Compare a table, before anything is written, with what is remembered of it; what is missing.
+def look_at(where: Place, watched: Watched, *, batch: int | None = None) -> None:
+    """Compare a table, before anything is written, with what is remembered of it.
 
-    Raises :class:`TableError` when rows of batches before are missing, and ``if_behind`` is fail.
+    Raises :class:`TableError` when rows of batches before are missing.
     """
-    held = memory.recall()
     table = HERE.opened(where)
-    batch = None if held is None else batch_of(table, held.query)
-    behind = table_behind(held, table is not None, batch)
-    if behind and if_behind == FAIL:
-        raise TableError(behind)
-    return behind
+    watched.look(
+        table is not None,
+        lambda query: batch_of(table, query),
+        batch=batch,
+    )
 
 
 @contextlib.contextmanager
@@ -193,6 +198,7 @@ def merge(
     sequence: str,
     mark: Mark,
     merge_schema: bool = False,
+    again_until: int = -1,
 ) -> Upserted:
     """What :func:`upsert` does, of rows that are here: one per key.
 
@@ -207,7 +213,13 @@ def merge(
     deletes = pa.field(_DELETE, pa.bool_())
     given = schema.append(deletes) if _DELETE in rows.column_names else schema
     source = rows.select(given.names).cast(given)
-    write = Write(schema=schema, mark=mark, merge_schema=merge_schema, check_again=False)
+    write = Write(
+        schema=schema,
+        mark=mark,
+        merge_schema=merge_schema,
+        check_again=False,
+        again_until=again_until,
+    )
     values = {_quoted(name): f"source.{_quoted(name)}" for name in names}
     newer = f"source.{_quoted(sequence)} > target.{_quoted(sequence)}"
     counts: dict[str, int] = {}

@@ -39,7 +39,7 @@ class _Delta(FileWriter[DataFile]):
         self._schema = arrow_schema(schema)
         self._partition_by = options.partition_by or ()
         table = HERE.opened(options.place)
-        self.look(table is not None, lambda query: batch_of(table, query))
+        self.look(table is not None, lambda query: batch_of(table, query), replaces=overwrite)
         if table is not None:
             check(table, self._write((), None), options.place)
             check_rules(table)
@@ -57,6 +57,7 @@ class _Delta(FileWriter[DataFile]):
             merge_schema=options.merge_schema,
             overwrite_schema=options.overwrite_schema,
             check_again=options.check_replay,
+            again_until=self._again_until,
         )
 
     def write_files(self, batches: Iterator[pa.RecordBatch], prefix: str) -> Sequence[DataFile]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from penstock.core.protocol.subjects import literal
 from penstock.spark.holding import FAIL as FAIL_BEHIND
-from penstock.spark.holding import IF_BEHIND, checkpoint_given
+from penstock.spark.holding import STREAM_IF_BEHIND, checkpoint_given
 from penstock.spark.parsing import (
     SEQUENCE_MAX,
     OptionError,
@@ -177,7 +177,7 @@ SINK_ROWS: tuple[Row, ...] = (
     WRITE_ID_ROW,
     WRITE_EPOCH_ROW,
     PROGRESS_ROW,
-    IF_BEHIND,
+    STREAM_IF_BEHIND,
     *ERROR_ROWS,
     *_WINDOWS,
 )
@@ -201,7 +201,7 @@ ROWS: tuple[Row, ...] = (
         "First tokens of the subjects of the progress records of batch, in the stream itself.",
     ),
     Row("atomicRows", "atomic_rows", _batch_rows, "Messages the server takes in an atomic batch."),
-    IF_BEHIND,
+    STREAM_IF_BEHIND,
     *ERROR_ROWS,
     *_WINDOWS,
 )

@@ -7,6 +7,7 @@ line, while nothing has happened yet. Knows nothing of Spark.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from penstock.api.times import format_time
 from penstock.core.protocol.subjects import collide, literal, matches, subset
 from penstock.errors import NoResponders, PenstockError, StreamNotFound
 from penstock.spark.connection import ReadError, client_for, jetstream_for
+from penstock.spark.filling import repeated_until
 from penstock.spark.holding import FAIL, Held, Memory, memory_of, stream_behind
 from penstock.spark.writing.options import BATCH, IDS
 from penstock.spark.writing.progress import replicate_bucket
@@ -52,9 +54,11 @@ class Target:
     window_seconds: float = 0.0
     """For how long it knows a message id again."""
     replicas: int = 1
+    """On how many servers it is."""
     last: int = 0
     """Its last sequence."""
-    """On how many servers it is."""
+    done: int = -1
+    """Batches up to this one are in, where they come again to fill the hole of another target."""
 
     def takes(self, subject: str) -> bool:
         """Whether the stream took this subject when it was looked at."""
@@ -111,10 +115,14 @@ def look_at(
         replicas=config.num_replicas,
         last=info.state.last_seq,
     )
-    if (behind := stream_behind(_memory(options, target).recall(), target.born, target.last)) and (
-        options.if_behind == FAIL
-    ):
+    memory = _memory(options, target)
+    held = memory.recall()
+    behind = stream_behind(held, target.born, target.last)
+    if behind and options.if_behind == FAIL:
         raise WriteError(behind)
+    if held is not None and not behind:
+        done = min(held.batch, repeated_until(memory.checkpoint))
+        return dataclasses.replace(target, done=done)
     return target
 
 
@@ -126,6 +134,9 @@ def note_written(options: WriteOptions, target: Target, batch: int) -> None:
     with contextlib.suppress(PenstockError, ReadError):  # it costs a comparison alone
         info = jetstream_for(options.servers).stream_info(target.stream)
         born, last = format_time(info.created), info.state.last_seq
+        held = memory.recall()
+        if target.done >= 0 and held is not None and held.born == born:
+            batch = max(batch, held.batch)
         memory.note(Held(memory.where, batch, born=born, last=last))
 
 

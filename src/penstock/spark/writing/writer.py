@@ -49,6 +49,8 @@ QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
 def write_partition(plan: WritePlan, task: Task, batches: Iterable[pa.RecordBatch]) -> Written:
     """Write the rows of one partition, in order. :class:`WriteError` when that cannot be."""
+    if task.epoch <= plan.target.done:
+        return passed_over(batches)
     errors = RowErrors(plan.options, task)
     try:
         if plan.options.exactly_once == BATCH:
@@ -59,6 +61,12 @@ def write_partition(plan: WritePlan, task: Task, batches: Iterable[pa.RecordBatc
         raise WriteError(f"{task} into {where}: {error}") from error
     finally:
         errors.drop()
+
+
+def passed_over(batches: Iterable[pa.RecordBatch]) -> Written:
+    """What to say of rows that are in, and come again for the sake of another target."""
+    count = sum(batch.num_rows for batch in batches)
+    return Written(count, already=count)
 
 
 def _write_one_by_one(
