@@ -30,7 +30,7 @@ from tests.ports import free_port
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-START_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 60.0
 ALIKE = (2, 14)  # the nats-server whose behaviour Penstock has
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PATIENCE_S = 4.0
+PATIENCE_S = 15.0
 QUIET_S = 0.03
 
 CONNECT = (
@@ -106,6 +106,7 @@ class Twin:
         self.seen: dict[str, list[tuple[Any, ...]]] = {}
         self.acks: list[bytes] = []
         self.pins: list[bytes] = []
+        self.pongs = 0
         self.closed = False
         self.socket.sendall(greeting)
         self.read(PATIENCE_S)
@@ -148,7 +149,9 @@ class Twin:
         self.data = rest
         if kind == b"PING":
             self.send(b"PONG\r\n")
-        elif kind not in (b"INFO", b"PONG", b"+OK"):
+        elif kind == b"PONG":
+            self.pongs += 1
+        elif kind not in (b"INFO", b"+OK"):
             self.seen.setdefault("line", []).append((line,))
         return True
 
@@ -180,13 +183,25 @@ class Twins:
         self.inbox = False
         self.quiet_s = QUIET_S
 
-    def both(self, act: Callable[[Twin], None], step: str, quiet_s: float | None = None) -> None:
-        """Do it on both and compare all that came."""
+    def both(
+        self,
+        act: Callable[[Twin], None],
+        step: str,
+        quiet_s: float | None = None,
+        *,
+        whole: bool = False,
+    ) -> None:
+        """Do it on both and compare all that came. ``whole``: the step ends with an operation's end, so
+        that each server can be asked whether it has read it, however busy the machine is.
+        """
         quiet_s = self.quiet_s if quiet_s is None else quiet_s
         self.steps.append(step)
         for twin in (self.ours, self.theirs):
             twin.seen = {}
+            twin.pongs = 0
             act(twin)
+            if whole:
+                twin.send(b"PING\r\n")
         deadline = time.monotonic() + PATIENCE_S
         quiet_since = time.monotonic()
         while time.monotonic() < deadline:
@@ -194,6 +209,8 @@ class Twins:
             now = time.monotonic()
             if any(came):
                 quiet_since = now
+                continue
+            if whole and not all(twin.pongs or twin.closed for twin in (self.ours, self.theirs)):
                 continue
             # where nothing has come yet, the answers may be late
             enough_s = quiet_s if self.ours.seen else max(quiet_s, QUIET_S)
@@ -212,11 +229,11 @@ class Twins:
         raise AssertionError("\n".join(lines))
 
     def say(
-        self, data: bytes | str, quiet_s: float | None = None
+        self, data: bytes | str, quiet_s: float | None = None, *, whole: bool = False
     ) -> dict[str, list[tuple[Any, ...]]]:
         """Send the same bytes to both; what our server answered, per sid."""
         raw = data.encode() if isinstance(data, str) else data
-        self.both(lambda twin: twin.send(raw), repr(raw[:400]), quiet_s)
+        self.both(lambda twin: twin.send(raw), repr(raw[:400]), quiet_s, whole=whole)
         return self.ours.seen
 
     def ask(self, subject: str, body: str | bytes | dict[str, Any] = b"") -> Any:
@@ -227,7 +244,8 @@ class Twins:
         if not self.inbox:
             self.inbox = True
             self.say("SUB answer 1\r\n")
-        seen = self.say(b"PUB $JS.API.%s answer %d\r\n%s\r\n" % (subject.encode(), len(raw), raw))
+        operation = b"PUB $JS.API.%s answer %d\r\n%s\r\n" % (subject.encode(), len(raw), raw)
+        seen = self.say(operation, whole=True)
         # on a busy machine both may be late
         answers = seen.get("1", []) or self.say("PING\r\n", 0.5).get("1", [])
         return answers[0][3] if answers else None
@@ -239,11 +257,10 @@ class Twins:
         raw = body.encode() if isinstance(body, str) else body
         words = f"{subject} {reply}".strip().encode()
         if headers is None:
-            return self.say(b"PUB %s %d\r\n%s\r\n" % (words, len(raw), raw))
+            return self.say(b"PUB %s %d\r\n%s\r\n" % (words, len(raw), raw), whole=True)
         block = b"NATS/1.0\r\n" + headers.replace("\n", "\r\n").encode() + b"\r\n\r\n"
-        return self.say(
-            b"HPUB %s %d %d\r\n%s%s\r\n" % (words, len(block), len(block) + len(raw), block, raw)
-        )
+        sizes = (len(block), len(block) + len(raw))
+        return self.say(b"HPUB %s %d %d\r\n%s%s\r\n" % (words, *sizes, block, raw), whole=True)
 
     def answer(self, at: int, body: str, reply: str = "", *, of: str = "ack") -> None:
         """Publish to the reply subject of a delivery (by its place among those that came)."""
@@ -253,7 +270,7 @@ class Twins:
             words = twin.acks[at] + (b" " + reply.encode() if reply else b"")
             twin.send(b"PUB %s %d\r\n%s\r\n" % (words, len(raw), raw))
 
-        self.both(act, f"{of} {at} {body!r} {reply}")
+        self.both(act, f"{of} {at} {body!r} {reply}", whole=True)
 
     def info(self, stream: str, consumer: str) -> Any:
         """The consumer's info."""

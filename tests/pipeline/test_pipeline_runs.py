@@ -26,7 +26,7 @@ from tests.peers import available_servers, start_server
 from tests.pipeline.test_run import workers_of
 from tests.spark.jvm import EVERY_WAY
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 FUNCTIONS = """
 from pyspark.sql import functions as F
@@ -390,7 +390,7 @@ class Killed:
             text=True,
         )
 
-    def kill_when(self, what, seconds=150):
+    def kill_when(self, what, seconds=240):
         deadline = time.monotonic() + seconds
         while not what():
             assert self.process.poll() is None, self.process.communicate()
@@ -400,7 +400,7 @@ class Killed:
         self.process.communicate()
 
     def end(self):
-        out, err = self.process.communicate(timeout=200)
+        out, err = self.process.communicate(timeout=240)
         assert self.process.returncode == 0, err
         return [json.loads(line) for line in out.splitlines()]
 
@@ -449,7 +449,7 @@ def test_workers_may_be_killed_and_ctrl_c_stops_after_the_batch(tmp_path, server
     )
 
     def wait_for(batches):
-        deadline = time.monotonic() + 150
+        deadline = time.monotonic() + 240
         while version(tmp_path, "table") < batches:
             assert process.poll() is None, process.communicate()[0]
             assert time.monotonic() < deadline
@@ -462,7 +462,7 @@ def test_workers_may_be_killed_and_ctrl_c_stops_after_the_batch(tmp_path, server
             os.kill(worker, signal.SIGKILL)
     wait_for(6)
     os.kill(process.pid, signal.SIGINT)
-    out, _ = process.communicate(timeout=90)
+    out, _ = process.communicate(timeout=240)
     assert process.returncode == 0, out
     assert "Summary" in out
     assert "stopped; the next run goes on from here" in out

@@ -60,7 +60,7 @@ class Run:
     def end(self) -> str:
         """What was printed by a process that ends now."""
         assert self.process is not None
-        return self.process.communicate(timeout=90)[0]
+        return self.process.communicate(timeout=240)[0]
 
     def children(self) -> dict[str, list[int]]:
         try:
@@ -127,7 +127,7 @@ def job(request, tmp_path):
 
 
 def complaint(job, *more):
-    code, output = job.finish(*more, timeout=60)
+    code, output = job.finish(*more, timeout=240)
     lines = [line for line in output.splitlines() if line.strip()]
     assert code == 1, output
     assert len(lines) == 1, output
@@ -204,7 +204,7 @@ def test_the_time_zone_is_one_spark_knows(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.peer
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_ctrl_c_is_a_clean_stop_with_a_summary(job):
     job.write("a.log", 1, 500)
     job.start("--trigger-seconds", "0.1")

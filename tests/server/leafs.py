@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def need(*kinds: str) -> None:
@@ -48,7 +48,9 @@ class Node:
         self._clients: list[BlockingClient] = []
 
     def client(self, **options: Any) -> BlockingClient:
-        client = connect_blocking(self.server.url, **options)
+        # Longer than a busy machine stands still.
+        patient = {"timeout": PATIENCE_S, "connect_timeout": PATIENCE_S}
+        client = connect_blocking(self.server.url, **(patient | options))
         self._clients.append(client)
         return client
 

@@ -40,7 +40,7 @@ def counted(sender: BlockingClient, receiver: BlockingClient, subject: str) -> N
         sender.publish(subject, body)
     sender.flush()
     for body in bodies:
-        assert sub.next(10).data == body
+        assert sub.next(60).data == body
     sub.unsubscribe()
 
 
