@@ -1,14 +1,14 @@
-"""Pipelines: sources, steps and sinks out of one YAML file, on Spark; and the main job.
+"""Pipelines: sources, steps and sinks in one YAML file, on Spark; and the main job.
 
 ================  ==================================================================================
-``description``   what a pipeline is: the file read and checked, without Spark
-``running``       a pipeline at work: queries, batches into sinks, numbers, status
+``description``   the file, read and checked without Spark
+``running``       a running pipeline: queries, batches into sinks, numbers, status
 ``logs``          the main job, ``penstock run``: log files into a stream, the stream into tables
-``children``      processes that do not outlive this one, and a folder's lock
-``display``       numbers in place on a terminal, as lines elsewhere
+``children``      child processes that end with this one, and the lock of a folder
+``display``       numbers, updated in place on a terminal, as lines elsewhere
 ================  ==================================================================================
 
-:func:`load` and :func:`run` are for users.
+:func:`load` and :func:`run` are the interface for users.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    """The names for users, imported when one asks."""
+    """The names for users, imported on first use."""
     if name in _WHERE:
         from importlib import import_module
 

@@ -1,17 +1,15 @@
-"""Processes that must not outlive the one that started them, and a lock that keeps two jobs from
-one folder.
+"""Child processes that end with their parent, and a lock that keeps two jobs out of one folder.
 
-Three things end a child whose parent was killed: the kernel (``PR_SET_PDEATHSIG``, for children
-started here), the child itself (a JVM ends when its standard input does), and the next start, which
-ends what an earlier one wrote down in ``children.json`` and is still there::
+Three mechanisms end a child whose parent was killed: the kernel (``PR_SET_PDEATHSIG``, for children
+started here), the child itself (a JVM ends when its standard input closes), and the next start. The
+next start ends the processes of an earlier one that are still running, from ``children.json``::
 
     {"server": [4242, 987654], "jvm": [4250, 987900]}
 
-Each is a process id and when it started, in clock ticks since boot.
+Each entry has the process id and the start time, in clock ticks since boot. The start time
+distinguishes the child from another process that was given the same id later.
 
-The start time tells a child from a stranger that was given the same id later.
-
-Knows nothing of what the processes do.
+Does not know what the processes do.
 """
 
 from __future__ import annotations
@@ -31,15 +29,16 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class FolderInUseError(RuntimeError):
-    """Another process works in the folder. The text is one line saying which."""
+    """Another process works in the folder. The text is one line that names it."""
 
 
 class Children:
-    """The processes started for one folder. Holding the object is holding the folder's lock."""
+    """The child processes for one folder. Holds the folder's lock while it exists."""
 
     def __init__(self, folder: Path) -> None:
-        """Take the folder, and end what a killed predecessor left running. Raises
-        :class:`FolderInUseError`, OSError.
+        """Lock the folder, and end the processes of a killed predecessor.
+
+        Raises :class:`FolderInUseError`, OSError.
         """
         folder.mkdir(parents=True, exist_ok=True)
         self._lock: IO[str] = (folder / "run.lock").open("a+")
@@ -58,16 +57,16 @@ class Children:
         self._end_leftovers()
 
     def start(self, name: str, command: list[str], log_file: Path) -> subprocess.Popen[bytes]:
-        """Start a process whose output goes to a file. From the main thread, for the kernel watches
-        the thread.
+        """Start a process whose output goes to a file.
 
-        Raises OSError when it cannot be started.
+        Call it from the main thread, because the kernel watches the thread. Raises OSError if the
+        process cannot be started.
         """
         parent = os.getpid()
 
         def die_with_parent() -> None:
             _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != parent:  # it died before the call above
+            if os.getppid() != parent:  # the parent died before the call above
                 os._exit(1)
 
         with log_file.open("ab") as log:
@@ -83,19 +82,19 @@ class Children:
         return process
 
     def remember(self, name: str, pid: int) -> None:
-        """Write down a process that something else started for us."""
+        """Record a process that other code has started."""
         started = started_at(pid)
         if started is not None:
             self._known[name] = (pid, started)
             self._save()
 
     def forget(self, name: str) -> None:
-        """The process has ended."""
+        """Record that the process has ended."""
         if self._known.pop(name, None):
             self._save()
 
     def release(self) -> None:
-        """Let another process have the folder."""
+        """Release the folder for other processes."""
         self._lock.close()
 
     def _save(self) -> None:
@@ -115,7 +114,7 @@ class Children:
 
 
 def holder(folder: Path) -> str:
-    """The process that works in a folder, "" when none does."""
+    """The process that works in a folder; "" if there is none."""
     try:
         with (folder / "run.lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -127,8 +126,9 @@ def holder(folder: Path) -> str:
 
 
 def started_at(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None when there is none, or only its exit
-    status is left.
+    """The start time of a process, in clock ticks since boot.
+
+    None if there is no such process, or only its exit status is left.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -138,7 +138,7 @@ def started_at(pid: int) -> int | None:
 
 
 def end_process(pid: int, started: int, patience_seconds: float = 10.0) -> None:
-    """Kill a process if it is the one that started then, and wait until it is gone."""
+    """Kill a process if its start time matches, and wait until it is gone."""
     deadline = time.monotonic() + patience_seconds
     while started_at(pid) == started and time.monotonic() < deadline:
         try:

@@ -1,7 +1,7 @@
-"""Showing how something that runs does: in place on a terminal, elsewhere as plain lines.
+"""Shows the state of a running job: in place on a terminal, as plain lines elsewhere.
 
-What is shown is a :class:`View`: the same facts as a table for people who look, and as lines for a
-log. Knows nothing of what the facts are.
+A :class:`View` gives the same facts as a table for people and as lines for a log. This module does
+not know the facts.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ _RATE_OVER_SECONDS = 10.0
 
 
 class Line(NamedTuple):
-    """A line for a log. It is printed when its facts are others than those of the line that was
-    printed under its name before; at once when what is urgent differs, too.
+    """A line for a log.
+
+    It is printed if its facts differ from those last printed under its name, and without delay if
+    the urgent facts differ.
     """
 
     name: str
@@ -31,24 +33,24 @@ class Line(NamedTuple):
 
 
 class View(Protocol):
-    """What can be shown."""
+    """Something that can be shown."""
 
     def table(self) -> RenderableType:
-        """For a terminal."""
+        """The form for a terminal."""
 
     def lines(self) -> list[Line]:
-        """For a log."""
+        """The form for a log."""
 
 
 class Rate:
-    """Events per second over the last seconds, of a count that only grows."""
+    """The rate per second over the last seconds, of a count that only grows."""
 
     def __init__(self) -> None:
-        """No rate yet."""
+        """Start without a rate."""
         self._seen: deque[tuple[float, int]] = deque()
 
     def of(self, count: int, now: float) -> float:
-        """The rate with the count at a time (seconds of a monotonic clock)."""
+        """The rate, given the count at a time (seconds of a monotonic clock)."""
         self._seen.append((now, count))
         while len(self._seen) > 2 and self._seen[1][0] <= now - _RATE_OVER_SECONDS:
             self._seen.popleft()
@@ -57,7 +59,7 @@ class Rate:
 
 
 class Screen:
-    """Shows views on a console; used as a context manager."""
+    """Shows views on a console; a context manager."""
 
     def __init__(self, console: Console) -> None:
         """``console`` decides whether there is a terminal."""
@@ -66,17 +68,17 @@ class Screen:
         self._printed: dict[str, tuple[Line, float]] = {}
 
     def __enter__(self) -> Screen:
-        """Begin to show."""
+        """Start to show."""
         if self._console.is_terminal:
             self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take what is shown in place away; what comes after is printed below."""
+        """Remove what is shown in place; later output is printed below."""
         self._live.stop()
 
     def show(self, view: View) -> None:
-        """Show what is now."""
+        """Show the current state."""
         if self._console.is_terminal:
             self._live.update(view.table())
             return

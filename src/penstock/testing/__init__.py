@@ -1,4 +1,4 @@
-"""A server of one's own for the length of a test.
+"""A server for the length of a test.
 
 ::
 
@@ -9,8 +9,8 @@
         nc.publish("greetings", b"hello")
 
 Each starts a penstock-server as a child process on a free loopback port, with JetStream on a
-temporary store, and connects a client to it; both are gone at the end of the block. `LocalServer`
-is the process alone, for tests that kill it, restart it or look at its log.
+temporary store, and connects a client to it. Both end with the block. `LocalServer` is the process
+alone, for tests that kill it, restart it or read its log.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ __all__ = ["LocalServer", "StartFailedError", "server", "server_blocking"]
 
 @asynccontextmanager
 async def server(*, options: Sequence[str] = (), store: str | None = None) -> AsyncIterator[Client]:
-    """A connected asyncio client with a server behind it.
+    """A connected asyncio client and its own server.
 
     `options` are more options of penstock-server; `store` is a folder to keep (default: a temporary
-    one). StartFailedError when the server does not come up.
+    one). Raises StartFailedError if the server does not start.
     """
     import asyncio
 

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 class StartFailedError(RuntimeError):
-    """The server did not come up; the text has what it said."""
+    """The server did not start; the text has its output."""
 
 
 class LocalServer:
-    """A server on a free loopback port with JetStream on a store of its own.
+    """A server on a free loopback port with JetStream on its own store.
 
-    Usable in `with`, which waits until it serves and stops it at the end. `start` after `end`,
-    `kill` or `stop` is a restart on the same port; the store is the same one, too, but a temporary
-    one is removed by `stop`. A handle that nobody has any more takes its server along, and so does
-    the end of the program.
+    In `with` it waits until the server is ready, and stops it at the end. `start` after `end`,
+    `kill` or `stop` restarts the server on the same port and the same store, except that `stop`
+    removes a temporary store. When the object is garbage-collected, or the program ends, the server
+    is killed.
     """
 
     POLL_SECONDS: ClassVar[float] = 0.005
@@ -35,22 +35,22 @@ class LocalServer:
     STOP_SECONDS: ClassVar[float] = 30.0
 
     def __init__(self, *, options: Sequence[str] = (), store: str | None = None) -> None:
-        """Starts at once; `options`: more options of penstock-server, `store`: a folder to keep."""
+        """Start at once; `options` are more options of penstock-server, `store` a folder to keep."""
         self._options = list(options)
         self._folder = tempfile.mkdtemp(prefix="penstock-test-")
-        self._children: list[subprocess.Popen[bytes]] = []  # the one that runs, if any
+        self._children: list[subprocess.Popen[bytes]] = []  # the running process, if any
         weakref.finalize(self, _end_all, self._children, self._folder)
         self.store = store or os.path.join(self._folder, "store")
         self.port = 0
-        """For clients; known once it is ready."""
+        """The client port; known once the server is ready."""
         self.monitoring_url = ""
-        """Of the monitoring port, when the options ask for one."""
+        """The monitoring port, if the options ask for one."""
         self._deadline = 0.0
         self.start()
 
     @property
     def url(self) -> str:
-        """For clients; empty before it is ready."""
+        """The URL for clients; empty before the server is ready."""
         return f"nats://127.0.0.1:{self.port}" if self.port else ""
 
     @property
@@ -59,14 +59,14 @@ class LocalServer:
 
     @property
     def pid(self) -> int:
-        """The process; 0 when there is none."""
+        """The process id; 0 if there is no process."""
         return self._child.pid if self._child is not None else 0
 
     def start(self) -> None:
         """Start the process; see `wait_ready`."""
         if self._children:
             raise RuntimeError("the server runs already")
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)  # `stop` has removed it
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)  # `stop` has removed the folder
         command = [sys.executable, "-m", "penstock.server", "-a", "127.0.0.1"]
         command += ["-p", str(self.port or -1), "-js", "-sd", self.store]
         command += ["--ports_file_dir", self._folder, *self._options]
@@ -76,7 +76,7 @@ class LocalServer:
         self._deadline = time.monotonic() + self.START_SECONDS
 
     def is_ready(self) -> bool:
-        """Whether it serves; StartFailedError when it has ended or takes too long."""
+        """Whether the server is ready. StartFailedError: it has ended or takes too long."""
         child = self._child
         if child is None:
             raise StartFailedError("the server was stopped")
@@ -95,12 +95,12 @@ class LocalServer:
         return True
 
     def wait_ready(self) -> None:
-        """Wait until it serves; StartFailedError."""
+        """Wait until the server is ready; StartFailedError."""
         while not self.is_ready():
             time.sleep(self.POLL_SECONDS)
 
     def log(self) -> str:
-        """What it has logged so far; "" after `stop`."""
+        """The log so far; "" after `stop`."""
         if not os.path.exists(self._log_path):
             return ""
         with open(self._log_path, encoding="utf-8", errors="replace") as file:
@@ -111,12 +111,12 @@ class LocalServer:
         return os.path.join(self._folder, "log")
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal."""
+        """Send a signal to the server."""
         if self._child is not None:
             self._child.send_signal(number)
 
     def end(self) -> int:
-        """Stop it in good order; its exit status (0 when it was not running). The store stays."""
+        """Stop the server normally; its exit status (0 if it was not running). Keeps the store."""
         if not self._children:
             return 0
         child = self._children.pop()
@@ -128,19 +128,19 @@ class LocalServer:
             return child.wait()
 
     def kill(self) -> None:
-        """End it as a crash would; the store stays."""
+        """Kill the server, as in a crash; keeps the store."""
         if self._children:
             child = self._children.pop()
             child.kill()
             child.wait()
 
     def stop(self) -> None:
-        """End it and remove what is temporary."""
+        """Stop the server and remove a temporary store."""
         self.end()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self) -> LocalServer:
-        """Once it serves."""
+        """Wait until the server is ready."""
         try:
             self.wait_ready()
         except BaseException:
@@ -149,12 +149,12 @@ class LocalServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop."""
+        """Stop the server."""
         self.stop()
 
 
 def _end_all(children: list[subprocess.Popen[bytes]], folder: str) -> None:
-    """The handle is gone: nobody reads the store any more, so the server need not stop in order."""
+    """Kill the server: the object is gone and nobody reads the store any more."""
     for child in children:
         child.kill()
         child.wait()

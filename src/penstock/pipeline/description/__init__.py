@@ -1,17 +1,17 @@
-"""What a pipeline is: one YAML file, read and checked without Spark.
+"""The description of a pipeline: one YAML file, read and checked without Spark.
 
 =============  =====================================================================================
-``document``   YAML with line numbers, and variables of the environment
-``problems``   what is wrong, one line each
-``keys``       which keys there are, and what they mean
+``document``   YAML with line numbers, and environment variables
+``problems``   the faults of a file, one line each
+``keys``       the keys of a file and their meanings
 ``model``      sources, steps and sinks
-``graph``      who reads whom
-``fields``     the keys of a section, each as what it must be
-``sections``   one source, step or sink out of its section of the file
+``graph``      which node reads which
+``fields``     the keys of a section, converted to their types
+``sections``   one source, step or sink, read from its section of the file
 ``reading``    the whole file
-``options``    options of formats, by the parsers of the formats themselves
+``options``    options of formats, checked by the formats' own parsers
 ``functions``  the Python functions that steps name
 ``drawing``    the graph as text
-``example``    a file to begin with
+``example``    the file that ``penstock pipeline init`` prints
 =============  =====================================================================================
 """

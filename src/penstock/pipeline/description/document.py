@@ -1,16 +1,16 @@
-"""YAML as texts, lists and sections that know their line, with ``${NAME}`` filled in.
+"""YAML as texts, lists and sections with line numbers, and ``${NAME}`` replaced.
 
 ====================  ==============================================================================
 ``${NAME}``           the environment variable, which must be set
-``${NAME:-text}``     the variable, or the text where it is not set or empty
+``${NAME:-text}``     the variable, or the text if it is not set or empty
 ``$${``               the two characters ``${``
 ====================  ==============================================================================
 
-Variables are filled in after the YAML was read, in values only: what is in one cannot add keys. A
-text knows both what it is and what stands in the file, which is what problems show. Anchors,
-aliases and ``<<`` work as in any YAML; values stay the texts that were written.
+Variables are replaced after the YAML is read, and only in values, so a variable cannot add keys. A
+text holds both its value and its spelling in the file; messages show the spelling. Anchors, aliases
+and ``<<`` work as in any YAML. Values stay texts.
 
-Knows nothing of pipelines.
+Does not know pipelines.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DEEPEST = 32
 
 @dataclass(frozen=True)
 class Text:
-    """A value: ``shown`` is what stands in the file, and what may be printed."""
+    """A value; ``shown`` is its spelling in the file, which may be printed."""
 
     value: str
     line: int
@@ -42,7 +42,7 @@ class Text:
 
     @property
     def filled_in(self) -> bool:
-        """Whether some of it is from the environment."""
+        """Whether a part of it comes from the environment."""
         return self.value != self.shown
 
 
@@ -56,14 +56,14 @@ class Items:
 
 @dataclass(frozen=True)
 class Section:
-    """Keys with values, in order; ``lines`` has where each key stands."""
+    """Keys with values, in order; ``lines`` has the line of each key."""
 
     line: int
     entries: dict[str, Value] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
 
     def line_of(self, key: str) -> int:
-        """Where a key stands, or the section where it is missing."""
+        """The line of a key, or of the section if the key is missing."""
         return self.lines.get(key, self.line)
 
 
@@ -72,7 +72,7 @@ Value = Text | Items | Section | None
 
 
 def read_document(text: str, environment: Mapping[str, str], problems: Problems) -> Section | None:
-    """The document; None when there is none that could be looked at further."""
+    """The document; None if the text cannot be read any further."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
@@ -110,7 +110,7 @@ class _Reader:
         return section
 
     def _take(self, node: yaml.MappingNode, section: Section, depth: int, *, merged: bool) -> None:
-        """The keys of a mapping; those of a merged one give way to those that are there."""
+        """The keys of a mapping; its own keys override merged ones."""
         behind: list[yaml.Node] = []
         for key, value in node.value:
             line = key.start_mark.line + 1

@@ -1,6 +1,6 @@
 """A pipeline's graph as text, drawn from its sources to its sinks.
 
-A node with several inputs is drawn below the first of them; the others point to it.
+A node with several inputs is drawn below its first input; the other inputs point to it.
 """
 
 from __future__ import annotations

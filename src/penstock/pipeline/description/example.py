@@ -1,4 +1,4 @@
-"""A pipeline file to begin with: ``penstock pipeline init`` prints it."""
+"""The pipeline file that ``penstock pipeline init`` prints."""
 
 EXAMPLE = """\
 # Run it:    penstock pipeline check orders.yaml     look at it, without starting anything

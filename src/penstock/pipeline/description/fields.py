@@ -1,5 +1,6 @@
-"""Taking the keys of one section, each as what it must be; what is not gets a problem and a
-default, so that everything wrong is found at once.
+"""Reads the keys of one section with their types.
+
+A wrong value adds a problem and gives the default, so all faults are found at once.
 """
 
 from __future__ import annotations
@@ -21,33 +22,33 @@ if TYPE_CHECKING:
 
 
 class Fields:
-    """The keys of a section, called ``label`` in problems; a key is taken once."""
+    """The keys of a section, called ``label`` in problems; each key can be taken once."""
 
     def __init__(self, label: str, section: Section, problems: Problems) -> None:
-        """Nothing is taken yet."""
+        """Start with no key taken."""
         self.label = label
         self.section = section
         self._problems = problems
         self._left = dict(section.entries)
 
     def problem(self, key: str, text: str) -> None:
-        """Something about a key is wrong."""
+        """Report a fault of a key."""
         self._problems.add(self.section.line_of(key), f"{self.label}: {text}")
 
     def warn(self, key: str, text: str) -> None:
-        """Something about a key may be a mistake."""
+        """Report a probable mistake in a key."""
         self._problems.warn(self.section.line_of(key), f"{self.label}: {text}")
 
     def has(self, key: str) -> bool:
-        """Whether the key is there, taken or not."""
+        """Whether the key is in the section, taken or not."""
         return key in self.section.entries
 
     def take(self, key: str) -> Value:
-        """The value as it is; None when it is not there."""
+        """The value as it is; None if the key is missing."""
         return self._left.pop(key, None)
 
     def text(self, key: str, *, required: str = "") -> str | None:
-        """One text; ``required`` is an example of what must be there."""
+        """One text; ``required`` is an example to show if the key is missing."""
         there = self.has(key)
         value = self.take(key)
         if isinstance(value, Text) and value.value.strip():
@@ -59,7 +60,7 @@ class Fields:
         return None
 
     def texts(self, key: str, *, example: str = "", split: bool = True) -> tuple[str, ...]:
-        """Several texts: a list, or one text with commas between where ``split``."""
+        """Several texts: a list, or with ``split`` one text with commas between."""
         there = self.has(key)
         value = self.take(key)
         if isinstance(value, Text):
@@ -83,20 +84,21 @@ class Fields:
         return found
 
     def expressions(self, key: str, *, example: str) -> tuple[str, ...]:
-        """Expressions with commas between, in a text or a list; a list in brackets may have been
-        cut by YAML at a comma inside of one.
+        """Expressions from a text with commas, or from a list.
+
+        YAML may have split a list in brackets at a comma inside an expression.
         """
         return tuple(split_expressions(", ".join(self.texts(key, example=example, split=False))))
 
     def flag(self, key: str) -> bool:
-        """true or false; false when it is not there."""
+        """True or false; false if the key is missing."""
         text = self.text(key)
         if text is not None and text.lower() not in ("true", "false"):
             self.problem(key, f"{key} is {text!r}, but must be true or false")
         return text is not None and text.lower() == "true"
 
     def word(self, key: str, words: Iterable[str]) -> str | None:
-        """One of some words."""
+        """One of a set of words."""
         allowed = list(words)
         text = self.text(key)
         if text is not None and text.lower() not in allowed:
@@ -106,7 +108,7 @@ class Fields:
         return None if text is None else text.lower()
 
     def seconds(self, key: str) -> float | None:
-        """A duration; 0 is one."""
+        """A duration; 0 is allowed."""
         text = self.text(key)
         if text is None or text in ("0", "0s"):
             return None if text is None else 0.0
@@ -117,7 +119,7 @@ class Fields:
             return None
 
     def pairs(self, key: str, *, example: str) -> dict[str, str]:
-        """Names with a text each."""
+        """A map of names to texts."""
         there = self.has(key)
         value = self.take(key)
         if isinstance(value, Section) and all(
@@ -134,7 +136,7 @@ class Fields:
         return {}
 
     def data(self, key: str) -> dict[str, object]:
-        """Names with whatever YAML can say."""
+        """A map of names to any YAML values."""
         there = self.has(key)
         value = self.take(key)
         if isinstance(value, Section):
@@ -144,7 +146,7 @@ class Fields:
         return {}
 
     def options(self, skip: Iterable[str] = ()) -> dict[str, Text]:
-        """All keys that were not taken, and those under ``options``, as options of a format."""
+        """The keys that were not taken, and those under ``options``, as options of a format."""
         found: dict[str, Text] = {}
         more = self.take("options")
         if more is not None and not isinstance(more, Section):
@@ -161,7 +163,7 @@ class Fields:
         return found
 
     def finish(self, known: tuple[Key, ...]) -> None:
-        """Say which keys nobody knows."""
+        """Report the keys that were not taken."""
         for name in self._left:
             self.problem(name, f"unknown key {name!r}{did_you_mean(name, names(known))}")
 
@@ -170,7 +172,7 @@ _QUOTES = "'\"`"
 
 
 def split_expressions(text: str) -> list[str]:
-    """Expressions of SQL with commas between, by the commas that are in no brackets or quotes."""
+    """SQL expressions, split at the commas that are outside of brackets and quotes."""
     found: list[str] = []
     depth, begin, quote = 0, 0, ""
     for place, character in enumerate(text):
@@ -189,7 +191,7 @@ def split_expressions(text: str) -> list[str]:
 
 
 def _option(value: Value) -> Text | None:
-    """An option's text: a list has commas between, a section is JSON."""
+    """An option's text: a list with commas, a section as JSON."""
     if value is None or isinstance(value, Text):
         return value
     if isinstance(value, Items) and all(isinstance(item, Text) for item in value.items):
@@ -201,7 +203,7 @@ def _option(value: Value) -> Text | None:
 
 
 def plain(value: Value) -> object:
-    """A value as Python has it: numbers, true and false, lists, dictionaries, texts."""
+    """A value as Python represents it: numbers, booleans, lists, dictionaries, texts."""
     if isinstance(value, Section):
         return {name: plain(each) for name, each in value.entries.items()}
     if isinstance(value, Items):

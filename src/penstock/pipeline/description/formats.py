@@ -1,4 +1,4 @@
-"""Names of formats: which can be read and which written, and what a mistyped one was meant to be."""
+"""Names of formats: which ones can be read, which can be written, and near names for typos."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.pipeline.description.problems import did_you_mean
 ICEBERG = "jetstream_iceberg"
 _FILES = frozenset({"parquet", "orc", "json", "csv", "text", "xml"})
 _OTHERS = frozenset({"kafka", "delta", "iceberg", "avro"})
-"""Of packages that are often beside Spark."""
+"""Formats of packages that are often installed with Spark."""
 _STREAMED = frozenset({"jetstream", "jetstream_kv", "jetstream_delta"})
 STREAMED = _FILES | _OTHERS | _STREAMED | {"rate", "rate-micro-batch", "socket"}
 STATIC = _FILES | _OTHERS | _STREAMED | {ICEBERG, "jdbc", "binaryfile"}
@@ -19,7 +19,7 @@ _NEAR = 0.75
 
 
 def wrong_format(name: str, wanted: frozenset[str], doing: str) -> str:
-    """What is wrong with a format that is to be read or written (``doing``); '' when it may be right."""
+    """The fault of a format that is to be read or written (``doing``); '' if it may be right."""
     folded = name.lower()
     if folded in wanted or "." in name:
         return ""
@@ -31,5 +31,5 @@ def wrong_format(name: str, wanted: frozenset[str], doing: str) -> str:
 
 
 def unknown_format(name: str) -> bool:
-    """Whether it is no format that is known here; a session may have others."""
+    """Whether the format is not known here; a session may have others."""
     return name.lower() not in _EVERY and "." not in name

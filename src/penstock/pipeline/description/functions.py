@@ -1,8 +1,7 @@
-"""The Python functions that steps name, found beside the pipeline file or where Python finds
-modules.
+"""The Python functions of steps, from modules beside the pipeline file or on Python's path.
 
-Modules from the folder of the file travel to the workers by value, so they need not be installed
-there.
+Modules from the folder of the file travel to the workers by value, so the workers need not have
+them installed.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class FunctionMissing(Exception):
-    """There is no such function, or it cannot be called so; the text says why."""
+    """The function does not exist, or cannot be called like this; the text says why."""
 
 
 def function_of(call: Call, folder: Path) -> Callable[..., Any]:
-    """The function. Runs its module, when that is not loaded yet; :class:`FunctionMissing`."""
+    """The function. Loads its module if necessary. Raises :class:`FunctionMissing`."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     try:
@@ -35,7 +34,7 @@ def function_of(call: Call, folder: Path) -> Callable[..., Any]:
         if error.name == call.module:
             raise FunctionMissing(f"there is no module {call.module} in {folder}") from None
         raise FunctionMissing(f"module {call.module} needs {error.name}: {error}") from None
-    except Exception as error:  # whatever a user's module does when it is loaded
+    except Exception as error:  # a user's module may raise anything when it is loaded
         raise FunctionMissing(
             f"module {call.module} cannot be loaded: {type(error).__name__}: {error}"
         ) from None
@@ -49,7 +48,7 @@ def function_of(call: Call, folder: Path) -> Callable[..., Any]:
 
 
 def check_functions(pipeline: Pipeline) -> list[Problem]:
-    """What is wrong with the functions of all steps."""
+    """The faults in the functions of all steps."""
     problems = []
     for step in pipeline.steps.values():
         if step.python is not None:
@@ -65,7 +64,7 @@ def _check(step: Step, call: Call, folder: Path) -> None:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return  # something built in, which does not say
+        return  # a built-in function does not tell its parameters
     try:
         signature.bind(*step.inputs, **call.arguments)
     except TypeError as error:
@@ -76,7 +75,7 @@ def _check(step: Step, call: Call, folder: Path) -> None:
 
 
 def carry_modules(folder: Path) -> None:
-    """Have Spark send functions of modules in the folder by value. Needs pyspark."""
+    """Make Spark send functions of modules in the folder by value. Needs pyspark."""
     from pyspark import cloudpickle
 
     for name, module in list(sys.modules.items()):

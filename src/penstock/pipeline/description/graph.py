@@ -1,13 +1,13 @@
-"""Who reads whom: orders, circles, and where the ways from streams to a sink come together.
+"""Which node reads which: orders, cycles, and the node where the paths to a sink meet.
 
-The *cut* of a sink is the first node that everything on its way from streams passes through::
+The *cut* of a sink is the first node that all its paths from streams pass through::
 
     a ──► x ──┐                          sink of a alone: its cut is a
               ├──► both ──► good ──► sink    of both: its cut is both
     b ────────┘
 
-Sinks with one cut can be fed by one query: up to the cut Spark streams, behind it each micro-batch
-goes to all of them. Knows nothing of Spark.
+One query can feed the sinks that have the same cut: Spark streams up to the cut, and behind it each
+micro-batch goes to all of them. Does not know Spark.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def ordered(pipeline: Pipeline) -> list[str]:
-    """Sources and steps, each behind what it reads; otherwise in the order of the file.
+    """Sources and steps, each after its inputs, otherwise in the order of the file.
 
-    Raises ``graphlib.CycleError``; names that are not there are left out.
+    Ignores unknown names. Raises ``graphlib.CycleError``.
     """
     nodes = [*pipeline.sources, *pipeline.steps]
     known = set(nodes)
@@ -44,7 +44,7 @@ def ordered(pipeline: Pipeline) -> list[str]:
 
 
 def circle(pipeline: Pipeline) -> list[str]:
-    """Steps that read each other in a circle, the first one again at the end; [] without."""
+    """A cycle of steps, with the first one again at the end; [] if there is none."""
     try:
         ordered(pipeline)
     except CycleError as error:
@@ -53,7 +53,7 @@ def circle(pipeline: Pipeline) -> list[str]:
 
 
 def upstream(pipeline: Pipeline, name: str) -> set[str]:
-    """Everything that a node, which is in it, is made of."""
+    """A node and everything that it reads, directly or not."""
     found: set[str] = set()
     waiting = [name]
     while waiting:
@@ -65,7 +65,7 @@ def upstream(pipeline: Pipeline, name: str) -> set[str]:
 
 
 def streams_of(pipeline: Pipeline, name: str) -> tuple[str, ...]:
-    """The sources that are streamed on the way to a node, in the order it reads them."""
+    """The streamed sources of a node, in the order it reads them."""
     found: list[str] = []
 
     def visit(each: str) -> None:
@@ -80,7 +80,7 @@ def streams_of(pipeline: Pipeline, name: str) -> tuple[str, ...]:
 
 
 def cut_of(pipeline: Pipeline, sink: Sink) -> str:
-    """The first node that all streams on their way to a sink pass through."""
+    """The first node that all streams of a sink pass through."""
     goal = pipeline.inputs(sink.name)[0]
     behind = upstream(pipeline, goal)
 

@@ -1,5 +1,6 @@
-"""The keys of a pipeline file, and what each is for: the reader, its errors and the reference page
-are held to these.
+"""The keys of a pipeline file and their meanings.
+
+Tests compare the reader, its errors and the reference page with these tables.
 """
 
 from __future__ import annotations
@@ -74,5 +75,5 @@ METRICS = (
 
 
 def names(rows: tuple[Key, ...]) -> list[str]:
-    """The names alone."""
+    """Only the names."""
     return [row.name for row in rows]

@@ -1,4 +1,4 @@
-"""A pipeline as it was described: sources, steps, sinks. Plain values; names refer to names."""
+"""A pipeline as plain values: sources, steps, sinks. Nodes refer to each other by name."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from penstock.pipeline.description.problems import Problem
 
 REJECTED = ".rejected"
-"""Behind the name of a step with ``expect``: the rows that failed."""
+"""After the name of a step with ``expect``: its rejected rows."""
 
 DELTA = "jetstream_delta"
 STREAM_FORMATS = ("jetstream", "jetstream_kv", "jetstream_object")
-"""Formats that talk to servers."""
+"""Formats that connect to servers."""
 
 
 @dataclass(frozen=True)
@@ -32,20 +32,20 @@ class Source:
 
 @dataclass(frozen=True)
 class Call:
-    """A Python function that a step is, and its keyword arguments."""
+    """The Python function of a step, and its keyword arguments."""
 
     module: str
     function: str
     arguments: dict[str, object] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
-        """As the file has it."""
+        """The function as the file spells it."""
         return f"{self.module}:{self.function}"
 
 
 @dataclass(frozen=True)
 class Step:
-    """Rows made of the rows of ``inputs``; what is given is done in the order of the fields."""
+    """Rows made from the rows of ``inputs``; the fields apply in their order."""
 
     name: str
     line: int
@@ -61,7 +61,7 @@ class Step:
 
     @property
     def light(self) -> bool:
-        """Whether it is cheaper made twice than kept."""
+        """Whether it is cheaper to compute the step twice than to cache it."""
         return self.python is None and self.sql is None and len(self.inputs) == 1
 
 
@@ -80,7 +80,7 @@ class Upsert:
 
 @dataclass(frozen=True)
 class Sink:
-    """Where rows go: by a format, or by ``upsert``. Options may hold secrets."""
+    """A target of rows: a format, or ``upsert``. Options may hold secrets."""
 
     name: str
     line: int
@@ -97,8 +97,9 @@ class Sink:
 
     @property
     def shareable(self) -> bool:
-        """Whether a batch that comes again is known by the sink itself, so that it can be one of
-        several behind a query.
+        """Whether the sink itself recognizes a repeated batch.
+
+        Only such a sink can share a query with others.
         """
         if self.own or self.trigger_seconds is not None or self.mode != "append":
             return False
@@ -106,7 +107,7 @@ class Sink:
 
     @property
     def place(self) -> str | None:
-        """The folder or URL that it writes to, if it is one."""
+        """The folder or URL that the sink writes to, if it has one."""
         if self.upsert is not None:
             return self.upsert.path
         return next((each for key, each in self.options.items() if key.lower() == "path"), None)
@@ -114,7 +115,7 @@ class Sink:
 
 @dataclass(frozen=True)
 class Metrics:
-    """How progress is told to the outside."""
+    """Where progress is published."""
 
     port: int | None = None
     host: str = "127.0.0.1"
@@ -123,7 +124,7 @@ class Metrics:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """All of it. ``folder`` is where relative paths begin, ``secrets`` what must not be printed."""
+    """A whole pipeline. Relative paths start at ``folder``; ``secrets`` must not be printed."""
 
     name: str
     file: str
@@ -138,7 +139,7 @@ class Pipeline:
     metrics: Metrics | None = None
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
     warnings: tuple[Problem, ...] = ()
-    """What may be meant, and is more likely a mistake."""
+    """Probable mistakes, which do not prevent a run."""
 
     def inputs(self, name: str) -> tuple[str, ...]:
         """The sources and steps that a node reads; () for a source."""
@@ -147,12 +148,12 @@ class Pipeline:
         return (node_of(self.sinks[name].input),) if name in self.sinks else ()
 
     def hide(self, text: str) -> str:
-        """A text without the secrets of this pipeline."""
+        """A text with the secrets of this pipeline removed."""
         for secret in sorted(self.secrets, key=len, reverse=True):
             text = text.replace(secret, "***")
         return text
 
 
 def node_of(reference: str) -> str:
-    """The step or source that a reference is to."""
+    """The step or source that a reference names."""
     return reference.removesuffix(REJECTED)

@@ -1,6 +1,7 @@
-"""Options of formats: checked by the parsers that the formats themselves have, without a JVM.
+"""Options of formats, checked by the formats' own parsers, without a JVM.
 
-A format of Spark or of somebody else is left to Spark, but for what a pipeline says itself.
+Of other formats, Spark's own and those of other packages, only the options are checked that a
+pipeline sets itself.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ SERVER_OPTIONS = {row.name.lower(): row.name for row in SERVER_ROWS}
 PATHS = frozenset(
     {"path", "errorpath", "segments", "creds", "tlsca", "tlscert", "tlskey", "upsert"}
 )
-"""Options that name files and folders: relative ones are taken from the pipeline file."""
+"""Options that name files and folders: a relative path starts at the pipeline file."""
 NEED_SCHEMA = frozenset({"json", "csv", "parquet", "orc", "xml"})
 _SECRET = frozenset(row.name.lower() for row in SERVER_ROWS if row.secret)
 SHORTEST_SECRET = 3
-"""Texts no longer than this are not looked for in messages: they are in every word."""
+"""Secrets of up to this length are not removed from messages: they are part of many words."""
 _SOUNDS_SECRET = re.compile("password|passphrase|secret|token|credential|access.?key|api.?key")
 _OF_THE_PIPELINE = {
     "checkpointlocation": "the state folder keeps it",
@@ -56,7 +57,7 @@ def secret(name: str, text: Text) -> bool:
 
 
 def same_place(place: str) -> str:
-    """A folder or URL as all ways to write it are: ``a/../b/``, ``file:///b`` and links are ``b``."""
+    """The normal form of a folder or URL: ``a/../b/``, ``file:///b`` and links become ``b``."""
     if place.startswith("file:"):
         place = unquote(urlsplit(place).path)
     if "://" in place:
@@ -69,7 +70,7 @@ def same_place(place: str) -> str:
 def check_source(
     format_name: str, given: Mapping[str, Text], *, static: bool
 ) -> Iterator[tuple[str, str]]:
-    """What is wrong with the options of a source, each with the option it is about."""
+    """The faults in the options of a source, each with its option."""
     found = _reading(format_name, static=static)
     if found is None:
         yield from _check(None, None, given)
@@ -80,7 +81,7 @@ def check_source(
 
 
 def empty_range(format_name: str, given: Mapping[str, Text], *, static: bool) -> str:
-    """What to say of a source whose end is before its start; '' of others. Its options are right."""
+    """A warning if the end of a source is before its start, else ''. The options must be valid."""
     if format_name != "jetstream":
         return ""
     from penstock.spark.reading.options import parse_options
@@ -108,13 +109,13 @@ def empty_range(format_name: str, given: Mapping[str, Text], *, static: bool) ->
 def check_sink(
     format_name: str, given: Mapping[str, Text], *, streaming: bool
 ) -> Iterator[tuple[str, str]]:
-    """The same of a sink."""
+    """The faults in the options of a sink, each with its option."""
     rows, whole = _writing(format_name, streaming=streaming) or (None, None)
     yield from _check(rows, whole, given)
 
 
 def check_servers(given: Mapping[str, Text]) -> Iterator[tuple[str, str]]:
-    """The same of options that say how to connect."""
+    """The faults in options for connections, each with its option."""
 
     def whole(texts: Mapping[str, str]) -> object:
         return take_servers(parse(SERVER_ROWS, texts, format_name="defaults"))
@@ -179,7 +180,7 @@ def _writing(format_name: str, *, streaming: bool) -> tuple[tuple[Row, ...], Che
 def _check(
     rows: tuple[Row, ...] | None, whole: Check | None, given: Mapping[str, Text]
 ) -> Iterator[tuple[str, str]]:
-    """Each option by itself, so that all mistakes are told; then all of them together."""
+    """Check each option separately, so that all mistakes are found; then all of them together."""
     good = True
     for name, text in given.items():
         if (why := _OF_THE_PIPELINE.get(name.lower())) is not None:

@@ -1,4 +1,4 @@
-"""What is wrong with a pipeline: all of it at once, one line each, with file and line number."""
+"""The faults of a pipeline: all of them at once, one line each, with file and line number."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One thing that is wrong; the text says what would be right."""
+    """One fault; the text says what would be right."""
 
     line: int
     text: str
 
 
 class PipelineError(ValueError):
-    """A pipeline that cannot be run; its text has a line for each problem."""
+    """A pipeline that cannot run; its text has a line for each problem."""
 
     def __init__(self, file: str, problems: Iterable[Problem]) -> None:
-        """``file`` as the user named it."""
+        """``file`` is the name that the user gave."""
         self.file = file
         self.problems = sorted(set(problems))
         super().__init__("\n".join(self.lines()))
@@ -35,22 +35,22 @@ class PipelineError(ValueError):
 
 @dataclass
 class Problems:
-    """Problems as they are found."""
+    """Collects problems."""
 
     found: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
 
     def add(self, line: int, text: str) -> None:
-        """One more."""
+        """Add a problem."""
         self.found.append(Problem(line, " ".join(text.split())))
 
     def warn(self, line: int, text: str) -> None:
-        """Something that may be meant."""
+        """Add a warning about a probable mistake."""
         self.warnings.append(Problem(line, " ".join(text.split())))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """ "; did you mean x?" where a known name is near, else the names there are."""
+    """ "; did you mean x?" if a known name is similar, else a list of the names."""
     names = list(known)
     if near := nearest(name, names):
         return f"; did you mean {near}?"

@@ -1,8 +1,7 @@
-"""A pipeline out of its file: everything that is wrong with it is found before anything is
-started.
+"""Reads a pipeline file and finds all its faults before anything is started.
 
-Reads the file and the environment; starts no JVM and asks no server. Python functions that steps
-name are looked at by :mod:`penstock.pipeline.description.functions`.
+Reads the file and the environment; starts no JVM and asks no server.
+:mod:`penstock.pipeline.description.functions` checks the Python functions of steps.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ def load(
     state: str | os.PathLike[str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Pipeline:
-    """The pipeline that a file describes; ``state`` is a folder instead of the file's own.
+    """The pipeline that a file describes; ``state`` replaces the file's state folder.
 
-    Raises :class:`PipelineError` with all that is wrong, and OSError.
+    Raises :class:`PipelineError` with all faults, and OSError.
     """
     path = Path(file)
     text = path.read_text(encoding="utf-8", errors="replace")
@@ -54,7 +53,7 @@ def read(
     state: str | os.PathLike[str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Pipeline:
-    """As :func:`load`, of a text that stands for the file."""
+    """As :func:`load`, for the text of a file."""
     problems = Problems()
     document = read_document(text, os.environ if environment is None else environment, problems)
     pipeline = None
@@ -143,7 +142,7 @@ class _Reader:
         wrong = list(formats.check_servers(connecting))
         for name, text in wrong:
             fields.problem(name, text)
-        # What is wrong is told once, not for each source and sink again.
+        # Report a fault in the defaults once, not again for each source and sink.
         known_ones = {
             name: text for name, text in given.items() if name in connecting or is_storage(name)
         }
@@ -210,14 +209,14 @@ class _Reader:
             self._check_sinks(pipeline)
 
     def _refers(self, pipeline: Pipeline, label: str, line: int, reference: str) -> bool:
-        """Say when there is nothing under a name; True then."""
+        """Report a reference that names nothing readable; True if it does."""
         node = node_of(reference)
         step = pipeline.steps.get(node)
         if node in pipeline.sinks:
             self._problems.add(line, f"{label}: {node} is a sink, which nobody can read")
         elif step is None and node not in pipeline.sources:
             if node in self._names:
-                return True  # it is there, and wrong, which was told
+                return True  # the node is in the file, but has a fault that is reported already
             known = [*pipeline.sources, *pipeline.steps]
             text = f"{label}: there is no source or step {node}{did_you_mean(node, known)}"
             self._problems.add(line, text)

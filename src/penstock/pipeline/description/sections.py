@@ -1,4 +1,4 @@
-"""One source, one step, one sink out of its section of the file."""
+"""Reads one source, step or sink from its section of the file."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 _MODES = ("append", "update", "complete")
 _CALL = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
 _WATERMARK = re.compile(r"(\S+)\s+(\S.*)")
-# Keys that Spark's own file formats take beside options.
+# Spark's own file formats; their sinks take the key partitionBy.
 _WITH_FOLDERS = frozenset({"parquet", "json", "csv", "orc", "text", "xml"})
 
 
 class Sections:
-    """Reads sections into parts of a pipeline; collects the secrets it comes across."""
+    """Reads sections into parts of a pipeline, and collects the secrets in them."""
 
     def __init__(self, folder: Path, defaults: dict[str, Text], problems: Problems) -> None:
         """``defaults`` are options for connections and object stores."""
@@ -57,7 +57,7 @@ class Sections:
         self._note_secrets(defaults)
 
     def source(self, name: str, value: Value, line: int) -> Source | None:
-        """A source; None when there is no telling."""
+        """A source; None if it has too many faults."""
         fields = self._fields(f"sources.{name}", value, line, SOURCE)
         if fields is None:
             return None
@@ -88,7 +88,7 @@ class Sections:
         return Source(name, line, format_name, _texts(given), schema, static)
 
     def step(self, name: str, value: Value, line: int) -> Step | None:
-        """A step; None when there is no telling."""
+        """A step; None if it has too many faults."""
         fields = self._fields(f"steps.{name}", value, line, STEP)
         if fields is None:
             return None
@@ -126,7 +126,7 @@ class Sections:
         return step
 
     def sink(self, name: str, value: Value, line: int) -> Sink | None:
-        """A sink; None when there is no telling."""
+        """A sink; None if it has too many faults."""
         fields = self._fields(f"sinks.{name}", value, line, (*SINK, *UPSERT))
         if fields is None:
             return None
@@ -237,9 +237,9 @@ class Sections:
         return Call(match[1], match[2], arguments)
 
     def _options(self, fields: Fields, format_name: str) -> dict[str, Text]:
-        """The options of a source or sink, with the defaults of the file that are for its format.
+        """The options of a source or sink, with the file's defaults for its format.
 
-        Who names servers of its own gets none of the defaults: they may be secrets of others.
+        A part with its own ``servers`` gets no connection defaults: they may be secrets of others.
         """
         given = fields.options()
         folded = {name.lower() for name in given}
@@ -262,13 +262,13 @@ class Sections:
         return text if value == text.value else Text(value, text.line, text.shown)
 
     def beside(self, path: str) -> str:
-        """A path as it is meant: relative ones begin at the folder of the file."""
+        """An absolute path; a relative one starts at the folder of the file."""
         if "://" in path or path.startswith("file:") or not path:
             return path
         return str((self._folder / Path(path).expanduser()).absolute())
 
     def _no_consumer(self, given: dict[str, Text]) -> None:
-        """``consumer: none`` is a pipeline's word for no shadow; the format does not know it."""
+        """Handle ``consumer: none``, which means no shadow consumer; the format does not know it."""
         for name in [name for name in given if name.lower() == "consumer"]:
             if given[name].value.lower() in ("none", "false"):
                 given[name] = Text(NO_CONSUMER, given[name].line, given[name].shown)
@@ -285,7 +285,7 @@ class Sections:
 
 _UNKNOWN = "format {} is not known here; Spark's session must have it"
 NO_CONSUMER = "none"
-"""The consumer of a source that is to have no shadow."""
+"""The value of ``consumer`` for a source without a shadow consumer."""
 
 
 def is_storage(name: str) -> bool:

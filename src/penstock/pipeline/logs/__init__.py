@@ -3,13 +3,13 @@
 ================  ==================================================================================
 ``names``         headers and subjects of shipped lines
 ``files``         finding log files, telling one file from another, reading lines as files grow
-``shipper``       publishing lines so that none is lost or doubled, whatever is killed when
+``shipper``       publishes lines so that a kill neither loses nor doubles any
 ``transforms``    DataFrame to DataFrame: messages to lines, text to columns, lines to counts
-``landing``       each micro-batch into the two tables, exactly once
+``landing``       writes each micro-batch into the two tables, exactly once
 ``server``        the server that the job starts
 ``parts``         the shipper and Spark beside the main thread
-``progress``      what a person sees while it runs, and the summary
-``settings``      what the command line says
-``run``           ``penstock run``: all of the above wired together
+``progress``      the display during a run, and the summary
+``settings``      the options of the command line
+``run``           ``penstock run``: puts all of the above together
 ================  ==================================================================================
 """

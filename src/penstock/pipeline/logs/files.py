@@ -1,21 +1,20 @@
 """Log files: finding them, telling one file from another, and reading lines from them as they grow.
 
-A path is not a file: logs are renamed away and begun anew, or cut to nothing and filled again. What
-is read belongs to an :class:`Identity`, which holds for as long as the file only grows::
+A path is not a file: logs are renamed and begun again, or truncated and filled again. What is read
+belongs to an :class:`Identity`, which stays the same while the file only grows::
 
     <device>-<inode>-<length>-<digest of the first length bytes>-<generation>
 
-The first bytes are those of the first line, so they do not change when the file grows; the
-generation counts the lives that were seen under the path, for an inode may come back, and a file
-that was cut may begin with the same line again.
+The first bytes are those of the first line, so they do not change when the file grows. The
+generation counts the files seen under the path, because an inode may be used again, and a truncated
+file may begin with the same line again.
 
 :class:`Tail` reads one file, :class:`Follower` the files that follow one another under one path. A
-line is shipped when its newline is there. Where no more can come (a file that was renamed away, the
-end of a single run), and in pieces of lines that are too long for one message, text goes out
-without its newline and is marked *partial*: what comes later goes on behind it, and no byte is read
-twice.
+line is shipped when its newline is there. Where no more can come (a renamed file, the end of a
+single run), and for pieces of lines that are too long for one message, text is shipped without its
+newline and marked *partial*: later text continues after it, and no byte is read twice.
 
-Knows nothing of streams and of the network.
+Does not know streams or the network.
 """
 
 from __future__ import annotations
@@ -41,16 +40,16 @@ _COMPRESSED = re.compile(r"\.(gz|xz|bz2|zst|lz4|Z|zip)$")
 
 
 class BadLogPathError(ValueError):
-    """The files asked for are not there or cannot be read. The text is one line saying which."""
+    """The requested files do not exist or cannot be read. The text is one line that names them."""
 
 
 def find_files(where: str | None, not_below: Path | None = None) -> list[Path]:
-    """The log files of a file, a folder (``**/*.log`` below it) or a pattern; None for what is
-    readable in /var/log.
+    """The log files of a file, a folder (``**/*.log`` below it) or a pattern.
 
-    Absolute, each file once, in order of name. Rotated and compressed copies (``x.log.1``,
-    ``x.log.gz``) are left out unless named exactly, and so is everything below ``not_below``. An
-    empty list is for nothing found; :func:`check` complains.
+    None stands for what is readable in /var/log. Paths are absolute and in order; each file comes
+    once. Rotated and compressed copies (``x.log.1``, ``x.log.gz``) are left out unless named
+    exactly, and so is everything below ``not_below``. The list is empty if nothing is found;
+    :func:`check` reports that.
     """
     pattern = where or DEFAULT_PATTERN
     if where and not glob.has_magic(where):
@@ -73,7 +72,7 @@ def find_files(where: str | None, not_below: Path | None = None) -> list[Path]:
 
 
 def check(where: str | None) -> None:
-    """Raise :class:`BadLogPathError` when the path cannot give any lines, now or later."""
+    """Raise :class:`BadLogPathError` if the path cannot give any lines, now or later."""
     if where is None:
         return
     if glob.has_magic(where):
@@ -87,7 +86,7 @@ def check(where: str | None) -> None:
 
 @dataclass(frozen=True)
 class Identity:
-    """Which file, in which of its lives; see the head of the module."""
+    """A file, in one of its generations; see the head of the module."""
 
     device: int
     inode: int
@@ -96,20 +95,18 @@ class Identity:
     generation: int = 0
 
     def __str__(self) -> str:
-        """The form it has in headers and message ids; all but the generation is hexadecimal."""
+        """The form in headers and message ids; all but the generation is hexadecimal."""
         return f"{self.device:x}-{self.inode:x}-{self.length:x}-{self.digest}-{self.generation}"
 
     @classmethod
     def parse(cls, text: str) -> Identity:
-        """Read what ``str`` gives; ValueError for anything else."""
+        """Parse the result of ``str``; ValueError for anything else."""
         device, inode, length, digest, generation = text.split("-")
         return cls(int(device, 16), int(inode, 16), int(length, 16), digest, int(generation))
 
 
 class Line(NamedTuple):
-    """One line, or a piece of one: ``data`` stands at ``offset``, the next one begins at
-    ``next_offset``.
-    """
+    """One line, or a piece of one: ``data`` begins at ``offset``, the next at ``next_offset``."""
 
     offset: int
     next_offset: int
@@ -118,7 +115,7 @@ class Line(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """How far a file was shipped: up to ``next_offset``; ``data`` was the last line."""
+    """The position up to which a file was shipped; ``data`` was the last line."""
 
     identity: Identity
     next_offset: int
@@ -131,10 +128,10 @@ def _digest(first: bytes) -> str:
 
 
 class Tail:
-    """One open file and how far it was read. The descriptor keeps the file when its name goes."""
+    """One open file and its read position. The descriptor keeps the file when it is renamed."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file, to be read from its begin. Raises OSError."""
+        """Open the file at its beginning. Raises OSError."""
         self.path = path
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         status = os.fstat(self._descriptor)
@@ -146,21 +143,19 @@ class Tail:
         self._anchor = b""
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         os.close(self._descriptor)
 
     def written_at(self) -> float:
-        """When the file was last written, by its own time."""
+        """The modification time of the file."""
         return os.fstat(self._descriptor).st_mtime
 
     def size(self) -> int:
-        """How long the file is now."""
+        """The current length of the file."""
         return os.fstat(self._descriptor).st_size
 
     def holds(self, mark: Mark) -> bool:
-        """Whether this is the file the mark is of, with the last line that was shipped still in its
-        place.
-        """
+        """Whether the mark belongs to this file, and its last shipped line is still in place."""
         identity = mark.identity
         if self.file_key != (identity.device, identity.inode):
             return False
@@ -170,7 +165,7 @@ class Tail:
         return os.pread(self._descriptor, len(last), mark.next_offset - len(last)) == last
 
     def begin_after(self, previous: Identity | None) -> None:
-        """Read from the begin, as a life of the path that comes after ``previous``."""
+        """Read from the beginning, as the generation of the path after ``previous``."""
         self.identity = None
         self.position = 0
         self._generation = 0 if previous is None else previous.generation + 1
@@ -178,18 +173,17 @@ class Tail:
         self._anchor = b""
 
     def go_on(self, mark: Mark) -> None:
-        """Go on behind a mark that the file holds."""
+        """Continue after a mark that belongs to the file."""
         self.identity = mark.identity
         self.position = mark.next_offset
         self._after_partial = mark.partial
         self._set_anchor()
 
     def lines(self, *, final: bool = False, until: int | None = None) -> Iterator[Line]:
-        """The lines that are there and were not read yet; with ``final`` also the text behind the
-        last newline.
+        """The lines that were not read yet; with ``final`` also the text after the last newline.
 
-        ``until`` is where reading stops, within a line if need be. A file that was cut is read from
-        its begin, as another life of its path.
+        Reading stops at ``until``, if necessary within a line. A truncated file is read from its
+        beginning, as the next generation of its path.
         """
         if self.position and self._was_cut():
             self.begin_after(self.identity)
@@ -206,7 +200,7 @@ class Tail:
         start = 0
         while start < len(chunk):
             if self._after_partial and chunk[start] == 0x0A:
-                # The newline of a line that went out without it; not a line of its own.
+                # The newline of a line that was shipped without it; not a line of its own.
                 self._after_partial = False
                 start += 1
                 self.position += 1
@@ -236,7 +230,7 @@ class Tail:
         self._anchor = os.pread(self._descriptor, length, self.position - length)
 
     def _was_cut(self) -> bool:
-        """Whether the bytes before the position are not those that were read."""
+        """Whether the bytes before the position differ from those that were read."""
         length = len(self._anchor)
         return os.pread(self._descriptor, length, self.position - length) != self._anchor
 
@@ -244,14 +238,14 @@ class Tail:
 class Follower:
     """The files under one path, one after another, each read to its end before the next is begun.
 
-    In order, because what was shipped last is all that a restart knows: :meth:`start` finds the
-    file it is of, under its name or a rotated one, and what came after it.
+    They are read in order, because a restart knows only what was shipped last: :meth:`start` finds
+    that file, under its name or a rotated one, and the files after it.
     """
 
     def __init__(
         self, path: Path, *, clock: Callable[[], float], rotation_grace_seconds: float = 2.0
     ) -> None:
-        """``clock`` is time of day; a renamed file is left when unwritten for the grace."""
+        """``clock`` is the time of day; a renamed file is closed when unwritten for the grace."""
         self.path = path
         self._clock = clock
         self._grace_seconds = rotation_grace_seconds
@@ -259,7 +253,7 @@ class Follower:
         self._previous: Identity | None = None
 
     def start(self, mark: Mark | None) -> None:
-        """Begin behind the mark, or with the first line of the file when there is none."""
+        """Begin after the mark, or at the first line of the file if there is none."""
         self.close()
         self._previous = mark.identity if mark else None
         current = self._open(self.path)
@@ -279,14 +273,15 @@ class Follower:
         self._tails = []
 
     def sizes(self) -> dict[tuple[int, int], int]:
-        """How long each open file is now, for ``until`` of :meth:`lines`."""
+        """The current length of each open file, for ``until`` of :meth:`lines`."""
         return {tail.file_key: tail.size() for tail in self._tails}
 
     def lines(
         self, *, final: bool = False, until: dict[tuple[int, int], int] | None = None
     ) -> Iterator[tuple[Identity, Line]]:
-        """What is there now; ``final`` ships the ends of all files as they are, ``until`` bounds
-        each by a size.
+        """The lines that are there now.
+
+        ``final`` also gives unfinished ends of all files; ``until`` limits each file to a size.
         """
         self._notice_new_file()
         while self._tails:
@@ -320,7 +315,7 @@ class Follower:
         if not self._tails:
             current.begin_after(self._previous)
         else:
-            # More than one rotation may have passed since the last look.
+            # The log may have rotated more than once since the last check.
             last = self._tails[-1]
             copies = self._copies_from(lambda tail: tail.file_key == last.file_key, current)
             for same_as_last in copies[:1]:
@@ -329,7 +324,7 @@ class Follower:
         self._tails.append(current)
 
     def _copies_from(self, is_first: Callable[[Tail], bool], current: Tail | None) -> list[Tail]:
-        """Rotated copies from the one that is the first on, oldest first; none if it is gone."""
+        """Rotated copies from the first that ``is_first`` accepts, oldest first; [] if none is."""
         copies: list[Tail] = []
         for path in rotated_copies(self.path):
             tail = self._open(path)
@@ -351,7 +346,7 @@ class Follower:
 
 
 def rotated_copies(path: Path) -> list[Path]:
-    """Uncompressed files that rotation made of a log, oldest first: by number or date."""
+    """Uncompressed rotated copies of a log, oldest first, by number or date."""
     try:
         copies = [
             entry
@@ -365,7 +360,7 @@ def rotated_copies(path: Path) -> list[Path]:
 
     def age(copy: Path) -> tuple[int, str]:
         suffix = copy.name[len(path.name) + 1 :]
-        # Numbers grow as a copy gets older, dates do not.
+        # Numbers grow as a copy gets older; dates do not.
         return (-int(suffix), "") if suffix.isdigit() and len(suffix) <= 3 else (0, suffix)
 
     return sorted(copies, key=age)

@@ -1,18 +1,17 @@
-"""Each micro-batch into two tables, exactly once: ``lines``, one row per message, and ``counts``,
-derived from it.
+"""Writes each micro-batch into two tables, exactly once: ``lines`` and ``counts``.
 
-``lines`` takes a batch with the batch's transactions (see :mod:`penstock.spark.tables.stream_tables`); rows at or
-below the table's mark are left out, so even a query that lost its checkpoint and begins at the
-first message adds nothing twice.
+``lines`` has one row per message. It takes a batch with the batch's transactions (see
+:mod:`penstock.spark.tables.stream_tables`). Rows at or below the table's mark are left out, so even
+a query that lost its checkpoint and begins at the first message adds nothing twice.
 
-``counts`` holds one row per minute, program and level. It is a running sum over ``lines`` in order
-of sequence: its own mark says up to which sequence lines are counted, and each step reads the lines
-between that mark and the mark of ``lines``, and in one commit adds their counts up and moves the
-mark. So it does not matter where between the two tables a process dies: the next step counts
-exactly what is not counted yet. Readers see one row per key at any time, and the counts add up to
-the rows of ``lines`` whenever both marks agree.
+``counts`` has one row per minute, program and level. It is a running sum over ``lines`` in order of
+sequence: its own mark says up to which sequence lines are counted. Each step reads the lines
+between that mark and the mark of ``lines``, and one commit adds their counts and moves the mark. So
+a process may die anywhere between the two tables: the next step counts exactly what is not counted
+yet. Readers see one row per key at any time, and the counts add up to the rows of ``lines``
+whenever both marks agree.
 
-Knows nothing of where lines come from.
+Does not know where lines come from.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ COUNTS_SCHEMA = pa.schema(
 
 @dataclass
 class Landed:
-    """What is in the tables, for those who watch."""
+    """The content of the tables, for the display."""
 
     rows: int = 0
     batches: int = 0
@@ -68,21 +67,17 @@ class Landed:
 
 
 class Landing:
-    """The two tables under one folder, and the step that a micro-batch is."""
+    """The two tables in one folder, and the step for a micro-batch."""
 
     def __init__(self, folder: Path, source_id: str) -> None:
-        """``source_id`` names the stream in the one life it has: its name and the time it was
-        created.
-        """
+        """``source_id`` identifies the stream: its name and the time when it was created."""
         self.lines = Table(folder / "lines", LINES_SCHEMA)
         self.counts = Table(folder / "counts", COUNTS_SCHEMA)
         self._source_id = source_id
         self.landed = Landed(self.lines.rows(), 0, self.lines.mark(source_id))
 
     def step(self, lines: DataFrame, query_id: str, batch_id: int) -> None:
-        """Bring the tables up to the end of a batch; any batch may come again. Used from
-        ``foreachBatch``.
-        """
+        """Bring the tables up to the end of a batch, in ``foreachBatch``; a batch may repeat."""
         mark = self.lines.mark(self._source_id)
         if not self.lines.has(query_id, batch_id):
             fresh = lines.where(F.col("seq") > mark) if mark else lines
@@ -99,8 +94,9 @@ class Landing:
             self.landed.rows = self.lines.rows()
 
     def catch_up(self) -> None:
-        """Count what a process that died between the two tables left uncounted. Called before the
-        first batch.
+        """Count the lines that a process left uncounted when it died between the two tables.
+
+        Call it before the first batch.
         """
         mark = self.lines.mark(self._source_id)
         self._count(Batch("penstock", mark, self._source_id, mark))
@@ -113,8 +109,9 @@ class Landing:
 
 
 def count_lines(rows: pa.Table) -> pa.Table:
-    """Lines per minute, program and level; what :func:`penstock.pipeline.logs.transforms.per_minute`
-    does, without Spark.
+    """Lines per minute, program and level.
+
+    Equals :func:`penstock.pipeline.logs.transforms.per_minute`, without Spark.
     """
     minute = pc.floor_temporal(pc.coalesce(rows["time"], rows["ts"]), unit="minute")
     keys = pa.table(
@@ -129,9 +126,7 @@ def count_lines(rows: pa.Table) -> pa.Table:
 
 
 def batch_function(landing: Landing) -> Callable[[DataFrame, int], None]:
-    """The function for ``foreachBatch``: finds the query's id where Spark keeps it and lets the
-    landing take the batch.
-    """
+    """The function for ``foreachBatch``: gets the query's id from Spark and calls the landing."""
 
     def land(lines: DataFrame, batch_id: int) -> None:
         query_id = lines.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
@@ -143,8 +138,9 @@ def batch_function(landing: Landing) -> Callable[[DataFrame, int], None]:
 
 
 def summarise(landing: Landing, messages: int, *, drained: bool) -> Summary:
-    """What the tables hold beside ``messages`` of the stream: rows, distinct lines of files,
-    counts, the top of both.
+    """The content of the tables, for comparison with ``messages`` of the stream.
+
+    Rows, distinct lines of files, counts, and the frequent values of both.
     """
     where = landing.lines.delta.to_pyarrow_dataset().to_table(columns=["identity", "offset"])
     from_files = where.filter(pc.is_valid(where["identity"]))

@@ -1,14 +1,13 @@
-"""The names the shipper writes and the transforms read: headers of a shipped line, and the subject
-of a file.
+"""Headers of a shipped line and the subject of a file, for the shipper and the transforms.
 
-A subject is ``logs.<host>.<file>``. A dot would begin a new token, so it becomes ``_``; ``_``
-itself and everything a token cannot hold become ``=`` and two hexadecimal digits per byte. Two
-files never share a subject::
+A subject is ``logs.<host>.<file>``. A dot would begin a new token, so it becomes ``_``. ``_``
+itself and every character that a token cannot hold become ``=`` and two hexadecimal digits per
+byte. Two files never share a subject::
 
     web-1.example.org  /var/log/apt/history.log
     logs.web-1_example_org.var/log/apt/history_log
 
-Knows nothing of Spark or of the network.
+Does not know Spark or the network.
 """
 
 from __future__ import annotations
@@ -23,16 +22,14 @@ FILE_HEADER = "Log-File"
 IDENTITY_HEADER = "Log-Identity"
 OFFSET_HEADER = "Log-Offset"
 NEXT_HEADER = "Log-Next"
-# Set on a piece of a line that did not end with a newline when it was shipped.
+# On a piece of a line that did not end with a newline when it was shipped.
 PARTIAL_HEADER = "Log-Partial"
 
 _KEPT = re.compile(rb"[A-Za-z0-9/+@-]")
 
 
 def token(text: str) -> str:
-    """Text as one token of a subject, in a way that can be told apart from any other text's; ""
-    becomes ``=``.
-    """
+    """Text as one token of a subject, different for each text; "" becomes ``=``."""
     parts = []
     for byte in text.encode("utf-8", "surrogateescape"):
         one = bytes([byte])
@@ -44,5 +41,5 @@ def token(text: str) -> str:
 
 
 def subject_of(host: str, path: str) -> str:
-    """The subject a file's lines are published on; ``path`` is absolute."""
+    """The subject of a file's lines; ``path`` is absolute."""
     return f"{SUBJECT_PREFIX}.{token(host)}.{token(path.lstrip('/'))}"

@@ -1,8 +1,7 @@
-"""The two parts of the main job that work beside its main thread: the shipper, and Spark with its
-query.
+"""The two parts of the main job that work beside its main thread: the shipper, and Spark.
 
-What happens in them is told by attributes that the main thread looks at; what goes wrong is kept
-for it to raise.
+The main thread reads their progress from attributes. They keep their errors for the main thread to
+raise.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ _RECONNECT_ATTEMPTS = 8
 
 
 class ShipperThread:
-    """The shipper in a thread of its own, with its own connection."""
+    """The shipper in a separate thread, with a separate connection."""
 
     def __init__(self, settings: Settings, stopping: threading.Event) -> None:
-        """Not started yet; ``stopping`` ends it."""
+        """Start nothing yet; ``stopping`` ends the shipper."""
         self.trouble = ""
         self.failure: Exception | None = None
         self.drained = False
@@ -54,20 +53,20 @@ class ShipperThread:
 
     @property
     def files(self) -> int:
-        """Files followed."""
+        """The number of followed files."""
         return self._shipper.files if self._shipper else 0
 
     @property
     def acked(self) -> int:
-        """Lines stored in this run."""
+        """The number of lines stored in this run."""
         return self._shipper.acked if self._shipper else 0
 
     def start(self) -> None:
-        """Begin to ship."""
+        """Start to ship."""
         self._thread.start()
 
     def join(self) -> None:
-        """Wait for the end, which the stop event brings."""
+        """Wait for the end after the stop event."""
         if self._thread.is_alive():
             self._thread.join(timeout=15)
 
@@ -97,15 +96,15 @@ class ShipperThread:
                 else:
                     ship_forever(shipper, self._stopping.wait, tell)
                 shipper.close()
-        except Exception as error:  # told by the main thread, whatever it is
+        except Exception as error:  # the main thread reports it, whatever it is
             self.failure = error
 
 
 class SparkThread:
-    """The session and the query; starting them takes ten seconds, so it is done beside the rest."""
+    """The session and the query. They take ten seconds to start, so a thread starts them."""
 
     def __init__(self, settings: Settings, stream: StreamInfo, children: Children) -> None:
-        """Not started yet; ``children`` is told of the JVM."""
+        """Start nothing yet; ``children`` records the JVM."""
         self._settings = settings
         self._stream = stream
         self._children = children
@@ -131,7 +130,7 @@ class SparkThread:
         return self._landing.landed.batches if self._landing else 0
 
     def start(self) -> None:
-        """Begin to start Spark."""
+        """Start the thread that starts Spark."""
         self._thread.start()
 
     def landed_seq(self) -> int:
@@ -139,7 +138,7 @@ class SparkThread:
         landed = self._landing.landed.last_seq if self._landing else 0
         with contextlib.suppress(
             Exception
-        ):  # no progress yet, or the JVM is gone, which check() tells
+        ):  # no progress yet, or the JVM is gone, which check() reports
             progress = self._query.lastProgress if self._query is not None else None
             if progress is not None:
                 ended = json.loads(progress["sources"][0]["endOffset"])
@@ -147,7 +146,7 @@ class SparkThread:
         return landed
 
     def check(self) -> None:
-        """Raise RunError when Spark does not run any more."""
+        """Raise RunError if Spark has ended."""
         log = self._settings.store / "log" / "spark.log"
         if self._failure is not None:
             raise RunError(f"Spark failed: {brief(self._failure)} (see {log})")
@@ -161,7 +160,7 @@ class SparkThread:
             raise RunError(f"the Spark query failed: {error} (see {log})") from None
 
     def stop_query(self) -> Landing | None:
-        """Let the batch under way end and stop; the tables, or None when Spark was not up yet."""
+        """Finish the current batch and stop; the tables, or None if Spark was not up yet."""
         if self._query is None:
             return None
         stop_after_batch([self._query])
@@ -181,7 +180,7 @@ class SparkThread:
     def _work(self) -> None:
         try:
             self._start_query()
-        except Exception as error:  # told by check() in the main thread, whatever it is
+        except Exception as error:  # check() reports it in the main thread, whatever it is
             self._failure = error
 
     def _start_query(self) -> None:
@@ -220,9 +219,7 @@ class SparkThread:
 
 
 def local_time_zone() -> str:
-    """The name of this machine's time zone, for times in logs that name none; UTC when it cannot be
-    told.
-    """
+    """The name of this machine's time zone, for log times without a zone; UTC if unknown."""
     if (named := os.environ.get("TZ")) and "/" in named:
         return named.lstrip(":")
     zone = Path("/etc/localtime").resolve().parts

@@ -1,7 +1,6 @@
-"""What a person sees of the main job: numbers while it runs, and the summary at its end.
+"""The display of the main job: numbers during a run, and the summary at its end.
 
-Knows nothing of how the numbers come about, nor of how they are shown
-(:mod:`penstock.pipeline.display`).
+Does not know how the numbers are computed or printed (:mod:`penstock.pipeline.display`).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Numbers:
-    """How far the job is; ``stage`` is what it does, ``trouble`` what keeps it from that."""
+    """The progress of the job; ``stage`` is its activity, ``trouble`` an obstacle."""
 
     stage: str = "starting"
     files: int = 0
@@ -33,7 +32,7 @@ class Numbers:
 
 
 class Display(Screen):
-    """Shows numbers on a console; used as a context manager."""
+    """Shows numbers on a console; a context manager."""
 
     def __init__(self, console: Console) -> None:
         """``console`` decides whether there is a terminal."""
@@ -41,12 +40,12 @@ class Display(Screen):
         self._rate = Rate()
 
     def __enter__(self) -> Display:
-        """Begin to show."""
+        """Start to show."""
         super().__enter__()
         return self
 
     def tell(self, numbers: Numbers) -> None:
-        """Show the numbers of now."""
+        """Show the current numbers."""
         self.show(_View(numbers, self._rate.of(numbers.batches, time.monotonic())))
 
 
@@ -92,7 +91,7 @@ def _table(numbers: Numbers, rate: float) -> Table:
 
 @dataclass
 class Summary:
-    """What there is at the end. The job is well when every message is one row, counted once."""
+    """The result of a run. It is correct if every message is one row, counted once."""
 
     messages: int
     rows: int
@@ -105,14 +104,12 @@ class Summary:
 
     @property
     def agrees(self) -> bool:
-        """Whether stream and tables hold the same: messages, rows, distinct (file, offset) and
-        counts.
-        """
+        """Whether stream and tables agree: messages, rows, distinct (file, offset), counts."""
         distinct = self.distinct_lines + self.foreign_rows
         return self.messages == self.rows == distinct == self.counted
 
     def print(self, console: Console, where: str) -> None:
-        """Print it; PASS or FAIL is only said when all of the input was to be drained."""
+        """Print the summary; with PASS or FAIL only if all input was to be processed."""
         table = Table(title="Summary", title_justify="left", show_header=False)
         table.add_column()
         table.add_column(justify="right")

@@ -1,5 +1,4 @@
-"""``penstock run``: the server, the shipper and the Spark query in one command, from log files to
-tables.
+"""``penstock run``: server, shipper and Spark query in one command, from log files to tables.
 
 .. code-block:: text
 
@@ -8,10 +7,10 @@ tables.
                    ├── thread "spark"          JVM, child process; stream ─► tables
                    └── main thread             watches them, shows numbers, decides when to end
 
-Everything it keeps is below one folder, so it can be killed at any moment and started again: what
-is stored, shipped and landed is read from the stream and the tables themselves.
+Everything is kept below one folder, so the job can be killed at any moment and started again: it
+reads from the stream and the tables what is stored, shipped and landed.
 
-Knows the parts only by what they promise; how each keeps its promise is in its module.
+Each part's own module says how the part keeps its promise.
 """
 
 from __future__ import annotations
@@ -49,9 +48,7 @@ _LOOK_EVERY_SECONDS = 0.5
 
 
 def run(argv: Sequence[str]) -> int:
-    """The whole job; the exit code: 0 well, 1 not. Called by the command line, from the main
-    thread.
-    """
+    """Run the whole job, from the main thread; the exit code: 0 success, 1 failure."""
     try:
         settings = parse_arguments(argv)
     except SystemExit as stop:
@@ -65,10 +62,10 @@ def run(argv: Sequence[str]) -> int:
 
 
 class Job:
-    """One run. Parts are started in order and stopped in the reverse order, whatever happens."""
+    """One run. Starts its parts in order and always stops them in reverse order."""
 
     def __init__(self, settings: Settings, console: Console) -> None:
-        """Nothing is started yet."""
+        """Start nothing yet."""
         self._settings = settings
         self._console = console
         self._stopping = threading.Event()
@@ -78,7 +75,7 @@ class Job:
         self._stage = "starting the server"
 
     def run(self) -> int:
-        """Run until the input is drained (``once``) or a signal comes; the exit code."""
+        """Run until the input is processed (``once``) or a signal comes; the exit code."""
         settings = self._settings
         self._check_input()
         children = self._take_folder()
@@ -123,7 +120,7 @@ class Job:
         return children
 
     def _watch(self, client: BlockingClient, display: Display) -> None:
-        """Look at the parts until it is time to end."""
+        """Watch the parts until it is time to end."""
         while not self._stopping.wait(_LOOK_EVERY_SECONDS):
             self._check_parts()
             try:
@@ -150,8 +147,8 @@ class Job:
                     trouble=self._shipper.trouble,
                 )
             )
-            # Looked at in this order: the state was asked for before drained was, so nothing of the
-            # input is behind it.
+            # The order matters: the stream's state is read before `drained`, so no input is
+            # missing from it.
             if self._settings.once and self._shipper.drained and spark.running:
                 last = client.jetstream().stream_info(names.STREAM).state.last_seq
                 if spark.landed_seq() >= last:
@@ -163,7 +160,7 @@ class Job:
         return "draining" if self._settings.once else "running"
 
     def _check_parts(self) -> None:
-        """Raise RunError when a part has ended that must not."""
+        """Raise RunError if a part has ended that must not."""
         server, spark = self._server, self._spark
         assert server is not None
         assert spark is not None
@@ -173,7 +170,7 @@ class Job:
         spark.check()
 
     def _finish(self, client: BlockingClient) -> int:
-        """Stop what writes, then print what there is."""
+        """Stop the writing parts, then print the summary."""
         from penstock.pipeline.logs.landing import summarise
 
         drained = self._settings.once and not self._stopping.is_set()

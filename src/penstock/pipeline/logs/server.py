@@ -1,6 +1,6 @@
-"""The server as a child process, and the stream in it.
+"""The server as a child process, and its stream.
 
-Any program with nats-server's arguments will do; the job speaks to it over the NATS protocol only.
+Any program with nats-server's arguments will do; the job uses only the NATS protocol.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _STOP_SECONDS = 20.0
 
 
 def check_ports(settings: Settings) -> None:
-    """Raise RunError when somebody listens on a port already."""
+    """Raise RunError if another program listens on a port."""
     ports = (("--nats-port", settings.nats_port), ("--http-port", settings.http_port))
     for option, port in ports:
         with socket.socket() as probe:
@@ -46,12 +46,12 @@ def check_ports(settings: Settings) -> None:
 
 
 def server_log(settings: Settings) -> Path:
-    """Where the server's output goes."""
+    """The file for the server's output."""
     return settings.store / "log" / "server.log"
 
 
 def start_server(settings: Settings, children: Children) -> subprocess.Popen[bytes]:
-    """Start the server as a child that ends with us."""
+    """Start the server as a child that ends with this process."""
     command = [
         *settings.server_command,
         *("-js", "-a", LOOPBACK, "-p", str(settings.nats_port), "-m", str(settings.http_port)),
@@ -64,7 +64,7 @@ def start_server(settings: Settings, children: Children) -> subprocess.Popen[byt
 
 
 def stop_server(server: subprocess.Popen[bytes], children: Children) -> None:
-    """Ask the server to end, and make it when it does not."""
+    """Ask the server to stop, and kill it if it does not."""
     server.terminate()
     try:
         server.wait(_STOP_SECONDS)
@@ -75,7 +75,7 @@ def stop_server(server: subprocess.Popen[bytes], children: Children) -> None:
 
 
 def ensure_stream(client: BlockingClient) -> StreamInfo:
-    """The stream of log lines, made if it is not there."""
+    """The stream of log lines, created if it does not exist."""
     jetstream = client.jetstream()
     wanted = f"{names.SUBJECT_PREFIX}.>"
     try:
@@ -90,7 +90,7 @@ def ensure_stream(client: BlockingClient) -> StreamInfo:
 
 
 def last_line(path: Path) -> str:
-    """The last line of a log that says something."""
+    """The last informative line of a log."""
     try:
         lines = [line.strip() for line in path.read_text(errors="replace").splitlines()]
     except OSError:
@@ -99,7 +99,7 @@ def last_line(path: Path) -> str:
 
 
 def connect(settings: Settings, server: subprocess.Popen[bytes]) -> BlockingClient:
-    """A connection to the server once it answers. Raises RunError when it ends or never does."""
+    """A connection to the server. Raises RunError if the server ends or does not answer in time."""
     deadline = time.monotonic() + _START_SECONDS
     while True:
         try:
@@ -114,7 +114,7 @@ def connect(settings: Settings, server: subprocess.Popen[bytes]) -> BlockingClie
 
 
 def check_alive(server: subprocess.Popen[bytes], settings: Settings) -> None:
-    """Raise RunError when the server has ended."""
+    """Raise RunError if the server has ended."""
     code = server.poll()
     if code is not None:
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

@@ -1,6 +1,6 @@
-"""What ``penstock run`` was asked to do: its arguments, and the one kind of error its user sees.
+"""The arguments of ``penstock run``, and the one kind of error that its user sees.
 
-Knows nothing of the parts it starts.
+Does not know the parts of the job.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ LOOPBACK = "127.0.0.1"
 
 
 class RunError(Exception):
-    """The job cannot go on. The text is one line for the user, saying what to do."""
+    """The job cannot continue. The text is one line for the user that says what to do."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command line says."""
+    """The options of the command line."""
 
     nats_port: int
     http_port: int
@@ -39,12 +39,12 @@ class Settings:
 
     @property
     def url(self) -> str:
-        """Where the server listens."""
+        """The address of the server."""
         return f"nats://{LOOPBACK}:{self.nats_port}"
 
 
 def parse_arguments(argv: Sequence[str]) -> Settings:
-    """Read the arguments of ``penstock run``; exits with 1 and one line on what is wrong."""
+    """Parse the arguments of ``penstock run``; exits with 1 and one line for a mistake."""
     parser = _Parser(
         prog="penstock run", description="Log files into a stream, the stream into tables."
     )

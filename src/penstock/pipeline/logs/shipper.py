@@ -1,29 +1,26 @@
-"""The log shipper: every line of every file into the stream once, whatever is killed and started
-again.
+"""The log shipper: publishes every line of every file once, whatever is killed and restarted.
 
-**What a restart knows is in the stream.** Each message says in its headers which file it is of,
-where its line stands and where the next one begins. The last message of a file's subject is
-therefore the place to go on from, after hours as well as after a second; the stream's window for
-duplicate ids plays no part.
+**A restart reads its position from the stream.** The headers of each message name the file, the
+position of the line and that of the next one. So the shipper continues after the last message on a
+file's subject, after hours as well as after a second; the duplicate window of the stream plays no
+part.
 
-**Why that is exact.** It is, if a message is only ever stored when all lines before it are.
-Messages go out many at a time without waiting, so a refusal in the middle must not let the later
-ones in. Each message therefore names the one before it (``Nats-Expected-Last-Msg-Id``), and the
-stream stores it only directly behind that one::
+**Why this is exact.** It is exact if a message is stored only when all earlier lines are stored.
+The shipper sends many messages without waiting, so a refusal in the middle must also stop the later
+ones. Each message therefore names the one before it (``Nats-Expected-Last-Msg-Id``), and the stream
+stores it only directly after that one::
 
     seq   41        42        43        44
           a:0  <--  a:120 <-- b:0  <--  a:305      when b:0 is refused, a:305 is refused as well
 
 The first message of each file names the last sequence of its subject
-(``Nats-Expected-Last-Subject-Sequence``) that was seen when the place in the file was looked up, so
-that a second shipper of the same files is noticed as well. When anything is refused or not
-answered, nothing is guessed: all outstanding answers are waited for, the stream is asked what it
-holds, the files are read again from there, and a new chain begins. The same happens when somebody
-else publishes into the stream, or what a killed shipper had sent arrives late; it costs a round of
-questions, never a line.
+(``Nats-Expected-Last-Subject-Sequence``) at the time when the position was looked up, so a second
+shipper of the same files is detected as well. If a message is refused or not answered, the shipper
+guesses nothing: it waits for all outstanding answers, asks the stream what it holds, reads the
+files again from there, and begins a new chain. It does the same if another client publishes to the
+stream, or if messages of a killed shipper arrive late. This costs some requests, never a line.
 
-Knows nothing of how lines are read from files (:mod:`penstock.pipeline.logs.files`), and nothing of
-Spark.
+Does not know how lines are read from files (:mod:`penstock.pipeline.logs.files`), nor Spark.
 """
 
 from __future__ import annotations
@@ -51,19 +48,18 @@ _EXPECTED_LAST_ID = "Nats-Expected-Last-Msg-Id"
 _EXPECTED_SUBJECT_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
 
 
-# How far to read, by path and file; see Follower.sizes.
+# The limit for reading, by path and file; see Follower.sizes.
 Bounds: TypeAlias = "dict[Path, dict[tuple[int, int], int]]"
 
 
 class ChainBrokenError(PenstockError):
-    """The stream refused a message, or did not answer; everything is to be read again from what the
-    stream holds.
-    """
+    """The stream refused a message, or did not answer: read again from what the stream holds."""
 
 
 class Shipped(NamedTuple):
-    """What the stream holds last of a subject: the sequence, and the mark in its headers (None for
-    a foreign message).
+    """The last message of a subject: its sequence, and the mark in its headers.
+
+    The mark is None for a message of another program.
     """
 
     sequence: int
@@ -71,7 +67,7 @@ class Shipped(NamedTuple):
 
 
 def read_mark(message: StoredMessage) -> Mark | None:
-    """The mark in the headers of a stored message; None when no shipper made it."""
+    """The mark in the headers of a stored message; None if no shipper made the message."""
     headers = {name: values[0] for name, values in message.headers.items() if values}
     try:
         identity = Identity.parse(headers[names.IDENTITY_HEADER])
@@ -82,10 +78,10 @@ def read_mark(message: StoredMessage) -> Mark | None:
 
 
 class Chain:
-    """Publishes messages of one stream so that each is stored only behind the one before it."""
+    """Publishes messages of one stream so that each is stored only after the one before it."""
 
     def __init__(self, jetstream: JetStream, stream: str, window: int = WINDOW_MESSAGES) -> None:
-        """``window`` is how many messages may wait for their acknowledgement."""
+        """``window`` is the number of messages that may wait for their acks."""
         self._jetstream = jetstream
         self._stream = stream
         self._window = window
@@ -96,12 +92,13 @@ class Chain:
 
     @property
     def acked(self) -> int:
-        """Messages the stream has acknowledged, over all chains."""
+        """The number of messages that the stream has acknowledged, over all chains."""
         return self._acked_before + (self._publisher.acked if self._publisher else 0)
 
     def last(self, subject: str) -> Shipped | None:
-        """What the stream holds last of a subject, asked now; the next message of the subject must
-        come directly after it.
+        """The last message of a subject, asked from the stream now.
+
+        The next message of the subject must be stored directly after it.
         """
         try:
             message = self._jetstream.get_message(self._stream, last_by_subject=subject)
@@ -112,9 +109,9 @@ class Chain:
         return Shipped(message.seq, read_mark(message))
 
     def publish(self, subject: str, data: bytes, headers: dict[str, str], message_id: str) -> None:
-        """Send a message; waits only when the window is full. Raises :class:`ChainBrokenError`.
+        """Send a message; waits only if the window is full. Raises :class:`ChainBrokenError`.
 
-        Before the first message of a subject, :meth:`last` was called for it, in this chain.
+        Call :meth:`last` before the first message of a subject in this chain.
         """
         if self._publisher is None:
             self._publisher = self._jetstream.publisher(
@@ -130,9 +127,7 @@ class Chain:
             self.settle()
 
     def settle(self) -> None:
-        """Wait for all answers. Raises :class:`ChainBrokenError` when one was a refusal or did not
-        come.
-        """
+        """Wait for all answers. Raises :class:`ChainBrokenError` if one is a refusal or missing."""
         if self._publisher is None:
             return
         try:
@@ -141,10 +136,10 @@ class Chain:
             raise ChainBrokenError(str(failed)) from failed
 
     def begin_anew(self) -> None:
-        """Forget the chain after it broke; the next message begins another."""
+        """Drop the broken chain; the next message begins another."""
         if self._publisher is not None:
             self._acked_before += self._publisher.acked
-            # Told of an error, the publisher waits for no answers.
+            # With an error the publisher does not wait for answers.
             self._publisher.__exit__(ChainBrokenError, None, None)
         self._publisher = None
         self._last_id = None
@@ -152,7 +147,7 @@ class Chain:
 
 
 class Shipper:
-    """Follows files and ships their lines; one thread calls it."""
+    """Follows files and ships their lines; used by one thread."""
 
     def __init__(
         self,
@@ -164,8 +159,8 @@ class Shipper:
         clock: Callable[[], float] = time.time,
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        """``where`` as for :func:`find_files`; ``host`` is this machine's name in subjects and
-        headers; when ``stopped`` says so, no further line is shipped.
+        """``where`` is as for :func:`find_files`, ``host`` this machine's name in subjects and
+        headers. After ``stopped`` returns true, no further line is shipped.
         """
         self._chain = chain
         self._where = where
@@ -180,36 +175,35 @@ class Shipper:
 
     @property
     def files(self) -> int:
-        """How many files are followed."""
+        """The number of followed files."""
         return len(self._followers)
 
     @property
     def acked(self) -> int:
-        """Lines the stream has acknowledged to this shipper."""
+        """The number of lines that the stream has acknowledged to this shipper."""
         return self._chain.acked
 
     def step(self) -> int:
-        """Ship what is there now and wait until it is stored; how many lines that was.
+        """Ship the lines that are there now and wait until they are stored; their number.
 
-        A refusal is made good within the call: the files are set back to what the stream holds.
-        Raises :class:`penstock.errors.PenstockError` when the server cannot be talked to, or
-        refuses again and again; call :meth:`recover` before going on.
+        Repairs a refusal within the call: the files are set back to what the stream holds.
+        Raises :class:`penstock.errors.PenstockError` if the server cannot be reached or keeps
+        refusing; then call :meth:`recover` before the next call.
         """
         self._discover()
         return self._pass(final=False, until=None)
 
     def drain(self) -> int:
-        """Ship everything that is in the files now, ends without a newline too; how many lines that
-        was.
+        """Ship everything in the files now, also ends without a newline; the number of lines.
 
-        What is written while it runs is for another time, so that it ends.
+        Lines that are written meanwhile are left for another call, so that this one ends.
         """
         self._discover_at = 0.0
         self._discover()
         until = {path: follower.sizes() for path, follower in self._followers.items()}
         total = 0
-        # A broken chain ends a pass early; one that ships nothing and breaks nothing has seen all
-        # of it.
+        # A broken chain ends a pass early; a pass that ships nothing and breaks nothing has seen
+        # everything.
         while True:
             broken_before = self._breaks
             total += self._pass(final=True, until=until)
@@ -285,10 +279,10 @@ def ship_forever(
     wait: Callable[[float], bool],
     on_trouble: Callable[[PenstockError | None], None],
 ) -> None:
-    """Ship until ``wait(seconds)`` says that it is time to stop.
+    """Ship until ``wait(seconds)`` returns that it is time to stop.
 
-    ``on_trouble`` is told when the server cannot be talked to or refuses, and of None when all is
-    well again; what it raises ends the shipping.
+    ``on_trouble`` gets the error if the server cannot be reached or refuses, and None when all is
+    well again. An exception that it raises ends the shipping.
     """
     trouble = False
     while True:

@@ -1,12 +1,12 @@
 """From messages to lines: functions from a DataFrame to a DataFrame, for ``.transform``.
 
-``shipped`` takes the columns of ``format("jetstream")`` apart, ``parsed`` reads the text of each
-line, ``per_minute`` counts. All of it is Spark's own expressions: no Python runs per row.
+``shipped`` splits the columns of ``format("jetstream")``, ``parsed`` parses the text of each line,
+``per_minute`` counts. All use Spark's own expressions: no Python runs per row.
 
-What a line is, is told by its shape. The first of these that fits is taken:
+The shape of a line decides how it is parsed. The first shape that fits applies:
 
 =============  ====================================================================================
-syslog         ``<34>Sep 22 04:45:01 host sshd[77]: text``; no year: the last that fits
+syslog         ``<34>Sep 22 04:45:01 host sshd[77]: text``; no year: the most recent possible one
 dpkg           ``2026-10-16 23:04:01 status installed x``
 alternatives   ``update-alternatives 2026-09-22 04:45:01: run with ...``
 apt            ``Start-Date: 2026-10-16  23:04:01`` and the ``Name: ...`` lines of apt's history
@@ -14,12 +14,11 @@ iso_program    ``2026-10-16T23:04:01.123456+02:00 host sshd[77]: text``
 iso            ``2026-10-16 23:04:01,123 text``, also with a zone, also in brackets
 =============  ====================================================================================
 
-A line of no known shape keeps its text in ``raw`` and has nulls for time, program and message. A
-line never disappears: whatever its bytes are, it is one row; bytes that are not UTF-8 are kept in
-``raw_bytes`` too.
+A line of unknown shape keeps its text in ``raw`` and has nulls for time, program and message. No
+line disappears: whatever its bytes are, it is one row; bytes that are not UTF-8 are also kept in
+``raw_bytes``.
 
-Knows nothing of tables or of how lines were shipped, but for the headers in
-:mod:`penstock.pipeline.logs.names`.
+Knows the headers in :mod:`penstock.pipeline.logs.names`, and nothing else about tables or shipping.
 """
 
 from __future__ import annotations
@@ -55,8 +54,8 @@ ISO_PROGRAM = rf"^(?:<([0-9]{{1,3}})>)?{_STAMP}{_FRACTION_AND_ZONE} [^ :\[\]]+ {
 ISO = rf"^\[?{_STAMP}{_FRACTION_AND_ZONE}\]?[: ]*(.*)$"
 
 _SEVERITIES = ("critical", "critical", "critical", "error", "warning", "notice", "info", "debug")
-# The gravest word wins, whatever the order in the line. Not as a part of a longer name such as
-# libgpg-error0.
+# The most severe word wins, whatever the order in the line. It does not count inside a longer name
+# such as libgpg-error0.
 _LEVEL_WORDS = (
     ("critical", "emerg|emergency|panic|alert|crit|critical|fatal"),
     ("error", "error|errors|err|failed|failure|exception|traceback"),
@@ -67,8 +66,7 @@ _LEVEL_WORDS = (
 
 
 def shipped(messages: DataFrame) -> DataFrame:
-    """Messages of the log stream (read with headers) as lines with where they come from, and
-    ``raw``.
+    """Messages of the log stream (read with headers) as lines with their origin, and ``raw``.
 
     Messages that no shipper made have nulls for host, file, identity and offset.
     """
@@ -92,11 +90,10 @@ def shipped(messages: DataFrame) -> DataFrame:
 
 
 def parsed(time_zone: str = "UTC") -> Callable[[DataFrame], DataFrame]:
-    """A transform that adds ``time``, ``level``, ``program``, ``pid`` and ``message``, read from
-    ``raw``.
+    """A transform that adds ``time``, ``level``, ``program``, ``pid`` and ``message``.
 
-    ``time_zone`` is that of times that name none; they are told in UTC. Needs ``raw`` and ``ts``
-    (when the line was stored).
+    It parses ``raw``. ``time_zone`` applies to times without a zone; results are in UTC. Needs
+    ``raw`` and ``ts`` (when the line was stored).
     """
 
     def transform(lines: DataFrame) -> DataFrame:
@@ -117,8 +114,9 @@ def parsed(time_zone: str = "UTC") -> Callable[[DataFrame], DataFrame]:
 
 
 def per_minute(lines: DataFrame) -> DataFrame:
-    """Lines per minute, program and level. A line without a time counts in the minute it was
-    stored, without a program as "".
+    """Lines per minute, program and level.
+
+    A line without a time counts in the minute it was stored, one without a program as "".
     """
     return lines.groupBy(
         F.date_trunc("minute", F.coalesce("time", "ts")).alias("minute"),
@@ -144,8 +142,9 @@ def _shape() -> Column:
 
 
 def _group(groups: dict[str, tuple[str, int]]) -> Column:
-    """A group of the pattern of the line's shape; null for other shapes and where the group took no
-    part.
+    """A group of the pattern of the line's shape.
+
+    Null for other shapes, and if the group did not match.
     """
     chosen = F.lit(None).cast("string")
     for shape, (pattern, index) in groups.items():
@@ -180,8 +179,9 @@ def _to_utc(local: Column, time_zone: str) -> Column:
 
 
 def _syslog_time(time_zone: str) -> Column:
-    """The local time of a line without a year: this year's, or last year's when that would be after
-    it was stored.
+    """The local time of a line without a year.
+
+    The year is this year, or last year if the time would otherwise be after the line was stored.
     """
     stored = F.from_utc_timestamp("ts", time_zone)
     parts = [F.regexp_extract("raw", SYSLOG, index) for index in (2, 3, 4)]
@@ -190,7 +190,7 @@ def _syslog_time(time_zone: str) -> Column:
         text = F.concat_ws(" ", year.cast("string"), *parts)
         return F.try_to_timestamp(text, F.lit("yyyy MMM d HH:mm:ss"))
 
-    # A day of room: clocks differ, and a zone may be told wrong.
+    # A day of tolerance: clocks differ, and a zone may be wrong.
     this_year = in_year(F.year(stored))
     at_latest = stored + F.expr("interval 1 day")
     return F.when(this_year <= at_latest, this_year).otherwise(in_year(F.year(stored) - 1))
@@ -227,9 +227,9 @@ def _message() -> Column:
 
 
 def _level() -> Column:
-    """By the syslog priority, else by the gravest word of the text, else info.
+    """The level: from the syslog priority, else from the most severe word of the text, else info.
 
-    Lines that only name packages and paths are not searched for words, but for apt's own
+    Lines that only name packages and paths are not searched for words, except for apt's own
     ``Error:``.
     """
     priority = _group({"syslog": (SYSLOG, 1), "iso_program": (ISO_PROGRAM, 1)}).try_cast("int")

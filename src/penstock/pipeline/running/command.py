@@ -1,4 +1,4 @@
-"""``penstock pipeline run``: a pipeline at a terminal, in a log, or for a program."""
+"""``penstock pipeline run``: runs a pipeline at a terminal, into a log, or for a program."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class RunFailed(RuntimeError):
-    """The pipeline ended with an error; the text is one line, or one for each problem."""
+    """The pipeline ended with an error; the text has one line, or one for each problem."""
 
 
 def run_command(pipeline: Pipeline, *, once: bool, as_json: bool) -> None:
-    """Run until the input is done (``once``) or a signal comes. From the main thread.
+    """Run until the input is processed (``once``) or a signal comes. Call from the main thread.
 
     Raises :class:`RunFailed`, and what :func:`penstock.pipeline.running.job.taken` raises.
     """
@@ -58,7 +58,7 @@ class _Run:
                 self._show([])
                 try:
                     spark = cleanup.enter_context(own_session(self._job))
-                    # A session that is made takes Ctrl-C for itself, to cancel what runs.
+                    # A new session handles Ctrl-C itself, to cancel what runs.
                     cleanup.enter_context(stop_signals(self._stopping))
                     result = self._job.run(
                         spark,
@@ -74,7 +74,7 @@ class _Run:
                     raise RunFailed(f"{error} (see {log})") from None
                 except KeyboardInterrupt:
                     raise RunFailed("stopped at once; the next run goes on from here") from None
-                except Exception as error:  # of Spark, at any moment
+                except Exception as error:  # Spark may raise at any moment
                     if self._stopping.is_set():
                         raise RunFailed("stopped; the next run goes on from here") from None
                     raise RunFailed(f"Spark failed: {brief(error)} (see {log})") from error

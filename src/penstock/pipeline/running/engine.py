@@ -1,9 +1,9 @@
-"""The queries of a pipeline on a session: started, watched, stopped.
+"""Starts, watches and stops the queries of a pipeline on a session.
 
-A shared query streams up to its cut, and hands each micro-batch to its sinks, one after the other;
-each takes it once, however often it comes (:mod:`penstock.pipeline.running.writing`). So a kill
-anywhere leaves some sinks with the batch and some without, and the next start gives it to all of
-them again. Other queries are plain Spark: a source, steps, a sink.
+A shared query streams up to its cut, and hands each micro-batch to its sinks, one after the other.
+Each sink takes a batch once, however often it comes (:mod:`penstock.pipeline.running.writing`). So
+a kill leaves some sinks with the batch and some without, and the next start gives it to all of them
+again. Other queries are plain Spark: a source, steps, a sink.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from penstock.spark.watching.progress import Watch
 
 _TELL_SECONDS = 5.0
-# Each query starts Python workers, which Spark waits for ten seconds: all at once they may be late.
+# Each query starts Python workers, and Spark waits ten seconds for them: all at once may be late.
 _BEGIN_SECONDS = 15.0
 RESTARTS = 3
 _OPEN = (
@@ -56,7 +56,7 @@ _WORKER_GONE = (
 
 
 class Engine:
-    """The queries of one pipeline. Started once; closed in any case."""
+    """The queries of one pipeline. Start once; close in any case."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Engine:
         once: bool = False,
         board: Board | None = None,
     ) -> None:
-        """Nothing is started yet. ``once`` ends each query when what was there is done."""
+        """Start nothing yet. With ``once`` each query ends when the available input is processed."""
         self.board = board or Board()
         self._pipeline = pipeline
         self._spark = spark
@@ -80,11 +80,13 @@ class Engine:
         self._listener: StreamingQueryListener | None = None
         self._watch: Watch | None = None
         self.warnings: list[str] = []
-        """What may be a mistake, a line each; known once started."""
+        """Probable mistakes, a line each; known after the start."""
 
     def start(self) -> None:
-        """Start all queries. Raises :class:`StepError`, with a line for each thing that Spark or a
-        target refuses, and nothing runs.
+        """Start all queries.
+
+        Raises :class:`StepError` with a line for each fault that Spark or a target reports; then
+        nothing runs.
         """
         pipeline = self._pipeline
         carry_modules(pipeline.folder)
@@ -100,7 +102,7 @@ class Engine:
                 wait_for_begin(self._running[query.name], _BEGIN_SECONDS)
 
     def _looked_over(self) -> list[tuple[Query, Any]]:
-        """The queries as they are to be started, when all that they read and write is as it must be."""
+        """The queries that can start, after all their sources and targets are checked."""
         found = Findings(self._pipeline)
         prepared = []
         look_at_sources(self._pipeline, self._queries, found)
@@ -117,7 +119,7 @@ class Engine:
         return prepared
 
     def _fits(self, query: Query, sink: Sink, frames: Frames, found: Findings) -> bool:
-        """Whether Spark can make the rows of a sink; then its target is looked at."""
+        """Whether Spark can compute the rows of a sink; if so, check the sink's target."""
         try:
             schema = frames.sink(sink).schema
         except StepError as error:
@@ -135,13 +137,13 @@ class Engine:
                 .option("checkpointLocation", where.as_uri())
                 .start()
             )
-        except Exception as error:  # Spark's: a checkpoint of another plan, a sink it refuses
+        except Exception as error:  # from Spark: a checkpoint of another plan, a refused sink
             said = self._pipeline.hide(brief(error))
             raise StepError(f"query {query.name}: {said}") from error
         self.board.started(query)
 
     def look(self) -> bool:
-        """Whether any query still runs. Raises :class:`QueryEnded` when one has failed."""
+        """Whether any query still runs. Raises :class:`QueryEnded` if one has failed."""
         active = False
         for query in self._queries:
             try:
@@ -160,8 +162,9 @@ class Engine:
         return active
 
     def _may_try_again(self, query: Query, said: str) -> bool:
-        """Whether it was a Python worker of Spark that did not come up or was killed, for which
-        neither the data nor the pipeline can be blamed; a few times.
+        """Whether a query failed because a Python worker did not start or was killed.
+
+        Neither the data nor the pipeline is the cause, so the query may start again a few times.
         """
         if not any(text in said for text in _WORKER_GONE):
             return False
@@ -173,16 +176,16 @@ class Engine:
         return True
 
     def stop(self) -> None:
-        """Stop all queries at the end of the batch each has under way."""
+        """Stop each query at the end of its current batch."""
         stop_after_batch(list(self._running.values()))
 
     def close(self) -> None:
-        """Wait for the last numbers and let go of the session; the queries are stopped."""
+        """Wait for the last numbers and release the session; the queries must be stopped."""
         if self._listener is not None:
             self.board.wait_for_ends(set(self._running), _TELL_SECONDS)
             for counts in self._counts:
                 counts.finish(_TELL_SECONDS)
-            with contextlib.suppress(Exception):  # the JVM is gone, and the listener with it
+            with contextlib.suppress(Exception):  # the JVM and its listener may be gone
                 self._spark.streams.removeListener(self._listener)
             self._listener = None
         if self._watch is not None:
@@ -190,8 +193,9 @@ class Engine:
             self._watch = None
 
     def _prepare(self, query: Query, found: Findings | None = None) -> Any:
-        """A query as a ``writeStream`` that needs a name, a place and a start; its targets are looked
-        at for ``found``.
+        """A query as a ``writeStream`` without name, checkpoint and start.
+
+        Adds the result of the checks of its targets to ``found``.
         """
         pipeline = self._pipeline
         sinks = [pipeline.sinks[name] for name in query.sinks]
@@ -227,7 +231,7 @@ class Engine:
         self._counts.append(counts)
 
         def take(rows: DataFrame, batch_id: int) -> None:
-            # Partitions must be the same ones when a batch comes again.
+            # A repeated batch must have the same partitions.
             rows.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
             frames = Frames(self._pipeline, rows.sparkSession, given={query.cut: rows})
             sink = sinks[0]
@@ -268,7 +272,7 @@ class Engine:
 def consumer_name(
     pipeline: str, source: str, query: Query, given: str | None, *, alone: bool
 ) -> str:
-    """The shadow consumer of a query on a source: what the file says, where one query reads it."""
+    """The shadow consumer of a query on a source; the file's own name if one query reads it."""
     if given is not None:
         return given if alone else f"{given}-{query.name}"
     place = query.name if len(query.sources) == 1 else f"{query.name}-{source}"
@@ -276,7 +280,7 @@ def consumer_name(
 
 
 class _Listener(StreamingQueryListener):
-    """What Spark says of the session's queries, for the board."""
+    """Passes Spark's events about the session's queries to the board."""
 
     def __init__(self, board: Board) -> None:
         self._board = board

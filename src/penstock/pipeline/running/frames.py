@@ -1,10 +1,10 @@
-"""Steps as DataFrames, streaming or of one micro-batch; the same steps make both.
+"""Steps as DataFrames, streaming or of one micro-batch; both are made of the same steps.
 
-A batch that goes to several sinks is made once: what several read is kept (``persist``) until the
-batch is done, unless it is made of something that is kept by one light step.
+A batch for several sinks is computed once: a node that several sinks read is cached (``persist``)
+until the batch is done, unless one light step makes it from a cached node.
 
-What keeps state over a stream (aggregations, deduplication, joins of streams) means something else
-in one batch, so :func:`keeps_state` finds it; Spark's plan says so, not the words of a step.
+State over a stream (aggregations, deduplication, joins of streams) has another meaning in a single
+batch. :func:`keeps_state` finds it in Spark's plan, not in the text of a step.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.pipeline.description.model import Pipeline, Sink, Source, Step
 
 REASONS = "rejected_because"
-"""The column that rejected rows have: the names of the conditions that they fail."""
+"""The additional column of rejected rows: the names of the conditions that they fail."""
 
 _STATEFUL = frozenset(
     {
@@ -46,12 +46,13 @@ _STATEFUL = frozenset(
 
 
 class StepError(RuntimeError):
-    """A step or sink that Spark refuses; the text says which, with its line, and why."""
+    """A step or sink that Spark refuses; the text names it, with its line, and the reason."""
 
 
 class Frames:
-    """DataFrames of a pipeline's nodes, each made once; ``given`` stands for nodes that are there
-    already, such as the cut in a micro-batch.
+    """DataFrames of a pipeline's nodes, each made once.
+
+    ``given`` has DataFrames for some nodes, such as the cut in a micro-batch.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Frames:
         consumers: dict[str, str] | None = None,
         given: dict[str, DataFrame] | None = None,
     ) -> None:
-        """``consumers`` names the shadow consumer of streamed sources."""
+        """``consumers`` names the shadow consumer of each streamed source."""
         self._pipeline = pipeline
         self._spark = spark
         self._consumers = consumers or {}
@@ -72,13 +73,13 @@ class Frames:
         self._kept: list[DataFrame] = []
 
     def keep_for(self, sinks: Iterable[Sink]) -> None:
-        """Keep what several of these sinks are made of."""
+        """Cache the nodes that several of these sinks share."""
         self._keep = shared_nodes(self._pipeline, self._given, sinks)
         for name in self._given & self._keep:
             self._made[name] = self._kept_frame(self._made[name])
 
     def release(self) -> None:
-        """Keep nothing any more."""
+        """Drop all caches."""
         for frame in self._kept:
             frame.unpersist()
         self._kept.clear()
@@ -90,11 +91,11 @@ class Frames:
             if sink.where is not None:
                 frame = frame.where(sink.where)
             return frame.selectExpr(*sink.select) if sink.select else frame
-        except Exception as error:  # Spark's, for expressions that do not fit the columns
+        except Exception as error:  # from Spark, for expressions that do not fit the columns
             raise self._error("sinks", sink, error) from error
 
     def of(self, reference: str) -> DataFrame:
-        """The rows of a node, or the rejected ones of it. Raises :class:`StepError`."""
+        """The rows of a node, or its rejected rows. Raises :class:`StepError`."""
         name = node_of(reference)
         step = self._pipeline.steps.get(name)
         frame = self.node(name)
@@ -112,7 +113,7 @@ class Frames:
             raise self._error("steps", step, error) from error
 
     def node(self, name: str) -> DataFrame:
-        """The rows of a node, with those that ``expect`` will reject. Raises :class:`StepError`."""
+        """The rows of a node before ``expect`` rejects any. Raises :class:`StepError`."""
         if name not in self._made:
             source, step = self._pipeline.sources.get(name), self._pipeline.steps.get(name)
             part: Any = source or step
@@ -120,7 +121,7 @@ class Frames:
                 frame = self._read(source) if source is not None else self._do(part)
             except StepError:
                 raise
-            except Exception as error:  # Spark's and the users' functions'
+            except Exception as error:  # from Spark and from users' functions
                 raise self._error("sources" if source else "steps", part, error) from error
             self._made[name] = self._kept_frame(frame) if name in self._keep else frame
         return self._made[name]
@@ -194,7 +195,7 @@ def _both(one: Column, other: Column) -> Column:
 def shared_nodes(
     pipeline: Pipeline, given: frozenset[str], sinks: Iterable[Sink]
 ) -> frozenset[str]:
-    """The nodes that are worth keeping while a batch goes to all of these sinks."""
+    """The nodes to cache while a batch goes to all of these sinks."""
     wanted = list(sinks)
     nodes: set[str] = set()
     waiting = [node_of(sink.input) for sink in wanted]
@@ -220,8 +221,9 @@ def shared_nodes(
 
 
 def keeps_state(frame: DataFrame, trunk: DataFrame | None = None) -> list[str]:
-    """What a streaming DataFrame does over the whole stream that the trunk it is made of, if any, does
-    not; the names of Spark's operators.
+    """The operators of a streaming DataFrame that keep state over the stream, by Spark's names.
+
+    Leaves out those of ``trunk``, the DataFrame that it is made from, if given.
     """
     before = Counter[str]() if trunk is None else _stateful(trunk)
     return sorted((_stateful(frame) - before).elements())
@@ -229,7 +231,7 @@ def keeps_state(frame: DataFrame, trunk: DataFrame | None = None) -> list[str]:
 
 def _stateful(frame: DataFrame) -> Counter[str]:
     found: Counter[str] = Counter()
-    java: Any = frame._jdf  # the plan is only there
+    java: Any = frame._jdf  # only the JVM's object has the plan
     waiting = [java.queryExecution().analyzed()]
     while waiting:
         node = waiting.pop()

@@ -1,4 +1,4 @@
-"""A pipeline's job: its state folder taken, its queries planned, run on a session to the end.
+"""A run of a pipeline: locks the state folder, plans the queries, runs them to the end.
 
 For programs, on any session::
 
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from penstock.spark.watching.report import Message
 
 _LOOK_EVERY_SECONDS = 0.2
-_STOPPED = "stopped SparkContext"  # which Spark says when no master answered for a minute
+_STOPPED = "stopped SparkContext"  # Spark's text if no master answers for a minute
 
 
 class NoClusterError(RuntimeError):
-    """There is no session on the cluster that the file names. The text is one line."""
+    """No session could start on the cluster that the file names. The text is one line."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a run has done."""
+    """The result of a run."""
 
     queries: tuple[QueryNumbers, ...]
 
@@ -51,10 +51,10 @@ class Result:
 
 
 class Job:
-    """A pipeline whose state folder is held by this process."""
+    """A pipeline whose state folder this process has locked."""
 
     def __init__(self, pipeline: Pipeline, children: Children, queries: list[Query]) -> None:
-        """As :func:`taken` makes it."""
+        """Use :func:`taken` to make one."""
         self.pipeline = pipeline
         self.children = children
         self.queries = queries
@@ -71,10 +71,10 @@ class Job:
     ) -> Result:
         """Run the queries until they end (``once``) or ``stopping`` is set.
 
-        ``show`` gets the numbers a few times per second; ``tell`` each message about progress, in a
-        thread of Spark's; ``warn`` what may be a mistake, Python's warnings unless given. Raises
+        ``show`` gets the numbers a few times per second; ``tell`` gets each message about progress,
+        in a thread of Spark; ``warn`` gets probable mistakes (by default as Python warnings). Raises
         :class:`penstock.pipeline.running.frames.StepError` and
-        :class:`penstock.pipeline.running.supervising.QueryEnded`; the queries are stopped then.
+        :class:`penstock.pipeline.running.supervising.QueryEnded`; the queries are then stopped.
         """
         from penstock.pipeline.running.engine import Engine
 
@@ -100,10 +100,10 @@ class Job:
 
 @contextlib.contextmanager
 def taken(pipeline: Pipeline) -> Iterator[Job]:
-    """Take the state folder and plan the queries; no JVM is needed.
+    """Lock the state folder and plan the queries; needs no JVM.
 
-    Raises :class:`PipelineError` for what cannot be, :class:`StateError` for a folder that is in
-    use or of another pipeline.
+    Raises :class:`PipelineError` for a plan that is not possible, :class:`StateError` for a folder
+    that is in use or belongs to another pipeline.
     """
     if problems := check_functions(pipeline):
         raise PipelineError(pipeline.file, problems)
@@ -126,10 +126,10 @@ def taken(pipeline: Pipeline) -> Iterator[Job]:
 
 
 def run(pipeline: Pipeline, spark: SparkSession | None = None, *, once: bool = False) -> Result:
-    """Run a pipeline in this process until Ctrl-C, or, with ``once``, until what is there is done.
+    """Run a pipeline in this process until Ctrl-C, or with ``once`` until its input is processed.
 
-    ``spark`` is any classic session, of this machine or a cluster; without one a session is
-    started, and ended. Raises as :func:`taken` and :meth:`Job.run` do.
+    ``spark`` is any classic session, of this machine or a cluster; without one, a session is
+    started and ended. Raises as :func:`taken` and :meth:`Job.run` do.
     """
     with taken(pipeline) as job:
         if spark is not None:
@@ -143,7 +143,7 @@ def run(pipeline: Pipeline, spark: SparkSession | None = None, *, once: bool = F
 
 @contextlib.contextmanager
 def own_session(job: Job) -> Iterator[SparkSession]:
-    """A session for a job, and its JVM, which ends with it.
+    """A session for a job, and its JVM, which ends with the session.
 
     Raises :class:`penstock.spark.java.JavaNotFoundError`, :class:`NoClusterError`.
     """
@@ -161,7 +161,7 @@ def own_session(job: Job) -> Iterator[SparkSession]:
             settings=settings,
             log_file=log / "spark.log",
         )
-    except Exception as error:  # Spark's, in many classes
+    except Exception as error:  # from Spark, of many classes
         if _STOPPED not in str(error):
             raise
         raise NoClusterError(f"no master at {master} takes this application") from error

@@ -1,7 +1,6 @@
-"""How far the queries of a pipeline are: from what Spark's listener says, for a screen, for a log
-and for programs.
+"""The progress of a pipeline's queries from Spark's listener, for a screen, a log and programs.
 
-Events come in a thread of Spark's; everything else asks from the main thread.
+Events arrive in a thread of Spark; all reads come from the main thread.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _RIGHT = frozenset(_COLUMNS[2:7])
 
 @dataclass(frozen=True)
 class QueryNumbers:
-    """How far one query is; ``sinks`` has the rows given to each in this run."""
+    """The progress of one query; ``sinks`` has the rows given to each sink in this run."""
 
     name: str
     state: str = "starting"
@@ -45,10 +44,10 @@ class QueryNumbers:
 
 
 class Board:
-    """What is known of all queries; fed by a listener and by those who write batches."""
+    """The progress of all queries; the listener and the writers of batches report to it."""
 
     def __init__(self, tell: Callable[[Message], None] | None = None) -> None:
-        """``tell`` hears each message about progress, in Spark's thread."""
+        """``tell`` gets each message about progress, in a thread of Spark."""
         self._lock = threading.Lock()
         self._reports = Reports()
         self._tell = tell
@@ -59,7 +58,7 @@ class Board:
         self._ended: set[str] = set()
 
     def begin(self, query: Query, spark_name: str) -> None:
-        """A query will be started, under a name that Spark's events have."""
+        """A query will start, under the name that Spark's events use."""
         with self._lock:
             self._names[spark_name] = query.name
             self._numbers[query.name] = QueryNumbers(query.name)
@@ -67,19 +66,19 @@ class Board:
             self._sinks[query.name] = Counter(dict.fromkeys(query.sinks, 0))
 
     def started(self, query: Query) -> None:
-        """It was."""
+        """A query has started."""
         with self._lock:
             numbers = self._numbers[query.name]
             if numbers.state == "starting":
                 self._numbers[query.name] = replace(numbers, state="running")
 
     def wrote(self, query: str, sink: str, rows: int) -> None:
-        """A sink took rows of a batch."""
+        """A sink has taken rows of a batch."""
         with self._lock:
             self._sinks[query][sink] += rows
 
     def take(self, make: Callable[[Reports], Message], observed: dict[str, int]) -> None:
-        """An event of Spark's; ``observed`` are the rows of sinks that Spark counted itself."""
+        """Take an event of Spark; ``observed`` are the rows of sinks that Spark counted itself."""
         with self._lock:
             message = make(self._reports)
             name = self._names.get(message["query"])
@@ -106,20 +105,20 @@ class Board:
             self._ended.add(name)
 
     def trouble(self, name: str, text: str) -> None:
-        """Something was wrong with a query that goes on; it stays to be read."""
+        """Record a problem of a query that continues; it stays visible."""
         with self._lock:
             self._ended.discard(name)
             self._numbers[name] = replace(self._numbers[name], error=text)
 
     def ended(self, name: str, error: str = "") -> None:
-        """A query runs no more."""
+        """A query has ended."""
         with self._lock:
             state = "failed" if error else "ended"
             said = error or self._numbers[name].error
             self._numbers[name] = replace(self._numbers[name], state=state, error=said)
 
     def wait_for_ends(self, names: set[str], seconds: float) -> None:
-        """Wait until Spark has told all there was to tell of queries that ended."""
+        """Wait until Spark has delivered all events of ended queries."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             with self._lock:
@@ -128,7 +127,7 @@ class Board:
             time.sleep(0.02)
 
     def numbers(self) -> list[QueryNumbers]:
-        """Those of all queries now."""
+        """The current progress of all queries."""
         now = time.monotonic()
         with self._lock:
             return [
@@ -150,7 +149,7 @@ class QueriesView:
     queries: list[QueryNumbers]
 
     def table(self) -> Table:
-        """For a terminal."""
+        """The form for a terminal."""
         table = Table(title=f"{self.pipeline}: {self.stage}", title_justify="left")
         for name in _COLUMNS:
             table.add_column(name, justify="right" if name in _RIGHT else "left")
@@ -162,7 +161,7 @@ class QueriesView:
         return table
 
     def lines(self) -> list[Line]:
-        """For a log: one for each query."""
+        """The form for a log: a line for each query."""
         found = []
         for query in self.queries or [QueryNumbers(self.pipeline)]:
             cells = dict(zip(_COLUMNS, _cells(query), strict=True))
@@ -193,7 +192,7 @@ def _cells(query: QueryNumbers) -> list[str]:
 
 
 def summary_table(queries: list[QueryNumbers]) -> Table:
-    """What a run has done, a row for each sink."""
+    """The summary of a run, with a row for each sink."""
     table = Table(title="Summary", title_justify="left")
     for name in ("query", "batches", "rows read", "sink", "rows written", "lag"):
         table.add_column(name, justify="left" if name in ("query", "sink") else "right")

@@ -1,14 +1,14 @@
-"""Which query feeds which sinks; the memory of that in the state folder.
+"""Assigns sinks to queries, and records the assignment in the state folder.
 
-Sinks that begin together and have one cut (:mod:`penstock.pipeline.description.graph`) are fed by
-one query, which reads its sources once. Where a query is, its checkpoint says, for all of its sinks
-alike. So who is in a query never changes behind anybody's back::
+Sinks that begin together and have the same cut (:mod:`penstock.pipeline.description.graph`) share
+one query, which reads its sources once. The checkpoint of a query has its position, which is the
+same for all its sinks. So the sinks of a query never change silently::
 
-    sink is new                      a query of its own age, from startingOffsets on
-    sink is left out for a while     its query goes on; it may come back while that did not move
-    sink reads other sources now     refused: give the sink another name, and it begins anew
+    sink is new                      it gets its own query, from startingOffsets on
+    sink is removed for a while      its query continues; it may return until the query has moved
+    sink reads other sources now     refused: with another name the sink begins from nothing
 
-Two files are not needed: ``pipeline.json`` has the queries, their checkpoints have the rest.
+One file is enough: ``pipeline.json`` has the queries, their checkpoints have the rest.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _VERSION = 1
 
 @dataclass
 class Begun:
-    """A query that was begun: ``left`` has the batch after which a sink was left out."""
+    """A query that was begun; ``left`` has the batch after which each removed sink left."""
 
     sources: list[str]
     shared: bool
@@ -49,7 +49,7 @@ class Memory:
     queries: dict[str, Begun] = field(default_factory=dict)
 
     def of(self, sink: str) -> str | None:
-        """The query that a sink was in."""
+        """The query that a sink belonged to."""
         for name, begun in self.queries.items():
             if sink in begun.sinks or sink in begun.left:
                 return name
@@ -58,7 +58,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Query:
-    """A query to run: up to ``cut`` it streams; a shared one hands each batch to its sinks."""
+    """A query to run: it streams up to ``cut``; a shared one hands each batch to its sinks."""
 
     name: str
     cut: str
@@ -77,7 +77,7 @@ def checkpoint(state: Path, query: str) -> Path:
 
 
 def committed(state: Path, query: str) -> int:
-    """The last batch that Spark noted as done; -1 before the first."""
+    """The last batch that Spark recorded as done; -1 before the first."""
     folder = checkpoint(state, query) / "commits"
     try:
         names = os.listdir(folder)
@@ -87,7 +87,7 @@ def committed(state: Path, query: str) -> int:
 
 
 def recall(state: Path, pipeline: str) -> Memory:
-    """What is remembered, but for queries that have no checkpoint yet: they were not begun.
+    """The recorded queries, except those without a checkpoint, which were not begun.
 
     Raises :class:`StateError`.
     """
@@ -118,7 +118,7 @@ def recall(state: Path, pipeline: str) -> Memory:
 
 
 def remember(state: Path, memory: Memory) -> None:
-    """Write it down, so that it is there after a crash."""
+    """Write the record durably."""
     draft = state / (RECORD + ".draft")
     queries = {name: vars(begun) for name, begun in memory.queries.items()}
     text = json.dumps({"version": _VERSION, "pipeline": memory.pipeline, "queries": queries})
@@ -137,10 +137,9 @@ def remember(state: Path, memory: Memory) -> None:
 def plan(
     pipeline: Pipeline, memory: Memory, committed_of: Callable[[str], int]
 ) -> tuple[list[Query], list[Problem]]:
-    """The queries to run; ``memory`` is brought up to date, and must be written down before they
-    are.
+    """The queries to run. Updates ``memory``; write it down before you start them.
 
-    ``committed_of`` has the last batch of a query by its name.
+    ``committed_of`` gives the last batch of a query by its name.
     """
     return _Planner(pipeline, memory, committed_of).plan()
 
@@ -171,7 +170,7 @@ class _Planner:
         return queries, self._problems.found
 
     def _may_go_on(self, sink: Sink, name: str) -> bool:
-        """Whether a sink can go on in the query that it was in."""
+        """Whether a sink can continue in its former query."""
         begun = self._memory.queries[name]
         sources = list(streams_of(self._pipeline, sink.name))
         anew = "give the sink another name (and place), and it begins anew"

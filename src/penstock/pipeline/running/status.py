@@ -1,12 +1,11 @@
-"""How far a pipeline is: from its state folder, its tables and its servers; without Spark, also
-while it runs.
+"""The progress of a pipeline from its state folder, its tables and its servers, without Spark.
 
-The checkpoint of a query is a folder of Spark's::
+Works also while the pipeline runs. The checkpoint of a query is a folder of Spark's::
 
-    offsets/41     what batch 41 reads up to: a line v1, a line of settings, a line for each source
-    commits/41     is there when batch 41 is done
+    offsets/41     the end of batch 41: a line v1, a line of settings, a line for each source
+    commits/41     exists when batch 41 is done
 
-Knows the formats of this package; of other sources and sinks it says what Spark wrote down.
+Knows the formats of this package; for other sources and sinks it shows what Spark recorded.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Place:
-    """How far a query is in one stream; ``last`` and ``lag`` are None when no server said."""
+    """The position of a query in one stream; ``last`` and ``lag`` are None if no server answered."""
 
     source: str
     stream: str
@@ -43,7 +42,7 @@ class Place:
 
 @dataclass(frozen=True)
 class SinkStatus:
-    """What is known of a sink's table; None of what is no table of ours, or not there."""
+    """The state of a sink's table; None for targets that are not such a table or do not exist."""
 
     name: str
     place: str = ""
@@ -54,7 +53,7 @@ class SinkStatus:
 
 @dataclass(frozen=True)
 class QueryStatus:
-    """How far a query is: the last batch that is done (-1: none), and when it was."""
+    """The progress of a query: the last batch that is done (-1: none), and when."""
 
     name: str
     batch: int
@@ -68,7 +67,7 @@ class QueryStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """How far a pipeline is; ``running`` is the process that works on it."""
+    """The progress of a pipeline; ``running`` is the id of the process that works on it."""
 
     pipeline: str
     state: str
@@ -78,7 +77,7 @@ class Status:
 
 
 def status_of(pipeline: Pipeline) -> Status:
-    """Look. Raises :class:`penstock.pipeline.running.queries.StateError`."""
+    """Read the status. Raises :class:`penstock.pipeline.running.queries.StateError`."""
     memory = recall(pipeline.state, pipeline.name)
     return Status(
         pipeline.name,

@@ -1,5 +1,7 @@
-"""What any job does with its streaming queries: see that they run, say in one line why not, stop
-them at the end of a batch, and listen to signals meanwhile.
+"""What every job does with its streaming queries.
+
+It checks that they run, says in one line why one does not, stops them at the end of a batch, and
+handles signals meanwhile.
 """
 
 from __future__ import annotations
@@ -27,15 +29,15 @@ NO_REASON = "Spark gives no reason, as when its Python worker was killed"
 
 
 class QueryEnded(RuntimeError):
-    """A query does not run any more. The text is one line that says why."""
+    """A query has ended. The text is one line that says why."""
 
 
 class JvmDied(QueryEnded):
-    """There is no Spark any more."""
+    """Spark has ended."""
 
 
 def check_query(query: Any, *, may_end: bool = False) -> bool:
-    """Whether a query runs; False when it has ended well, and ``may_end`` says that it may.
+    """Whether a query runs; False if it ended normally and ``may_end`` is set.
 
     Raises :class:`QueryEnded`.
     """
@@ -51,7 +53,7 @@ def check_query(query: Any, *, may_end: bool = False) -> bool:
 
 
 def wait_for_begin(query: Any, seconds: float) -> None:
-    """Wait until a query that was started has its first batch, or has nothing to do."""
+    """Wait until a started query has its first batch, or has nothing to do."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:
@@ -59,14 +61,15 @@ def wait_for_begin(query: Any, seconds: float) -> None:
                 return
             if query.status["message"].startswith(("Processing", "Waiting")):
                 return
-        except Exception:  # the JVM is gone, which is told later
+        except Exception:  # the JVM is gone, which is reported later
             return
         time.sleep(_LOOK_EVERY_SECONDS)
 
 
 def stop_after_batch(queries: list[Any]) -> None:
-    """Stop queries, each when the batch under way is done, but wait no longer than a minute. A
-    batch that is cut off is run again by the next start.
+    """Stop queries, each at the end of its current batch, but wait at most a minute.
+
+    The next start repeats an interrupted batch.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
     begun = {id(query): _last_batch(query) for query in queries}
@@ -75,7 +78,7 @@ def stop_after_batch(queries: list[Any]) -> None:
         late = time.monotonic() >= deadline
         for query in list(waiting):
             if late or _between_batches(query) or _last_batch(query) != begun[id(query)]:
-                with contextlib.suppress(Exception):  # a JVM that is gone is stopped
+                with contextlib.suppress(Exception):  # if the JVM is gone, the query has stopped
                     query.stop()
                 waiting.remove(query)
         if waiting:
@@ -86,7 +89,7 @@ def _last_batch(query: Any) -> object:
     try:
         progress = query.lastProgress
         return None if progress is None else progress["batchId"]
-    except Exception:  # the JVM is gone, or has nothing to say
+    except Exception:  # the JVM is gone, or does not answer
         return None
 
 
@@ -98,8 +101,9 @@ def _between_batches(query: Any) -> bool:
 
 
 def brief(error: Exception) -> str:
-    """The one line of Spark's pages of text that says what went wrong: that of the innermost error
-    of ours, or of Python's, or the first one.
+    """The one line of Spark's pages of text that says what went wrong.
+
+    It is the line of the innermost error of this package or of Python, else the first line.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("penstock.")]
@@ -121,7 +125,7 @@ def brief(error: Exception) -> str:
 
 @contextlib.contextmanager
 def stop_signals(stopping: threading.Event) -> Iterator[None]:
-    """Ctrl-C and SIGTERM ask for a clean stop; a second Ctrl-C does not wait for it."""
+    """Ctrl-C and SIGTERM ask for a clean stop; a second Ctrl-C stops at once."""
 
     def ask(*_: object) -> None:
         if stopping.is_set():

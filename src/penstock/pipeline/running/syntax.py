@@ -1,7 +1,7 @@
-"""The SQL of a pipeline file, read by Spark's own parser: queries, conditions, expressions, schemas.
+"""Checks the SQL of a pipeline file with Spark's own parser: queries, conditions, types.
 
-The parser needs a JVM and no session, which is two seconds or three; names of columns and tables are
-not looked up. A run has no use for it: Spark reads every text before anything runs.
+The parser needs a JVM (two or three seconds) but no session; it does not look up names of columns
+and tables. A run does not need this check, because Spark parses every text before anything runs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ENDING_SECONDS = 15.0
 
 
 class Text(NamedTuple):
-    """A text of SQL, where it stands, and what of the parser reads it."""
+    """A text of SQL, its place in the file, and the parser's method for it."""
 
     line: int
     label: str
@@ -33,7 +33,7 @@ class Text(NamedTuple):
 
 
 def check_syntax(pipeline: Pipeline) -> list[Problem]:
-    """What Spark's parser does not understand.
+    """The texts that Spark's parser does not understand.
 
     Raises :class:`penstock.spark.java.JavaNotFoundError`.
     """
@@ -91,7 +91,7 @@ def _refusal(parser: Any, text: Text) -> str:
 
 @contextlib.contextmanager
 def _parser() -> Iterator[Any]:
-    """Spark's parser in a JVM of its own, which ends with it."""
+    """Spark's parser in a separate JVM, which ends with it."""
     from pyspark import SparkConf
 
     from penstock.spark.classes import java_options

@@ -1,8 +1,8 @@
-"""What a pipeline reads from and writes to, looked up before any query runs: all of it, so that
-everything wrong is told at once and nothing was committed.
+"""Checks what a pipeline reads and writes before any query runs.
 
-What must fit is for the formats' own plans of a write to say, each with the columns of its sink, and
-with the sink's checkpoint, which knows what the target held.
+So all faults are reported at once, before anything is committed. The formats' own plans of a write
+decide what fits, each with the columns of its sink and with the sink's checkpoint, which knows what
+the target held before.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Hole:
 
 @dataclass
 class Findings:
-    """What is wrong, and what may be meant: a line for each, with its place in the file."""
+    """Faults and probable mistakes: a line for each, with its place in the file."""
 
     pipeline: Pipeline
     problems: list[str] = field(default_factory=list)
@@ -55,11 +55,11 @@ class Findings:
     holes: list[Hole] = field(default_factory=list)
 
     def problem(self, label: str, line: int, error: object) -> None:
-        """Something wrong with a part."""
+        """Report a fault of a part."""
         self.problems.append(self._line(label, line, error))
 
     def warn(self, label: str, line: int, text: str) -> None:
-        """Something about a part that may be a mistake."""
+        """Report a probable mistake in a part."""
         self.warnings.append(self._line(label, line, text))
 
     def _line(self, label: str, line: int, text: object) -> str:
@@ -68,7 +68,7 @@ class Findings:
 
 
 def look_at_sources(pipeline: Pipeline, queries: list[Query], found: Findings) -> None:
-    """The streams and buckets that are read."""
+    """Check the streams and buckets that are read."""
     for name in dict.fromkeys(each for query in queries for each in query.sources):
         source = pipeline.sources[name]
         label = f"sources.{name}"
@@ -104,7 +104,7 @@ def _look_at_source(source: Source, label: str, found: Findings) -> None:
 def look_at_sink(
     pipeline: Pipeline, query: Query, sink: Sink, schema: StructType, found: Findings
 ) -> None:
-    """The table, stream or bucket that rows with these columns go into."""
+    """Check the table, stream or bucket for rows with these columns."""
     where = checkpoint(pipeline.state, query.name)
     given = {key: value for key, value in sink.options.items() if key.lower() != "ifbehind"}
     if_behind = _if_behind(sink)
@@ -165,7 +165,7 @@ def _look_at_delta(sink: Sink, options: Mapping[str, str], schema: StructType) -
     from penstock.spark.tables.options import parse_write
     from penstock.spark.tables.writer import DeltaStreamWriter
 
-    # Made as for each batch, which only looks.
+    # The same plan as for each batch; planning writes nothing.
     DeltaStreamWriter(parse_write(options, streaming=True), schema, sink.mode == "complete")
 
 

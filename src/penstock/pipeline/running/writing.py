@@ -1,11 +1,11 @@
-"""Rows into sinks, each once: a micro-batch in ``foreachBatch``, or a streaming query of one sink.
+"""Writes rows into sinks, each once: a micro-batch in ``foreachBatch``, or a query of one sink.
 
-What makes a batch that comes again harmless is the sink's own memory of it::
+A repeated batch is harmless because each sink recognizes it::
 
     jetstream_delta      the table's log has (query, batch): nothing is committed
     upsert               the same; rows that are not newer change nothing
-    jetstream, buckets   message ids of (query, batch, partition, row), and where to look for them
-    anything else        is never one of several in a batch: Spark's own sink, a query of its own
+    jetstream, buckets   message ids of (query, batch, partition, row), looked up in the stream
+    anything else        never shares a batch: it is Spark's own sink in a query of its own
 """
 
 from __future__ import annotations
@@ -42,29 +42,29 @@ def metric(sink: str) -> str:
 
 
 def counted(rows: DataFrame, sink: Sink) -> DataFrame:
-    """The same rows, counted by Spark as they go into a sink of a query of its own."""
+    """The same rows, counted by Spark on their way into a sink with its own query."""
     return rows.observe(metric(sink.name), F.count(F.lit(1)).alias(ROWS))
 
 
 class Counts:
-    """Rows that went into sinks, counted by Spark on the way.
+    """Counts of rows on their way into sinks, made by Spark.
 
-    Spark tells a count some time after the write, through a queue that may lose it, and who asks
-    waits until then: so each is waited for by a thread, and none holds up a batch.
+    Spark delivers a count some time after the write, through a queue that may lose it, and reading
+    the count blocks until then. So a thread waits for each count, and no count delays a batch.
     """
 
     def __init__(self, tell: Callable[[str, int], None]) -> None:
-        """``tell`` hears a sink and its rows, in a thread of its own."""
+        """``tell`` gets a sink and its rows, in a separate thread."""
         self._tell = tell
         self._waiting: set[threading.Thread] = set()
 
     def count(self, rows: DataFrame, sink: Sink) -> tuple[DataFrame, Observation]:
-        """The same rows, and what will know how many there were."""
+        """The same rows, and an object that will know their number."""
         counting = Observation(metric(sink.name))
         return rows.observe(counting, F.count(F.lit(1)).alias(ROWS)), counting
 
     def written(self, sink: Sink, counting: Observation) -> None:
-        """They were written: tell how many, when that is known."""
+        """The rows were written: report their number when it is known."""
         self._waiting = {each for each in self._waiting if each.is_alive()}
         if len(self._waiting) < _COUNTS_WAITING:
             thread = threading.Thread(target=self._wait, args=(sink.name, counting), daemon=True)
@@ -72,18 +72,18 @@ class Counts:
             thread.start()
 
     def finish(self, seconds: float) -> None:
-        """Wait a while for what is not told yet."""
+        """Wait a while for outstanding counts."""
         deadline = time.monotonic() + seconds
         for thread in self._waiting:
             thread.join(max(0.0, deadline - time.monotonic()))
 
     def _wait(self, sink: str, counting: Observation) -> None:
-        with contextlib.suppress(Exception):  # the JVM has ended meanwhile
+        with contextlib.suppress(Exception):  # the JVM may have ended
             self._tell(sink, int(counting.get[ROWS]))
 
 
 def write_batch(sink: Sink, rows: DataFrame, query_id: str, batch_id: int) -> None:
-    """All rows of a batch into a sink; nothing, where the sink holds this batch of this query."""
+    """Write all rows of a batch into a sink, unless the sink has this batch of this query."""
     if sink.upsert is not None:
         write_upsert(sink.upsert, rows, batch_id)
     elif sink.format == DELTA:
@@ -100,7 +100,7 @@ def write_batch(sink: Sink, rows: DataFrame, query_id: str, batch_id: int) -> No
 
 
 def write_upsert(into: Upsert, rows: DataFrame, batch_id: int) -> None:
-    """The newest row of each key of a batch into a table."""
+    """Write the newest row of each key of a batch into a table."""
     upsert(
         rows,
         batch_id,
@@ -115,14 +115,14 @@ def write_upsert(into: Upsert, rows: DataFrame, batch_id: int) -> None:
 
 
 def writer_name(query_id: str, sink: str) -> str:
-    """What a query is called by the stream that a sink of it writes into."""
+    """The query's name in the message ids of a sink into a stream."""
     if len(sink) >= _NAME_MAX - _QUERY_ID_CHARACTERS:
         sink = hashlib.blake2b(sink.encode(), digest_size=8).hexdigest()
     return f"{query_id}-{sink}"
 
 
 def query_of(rows: DataFrame) -> str:
-    """The id of the streaming query that hands a batch to ``foreachBatch``."""
+    """The id of the streaming query that calls ``foreachBatch``."""
     found: str | None = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     if found is None:
         raise RuntimeError("a micro-batch without a query id: not called by foreachBatch")
@@ -130,9 +130,7 @@ def query_of(rows: DataFrame) -> str:
 
 
 def streamed(sink: Sink, rows: DataFrame, failed: Callable[[Exception], None]) -> Any:
-    """A ``writeStream`` of one sink, to be named and started; ``failed`` hears what goes wrong in
-    Python.
-    """
+    """A ``writeStream`` of one sink, without name and start; ``failed`` gets errors in Python."""
     writer = counted(rows, sink).writeStream.outputMode(sink.mode)
     into = sink.upsert
     if into is None:
