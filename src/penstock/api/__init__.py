@@ -1,7 +1,7 @@
 """Messages, subjects and errors of the JetStream API, shared by server and client.
 
-`codec` writes and reads them as JSON; `subjects` builds and parses the subjects; every API error is
-a class here.
+`codec` writes and reads the messages as JSON, `subjects` builds and parses the subjects, and every
+API error has a class.
 """
 
 from penstock.api import errors_generated

@@ -1,8 +1,7 @@
-"""Requests and responses of the JetStream API, one class per JSON object, and the acknowledgement
-of a publish.
+"""Requests and responses of the JetStream API, and the answer to a publish: one class per object.
 
-A response carries `type`, then `error` when the call failed, then its own fields; lists that may be
-null say so. Types only.
+A response has `type`, then `error` if the call failed, then its own fields. A list that may be null
+is declared so. Types only.
 """
 
 from typing import Annotated, ClassVar
@@ -30,7 +29,7 @@ TYPE_PREFIX = "io.nats.jetstream.api.v1."
 
 
 class EmptyRequest(Struct, kw_only=True):
-    """Nothing may be said."""
+    """A request without fields."""
 
 
 class StreamConfigRequest(StreamConfig, kw_only=True):
@@ -40,7 +39,7 @@ class StreamConfigRequest(StreamConfig, kw_only=True):
 
 
 class StreamSnapshotRequest(Struct, kw_only=True):
-    """STREAM.SNAPSHOT: where the chunks go, and how."""
+    """STREAM.SNAPSHOT: where to send the chunks, and how."""
 
     type_name: ClassVar[str] = "JSApiStreamSnapshotRequest"
     deliver_subject: str = ""
@@ -51,7 +50,7 @@ class StreamSnapshotRequest(Struct, kw_only=True):
 
 
 class StreamRestoreRequest(Struct, kw_only=True):
-    """STREAM.RESTORE: what the stream is to be, and what it was."""
+    """STREAM.RESTORE: the stream's configuration and its former state."""
 
     type_name: ClassVar[str] = "JSApiStreamRestoreRequest"
     config: StreamConfig = field(default_factory=StreamConfig)
@@ -59,7 +58,7 @@ class StreamRestoreRequest(Struct, kw_only=True):
 
 
 class StreamNamesRequest(Struct, kw_only=True):
-    """STREAM.NAMES: one page, of the streams that listen to the subject."""
+    """STREAM.NAMES: one page of the streams with the subject."""
 
     type_name: ClassVar[str] = "JSApiStreamNamesRequest"
     offset: Int = 0
@@ -67,7 +66,7 @@ class StreamNamesRequest(Struct, kw_only=True):
 
 
 class StreamListRequest(Struct, kw_only=True):
-    """STREAM.LIST: one page, of the streams that listen to the subject."""
+    """STREAM.LIST: one page of the streams with the subject."""
 
     type_name: ClassVar[str] = "JSApiStreamListRequest"
     offset: Int = 0
@@ -75,7 +74,7 @@ class StreamListRequest(Struct, kw_only=True):
 
 
 class StreamInfoRequest(Struct, kw_only=True):
-    """STREAM.INFO: what to add to the state."""
+    """STREAM.INFO: additions to the state."""
 
     type_name: ClassVar[str] = "JSApiStreamInfoRequest"
     offset: Annotated[Int, OMIT] = 0
@@ -84,7 +83,7 @@ class StreamInfoRequest(Struct, kw_only=True):
 
 
 class StreamPurgeRequest(Struct, kw_only=True):
-    """STREAM.PURGE: which messages; none named: all."""
+    """STREAM.PURGE: which messages; all if nothing is given."""
 
     type_name: ClassVar[str] = "JSApiStreamPurgeRequest"
     seq: Annotated[Uint64, OMIT] = 0
@@ -133,29 +132,30 @@ class ConsumersRequest(Struct, kw_only=True):
 
 
 class ConsumerPauseRequest(Struct, kw_only=True):
-    """CONSUMER.PAUSE: until when; 0 or a time that is over: go on."""
+    """CONSUMER.PAUSE: until when; 0 or a time in the past resumes the consumer."""
 
     type_name: ClassVar[str] = "JSApiConsumerPauseRequest"
     pause_until: Annotated[Time, OMIT] = 0
 
 
 class ConsumerUnpinRequest(Struct, kw_only=True):
-    """CONSUMER.UNPIN: the group whose client is to lose its pin."""
+    """CONSUMER.UNPIN: the group whose client loses its pin."""
 
     type_name: ClassVar[str] = "JSApiConsumerUnpinRequest"
     group: str = ""
 
 
 class ConsumerResetRequest(Struct, kw_only=True):
-    """CONSUMER.RESET: the sequence to go on with; 0: the ack floor."""
+    """CONSUMER.RESET: the sequence to continue with; 0: the ack floor."""
 
     type_name: ClassVar[str] = "JSApiConsumerResetRequest"
     seq: Annotated[Uint64, OMIT] = 0
 
 
 class PullRequest(Struct, kw_only=True):
-    """CONSUMER.MSG.NEXT: how many messages, for how long. The data path reads requests itself; this
-    says what is wrong with those that it can't read.
+    """CONSUMER.MSG.NEXT: how many messages, for how long.
+
+    The data path reads requests itself; this class finds the fault in those that it cannot read.
     """
 
     type_name: ClassVar[str] = ""
@@ -187,7 +187,7 @@ class LeaderStepDownRequest(Struct, kw_only=True):
 
 
 class Response(Struct, kw_only=True):
-    """What every answer carries."""
+    """The common fields of every response."""
 
     type: str = ""
     error: Annotated[ErrorBody | None, OMIT] = None
@@ -208,7 +208,7 @@ class StreamSnapshotResponse(Response, kw_only=True):
 
 
 class StreamRestoreResponse(Response, kw_only=True):
-    """Answer to STREAM.RESTORE: where the chunks go."""
+    """Answer to STREAM.RESTORE: where to send the chunks."""
 
     deliver_subject: str = ""
 
@@ -220,7 +220,7 @@ class StreamUpdateResponse(Response, kw_only=True):
 
 
 class StreamInfoResponse(Response, kw_only=True):
-    """Answer to STREAM.INFO; the paging counts the subjects."""
+    """Answer to STREAM.INFO; paging counts the subjects."""
 
     total: Int = 0
     offset: Int = 0
@@ -262,7 +262,7 @@ class StreamPurgeResponse(Response, kw_only=True):
 
 
 class StoredMsg(Struct, kw_only=True):
-    """A message as the API shows it: header block and payload as they were published."""
+    """A message in the API: header block and payload as they were published."""
 
     subject: str = ""
     seq: Uint64 = 0
@@ -322,7 +322,7 @@ class ConsumerListResponse(Response, kw_only=True):
 
 
 class AccountLimits(Struct, kw_only=True):
-    """What an account may use; -1: no limit."""
+    """Limits of an account; -1: no limit."""
 
     max_memory: Int64 = -1
     max_storage: Int64 = -1
@@ -335,7 +335,7 @@ class AccountLimits(Struct, kw_only=True):
 
 
 class ApiStats(Struct, kw_only=True):
-    """The calls of an account so far."""
+    """Counts of an account's calls."""
 
     level: Int = 0
     total: Uint64 = 0
@@ -344,7 +344,7 @@ class ApiStats(Struct, kw_only=True):
 
 
 class TierInfo(Struct, kw_only=True):
-    """Use and limits of one replication tier of an account."""
+    """Usage and limits of one replication tier of an account."""
 
     memory: Uint64 = 0
     storage: Uint64 = 0
@@ -356,7 +356,7 @@ class TierInfo(Struct, kw_only=True):
 
 
 class AccountInfo(Struct, kw_only=True):
-    """Use and limits of an account."""
+    """Usage and limits of an account."""
 
     memory: Uint64 = 0
     storage: Uint64 = 0
@@ -377,7 +377,7 @@ class AccountInfoResponse(Response, kw_only=True):
 
 
 class ClientInfo(Struct, kw_only=True):
-    """Who made a call, as an advisory tells it."""
+    """The client that made a call, in an advisory."""
 
     start: Annotated[Time | None, OMIT] = None
     host: Annotated[str, OMIT] = ""
@@ -403,7 +403,7 @@ class ClientInfo(Struct, kw_only=True):
 
 
 class PubAck(Struct, kw_only=True):
-    """Answer to a publish: where the message is stored, or why not."""
+    """Answer to a publish: where the message is stored, or the error."""
 
     error: Annotated[ErrorBody | None, OMIT] = None
     stream: str = ""

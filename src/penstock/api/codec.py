@@ -1,12 +1,12 @@
-"""JSON of the messages, both ways, with the manners of a NATS server.
+"""Writes and reads the messages as JSON, in the way of a NATS server.
 
-Encoding: fields in declared order, zero values left out where the field says so, maps sorted by
-key, `<`, `>` and `&` escaped, times as RFC 3339, bytes as base64. Decoding: keys match in any case,
-later ones win, null leaves a field as it is, several documents one behind another fill the same
-object, a wrong type is an error that names the field.
+Encoding: fields are in declared order, zero values are left out where the field says so, maps are
+sorted by key, `<`, `>` and `&` are escaped, times are RFC 3339, bytes are base64. Decoding: keys
+match in any case, later ones win, null leaves a field unchanged, several documents one after
+another fill the same object, and a wrong type is an error that names the field.
 
-What each field is comes from the annotations of `api/fields`; a plan per message class is made
-once. Knows no message itself.
+The annotations of `api/fields` describe each field; a plan per message class is made once. Does not
+know any message.
 """
 
 from __future__ import annotations
@@ -34,29 +34,27 @@ Encoder = Callable[[Any], Any]
 
 
 class JsonError(ValueError):
-    """The body is not what the message asks for; str() is the text behind `invalid JSON: `."""
+    """The body does not fit the message; str() is the text after `invalid JSON: `."""
 
 
 class _Literal(str):
-    """A number that is not whole, as written."""
+    """A number that is not whole, as the JSON text spells it."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """One type: how its values are written, and how they are read."""
+    """One type: how to write and how to read its values."""
 
-    encode: Encoder | None  # None: as it is
+    encode: Encoder | None  # None: the value as it is
     decode: Callable[[_Reader, Any, Any, str], Any]  # reader, JSON value, present value, path
     name: str
     pointer: bool = False  # in lists
-    plain: type | None = None  # values of this very type are taken as they are,
-    low: int = 0  # numbers that are not below this
-    high: int = 0  # nor above that
-    keeps_zero: bool = (
-        False  # is left out only when it is None: an object, or a time that may be none
-    )
+    plain: type | None = None  # values of exactly this type are accepted as they are,
+    low: int = 0  # except numbers below this
+    high: int = 0  # or above this
+    keeps_zero: bool = False  # left out only if it is None: an object, or an optional time
 
 
 @dataclass(frozen=True)
@@ -71,21 +69,21 @@ class _Field:
 class _Reader:
     strict: bool  # unknown fields are errors
     open_choices: bool  # unknown words in closed sets are kept (answers of newer servers)
-    objects: int = -1  # how many may still come; below 0: any number
+    objects: int = -1  # how many more objects are allowed; negative: any number
 
     def count(self) -> None:
-        """One object more. JsonError: there were too many."""
+        """Count one more object. JsonError: there are too many."""
         if self.objects == 0:
             raise JsonError(f"too many objects, maximum allowed is {MAX_OBJECTS}")
         self.objects -= 1
 
 
 MAX_OBJECTS = 5_000
-"""Objects in one request, and fields that are said in another case: what takes Python's time."""
-_DOCUMENTS_MOST = 500  # one behind another
-_BRACKETS_MOST = 100_000  # beside objects there are lists, and what texts contain
+"""Limit of objects in one request, and of keys in another case; both take Python's time."""
+_DOCUMENTS_MOST = 500  # documents one after another
+_BRACKETS_MOST = 100_000  # higher, because lists and texts have brackets too
 _QUOTED_MOST = 4096  # letters of a client's text in an error
-_DIGITS_MOST = 100  # a whole number of more is none that a field could hold
+_DIGITS_MOST = 100  # a longer whole number fits no field
 _PARSER = msgspec.json.Decoder(float_hook=_Literal)
 _SCALARS: dict[type, str] = {str: "string", bool: "bool"}
 
@@ -103,7 +101,7 @@ def encode(message: msgspec.Struct) -> bytes:
 
 
 def _plain(value: object) -> int:
-    """Of a number that is more than an int to Python."""
+    """For a number that is too long for a Python int."""
     if isinstance(value, int):
         return int(value)
     raise TypeError(f"a message field can not be {value!r}")
@@ -111,7 +109,8 @@ def _plain(value: object) -> int:
 
 def decode_request(kind: type[T], body: bytes, *, strict: bool = True, bounded: bool = False) -> T:
     """A request body as a message, as a server reads it; an empty body gives the zero message.
-    JsonError when it is not one. `bounded`: it comes from a client, and may not have more than
+
+    JsonError if it is not one. `bounded`: the body comes from a client, and may not have more than
     MAX_OBJECTS.
     """
     most = MAX_OBJECTS if bounded else -1
@@ -119,7 +118,7 @@ def decode_request(kind: type[T], body: bytes, *, strict: bool = True, bounded: 
 
 
 def decode_response(kind: type[T], body: bytes) -> T:
-    """A server's answer as a message; unknown fields are passed over. JsonError: it is not one."""
+    """A server's answer as a message; ignores unknown fields. JsonError if it is not one."""
     return _decode(kind, body, _Reader(strict=False, open_choices=True))
 
 
@@ -140,7 +139,7 @@ def _decode(kind: type[T], body: bytes, reader: _Reader) -> T:
 
 
 def _parse(body: bytes) -> Iterator[Any]:
-    """The values of the documents; what is behind one is looked at when that is done with."""
+    """The values of the documents; a document is parsed when the one before it is processed."""
     try:
         whole = _PARSER.decode(body)
     except (ValueError, RecursionError, msgspec.DecodeError):
@@ -152,7 +151,7 @@ def _parse(body: bytes) -> Iterator[Any]:
 def _parse_each(body: bytes) -> Iterator[Any]:
     try:
         for part in documents(body):
-            # no Unicode, or half a surrogate pair, is let pass
+            # invalid Unicode, or half a surrogate pair, is accepted
             clean = unicode_only(part.decode("utf-8", "surrogateescape"), escapes=True)
             try:
                 value = _PARSER.decode(clean)
@@ -174,7 +173,7 @@ def _whole(digits: str) -> int | _Literal:
 
 @cache
 def _plan(kind: type[msgspec.Struct]) -> tuple[_Field, ...]:
-    # A class whose annotations are for people has those of the wire in `wire_hints`.
+    # If the annotations of a class are for people, `wire_hints` has those of the wire.
     hints = kind.__dict__.get("wire_hints") or get_type_hints(kind, include_extras=True)
     return tuple(_field(name, hints[name]) for name in kind.__struct_fields__)
 
@@ -312,7 +311,7 @@ def _as_written(number: str) -> msgspec.Raw:
 
 
 def _zero(hint: Any) -> Callable[[], Any]:
-    """What makes the value that a null in a list stands for."""
+    """The function that makes the value for a null in a list."""
     plain = get_args(hint)[0] if get_origin(hint) is Annotated else hint
     return plain if isinstance(plain, type) else str
 
@@ -345,8 +344,9 @@ def _list(item: _Kind, zero: Callable[[], Any]) -> _Kind:
 
 
 def _odd(item: _Kind, values: list[Any]) -> int:
-    """Where the first value is that a list of plain ones can't hold; -1: there is none. Nulls are
-    no such values.
+    """The position of the first value that a list of plain values cannot hold; -1: none.
+
+    A null is allowed.
     """
     kinds = set(map(type, values))
     nulls = type(None) in kinds
@@ -418,7 +418,7 @@ def _tree(message: msgspec.Struct) -> dict[str, Any]:
 
 
 def _clean(value: Any) -> Any:
-    """The same tree with text that is no Unicode made so, the lost bytes as U+FFFD."""
+    """The same tree with valid Unicode; invalid bytes become U+FFFD."""
     if isinstance(value, _Literal):
         return value
     if isinstance(value, str):
@@ -505,6 +505,6 @@ def _mismatch(value: Any, path: str, name: str) -> JsonError:
 
 
 def _quote(text: str) -> str:
-    """In quotation marks, what can't be printed escaped."""
+    """In quotation marks, with characters that are not printable escaped."""
     quoted: str = _clean(text[:_QUOTED_MOST])
     return '"' + "".join(map(quoted_letter, quoted)) + '"'

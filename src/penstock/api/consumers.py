@@ -1,8 +1,7 @@
-"""Consumers: configuration and info. Field order is the order on the wire; the wire names are the
-attribute names.
+"""Consumers: configuration and info.
 
-Types only, like `api/streams`; the defaults here are the zero values of the wire, not the defaults
-of a consumer.
+Field order is the order on the wire, and wire names are the attribute names. Types only, like
+`api/streams`; the defaults here are the zero values of the wire, not the defaults of a consumer.
 """
 
 from typing import Annotated
@@ -24,7 +23,7 @@ from penstock.api.streams import ClusterInfo
 
 
 class ConsumerConfig(Struct, kw_only=True):
-    """What a consumer is asked to be."""
+    """The configuration of a consumer."""
 
     durable_name: Annotated[str, OMIT] = ""
     name: Annotated[str, OMIT] = ""
@@ -64,7 +63,7 @@ class ConsumerConfig(Struct, kw_only=True):
 
 
 class SequenceInfo(Struct, kw_only=True):
-    """A place in a consumer: the same message counted by the consumer and by the stream."""
+    """A position in a consumer: the message's number in the consumer and in the stream."""
 
     consumer_seq: Uint64 = 0
     stream_seq: Uint64 = 0
@@ -72,7 +71,7 @@ class SequenceInfo(Struct, kw_only=True):
 
 
 class PriorityGroupState(Struct, kw_only=True):
-    """Who is pinned in a priority group."""
+    """The pinned client of a priority group."""
 
     group: str = ""
     pinned_client_id: Annotated[str, OMIT] = ""

@@ -1,7 +1,7 @@
-"""API errors: the JSON object, and the exceptions that become one or come from one.
+"""API errors: the JSON object, and the exceptions for it.
 
-Every documented error has a class of its own in `api/errors_generated`, made from
-`tools/errors.toml`. A server raises them, a client gets them back by `error_from`. Knows no call.
+Every documented error has its own class in `api/errors_generated`, made from `tools/errors.toml`. A
+server raises them, and a client gets them back from `error_from`. Does not know any call.
 """
 
 import re
@@ -16,7 +16,7 @@ _PART = re.compile(r"\{[a-z]+\}")
 
 
 class ErrorBody(Struct, kw_only=True):
-    """`code` is like an HTTP status, `err_code` names the error."""
+    """The error object: `code` is like an HTTP status, `err_code` identifies the error."""
 
     code: Int = 0
     err_code: Annotated[Uint16, OMIT] = 0
@@ -24,8 +24,9 @@ class ErrorBody(Struct, kw_only=True):
 
 
 class ApiError(errors.ApiError):
-    """A call was refused. Subclasses: one per `err_code`; the class itself stands for codes that
-    are not documented.
+    """A call was refused.
+
+    There is one subclass per `err_code`; the class itself stands for undocumented codes.
     """
 
     code: int = 500
@@ -36,11 +37,11 @@ class ApiError(errors.ApiError):
     _by_err_code: ClassVar[dict[int, type["ApiError"]]] = {}
 
     def __init_subclass__(cls) -> None:
-        """Every subclass is found by its `err_code`."""
+        """Register the subclass under its `err_code`."""
         ApiError._by_err_code[cls.err_code] = cls
 
     def __init__(self, *parts: object) -> None:
-        """The parts fill the template from the left; TypeError when their number is another."""
+        """The parts fill the template from the left; TypeError if their number is wrong."""
         self.description = self._fill(parts)
         super().__init__(self.description)
 
@@ -60,7 +61,7 @@ class ApiError(errors.ApiError):
         return f"{self.description} ({self.err_code or self.code})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        """The parts are not kept: a copy is made from the body."""
+        """Pickle the body: the parts are not kept."""
         return error_from, (self.body(),)
 
     def body(self) -> ErrorBody:
@@ -71,9 +72,9 @@ class ApiError(errors.ApiError):
 def define(
     name: str, code: int, err_code: int, template: str, *bases: type[Exception]
 ) -> type[ApiError]:
-    """A class for one documented error; raising fills in the `{parts}` of the template.
+    """The class for one documented error; raising it fills in the `{parts}` of the template.
 
-    `bases` are other classes that it shall be caught as.
+    `bases` are other classes under which it can be caught.
     """
     doc = f"{err_code} ({code}): {template}."
     attributes = {"code": code, "err_code": err_code, "template": template, "__doc__": doc}
@@ -83,9 +84,7 @@ def define(
 
 
 def error_from(body: ErrorBody) -> ApiError:
-    """The exception for an error that a server answered, with the server's own description and
-    code.
-    """
+    """The exception for an error in a server's answer, with its description and code."""
     kind = ApiError._by_err_code.get(body.err_code, ApiError)
     error = kind.__new__(kind)
     Exception.__init__(error, body.description)

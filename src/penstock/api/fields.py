@@ -1,8 +1,8 @@
-"""How a message field looks on the wire: the vocabulary the message classes are annotated with.
+"""The annotations of message fields: how each field is written on the wire.
 
 A field is a plain Python type, or one of the aliases below, which add what Python's types do not
-say: the width of a number, that an integer is a time, that a zero value is left out. `api/codec`
-reads these annotations; type checkers see the plain types. Knows nothing of any message.
+express: the width of a number, an integer that is a time, a zero value that is left out.
+`api/codec` reads these annotations; type checkers see the plain types. Does not know any message.
 """
 
 from collections.abc import Callable
@@ -12,18 +12,20 @@ from typing import Annotated, Any, Literal
 
 @dataclass(frozen=True)
 class Omit:
-    """The field is left out of the JSON when it has its zero value (0, "", false, empty, None)."""
+    """The field is left out of the JSON if it has its zero value (0, "", false, empty, None)."""
 
 
 @dataclass(frozen=True)
 class Flatten:
-    """The fields of this object stand in the JSON object itself; None: they are all absent."""
+    """The fields of this object are in the JSON object itself; None: they are all absent."""
 
 
 @dataclass(frozen=True)
 class Number:
-    """A whole number, its range, and what error texts call its type. ``read`` makes the value of the
-    number on the wire, ``write`` the number of a value; None: they are the same.
+    """A whole number, its range, and the name of its type in error texts.
+
+    ``read`` converts the number on the wire to the value, ``write`` the value to the number; None:
+    they are the same.
     """
 
     name: str
@@ -35,9 +37,10 @@ class Number:
 
 @dataclass(frozen=True)
 class Instant:
-    """A time: nanoseconds since 1970 here, an RFC 3339 string on the wire. 0 is the zero time
-    `0001-01-01T00:00:00Z`; in a field that may be None it is 1970, and the zero time is
-    `times.ZERO_NS`. ``write`` makes the integer of a value that is none; None: all are.
+    """A time: nanoseconds since 1970 here, an RFC 3339 string on the wire.
+
+    0 is the zero time `0001-01-01T00:00:00Z`. In a field that may be None, 0 is 1970, and the zero
+    time is `times.ZERO_NS`. ``write`` converts values that are not integers; None: all are.
     """
 
     write: Callable[[Any], Any] | None = None
@@ -45,8 +48,10 @@ class Instant:
 
 @dataclass(frozen=True)
 class Choice:
-    """A closed set of strings; `error` is the text for anything else ({raw}: its JSON text, quoted;
-    {value}: itself, quoted). `aliases`: other words that a server reads, and what they mean.
+    """A closed set of strings.
+
+    `error` is the text for any other value ({raw}: its JSON text, quoted; {value}: the value,
+    quoted). `aliases` are other words that a server reads, and their meanings.
     """
 
     error: str = "can not unmarshal {raw}"

@@ -1,8 +1,7 @@
-"""Where a JSON text is wrong, in the words NATS servers use, and where one document of several
-ends.
+"""Finds the fault in a JSON text, in the words of NATS servers, and the end of each document.
 
-Called only for texts that the fast decoder refused: `core/protocol/json_scan` finds the first fault, or the
-ends of the concatenated documents; here are the words and offsets. Builds no values.
+Called only for texts that the fast decoder refused. `core/protocol/json_scan` finds the first fault,
+or the ends of concatenated documents; this module has the words and offsets. Builds no values.
 """
 
 import re
@@ -34,8 +33,9 @@ class JsonFaultError(ValueError):
 
 
 def documents(text: bytes) -> Iterator[bytes]:
-    """The JSON documents that stand one behind another in the text; JsonFaultError where it goes on
-    with anything else.
+    """The JSON documents that follow one another in the text.
+
+    JsonFaultError if anything else follows.
     """
     position = json_scan.blanks(text, 0)
     while position < len(text):
@@ -47,7 +47,7 @@ def documents(text: bytes) -> Iterator[bytes]:
 
 
 def first_end(text: bytes) -> int:
-    """Where the first document ends; -1: there is none."""
+    """The end of the first document; -1: there is none."""
     start = json_scan.blanks(text, 0)
     end, fault = json_scan.document(text, start, MAX_DEPTH)
     return end if fault == _GOOD else -1
@@ -89,7 +89,7 @@ def _word(text: bytes, position: int) -> JsonFaultError:
 def _unexpected(text: bytes, position: int, where: str) -> JsonFaultError:
     if position >= len(text):
         return JsonFaultError("unexpected EOF")
-    # the rest may be cut within a character, which is another one then, but not the first
+    # the rest may be cut within a character, which changes that character, but not the first one
     letter = text[position : position + _LETTER_MOST].decode("utf-8", "surrogateescape")[0]
     if letter in _NAMED:
         shown = _NAMED[letter]

@@ -1,9 +1,9 @@
-"""Streams: configuration, state, info. Field order is the order on the wire; the wire names are the
-attribute names.
+"""Streams: configuration, state, info.
 
-Types only: what is allowed and what a default means is the engine's. All fields of API level 4 are
-here, also those of features a server may not have. The defaults here are the zero values of the
-wire, not the defaults of a stream.
+Field order is the order on the wire, and wire names are the attribute names. Types only: the engine
+decides what is allowed and what a default means. All fields of API level 4 are here, also those of
+features that a server may not have. The defaults here are the zero values of the wire, not the
+defaults of a stream.
 """
 
 from typing import Annotated, ClassVar
@@ -28,7 +28,7 @@ from penstock.api.fields import (
 
 
 class Placement(Struct, kw_only=True):
-    """Where a stream should live in a cluster; a single server ignores it."""
+    """Where a stream should be placed in a cluster; a single server ignores it."""
 
     cluster: Annotated[str, OMIT] = ""
     tags: Annotated[list[str], OMIT] = field(default_factory=list)
@@ -50,16 +50,16 @@ class ExternalStream(Struct, kw_only=True):
 
 
 class StreamSourceConsumer(Struct, kw_only=True):
-    """A durable consumer made beforehand, which a mirror or source uses."""
+    """An existing durable consumer that a mirror or source uses."""
 
     name: Annotated[str, OMIT] = ""
     deliver_subject: Annotated[str, OMIT] = ""
 
 
 class StreamSource(Struct, kw_only=True):
-    """The origin of a mirror, or one origin of a sourcing stream."""
+    """The origin of a mirror, or one origin of a stream with sources."""
 
-    by_pointer: ClassVar[bool] = True  # how an error names a list of them
+    by_pointer: ClassVar[bool] = True  # changes the name of a list of them in errors
     name: str = ""
     opt_start_seq: Annotated[Uint64, OMIT] = 0
     opt_start_time: Annotated[Time | None, OMIT] = None
@@ -78,14 +78,14 @@ class Republish(Struct, kw_only=True):
 
 
 class StreamConsumerLimits(Struct, kw_only=True):
-    """Defaults and caps for the consumers of a stream."""
+    """Defaults and limits for the consumers of a stream."""
 
     inactive_threshold: Annotated[Duration, OMIT] = 0
     max_ack_pending: Annotated[Int, OMIT] = 0
 
 
 class StreamConfig(Struct, kw_only=True):
-    """What a stream is asked to be."""
+    """The configuration of a stream."""
 
     name: str = ""
     description: Annotated[str, OMIT] = ""
@@ -128,14 +128,14 @@ class StreamConfig(Struct, kw_only=True):
 
 
 class LostStreamData(Struct, kw_only=True):
-    """Messages that the disk no longer gives back."""
+    """Messages that the disk no longer returns."""
 
     msgs: list[Uint64] | None = None
     bytes: Uint64 = 0
 
 
 class StreamState(Struct, kw_only=True):
-    """What a stream holds."""
+    """The content of a stream."""
 
     messages: Uint64 = 0
     bytes: Uint64 = 0
@@ -163,7 +163,7 @@ class PeerInfo(Struct, kw_only=True):
 
 
 class ClusterInfo(Struct, kw_only=True):
-    """Who leads an asset."""
+    """The leader of an asset."""
 
     name: Annotated[str, OMIT] = ""
     raft_group: Annotated[str, OMIT] = ""
@@ -175,7 +175,7 @@ class ClusterInfo(Struct, kw_only=True):
 
 
 class StreamSourceInfo(Struct, kw_only=True):
-    """How far a mirror or source is."""
+    """The progress of a mirror or source."""
 
     name: str = ""
     external: Annotated[ExternalStream | None, OMIT] = None

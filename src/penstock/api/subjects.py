@@ -1,8 +1,7 @@
-"""Subjects of the JetStream API: built for clients, and the parts every side must agree on.
+"""Subjects of the JetStream API: builds them for clients, and parses ack subjects.
 
-`$JS.API.<call>` in the own account, `$JS.<domain>.API.<call>` for a domain, or any prefix that an
-import gives. The ack subject of a delivered message is taken apart here too. Knows nothing of what
-the calls do.
+They are `$JS.API.<call>` in the client's own account, `$JS.<domain>.API.<call>` for a domain, or
+begin with the prefix that an import gives. Does not know what the calls do.
 """
 
 from typing import NamedTuple
@@ -16,17 +15,17 @@ _BAD_NAME = frozenset(" \t\r\n\f.*>\\/")
 
 
 class Api:
-    """Builds the subjects of one API prefix; names are checked, so that no call goes astray."""
+    """Builds the subjects of one API prefix; checks names, so that no call goes astray."""
 
     def __init__(self, prefix: str = API_PREFIX) -> None:
-        """Any prefix, without the last dot; ValueError when it is no literal subject."""
+        """Any prefix, without the last dot; ValueError if it is not a literal subject."""
         if not prefix or any(not token or token in ("*", ">") for token in prefix.split(".")):
             raise ValueError(f"not an API prefix: {prefix!r}")
         self.prefix = prefix
 
     @classmethod
     def of_domain(cls, domain: str) -> "Api":
-        """The API of a JetStream domain; "" is the own one."""
+        """The API of a JetStream domain; "" is the client's own."""
         return cls(f"$JS.{_name(domain, 'domain')}.API") if domain else cls()
 
     def info(self) -> str:
@@ -44,14 +43,15 @@ class Api:
         return f"{self.prefix}.CONSUMER.{call}.{_name(stream, 'stream')}{tail}"
 
     def create_consumer(self, stream: str, consumer: str, filter_subject: str = "") -> str:
-        """CONSUMER.CREATE.<stream>.<consumer>[.<filter>]: the filter stands in the subject, so that
-        permissions can name it.
+        """CONSUMER.CREATE.<stream>.<consumer>[.<filter>].
+
+        The filter is in the subject, so that permissions can name it.
         """
         tail = f".{filter_subject}" if filter_subject and filter_subject != ">" else ""
         return self.consumer("CREATE", stream, consumer) + tail
 
     def next_message(self, stream: str, consumer: str) -> str:
-        """CONSUMER.MSG.NEXT: where pull requests go."""
+        """CONSUMER.MSG.NEXT, for pull requests."""
         return self.consumer("MSG.NEXT", stream, consumer)
 
     def direct_get(self, stream: str, last_by_subject: str = "") -> str:
@@ -61,7 +61,7 @@ class Api:
 
 
 class AckSubject(NamedTuple):
-    """What the reply subject of a delivered message says."""
+    """The content of a delivered message's reply subject."""
 
     domain: str
     account_hash: str
@@ -75,7 +75,7 @@ class AckSubject(NamedTuple):
 
 
 def parse_ack(subject: str) -> AckSubject | None:
-    """Both forms: 9 tokens, or 11 and more with domain and account; None when it is neither."""
+    """Parse both forms: 9 tokens, or 11 and more with domain and account; else None."""
     tokens = subject.split(".")
     if len(tokens) < 9 or len(tokens) == 10 or tokens[0] != "$JS" or tokens[1] != "ACK":
         return None
@@ -100,7 +100,7 @@ def parse_ack(subject: str) -> AckSubject | None:
 
 
 def valid_name(name: str) -> bool:
-    """Whether a stream or consumer may have this name (length aside)."""
+    """Whether a stream or consumer may have this name (apart from its length)."""
     return bool(name) and _BAD_NAME.isdisjoint(name)
 
 

@@ -1,9 +1,9 @@
-"""Times and durations as the protocol writes them: RFC 3339 with nanoseconds, and `1h2m3.5s`.
+"""Times and durations in the protocol's forms: RFC 3339 with nanoseconds, and `1h2m3.5s`.
 
 A time is an integer of nanoseconds since 1970 UTC, from ZERO_NS (the beginning of year 1) to LAST_NS.
-Where there is always a time 0 stands for "no time", which the wire writes as year 1 (`format_time`,
-`parse_time`); where there may be none, each instant is itself (`format_instant`, `parse_instant`).
-Knows no clock.
+In a required time 0 means "no time", which the wire writes as year 1 (`format_time`,
+`parse_time`). In an optional time each instant is itself (`format_instant`, `parse_instant`).
+Has no clock.
 """
 
 import re
@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 
 ZERO_TIME = "0001-01-01T00:00:00Z"
 ZERO_NS = -62_135_596_800 * 1_000_000_000
-"""What "no time" is as an instant: the beginning of year 1."""
+"""The instant that stands for "no time": the beginning of year 1."""
 LAST_NS = 253_402_300_800 * 1_000_000_000 - 1
-"""The end of year 9999, the last that the wire can write."""
+"""The end of year 9999, the last instant that the wire can write."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
@@ -32,8 +32,9 @@ _DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASC
 
 
 def format_time(ns: int) -> str:
-    """Nanoseconds since 1970 as RFC 3339 UTC text, trailing zeros of the fraction dropped; 0 is the
-    zero time.
+    """Nanoseconds since 1970 as RFC 3339 UTC text, without trailing zeros of the fraction.
+
+    0 is the zero time.
     """
     return format_instant(ns or ZERO_NS)
 
@@ -48,16 +49,18 @@ def format_instant(ns: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """RFC 3339 text as nanoseconds since 1970; the zero time, in any zone, is 0. ValueError, with the
-    protocol's wording, for anything else.
+    """RFC 3339 text as nanoseconds since 1970; the zero time, in any zone, is 0.
+
+    ValueError, with the protocol's wording, for anything else.
     """
     ns = parse_instant(text)
     return 0 if ns == ZERO_NS else ns
 
 
 def parse_instant(text: str) -> int:
-    """As `parse_time`; the zero time is ZERO_NS. What its zone moves out of the years from 1 to 9999
-    is the first or the last instant of these.
+    """As `parse_time`; the zero time is ZERO_NS.
+
+    An instant that its zone moves outside of the years 1 to 9999 becomes their first or last one.
     """
     match = _TIME.fullmatch(text)
     if match is None:
@@ -95,7 +98,7 @@ def format_duration(ns: int) -> str:
 
 
 def parse_duration(text: str) -> int:
-    """`1h2m3.5s` as nanoseconds; ValueError when it is not one."""
+    """`1h2m3.5s` as nanoseconds; ValueError for anything else."""
     sign, body = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
     if body == "0":
         return 0

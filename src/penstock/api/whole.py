@@ -1,5 +1,7 @@
-"""Requests that servers read as one JSON value: the words for what is wrong differ from those for
-requests read from a stream (`api/codec`), and there are no offsets.
+"""Requests that servers read as one JSON value.
+
+Their error texts differ from those for requests that are read from a stream (`api/codec`), and have
+no offsets.
 """
 
 import re
@@ -17,7 +19,7 @@ _LETTER_MOST = 4  # bytes of a character
 
 
 def decode_whole(kind: type[T], body: bytes) -> T:
-    """The body as a message; unknown fields are passed over. JsonError: it is not one."""
+    """The body as a message; ignores unknown fields. JsonError if it is not one."""
     end = first_end(body)
     rest = body[end:].lstrip(b" \t\r\n")[:_LETTER_MOST] if end >= 0 else b""
     if rest:
