@@ -95,7 +95,7 @@ def test_mistakes(run, stream, tmp_path):
     assert run("stream", "backup", stream, folder)[0] == 0
     status, _, err = run("stream", "backup", stream, folder)
     assert status == 2
-    assert "is there already" in err
+    assert "already exists" in err
     run("stream", "rm", "-f", stream)
     config = tmp_path / "config.json"
     config.write_text('{"name":"OTHER"}')

@@ -33,7 +33,7 @@ def problems(text):
         ("file:///somewhere/tables/one", "is written by sinks.one already"),
         (
             "/somewhere/tables/one/inner",
-            "is inside of /somewhere/tables/one, which sinks.one writes",
+            "is inside /somewhere/tables/one, which sinks.one writes",
         ),
     ],
 )

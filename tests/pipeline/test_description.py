@@ -114,17 +114,17 @@ sinks:
 """
     )
     wanted = [
-        (1, "'my orders' is no name"),
+        (1, "'my orders' is not a valid name"),
         (2, "unknown key 'sorces'; did you mean sources?"),
         (4, "did you mean jetstream?"),
         (5, "unknown option 'buckt'; did you mean bucket?"),
         (5, "startingOffsets is 'never', but must be"),
         (6, "a stream of json needs a schema"),
-        (6, "nobody reads files"),
+        (6, "no step or sink reads files"),
         (8, "unknown key 'drpo'; did you mean drop?"),
         (8, "there is no source or step rwa; did you mean raw?"),
         (9, "the step does nothing"),
-        (9, "nobody reads idle"),
+        (9, "no step or sink reads idle"),
         (10, "python is 'shop', but must be module:function"),
         (10, "the query does not read raw"),
         (12, "option path is missing"),
@@ -142,14 +142,14 @@ sinks:
     ("old", "new", "line", "text"),
     [
         ("path: tables/orders", "path: ./latest/", 21, "is written by sinks.table already"),
-        ("from: late,", "from: checked.rejected,", 18, "nobody reads late"),
-        ("from: [raw, names]", "from: [raw, names, late]", 7, "in a circle: "),
+        ("from: late,", "from: checked.rejected,", 18, "no step or sink reads late"),
+        ("from: [raw, names]", "from: [raw, names, late]", 7, "form a cycle: "),
         (", static: true", "", 0, None),
         ("from: [raw, names]", "from: [names]", 20, "all its sources are static"),
         ("late: {from: checked.rejected", "late: {from: parsed.rejected", 18, "needs expect in parsed"),
         ("  back: {from", "  raw: {from", 23, "raw is taken already, in line 4"),
         ("  back: {from", "  table: {from", 23, "table is there twice, first in line 20"),
-        ("back: {from: checked", "back: {from: table", 23, "table is a sink, which nobody can read"),
+        ("back: {from: checked", "back: {from: table", 23, "table is a sink, which cannot be read"),
         ("partitionBy: day}", "partitionBy: day, mode: update}", 20, "append or complete"),
         ("trigger: 500ms", "trigger: often", 2, "trigger is 'often', but must be a duration"),
         ("trigger: 500ms", "tigger: 1s", 2, "unknown key 'tigger'; did you mean trigger?"),
@@ -177,7 +177,7 @@ def test_nobody_reads_what_was_rejected():
     text = GOOD.replace(
         "from: checked.rejected, sql: select * from checked_rejected, ", "from: checked, "
     )
-    assert "rows that fail expect would vanish" in problems(text)[0]
+    assert "rows that fail expect would be lost" in problems(text)[0]
 
 
 def test_yaml_that_is_none_is_one_line():

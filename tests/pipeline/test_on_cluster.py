@@ -201,4 +201,4 @@ def test_a_cluster_that_is_not_there_is_one_line(tmp_path, server, file):
     driver = run_command(file, tmp_path)
     assert driver.process.wait(200) == 1
     assert driver.log.read_text().count("\n") == 1
-    assert f"Spark failed: no master at {nobody} takes this application" in driver.log.read_text()
+    assert f"Spark failed: no master at {nobody} accepts this application" in driver.log.read_text()

@@ -207,7 +207,7 @@ def test_what_spark_refuses_has_its_place_and_nothing_runs(tmp_path, server, js,
 
     assert "checked: [UNRESOLVED_COLUMN" in complaint("number < 1000000", "nunber < 1000000")
     assert "steps.named: " in complaint("left join names", "left join nmaes")
-    assert "sums: what it reads keeps state" in complaint(
+    assert "sums: its input keeps state" in complaint(
         "mode: update, query: own", "mergeSchema: true"
     )
     assert "returned NoneType, not a DataFrame" in complaint(
@@ -465,7 +465,7 @@ def test_workers_may_be_killed_and_ctrl_c_stops_after_the_batch(tmp_path, server
     out, _ = process.communicate(timeout=240)
     assert process.returncode == 0, out
     assert "Summary" in out
-    assert "stopped; the next run goes on from here" in out
+    assert "stopped; the next run continues from here" in out
     assert "raw: running" in out
 
 

@@ -57,7 +57,7 @@ def test_all_four_numbers_must_agree():
 
 @pytest.mark.parametrize(
     ("changes", "word"),
-    [({}, "PASS"), ({"rows": 9}, "FAIL"), ({"rows": 9, "drained": False}, "goes on from here")],
+    [({}, "PASS"), ({"rows": 9}, "FAIL"), ({"rows": 9, "drained": False}, "continues from here")],
 )
 def test_the_verdict(changes, word):
     console = Console(file=io.StringIO(), width=80)

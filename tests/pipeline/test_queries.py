@@ -88,7 +88,7 @@ def test_a_sink_that_was_left_behind_is_refused():
     memory = begun()
     planned(shop("table", "files", "union"), memory, {"raw": 7})
     _, problems = planned(shop(*FIRST), memory, {"raw": 9})
-    assert "left out since batch 7 of query raw, which is at batch 9 now" in problems[0]
+    assert "left out since batch 7 of query raw, which is now at batch 9" in problems[0]
 
 
 def test_a_query_of_one_sink_waits_for_it():
@@ -107,10 +107,10 @@ def test_a_query_of_one_sink_waits_for_it():
             "{from: other, format: jetstream_delta, path: table}",
             "began with raw, but it reads other",
         ),
-        ("{from: raw, format: parquet, path: table}", "began as shared, and cannot become its own"),
+        ("{from: raw, format: parquet, path: table}", "began as shared and cannot become its own"),
         (
             "{from: raw, format: jetstream_delta, path: table, query: own}",
-            "began as shared, and cannot become its own",
+            "began as shared and cannot become its own",
         ),
     ],
 )

@@ -1,5 +1,4 @@
-"""The ``penstock`` command: what a person at a terminal does with a server, over
-``penstock.client``.
+"""The ``penstock`` command: work with a server from a terminal, through ``penstock.client``.
 
-Modules are loaded when their command is used; rich only when there is a terminal to draw on.
+A module is loaded when its command is used; rich is loaded only if there is a terminal.
 """

@@ -1,4 +1,4 @@
-"""Entry point of ``penstock``: runs the command tree, and makes one line of every error."""
+"""Entry point of ``penstock``: runs the command tree, and prints every error as one line."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit status (0 done, 1 not done, 2 wrong usage, 130 interrupted)."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["server"]:
-        # The same program as penstock-server, without loading what only the other commands need.
+        # The same program as penstock-server, without loading what only other commands need.
         from penstock.server.__main__ import main as serve
 
         return serve(given[1:])
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(click: "ModuleType", given: list[str]) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
-        # a name that is no UTF-8 is an escape in JSON then, whatever the locale
+        # a name that is not UTF-8 then becomes an escape in JSON, whatever the locale
         sys.stdout.reconfigure(errors="backslashreplace")
     from penstock.cli.failures import Failure, failure_of, tell, wants_json
     from penstock.cli.tree import penstock
@@ -47,7 +47,7 @@ def _run(click: "ModuleType", given: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return 130
     except BrokenPipeError:
-        # The reader of our output has had enough. Python would complain again at exit.
+        # The reader of the output has closed it. Python would complain again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (PenstockError, OSError, ValueError) as problem:
@@ -65,7 +65,7 @@ def run_pipeline(arguments: list[str]) -> int:
 
 
 def complain(text: str) -> int:
-    """One line on stderr; the exit status."""
+    """Print one line on stderr; the exit status."""
     from penstock.cli.failures import Failure, tell
 
     return tell(Failure(text), as_json=False)

@@ -10,7 +10,7 @@ from penstock.cli.session import Session, command
 @command
 @click.pass_obj
 def info(session: Session) -> None:
-    """Show what the account uses and may use."""
+    """Show the usage and the limits of the account."""
     with session.connect() as client:
         server = client.server_info
         found = session.jetstream(client).account_info()

@@ -1,4 +1,4 @@
-"""``penstock stream backup`` and ``restore``: the folders that the ``nats`` command line makes.
+"""``penstock stream backup`` and ``restore``: backup folders in the form of the ``nats`` command.
 
 <folder>/backup.json      {"config": …, "state": …} of the stream
 <folder>/stream.tar.s2    the archive, as the server sent it
@@ -34,10 +34,10 @@ _READ_BYTES = 1 << 20
 @click.command()
 @click.argument("name")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--check", is_flag=True, help="Let the server read all messages first.")
-@click.option("--consumers/--no-consumers", default=True, help="With the consumers.")
-@click.option("--chunk-size", type=SIZE, default=0, help="Bytes of one chunk.")
-@click.option("--window-size", type=SIZE, default=0, help="Bytes that may be on their way.")
+@click.option("--check", is_flag=True, help="Make the server read all messages first.")
+@click.option("--consumers/--no-consumers", default=True, help="Include the consumers.")
+@click.option("--chunk-size", type=SIZE, default=0, help="Bytes per chunk.")
+@click.option("--window-size", type=SIZE, default=0, help="Bytes that may wait for an ack.")
 @command
 @click.pass_obj
 def backup(
@@ -49,14 +49,14 @@ def backup(
     chunk_size: int,
     window_size: int,
 ) -> None:
-    """Back the stream NAME up into FOLDER, which is made."""
+    """Back up the stream NAME into FOLDER, which must not have a backup yet."""
     from penstock.api.calls import StreamRestoreRequest
     from penstock.api.codec import encode
     from penstock.client.blocking.backup import Backup
 
     for each in (_FACTS, _ARCHIVE):
         if (folder / each).exists():
-            raise click.UsageError(f"{folder / each} is there already")
+            raise click.UsageError(f"{folder / each} already exists")
     started = time.monotonic()
     received = chunks = 0
     with session.connect() as client:
@@ -101,12 +101,12 @@ def backup(
     "--config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     default=None,
-    help="A JSON file with the configuration to restore to, of the same name.",
+    help="A JSON file with another configuration for the stream, of the same name.",
 )
 @command
 @click.pass_obj
 def restore(session: Session, folder: Path, config: Path | None) -> None:
-    """Make the stream that was backed up into FOLDER again."""
+    """Restore the stream that was backed up into FOLDER."""
     from penstock.client.blocking.backup import restore as send
 
     facts = _facts(folder / _FACTS)
@@ -121,7 +121,7 @@ def restore(session: Session, folder: Path, config: Path | None) -> None:
 
 
 def _private(path: str, flags: int) -> int:
-    # who may not read the store may not read a copy of it either
+    # a user who may not read the store may not read a copy of it either
     return os.open(path, flags, 0o600)
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @command
 @click.pass_obj
 def ls(session: Session, stream: str, names: bool) -> int:
-    """List the consumers of STREAM; those that are offline with the reason, and exit status 1."""
+    """List the consumers of STREAM. Offline ones have the reason, and give exit status 1."""
     with session.connect() as client:
         listing = session.jetstream(client).consumer_listing(stream)
     status = FAILED if listing.unavailable else DONE
@@ -85,7 +85,7 @@ def ls(session: Session, stream: str, names: bool) -> int:
 @click.command()
 @click.argument("stream")
 @click.argument("name")
-@click.option("--filter", "filters", multiple=True, help="Only messages of this subject.")
+@click.option("--filter", "filters", multiple=True, help="Only messages on this subject.")
 @click.option("--ack", type=click.Choice(["explicit", "all", "none"]), default="explicit")
 @click.option(
     "--deliver",
@@ -94,12 +94,12 @@ def ls(session: Session, stream: str, names: bool) -> int:
     help="Where to begin: all, last, new, subject (the last of each), or a sequence.",
 )
 @click.option("--wait", "ack_wait", type=DURATION, default=0, help="How long to wait for an ack.")
-@click.option("--max-deliver", type=int, default=-1, help="Deliveries of one message at most.")
-@click.option("--max-pending", type=int, default=0, help="Unacknowledged messages at most.")
+@click.option("--max-deliver", type=int, default=-1, help="Limit of deliveries of a message.")
+@click.option("--max-pending", type=int, default=0, help="Limit of unacknowledged messages.")
 @click.option("--target", default="", help="Push to this subject instead of waiting for pulls.")
 @click.option("--queue", default="", help="Queue group of a push consumer.")
-@click.option("--ephemeral", is_flag=True, help="Gone when nobody has used it for a while.")
-@click.option("--inactive", type=DURATION, default=0, help="How long unused until it is gone.")
+@click.option("--ephemeral", is_flag=True, help="Remove it when it is unused.")
+@click.option("--inactive", type=DURATION, default=0, help="How long it may be unused.")
 @click.option("--headers-only", is_flag=True, help="Deliver headers without payloads.")
 @command
 @click.pass_obj
@@ -208,12 +208,12 @@ def _place(consumer_seq: int, stream_seq: int) -> str:
 @click.command()
 @click.argument("stream")
 @click.argument("name")
-@click.option("-f", "--force", is_flag=True, help="Don't ask.")
+@click.option("-f", "--force", is_flag=True, help="Do not ask.")
 @OFFLINE
 @command
 @click.pass_obj
 def rm(session: Session, stream: str, name: str, force: bool, offline: bool) -> None:
-    """Remove the consumer NAME of STREAM; one that is offline only with --offline."""
+    """Remove the consumer NAME of STREAM; an offline one only with --offline."""
     if not force:
         click.confirm(f"Really remove consumer {name} of stream {stream}?", abort=True, err=True)
     with session.connect() as client:
@@ -235,7 +235,7 @@ def rm(session: Session, stream: str, name: str, force: bool, offline: bool) -> 
 @click.argument("name")
 @click.option("-n", "--count", default=1, type=click.IntRange(1), help="How many messages.")
 @click.option("--wait", type=DURATION, default="1s", show_default=True, help="How long to wait.")
-@click.option("--no-ack", is_flag=True, help="Leave them unacknowledged.")
+@click.option("--no-ack", is_flag=True, help="Do not acknowledge them.")
 @click.option("-r", "--raw", is_flag=True, help="Only the payloads, each with a line end.")
 @command
 @click.pass_obj

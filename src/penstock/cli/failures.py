@@ -1,8 +1,7 @@
-"""How a command that fails ends: one line on stderr, or one JSON object under ``--json``, and an
-exit status.
+"""How a failing command ends: one line on stderr, or one JSON object with ``--json``; exit status.
 
-0 done; 1 not done; 2 the command line is wrong; 130 interrupted. ``penstock store`` gives 1 and 2
-meanings of its own (``cli/store_session``).
+0 done; 1 not done; 2 the command line is wrong; 130 interrupted. In ``penstock store`` 1 and 2 have
+other meanings (``cli/store_session``).
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a command ends, and with which status. ``code`` and ``err_code`` are JetStream's."""
+    """The reason and the exit status. ``code`` and ``err_code`` are those of JetStream."""
 
     message: str
     status: int = FAILED
     code: int = 0
     err_code: int = 0
     problems: tuple[str, ...] = ()
-    """The findings one by one, where a command has several; each is a line of its own."""
+    """The single findings, if a command has several; each is printed on a separate line."""
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
-    """Whether the command line asks for JSON, also when it can't be parsed as a whole."""
+    """Whether the command line asks for JSON, even if the rest of it cannot be parsed."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return "--json" in options
 
@@ -61,7 +60,7 @@ def _as_data(failure: Failure) -> dict[str, object]:
 
 
 def failure_of(problem: Exception) -> Failure:
-    """The failure that an error of the client or of the system is."""
+    """The failure for an error of the client or of the system."""
     from penstock.errors import ApiError, InvalidSubject, NoResponders, PenstockError
 
     text = str(problem) or type(problem).__name__
@@ -76,7 +75,7 @@ def failure_of(problem: Exception) -> Failure:
 
 
 def _nobody(subject: str) -> str:
-    """What it means that a request had no responders."""
+    """The text for a request that had no responders."""
     if ".CONSUMER.MSG.NEXT." in subject:
         stream, _, consumer = subject.partition(".CONSUMER.MSG.NEXT.")[2].partition(".")
         return f"stream {stream} has no pull consumer {consumer}"

@@ -1,4 +1,4 @@
-"""``penstock tables expire``: Iceberg tables without snapshots that nobody reads."""
+"""``penstock tables expire``: expires old snapshots of Iceberg tables."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _COLUMNS = ("table", "snapshots", "files", "removed", "seconds")
     type=DURATION,
     default="7d",
     show_default=True,
-    help="Keep snapshots of this long ago, and files as old; an hour at least.",
+    help="Keep snapshots and files that are younger than this; at least an hour.",
 )
-@click.option("--dry-run", is_flag=True, help="Only tell what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @command
 @click.pass_obj
 def expire(
@@ -45,9 +45,9 @@ def expire(
     retention: int,
     dry_run: bool,
 ) -> int:
-    """Forget old snapshots of the Iceberg tables NAMESPACE.NAME..., remove files that nobody names.
+    """Expire old snapshots of the Iceberg tables NAMESPACE.NAME..., and remove unused files.
 
-    Safe beside queries that write them. Exit status: 1 when a table could not be done.
+    Queries may write these tables meanwhile. Exit status: 1 if a table failed.
     """
     try:
         from penstock.spark.iceberg.maintenance import maintain

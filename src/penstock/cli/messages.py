@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _body(text: str | None) -> bytes:
-    """The message: the argument, or all of standard input when there is none (or it is "-")."""
+    """The message: the argument, or standard input if there is none (or it is "-")."""
     if text is not None and text != "-":
         return text.encode("utf-8", "surrogateescape")
     if text is None and sys.stdin.isatty():
@@ -41,7 +41,7 @@ def _headers(given: tuple[str, ...]) -> dict[str, list[str]]:
 
 
 def _hear_out(client: BlockingClient) -> None:
-    """Until the server has taken what was sent; raises what it refused, a permission for one."""
+    """Wait until the server has read everything; raises its refusal, such as a permission."""
     client.flush()
     if client.last_error is not None:
         raise client.last_error
@@ -95,16 +95,18 @@ def pub(
 @click.command()
 @click.argument("subject")
 @click.option("-q", "--queue", default="", help="Queue group.")
-@click.option("-n", "--count", default=0, type=click.IntRange(0), help="End after so many.")
-@click.option("--wait", type=DURATION, default=0, help="End after so long without a message.")
+@click.option(
+    "-n", "--count", default=0, type=click.IntRange(0), help="End after this many messages."
+)
+@click.option("--wait", type=DURATION, default=0, help="End after this time without a message.")
 @click.option("-r", "--raw", is_flag=True, help="Only the payloads, each with a line end.")
 @command
 @click.pass_obj
 def sub(session: Session, subject: str, queue: str, count: int, wait: int, raw: bool) -> None:
     """Print the messages that arrive on SUBJECT until interrupted.
 
-    When the connection breaks, it is made again and the subscription with it; messages published
-    meanwhile are not seen.
+    When the connection breaks, the command connects and subscribes again. Messages that are
+    published meanwhile are missed.
     """
     from penstock.errors import Timeout
 
@@ -125,7 +127,7 @@ def sub(session: Session, subject: str, queue: str, count: int, wait: int, raw: 
 
 @contextlib.contextmanager
 def _told_of_losses() -> Iterator[None]:
-    """What the client logs of a lost connection and of its attempts, on stderr."""
+    """Prints the client's log lines about lost connections and its attempts on stderr."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("penstock: %(message)s"))
     logger = logging.getLogger("penstock.client")
@@ -177,7 +179,7 @@ def _show(session: Session, message: BlockingMessage, raw: bool, index: int) -> 
 
 
 def show_message(message: BlockingMessage, mark: str = "") -> None:
-    """A message for the eye."""
+    """Print a message for people."""
     reply = f" reply {message.reply}" if message.reply else ""
     print(shown(f"{mark}{message.subject}{reply}"))
     if message.raw_headers:

@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 Rows = Sequence[Sequence[str]]
 
 NO_REASON = "no server that holds it answers"
-"""Why a stream or a consumer is offline, where the server does not say."""
+"""The reason for an offline stream or consumer, if the server gives none."""
 
 
 def as_data(message: msgspec.Struct) -> Any:
-    """An API message as it looks on the wire."""
+    """An API message in its JSON form."""
     return json.loads(encode(message))
 
 
 def print_json(data: object) -> None:
-    """One JSON document, indented."""
+    """Print one JSON document, indented."""
     print(json.dumps(data, indent=2, ensure_ascii=False))
 
 
 def print_json_line(data: object) -> None:
-    """One JSON document on one line, written at once: for streams of them."""
+    """Print one JSON document on one line, at once: for sequences of documents."""
     print(json.dumps(data, ensure_ascii=False, separators=(",", ":")), flush=True)
 
 
 def print_names(session: Session, names: Sequence[str]) -> None:
-    """Names, one a line."""
+    """Print names, one per line."""
     if session.as_json:
         print_json(names)
     else:
@@ -48,7 +48,7 @@ def print_names(session: Session, names: Sequence[str]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Rows, *, right: frozenset[str] = frozenset()) -> None:
-    """A table; `right` names the columns of numbers, which a narrow terminal never breaks."""
+    """Print a table; `right` names the columns of numbers, which are never broken."""
     rows = [[shown(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         from rich import box
@@ -78,7 +78,7 @@ def print_table(columns: Sequence[str], rows: Rows, *, right: frozenset[str] = f
 
 
 def print_facts(title: str, facts: Sequence[tuple[str, str]]) -> None:
-    """Names and values under a title; facts with an empty value are left out."""
+    """Print names and values under a title; facts with an empty value are left out."""
     facts = [(shown(name), shown(value)) for name, value in facts if value]
     title = shown(title)
     width = max((len(name) for name, _ in facts), default=0)
@@ -104,7 +104,7 @@ def number(value: int) -> str:
 
 
 def limit(value: int) -> str:
-    """A limit, where nothing and -1 mean none."""
+    """A limit; None and -1 mean no limit."""
     return "unlimited" if value <= 0 else number(value)
 
 
@@ -118,22 +118,22 @@ def size(value: int) -> str:
 
 
 def size_limit(value: int) -> str:
-    """A limit of bytes, where nothing and -1 mean none."""
+    """A limit of bytes; None and -1 mean no limit."""
     return "unlimited" if value <= 0 else size(value)
 
 
 def duration(ns: int) -> str:
-    """A time span; nothing for 0."""
+    """A duration; "" for 0."""
     return format_duration(ns) if ns else ""
 
 
 def moment(ns: int | None) -> str:
-    """A point in time; nothing for none."""
+    """A time; "" for none."""
     return format_time(ns) if ns else ""
 
 
 def age(ns: int, now_ns: int) -> str:
-    """How long ago a time was, in its two largest units: 3d4h, 5m12s, 0s; "never" for none."""
+    """The age of a time, in its two largest units: 3d4h, 5m12s, 0s; "never" for none."""
     if not ns:
         return "never"
     seconds = max(now_ns - ns, 0) // 10**9
@@ -148,13 +148,13 @@ def age(ns: int, now_ns: int) -> str:
 
 
 def print_unavailable(kind: str, unavailable: Mapping[str, str]) -> None:
-    """The streams or consumers that the server can't describe, each with the reason."""
+    """Print the streams or consumers that the server cannot describe, with the reason."""
     rows = [(name, reason or NO_REASON) for name, reason in unavailable.items()]
     print_table((f"Offline {kind}", "Reason"), rows)
 
 
 def payload(data: bytes) -> dict[str, str]:
-    """A payload in JSON: as text where it is text, else in base64."""
+    """A payload in JSON: as text if it is text, else in base64."""
     try:
         return {"data": data.decode()}
     except UnicodeDecodeError:
@@ -164,6 +164,6 @@ def payload(data: bytes) -> dict[str, str]:
 
 
 def readable(data: bytes) -> str:
-    """A payload for the eye: control characters that move the cursor are shown, not obeyed."""
+    """A payload for people: control characters that move the cursor are shown as escapes."""
     text = data.decode("utf-8", "replace")
     return "".join(c if c.isprintable() or c in "\n\t" else quoted_letter(c) for c in text)

@@ -1,4 +1,4 @@
-"""``penstock pipeline``: a pipeline file looked at, run, followed, begun."""
+"""``penstock pipeline``: checks, runs and watches a pipeline file, or prints a first one."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _RIGHT = frozenset({"batch", "sequence", "end", "lag", "version", "rows"})
 
 
 class Wrong(click.ClickException):
-    """Problems of a file or of a run, each on a line of its own."""
+    """Problems of a file or of a run, each on a separate line."""
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """The lines."""
+        """Print the lines."""
         return tuple(self.message.splitlines())
 
 
@@ -51,14 +51,14 @@ def _load(file: str, state: str | None) -> Pipeline:
 @click.command()
 @_FILE
 @_STATE
-@click.option("--sql/--no-sql", default=True, help="Have Spark's parser read all SQL; needs Java.")
+@click.option("--sql/--no-sql", default=True, help="Check all SQL with Spark's parser; needs Java.")
 @command
 @click.pass_obj
 def check(session: Session, file: str, state: str | None, sql: bool) -> int:
-    """Look FILE over and draw its graph; nothing is run.
+    """Check FILE and draw its graph; runs nothing.
 
-    The functions that it names are loaded and its SQL is parsed, in a JVM that ends at once; servers
-    are not asked. Exit status: 1 when something is wrong, each on a line with its place.
+    Loads the functions that the file names, and parses its SQL in a JVM that ends at once. Asks no
+    server. Exit status: 1 if the file has faults; each is a line with its place.
     """
     pipeline = _load(file, state)
     queries = _planned(pipeline, _wrong_sql(pipeline) if sql else [])
@@ -74,7 +74,7 @@ def check(session: Session, file: str, state: str | None, sql: bool) -> int:
         return 0
     for warning in pipeline.warnings:
         click.echo(f"penstock: warning: {pipeline.file}:{warning.line}: {warning.text}", err=True)
-    print(f"{pipeline.name}: {file} is well")
+    print(f"{pipeline.name}: {file} is valid")
     print("\n".join(["", *lines, ""]))
     for query in queries:
         print(f"query {query.name}: {', '.join(query.sources)} -> {', '.join(query.sinks)}")
@@ -88,12 +88,12 @@ def _wrong_sql(pipeline: Pipeline) -> list[Problem]:
 
         return check_syntax(pipeline)
     except (ImportError, JavaNotFoundError) as error:
-        click.echo(f"penstock: warning: SQL is not looked at: {error}", err=True)
+        click.echo(f"penstock: warning: SQL is not checked: {error}", err=True)
         return []
 
 
 def _planned(pipeline: Pipeline, problems: list[Problem]) -> list[Query]:
-    """The queries that a run would have; what is wrong beside ``problems`` is told with them."""
+    """The queries that a run would have; reports their faults together with ``problems``."""
     from penstock.pipeline.description.functions import check_functions
     from penstock.pipeline.description.problems import PipelineError
     from penstock.pipeline.running.queries import StateError, committed, plan, recall
@@ -111,15 +111,16 @@ def _planned(pipeline: Pipeline, problems: list[Problem]) -> list[Query]:
 
 @click.command()
 @_FILE
-@click.option("--once", is_flag=True, help="Process what is there, print a summary, end.")
+@click.option("--once", is_flag=True, help="Process the available input, print a summary, end.")
 @_STATE
 @command
 @click.pass_obj
 def run(session: Session, file: str, once: bool, state: str | None) -> int:
-    """Run FILE until Ctrl-C, which stops at the end of a batch; a second one at once.
+    """Run FILE until Ctrl-C, which stops it at the end of a batch; a second Ctrl-C stops at once.
 
-    Killed at any moment and run again it goes on, and each row is in each sink once. With --json
-    each event of a query is a line, and the summary the last one. Exit status: 1 after an error.
+    A run that was killed continues when you start it again, and each sink gets each row once. With
+    --json each event of a query is a line, and the summary is the last line. Exit status: 1 after
+    an error.
     """
     pipeline = _load(file, state)
     try:
@@ -141,7 +142,7 @@ def run(session: Session, file: str, once: bool, state: str | None) -> int:
 @command
 @click.pass_obj
 def status(session: Session, file: str, state: str | None) -> int:
-    """Show how far the pipeline of FILE is: batches, offsets, lag, tables. Needs no Spark."""
+    """Show the progress of the pipeline of FILE: batches, offsets, lag, tables. Needs no Spark."""
     from penstock.pipeline.running.queries import StateError
 
     pipeline = _load(file, state)
@@ -204,7 +205,7 @@ def _rows(query: QueryStatus) -> list[tuple[str, ...]]:
 
 @click.command()
 def init() -> None:
-    """Print a pipeline file to begin with, with comments."""
+    """Print a first pipeline file, with comments."""
     from penstock.pipeline.description.example import EXAMPLE
 
     print(EXAMPLE, end="")

@@ -1,4 +1,4 @@
-"""Commands that are whole programs: their options are their own."""
+"""Commands that are whole programs, with their own options."""
 
 import sys
 
@@ -19,7 +19,7 @@ def server(arguments: tuple[str, ...]) -> None:
 @click.command(context_settings=OWN_OPTIONS, add_help_option=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(arguments: tuple[str, ...]) -> None:
-    """Server, log shipper and Spark tables in one."""
+    """Start server, log shipper and Spark tables in one command."""
     from penstock.cli.__main__ import run_pipeline
 
     sys.exit(run_pipeline(list(arguments)))

@@ -1,4 +1,4 @@
-"""What all commands share: how to reach the server, and whether the output is for a program."""
+"""The options that all commands share: how to connect, and the form of the output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 @dataclass
 class Session:
-    """The options before the command; `as_json` may also come after it."""
+    """The options before the command; `as_json` may also follow it."""
 
     server: str
     user: str
@@ -35,8 +35,9 @@ class Session:
     as_json: bool
 
     def connect(self, *, lasting: bool = False) -> BlockingClient:
-        """A client, which the caller closes; ConnectError, ValueError. A ``lasting`` one connects
-        again, for ever, when its connection breaks.
+        """A client, which the caller closes; raises ConnectError, ValueError.
+
+        A ``lasting`` client connects again, for ever, when its connection breaks.
         """
         from penstock.client.blocking import connect_blocking
 
@@ -71,17 +72,19 @@ class Session:
         )
 
     def jetstream(self, client: BlockingClient) -> JetStream:
-        """The JetStream of the domain that was asked for."""
+        """The JetStream of the requested domain."""
         return client.jetstream(domain=self.domain or None)
 
 
-OFFLINE = click.option("--offline", is_flag=True, help="Also when it can't be read now.")
+OFFLINE = click.option("--offline", is_flag=True, help="Also if it cannot be read now.")
 _OFFLINE_CODES = (10118, 10119, 10194, 10195)
 
 
 def check_readable(look: Callable[[], object], name: str, offline: bool) -> None:
-    """Before a removal: ClickException when the server can't read what is to be removed, unless the
-    user said ``--offline``. ApiError, as ``look`` raises it, for anything else.
+    """Check before a removal that the server can read the stream or consumer.
+
+    Raises ClickException if it cannot, unless the user gave ``--offline``; any other error of
+    ``look`` as ApiError.
     """
     from penstock.errors import ApiError
 
@@ -96,7 +99,7 @@ def check_readable(look: Callable[[], object], name: str, offline: bool) -> None
 
 
 def command(function: F) -> F:
-    """Options that every command has: ``--json``."""
+    """The option of every command: ``--json``."""
     option = click.option(
         "--json",
         is_flag=True,

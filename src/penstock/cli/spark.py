@@ -1,6 +1,6 @@
-"""``penstock spark``: what ``penstock.spark.watch`` publishes about streaming queries, as a table.
+"""``penstock spark watch``: a table of what ``penstock.spark.watch`` publishes about queries.
 
-At a terminal the table stays in place; elsewhere each message is a line. Needs no Spark.
+On a terminal the table is updated in place; elsewhere each message is a line. Needs no Spark.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _REDRAW_SECONDS = 1.0
 
 
 class Queries:
-    """What the last messages said of each query; the newest run of a name counts."""
+    """The last messages about each query; of a name the newest run counts."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """Start without messages."""
         self._seen: dict[str, tuple[dict[str, Any], dict[str, Any], float]] = {}
 
     def take(self, message: dict[str, Any], now: float) -> None:
-        """The next message, at a time in seconds; the last progress of a query is kept."""
+        """Take a message, at a time in seconds; keeps the last progress of a query."""
         query = str(message["query"])
         progress = self._seen[query][1] if query in self._seen else {}
         if message["event"] in ("progress", "started"):
@@ -45,7 +45,7 @@ class Queries:
         self._seen[query] = message, progress, now
 
     def rows(self, now: float) -> list[list[str]]:
-        """Cells of the table, by name of the query."""
+        """The rows of the table, by name of the query."""
         return [
             _cells(message, progress, now - at)
             for _, (message, progress, at) in sorted(self._seen.items())
@@ -77,7 +77,7 @@ def _cells(message: dict[str, Any], progress: dict[str, Any], age_seconds: float
 
 
 def parse_message(data: bytes) -> dict[str, Any] | None:
-    """A message of ``penstock.spark.watch``; None for anything else on the subject."""
+    """A message of ``penstock.spark.watch``; None for any other message on the subject."""
     try:
         message = json.loads(data)
     except ValueError:
@@ -94,7 +94,7 @@ def parse_message(data: bytes) -> dict[str, Any] | None:
 
 
 def line_of(message: dict[str, Any], at: float) -> str:
-    """One message for a log."""
+    """One message as a line of a log."""
     queries = Queries()
     queries.take(message, at)
     [cells] = queries.rows(at)
@@ -125,14 +125,16 @@ def _table(queries: Queries, now: float) -> Table:
     "--subject",
     default="spark.progress.>",
     show_default=True,
-    help="Where penstock.spark.watch publishes.",
+    help="The subject of penstock.spark.watch.",
 )
-@click.option("-n", "--count", default=0, type=click.IntRange(0), help="End after so many.")
-@click.option("--wait", type=DURATION, default=0, help="End after so long without a message.")
+@click.option(
+    "-n", "--count", default=0, type=click.IntRange(0), help="End after this many messages."
+)
+@click.option("--wait", type=DURATION, default=0, help="End after this time without a message.")
 @command
 @click.pass_obj
 def watch(session: Session, subject: str, count: int, wait: int) -> None:
-    """Show how streaming queries do, as they go, until interrupted."""
+    """Show the progress of streaming queries until interrupted."""
     patience = wait / 1e9 if wait else float("inf")
     with session.connect() as client:
         subscription = client.subscribe(subject)
@@ -148,7 +150,7 @@ def watch(session: Session, subject: str, count: int, wait: int) -> None:
 
 
 def _next(subscription: Subscription, seconds: float) -> dict[str, Any] | None:
-    """The next message that is one, None when there was none in time."""
+    """The next valid message; None if none comes in time."""
     from penstock.errors import Timeout
 
     deadline = time.monotonic() + seconds

@@ -17,15 +17,15 @@ from penstock.cli.session import Session, command
     "more",
     multiple=True,
     metavar="NAME",
-    help="Put in this installed distribution, too, such as deltalake; repeatable.",
+    help="Also add this installed distribution, such as deltalake; repeatable.",
 )
 @command
 @click.pass_obj
 def package(session: Session, out: Path, more: tuple[str, ...]) -> None:
     """Make OUT.zip of this installation, for spark-submit --py-files or --archives.
 
-    It has the compiled modules of this Python, so the machines of the cluster must have the same
-    Python version and processor.
+    The archive has the compiled modules of this Python, so the machines of the cluster must have
+    the same Python version and processor.
     """
     from penstock.spark.packaging import PackagingError
     from penstock.spark.packaging import package as make

@@ -12,10 +12,10 @@ from penstock.cli.session import Session, command
 @command
 @click.pass_obj
 def prepare(session: Session) -> None:
-    """Keep the classes that Spark loads ready to use, once for this machine, Java and Spark.
+    """Prepare an archive of the classes that Spark loads, once per machine, Java and Spark.
 
-    Takes about a minute, and some 160 MB in the user's cache. Sessions of
-    penstock.spark.session, and the pipeline, start sooner then.
+    This takes about a minute, and some 160 MB in the user's cache. Sessions of
+    penstock.spark.session, and the pipeline, then start sooner.
     """
     try:
         from penstock.spark.classes import PrepareError, prepare

@@ -98,9 +98,9 @@ def ls(session: Session, store: str, streams: tuple[str, ...]) -> int:
 @command
 @click.pass_obj
 def check(session: Session, store: str, streams: tuple[str, ...]) -> int:
-    """Tell what a start of the server would find in STORE, without changing anything.
+    """Report what a start of the server would find in STORE, without changing anything.
 
-    Index files that hold are believed, as a start does; verify reads every byte.
+    Trusts valid index files, as a start does; verify reads every byte.
     """
     report = _look(session, store, streams, "checking", whole=False)
     return _tell(session, report)
@@ -153,7 +153,7 @@ def _facts(each: StreamReport) -> str:
 
 
 def show_problem(problem: Problem, folder: str) -> None:
-    """A finding on two lines: where and what, then what a repair does."""
+    """Print a finding on two lines: place and fault, then what a repair does."""
     where = problem.file.removeprefix(f"{folder}/")
     if problem.offset or (problem.length and ".torn-" not in problem.file):
         where = f"{where} at {problem.offset} ({number(problem.length)} bytes)"

@@ -53,9 +53,9 @@ def _open(target: str) -> BackupFolder:
 def backup(
     session: Session, store: str, target: str, streams: tuple[str, ...], reread: bool
 ) -> int:
-    """Add a backup of the folder STORE to the backup folder TARGET, which is made.
+    """Add a backup of the folder STORE to the backup folder TARGET, which is created if necessary.
 
-    A server may be using the store: every message that it acknowledged before is in the backup.
+    A server may use the store: the backup has every message that was acknowledged before it began.
     """
     from penstock.core.base.disk import Disk
     from penstock.core.base.readonly_disk import ReadOnlyDisk
@@ -158,13 +158,13 @@ def _row(made: Manifest) -> tuple[str, ...]:
 @click.argument("target", type=_FOLDER)
 @click.argument("store", type=_FOLDER)
 @STREAMS
-@click.option("--at", "name", default="", help="Id of the backup; the newest when not given.")
+@click.option("--at", "name", default="", help="Id of the backup; by default the newest.")
 @command
 @click.pass_obj
 def restore(session: Session, target: str, store: str, streams: tuple[str, ...], name: str) -> int:
-    """Put streams of a backup in TARGET into the folder STORE, which no server may be using.
+    """Put streams of a backup in TARGET into the folder STORE, which no server may use.
 
-    Streams that are there are never touched: one of the same name refuses the restore.
+    Never touches existing streams: if one has the same name, the restore is refused.
     """
     from penstock.core.base.disk import Disk
     from penstock.store.layout import StoreError
@@ -205,16 +205,16 @@ def restore(session: Session, target: str, store: str, streams: tuple[str, ...],
 
 @click.command()
 @click.argument("target", type=_FOLDER)
-@click.option("--keep", default=0, type=click.IntRange(0), help="Keep the newest so many.")
-@click.option("--older-than", type=DURATION, default=0, help="Remove those older than this: 30d.")
+@click.option("--keep", default=0, type=click.IntRange(0), help="Keep this many of the newest.")
+@click.option("--older-than", type=DURATION, default=0, help="Remove backups older than this: 30d.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Only tell what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @command
 @click.pass_obj
 def prune(
     session: Session, target: str, keep: int, older_than: int, yes: bool, dry_run: bool
 ) -> int:
-    """Remove old backups of the folder TARGET, and files that no other one needs. Asks first."""
+    """Remove old backups of the folder TARGET, and files that no backup needs. Asks first."""
     from penstock.store.restore import plan_prune
     from penstock.store.restore import prune as remove
 

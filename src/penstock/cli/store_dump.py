@@ -1,4 +1,4 @@
-"""``penstock store dump``: what is in a stream, read from its folder."""
+"""``penstock store dump``: prints the content of a stream from its folder."""
 
 from __future__ import annotations
 
@@ -32,13 +32,15 @@ _DAMAGE_SHOWN_BYTES = 4096
 @click.command()
 @store_argument
 @click.argument("stream")
-@click.option("--subject", "subjects", multiple=True, help="Only subjects that match; repeatable.")
+@click.option("--subject", "subjects", multiple=True, help="Only matching subjects; repeatable.")
 @click.option("--from", "start", default="", help="First sequence, or time (2026-11-21T04:00:00Z).")
 @click.option("--to", "end", default="", help="Last sequence, or time (not included).")
-@click.option("-n", "--count", default=0, type=click.IntRange(0), help="End after so many.")
-@click.option("--headers", is_flag=True, help="With the headers.")
+@click.option(
+    "-n", "--count", default=0, type=click.IntRange(0), help="End after this many messages."
+)
+@click.option("--headers", is_flag=True, help="Show the headers.")
 @click.option("-r", "--raw", is_flag=True, help="Only the payloads, each with a line end.")
-@click.option("--damaged", is_flag=True, help="Instead: bytes that are no record, in hex.")
+@click.option("--damaged", is_flag=True, help="Instead: damaged bytes, in hex.")
 @click.option("--consumers", is_flag=True, help="Instead: the consumers and their states.")
 @click.option("--config", is_flag=True, help="Instead: the configuration.")
 @command
@@ -57,7 +59,7 @@ def dump(
     consumers: bool,
     config: bool,
 ) -> int:
-    """Print the messages of STREAM in the folder STORE, also of one that can't be recovered."""
+    """Print the messages of STREAM in the folder STORE, also if it cannot be recovered."""
     from penstock.core.base.readonly_disk import ReadOnlyDisk
     from penstock.store.dump import MessageFilter, messages
     from penstock.store.layout import find
@@ -135,7 +137,7 @@ def _damaged(session: Session, disk: ReadOnlyDisk, place: StreamFolder) -> int:
 
 
 def hex_lines(offset: int, data: bytes) -> str:
-    """Bytes in hex and as text, 16 to a line."""
+    """Bytes in hex and as text, 16 per line."""
     lines = []
     for at in range(0, len(data), _HEX_BYTES):
         piece = data[at : at + _HEX_BYTES]

@@ -1,4 +1,4 @@
-"""``penstock store repair``: put right what can be, keep what is replaced."""
+"""``penstock store repair``: repairs a store, and keeps the replaced files."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 @click.command()
 @store_argument
 @STREAMS
-@click.option("--dry-run", is_flag=True, help="Only tell what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @command
 @click.pass_obj
 def repair(session: Session, store: str, streams: tuple[str, ...], dry_run: bool) -> int:
-    """Put right in STORE what can be: flipped bits, index files, unfinished ends. Deletes nothing.
+    """Repair flipped bits, index files and unfinished ends in STORE. Deletes nothing.
 
-    What is replaced is kept in the folder `aside` of the stream. No server may be using the store.
+    Replaced files are kept in the folder `aside` of the stream. No server may use the store.
     """
     from penstock.core.base.disk import Disk
     from penstock.core.base.readonly_disk import ReadOnlyDisk

@@ -1,7 +1,7 @@
-"""What the commands of ``penstock store`` share: the folder, exit statuses, progress, confirmation.
+"""Common parts of ``penstock store``: the folder, exit statuses, progress, confirmation.
 
-Exit status: 0 all is sound (or done); 1 damage was found, or is left; 2 it could not be done (no
-store there, in use, the disk refuses, wrong usage); 130 interrupted.
+Exit status: 0 everything is sound (or done); 1 damage was found, or is left; 2 the command could
+not do its work (no store there, in use, the disk refuses, wrong usage); 130 interrupted.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ STREAMS = click.option("--stream", "streams", multiple=True, help="Only this str
 
 
 class StoreFailure(click.ClickException):
-    """The command could not be done; the status says so."""
+    """The command could not do its work; has the exit status."""
 
     exit_code = FAILED
 
 
 class StoreGroup(Lazy):
-    """The group of commands; what fails in one of them has a status of its own."""
+    """The group of commands, which have exit statuses of their own for failures."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """The status of the command; StoreFailure."""
@@ -57,12 +57,12 @@ class StoreGroup(Lazy):
 
 
 def complain(text: str) -> None:
-    """One line on stderr, while the command goes on."""
+    """Print one line on stderr; the command continues."""
     print(f"penstock: {shown(' '.join(text.split()))}", file=sys.stderr)
 
 
 def store_argument(function: F) -> F:
-    """The folder, as an argument or from the environment."""
+    """The folder, from an argument or the environment."""
     made = click.argument("store", envvar=STORE, required=True, type=click.Path(file_okay=False))
     return made(function)
 
@@ -81,7 +81,7 @@ def vault() -> Vault | None:
 
 
 def more_files() -> None:
-    """Allow as many open files as we may have: a live store is held open while it is read."""
+    """Raise the limit of open files: a store in use is held open while it is read."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(OSError, ValueError):
@@ -90,7 +90,7 @@ def more_files() -> None:
 
 @contextlib.contextmanager
 def progress(session: Session, what: str, total: int) -> Iterator[Callable[[int], object]]:
-    """A bar on stderr, when that is a terminal; called with the bytes that are done."""
+    """A progress bar on stderr, if that is a terminal; called with the number of bytes done."""
     if session.as_json or not sys.stderr.isatty():
         yield lambda done: None
         return
@@ -113,7 +113,7 @@ def show_json(value: object) -> None:
 
 
 def style(text: str, state: str) -> str:
-    """Coloured by how good it is, on a terminal."""
+    """The text with the colour of its state, on a terminal."""
     colours = {"sound": "green", "damaged": "red", "not recoverable": "red", "worn": "yellow"}
     colours |= {"lost": "red", "note": "cyan", "ok": "green"}
     if not sys.stdout.isatty() or state not in colours:
@@ -123,7 +123,7 @@ def style(text: str, state: str) -> str:
 
 @contextlib.contextmanager
 def locked(folder: str) -> Iterator[None]:
-    """Have a folder for this process alone, as a server has its store; StoreError."""
+    """Lock a folder for this process, as a server locks its store; StoreError."""
     from penstock.core.log.store_lock import FolderInUse, FolderLock
     from penstock.store.layout import StoreError
 

@@ -1,4 +1,4 @@
-"""The commands of ``penstock store``, and where they are."""
+"""The commands of ``penstock store``, and their modules."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 STORE: dict[str, Row] = {
     "ls": ("List the streams of a store.", "store", "ls"),
-    "check": ("Tell what a start of the server would find.", "store", "check"),
+    "check": ("Report what a start of the server would find.", "store", "check"),
     "verify": ("Read and check every byte of a store or a backup.", "store", "verify"),
-    "repair": ("Put right what can be; nothing is deleted.", "store_repair", "repair"),
+    "repair": ("Repair what can be repaired; deletes nothing.", "store_repair", "repair"),
     "dump": ("Print messages, consumers, configuration of a stream.", "store_dump", "dump"),
     "backup": ("Add a backup to a backup folder.", "store_backups", "backup"),
     "backups": ("List the backups of a backup folder.", "store_backups", "backups"),
@@ -23,8 +23,8 @@ STORE: dict[str, Row] = {
 
 store = StoreGroup(
     name="store",
-    help="Look at a store folder, repair it, back it up: without a server, or beside one. "
-    "Exit status: 0 sound, 1 damage, 2 it could not be done.",
+    help="Check, repair and back up a store folder, without a server or beside one. "
+    "Exit status: 0 sound, 1 damage, 2 the command could not do its work.",
     no_args_is_help=True,
 )
 store.rows = STORE

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--subject", default=None, help="Only streams that take messages of this subject.")
+@click.option("--subject", default=None, help="Only streams with this subject.")
 @click.option("--names", is_flag=True, help="Only the names.")
 @command
 @click.pass_obj
 def ls(session: Session, subject: str | None, names: bool) -> int:
-    """List streams; those that are offline with the reason, and exit status 1."""
+    """List streams. Offline ones have the reason, and give exit status 1."""
     with session.connect() as client:
         jetstream = session.jetstream(client)
         if names:
@@ -81,9 +81,9 @@ def ls(session: Session, subject: str | None, names: bool) -> int:
 @click.command()
 @click.argument("name")
 @click.option(
-    "--subjects", multiple=True, help="Subjects to keep (also with commas); default: NAME."
+    "--subjects", multiple=True, help="Subjects of the stream (also with commas); default: NAME."
 )
-@click.option("--description", default="", help="What it is for.")
+@click.option("--description", default="", help="Description of the stream.")
 @click.option("--storage", type=click.Choice(["file", "memory"]), default="file", show_default=True)
 @click.option(
     "--retention",
@@ -92,16 +92,14 @@ def ls(session: Session, subject: str | None, names: bool) -> int:
     show_default=True,
 )
 @click.option("--discard", type=click.Choice(["old", "new"]), default="old", show_default=True)
-@click.option("--max-msgs", type=int, default=-1, help="Messages to keep at most.")
-@click.option("--max-bytes", type=SIZE, default=-1, help="Bytes to keep at most.")
+@click.option("--max-msgs", type=int, default=-1, help="Limit of messages.")
+@click.option("--max-bytes", type=SIZE, default=-1, help="Limit of bytes.")
 @click.option("--max-age", type=DURATION, default=0, help="How long to keep messages.")
-@click.option("--max-msgs-per-subject", type=int, default=-1, help="Messages of one subject.")
-@click.option("--max-msg-size", type=SIZE, default=-1, help="Largest message.")
-@click.option("--max-consumers", type=int, default=-1, help="Consumers at most.")
-@click.option(
-    "--dupe-window", type=DURATION, default=0, help="How long message ids are remembered."
-)
-@click.option("--allow-direct/--no-allow-direct", default=False, help="Direct get.")
+@click.option("--max-msgs-per-subject", type=int, default=-1, help="Limit of messages per subject.")
+@click.option("--max-msg-size", type=SIZE, default=-1, help="Limit of the size of a message.")
+@click.option("--max-consumers", type=int, default=-1, help="Limit of consumers.")
+@click.option("--dupe-window", type=DURATION, default=0, help="How long to remember message ids.")
+@click.option("--allow-direct/--no-allow-direct", default=False, help="Allow direct gets.")
 @command
 @click.pass_obj
 def add(session: Session, /, name: str, subjects: tuple[str, ...], **fields: Any) -> None:
@@ -175,14 +173,14 @@ def show(session: Session, info: StreamInfo) -> None:
 
 @click.command()
 @click.argument("name")
-@click.option("-f", "--force", is_flag=True, help="Don't ask.")
+@click.option("-f", "--force", is_flag=True, help="Do not ask.")
 @OFFLINE
 @command
 @click.pass_obj
 def rm(session: Session, name: str, force: bool, offline: bool) -> None:
     """Remove the stream NAME with all its messages and consumers.
 
-    A stream that is offline may be readable again, with its key or on a sound disk: it is removed
+    An offline stream may become readable again, with its key or on a sound disk, so it is removed
     only with --offline.
     """
     if not force:
@@ -197,12 +195,14 @@ def rm(session: Session, name: str, force: bool, offline: bool) -> None:
 
 @click.command()
 @click.argument("name")
-@click.option("--subject", default=None, help="Only messages of this subject.")
+@click.option("--subject", default=None, help="Only messages on this subject.")
 @click.option(
     "--seq", type=click.IntRange(1), default=None, help="Only messages below this sequence."
 )
-@click.option("--keep", type=click.IntRange(1), default=None, help="All but the newest so many.")
-@click.option("-f", "--force", is_flag=True, help="Don't ask.")
+@click.option(
+    "--keep", type=click.IntRange(1), default=None, help="Keep this many of the newest messages."
+)
+@click.option("-f", "--force", is_flag=True, help="Do not ask.")
 @command
 @click.pass_obj
 def purge(
@@ -228,7 +228,7 @@ def purge(
 @click.command()
 @click.argument("name")
 @click.argument("seq", type=click.IntRange(1), required=False)
-@click.option("--last-for", "last_for", default=None, help="The newest message of this subject.")
+@click.option("--last-for", "last_for", default=None, help="The newest message on this subject.")
 @click.option("-r", "--raw", is_flag=True, help="Only the payload.")
 @command
 @click.pass_obj

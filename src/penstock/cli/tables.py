@@ -1,4 +1,4 @@
-"""``penstock tables maintain``: few files of a good size, none that nobody needs."""
+"""``penstock tables maintain``: compacts Delta tables and removes unused files."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _NUMBERS = frozenset(_COLUMNS[1:])
     type=SIZE,
     default="128MB",
     show_default=True,
-    help="Make files of about this size; greater ones stay as they are.",
+    help="Compact files to about this size; larger ones stay as they are.",
 )
 @click.option(
     "--retention",
     type=DURATION,
     default="7d",
     show_default=True,
-    help="Keep files that versions of this long ago name; an hour at least.",
+    help="Keep files of versions that are younger than this; at least an hour.",
 )
 @click.option("--no-compact", is_flag=True, help="Leave small files as they are.")
 @click.option("--no-checkpoint", is_flag=True, help="Write no checkpoint of the log.")
 @click.option("--no-vacuum", is_flag=True, help="Remove no files.")
-@click.option("--dry-run", is_flag=True, help="Only tell what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option(
     "--storage",
     multiple=True,
@@ -57,9 +57,9 @@ def maintain(
     dry_run: bool,
     storage: tuple[str, ...],
 ) -> int:
-    """Compact the Delta tables at PATH..., write a checkpoint, remove files that nobody needs.
+    """Compact the Delta tables at PATH..., write a checkpoint, and remove unused files.
 
-    Safe beside queries that write and read them. Exit status: 1 when a table could not be done.
+    Queries may read and write these tables meanwhile. Exit status: 1 if a table failed.
     """
     try:
         from penstock.spark.tables.maintenance import Plan
@@ -100,7 +100,7 @@ def _pair(text: str) -> tuple[str, str]:
 def _all(
     paths: tuple[str, ...], storage: dict[str, str], plan: Plan
 ) -> tuple[list[Report], list[tuple[str, str]]]:
-    """Each table in turn; one that fails does not keep the others from being done."""
+    """Maintain each table in turn; a failure does not stop the others."""
     from penstock.spark.parsing import OptionError
     from penstock.spark.tables.maintenance import maintain as look_after
     from penstock.spark.tables.places import TableError, place

@@ -1,5 +1,6 @@
-"""The command tree: which commands there are, one line about each, and where they are. Nothing of a
-command is loaded before it is used.
+"""The command tree: the commands, one line of help for each, and their modules.
+
+A command's module is loaded only when the command is used.
 """
 
 from importlib import import_module
@@ -15,14 +16,14 @@ from penstock.cli.values import DURATION
 Row = tuple[str, str, str]
 
 TOP: dict[str, Row] = {
-    "run": ("Server, log shipper and Spark tables in one.", "programs", "run"),
+    "run": ("Start server, log shipper and Spark tables in one command.", "programs", "run"),
     "server": ("Start a server (options: penstock server --help).", "programs", "server"),
     "pub": ("Publish messages.", "messages", "pub"),
     "sub": ("Print the messages of a subject.", "messages", "sub"),
-    "req": ("Ask, and print the answer.", "messages", "req"),
+    "req": ("Send a request, and print the answer.", "messages", "req"),
     "stream": ("Streams: ls, add, info, rm, purge, get, backup, restore.", "tree", "stream"),
     "consumer": ("Consumers: ls, add, info, rm, next.", "tree", "consumer"),
-    "account": ("What the account uses: info.", "tree", "account"),
+    "account": ("Usage and limits of the account: info.", "tree", "account"),
     "pipeline": ("A pipeline in a file: check, run, status, init.", "tree", "pipeline"),
     "spark": ("Spark: watch streaming queries, package for a cluster.", "tree", "spark"),
     "store": (
@@ -30,7 +31,7 @@ TOP: dict[str, Row] = {
         "store_tree",
         "store",
     ),
-    "tables": ("Look after the tables that Spark writes: maintain, expire.", "tree", "tables"),
+    "tables": ("Maintain the tables that Spark writes: maintain, expire.", "tree", "tables"),
 }
 STREAM: dict[str, Row] = {
     "ls": ("List streams.", "streams", "ls"),
@@ -39,8 +40,8 @@ STREAM: dict[str, Row] = {
     "rm": ("Remove a stream with all its messages.", "streams", "rm"),
     "purge": ("Remove messages of a stream.", "streams", "purge"),
     "get": ("Print a stored message.", "streams", "get"),
-    "backup": ("Back a stream up into a folder.", "backups", "backup"),
-    "restore": ("Make a stream of a backup.", "backups", "restore"),
+    "backup": ("Back up a stream into a folder.", "backups", "backup"),
+    "restore": ("Restore a stream from a backup.", "backups", "restore"),
 }
 CONSUMER: dict[str, Row] = {
     "ls": ("List the consumers of a stream.", "consumers", "ls"),
@@ -50,27 +51,27 @@ CONSUMER: dict[str, Row] = {
     "next": ("Fetch messages from a pull consumer and acknowledge them.", "consumers", "next_"),
 }
 ACCOUNT: dict[str, Row] = {
-    "info": ("Show what the account uses and may use.", "account", "info"),
+    "info": ("Show the usage and the limits of the account.", "account", "info"),
 }
 SPARK: dict[str, Row] = {
-    "watch": ("Show how streaming queries do, as they go.", "spark", "watch"),
+    "watch": ("Show the progress of streaming queries.", "spark", "watch"),
     "package": ("Make an archive for the machines of a cluster.", "spark_package", "package"),
-    "prepare": ("Let sessions on this machine start sooner.", "spark_prepare", "prepare"),
+    "prepare": ("Make sessions on this machine start sooner.", "spark_prepare", "prepare"),
 }
 PIPELINE: dict[str, Row] = {
-    "check": ("Look a file over and draw its graph.", "pipeline", "check"),
-    "run": ("Run it until Ctrl-C, or once.", "pipeline", "run"),
-    "status": ("Show how far it is.", "pipeline", "status"),
-    "init": ("Print a file to begin with.", "pipeline", "init"),
+    "check": ("Check a file and draw its graph.", "pipeline", "check"),
+    "run": ("Run a pipeline until Ctrl-C, or once.", "pipeline", "run"),
+    "status": ("Show the progress of a pipeline.", "pipeline", "status"),
+    "init": ("Print a first file.", "pipeline", "init"),
 }
 TABLES: dict[str, Row] = {
-    "maintain": ("Compact tables, remove files that nobody needs.", "tables", "maintain"),
-    "expire": ("Forget old snapshots of Iceberg tables.", "iceberg_tables", "expire"),
+    "maintain": ("Compact Delta tables, and remove unused files.", "tables", "maintain"),
+    "expire": ("Expire old snapshots of Iceberg tables.", "iceberg_tables", "expire"),
 }
 
 
 class Lazy(click.Group):
-    """A group whose commands are named in a table and imported when they are used."""
+    """A group whose commands are listed in a table and imported when they are used."""
 
     rows: dict[str, Row]
 
@@ -79,7 +80,7 @@ class Lazy(click.Group):
         return list(self.rows)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a name; None when there is none."""
+        """The command with a name; None if there is none."""
         row = self.rows.get(cmd_name)
         if row is None:
             return None
@@ -88,7 +89,7 @@ class Lazy(click.Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list in the help text, without importing any of them."""
+        """Write the list of the help text, without importing any command."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, row[0]) for name, row in self.rows.items()])
 
@@ -130,7 +131,7 @@ spark = _group(
 @click.option("--tlscert", default="", envvar="NATS_CERT", help="Certificate of the client.")
 @click.option("--tlskey", default="", envvar="NATS_KEY", help="Key of the certificate.")
 @click.option("--tlsca", default="", envvar="NATS_CA", help="Certificates to trust.")
-@click.option("--tlsfirst", is_flag=True, help="Shake hands before the server speaks.")
+@click.option("--tlsfirst", is_flag=True, help="Do the TLS handshake before the server sends INFO.")
 @click.option("--domain", default="", help="JetStream domain.")
 @click.option(
     "--timeout",

@@ -8,7 +8,7 @@ import click
 if TYPE_CHECKING:
     _Kind = click.ParamType[int]
 else:
-    _Kind = click.ParamType  # not generic in every click that we run with
+    _Kind = click.ParamType  # not generic in every supported version of click
 
 _SIZE = re.compile(r"(\d+)([kmgt]?)(?:i?b)?", re.IGNORECASE)
 
@@ -22,7 +22,7 @@ class Duration(_Kind):
         """Nanoseconds."""
         if isinstance(value, int):
             return value
-        from penstock.api.times import parse_duration  # loads what --help need not
+        from penstock.api.times import parse_duration  # not needed by --help
 
         text = str(value)
         try:

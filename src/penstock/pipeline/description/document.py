@@ -96,7 +96,7 @@ class _Reader:
     def value(self, node: yaml.Node, depth: int) -> Value:
         line = node.start_mark.line + 1
         if depth > _DEEPEST:
-            self._problems.add(line, "values lie too deep in one another")
+            self._problems.add(line, "values are nested too deeply")
             return None
         if isinstance(node, yaml.ScalarNode):
             if node.tag == _NULL and node.style is None:

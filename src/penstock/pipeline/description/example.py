@@ -1,12 +1,12 @@
 """The pipeline file that ``penstock pipeline init`` prints."""
 
 EXAMPLE = """\
-# Run it:    penstock pipeline check orders.yaml     look at it, without starting anything
-#            penstock pipeline run orders.yaml       until Ctrl-C; --once: what is there, then end
-#            penstock pipeline status orders.yaml    how far it is
-# A value may have ${NAME} or ${NAME:-default} of the environment. Relative paths begin at this file.
+# Commands:  penstock pipeline check orders.yaml     find faults, without starting anything
+#            penstock pipeline run orders.yaml       run until Ctrl-C; --once: until all input is read
+#            penstock pipeline status orders.yaml    show the progress
+# Values may use environment variables: ${NAME}, ${NAME:-default}. Relative paths start at this file.
 
-pipeline: orders                    # its state is kept in state/orders
+pipeline: orders                    # the state folder is state/orders
 
 defaults:
   servers: ${NATS_URL:-nats://127.0.0.1:4222}
@@ -22,7 +22,7 @@ steps:
     sql: >
       select seq, ts, from_json(cast(data as string),
         'id string, customer string, amount double') as made from raw
-  checked:                          # what fails is in checked.rejected, with the reasons
+  checked:                          # rows that fail are in checked.rejected, with reasons
     from: parsed
     columns: {id: made.id, customer: made.customer, amount: made.amount}
     drop: [made]
@@ -30,7 +30,7 @@ steps:
       has_id: id is not null
       has_amount: amount >= 0
 
-sinks:                              # all four are fed by one reading of the stream
+sinks:                              # one read of the stream feeds all four
   orders:     {from: checked, format: jetstream_delta, path: tables/orders, mergeSchema: true}
   customers:  {from: checked, upsert: tables/customers, keys: [customer], sequence: seq}
   bad_orders: {from: checked.rejected, format: jetstream_delta, path: tables/bad_orders}

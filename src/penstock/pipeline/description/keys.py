@@ -16,8 +16,8 @@ class Key(NamedTuple):
 
 
 TOP = (
-    Key("pipeline", "Name: of the state folder, of queries in metrics, of shadow consumers."),
-    Key("state", "Folder that keeps where each query is; state/<pipeline> beside the file."),
+    Key("pipeline", "Name for the state folder, for queries in metrics, for shadow consumers."),
+    Key("state", "Folder with the position of each query; state/<pipeline> beside the file."),
     Key("defaults", "trigger, and options for connections and object stores."),
     Key("sources", "Where rows come from, by name."),
     Key("steps", "What is done with them, by name."),
@@ -27,8 +27,8 @@ TOP = (
 )
 SOURCE = (
     Key("format", "Any format of Spark for readStream."),
-    Key("schema", "Columns, as in id long, name string; file formats need it."),
-    Key("static", "true: read whole, anew for each micro-batch, for look-ups."),
+    Key("schema", "Columns, such as id long, name string; file formats need it."),
+    Key("static", "true: read whole, again for each micro-batch, for look-ups."),
     Key("options", "Options of the format whose name is one of these keys."),
 )
 STEP = (
@@ -36,7 +36,7 @@ STEP = (
     Key("python", "module:function, from DataFrames to a DataFrame."),
     Key("with", "Keyword arguments of the function."),
     Key("sql", "A query over the inputs by their names."),
-    Key("watermark", "column and delay, as in ts 10 minutes."),
+    Key("watermark", "Column and delay, such as ts 10 minutes."),
     Key("where", "A condition: other rows are left out."),
     Key("columns", "Columns to add or replace, each with an expression."),
     Key("select", "Columns and expressions to keep."),
@@ -50,26 +50,28 @@ SINK = (
     Key("format", "Any format of Spark for writeStream."),
     Key("upsert", "Folder or URL of a Delta table that keeps the newest row of each key."),
     Key("mode", "append, update or complete."),
-    Key("partitionBy", "Columns whose values get folders of their own."),
+    Key("partitionBy", "Columns whose values get separate folders."),
     Key("query", "shared, or own: read the source for this sink alone."),
-    Key("trigger", "How often at most, for a query of its own."),
+    Key("trigger", "Shortest interval between batches; gives the sink its own query."),
     Key("options", "Options of the format whose name is one of these keys."),
 )
 UPSERT = (
-    Key("keys", "Columns that tell rows apart."),
+    Key("keys", "Columns that identify a row."),
     Key("sequence", "Column that orders the rows of a key; seq."),
-    Key("deleteWhen", "A condition: such a row removes the row of its key."),
+    Key("deleteWhen", "A condition: a row that meets it removes the row of its key."),
     Key("mergeSchema", "true adds columns that the table does not have."),
     Key(
         "ifBehind",
-        "Of a table that is gone or holds less than it did: fail, begin anew there, or fill it.",
+        "If the table is gone or holds less than before: fail, begin again there, or fill it.",
     ),
 )
-DEFAULTS = (Key("trigger", "How often at most a query looks for rows: 1s; 0 is all the time."),)
+DEFAULTS = (
+    Key("trigger", "Shortest interval at which a query looks for rows: 1s; 0 means no pause."),
+)
 SPARK = (Key("master", "Where Spark runs: local[2,4]."),)
 METRICS = (
     Key("port", "Serve /metrics for Prometheus on this port."),
-    Key("host", "Address that the port is opened on: 127.0.0.1."),
+    Key("host", "Address of the port: 127.0.0.1."),
     Key("subject", "Publish progress on this subject: spark.progress.{name}."),
 )
 

@@ -77,7 +77,8 @@ class _Reader:
         name = top.text("pipeline", required="orders") or "pipeline"
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", name):
             top.problem(
-                "pipeline", f"{name!r} is no name: letters, digits, '-' and '_', 64 at most"
+                "pipeline",
+                f"{name!r} is not a valid name: letters, digits, '-' and '_', 64 at most",
             )
         given = top.text("state") if top.has("state") else None
         kept = Path(state).absolute() if state is not None else None
@@ -114,7 +115,7 @@ class _Reader:
         for name, one in value.entries.items():
             line = value.lines[name]
             if not _NAME.fullmatch(name):
-                self._problems.add(line, f"{part}: {name!r} is no name: {_RIGHT_NAME}")
+                self._problems.add(line, f"{part}: {name!r} is not a valid name: {_RIGHT_NAME}")
             elif name in self._names:
                 self._problems.add(
                     line, f"{part}: {name} is taken already, in line {self._names[name]}"
@@ -197,13 +198,13 @@ class _Reader:
             missing |= self._refers(pipeline, f"sinks.{sink.name}", sink.line, sink.input)
         if way := graph.circle(pipeline):
             first = pipeline.steps[way[0]]
-            text = f"steps.{first.name}: steps read each other in a circle: {' -> '.join(way)}"
+            text = f"steps.{first.name}: steps form a cycle: {' -> '.join(way)}"
             self._problems.add(first.line, text)
             return
         for name in nodes:
             if not graph.readers(pipeline, name):
                 part = "sources" if name in pipeline.sources else "steps"
-                text = f"{part}.{name}: nobody reads {name}; a step or sink with from: {name} does"
+                text = f"{part}.{name}: no step or sink reads {name}; add from: {name} to one"
                 self._problems.add(self._names.get(name, 1), text)
         if not missing:
             self._check_sinks(pipeline)
@@ -213,7 +214,7 @@ class _Reader:
         node = node_of(reference)
         step = pipeline.steps.get(node)
         if node in pipeline.sinks:
-            self._problems.add(line, f"{label}: {node} is a sink, which nobody can read")
+            self._problems.add(line, f"{label}: {node} is a sink, which cannot be read")
         elif step is None and node not in pipeline.sources:
             if node in self._names:
                 return True  # the node is in the file, but has a fault that is reported already
@@ -237,8 +238,8 @@ class _Reader:
             if step.expect and step.name + REJECTED not in read:
                 self._problems.add(
                     step.line,
-                    f"steps.{step.name}: nobody reads {step.name}{REJECTED}, so rows that fail expect"
-                    " would vanish; add a sink for them, or use where",
+                    f"steps.{step.name}: nothing reads {step.name}{REJECTED}, so rows that fail expect"
+                    " would be lost; add a sink for them, or use where",
                 )
         places: dict[str, str] = {}
         resolved = {
@@ -263,8 +264,8 @@ class _Reader:
                 if place.startswith(outer + "/"):
                     self._problems.add(
                         sink.line,
-                        f"sinks.{sink.name}: {place} is inside of {outer}, which sinks.{other}"
-                        " writes: its maintenance would remove files of others; give each a folder"
-                        " of its own",
+                        f"sinks.{sink.name}: {place} is inside {outer}, which sinks.{other}"
+                        " writes: maintenance of one would remove files of the other; use separate"
+                        " folders",
                     )
             places.setdefault(place, sink.name)

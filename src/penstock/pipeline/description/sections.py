@@ -172,13 +172,13 @@ class Sections:
         if wrong := wrong_format(format_name, WRITTEN, "written"):
             fields.problem("format", wrong)
         if format_name in STREAM_FORMATS and sink.mode == "complete":
-            fields.problem("mode", "streams and buckets are added to: mode append or update")
+            fields.problem("mode", "streams and buckets take mode append or update")
         if format_name == DELTA and sink.mode == "update":
             fields.problem("mode", "jetstream_delta takes append or complete; upsert takes update")
         if in_folders and not any(option.lower() == "path" for option in given):
             fields.problem("format", f"{format_name} needs a path")
         if in_folders and sink.mode != "append":
-            fields.problem("mode", f"{format_name} takes append alone")
+            fields.problem("mode", f"{format_name} takes only append")
         if unknown_format(format_name):
             fields.warn("format", _UNKNOWN.format(format_name))
         if format_name == ICEBERG and sink.mode == "update":
@@ -191,11 +191,11 @@ class Sections:
 
         for key in ("partitionBy", "options"):
             if fields.take(key) is not None:
-                fields.problem(key, f"{key} is for format; upsert has no such thing")
+                fields.problem(key, f"{key} is for format; upsert does not have it")
         path = fields.text("upsert")
         keys = fields.texts("keys", example="[id]")
         if not keys and not fields.has("keys"):
-            fields.problem("upsert", "keys is missing: which columns tell rows apart? keys: [id]")
+            fields.problem("upsert", "keys is missing: which columns identify a row? keys: [id]")
         sequence = fields.text("sequence") if fields.has("sequence") else "seq"
         delete_when = fields.text("deleteWhen") if fields.has("deleteWhen") else None
         merge_schema = fields.flag("mergeSchema")

@@ -155,7 +155,7 @@ class SparkThread:
         try:
             check_query(self._query)
         except JvmDied as error:
-            raise RunError(f"{error} (see {log}); run again to go on") from None
+            raise RunError(f"{error} (see {log}); run again to continue") from None
         except QueryEnded as error:
             raise RunError(f"the Spark query failed: {error} (see {log})") from None
 

@@ -133,5 +133,6 @@ class Summary:
             console.print("FAIL: stream and tables do not agree", highlight=False)
         else:
             console.print(
-                "stopped before everything landed; the next run goes on from here", highlight=False
+                "stopped before everything landed; the next run continues from here",
+                highlight=False,
             )

@@ -58,7 +58,7 @@ def run(argv: Sequence[str]) -> int:
     except RunError as error:
         return complain(str(error))
     except KeyboardInterrupt:
-        return complain("stopped at once; the next run goes on from here")
+        return complain("stopped at once; the next run continues from here")
 
 
 class Job:
@@ -180,7 +180,7 @@ class Job:
         assert spark is not None
         landing = spark.stop_query()
         if landing is None:
-            self._console.print("stopped before the first batch; the next run goes on from here")
+            self._console.print("stopped before the first batch; the next run continues from here")
             return 1 if self._settings.once else 0
         messages = client.jetstream().stream_info(names.STREAM).state.messages
         summary = summarise(landing, messages, drained=drained)

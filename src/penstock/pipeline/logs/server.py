@@ -119,4 +119,6 @@ def check_alive(server: subprocess.Popen[bytes], settings: Settings) -> None:
     if code is not None:
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         log = server_log(settings)
-        raise RunError(f"the server died ({how}): {last_line(log)} (see {log}); run again to go on")
+        raise RunError(
+            f"the server died ({how}): {last_line(log)} (see {log}); run again to continue"
+        )

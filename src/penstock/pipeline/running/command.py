@@ -73,10 +73,10 @@ class _Run:
                 except QueryEnded as error:
                     raise RunFailed(f"{error} (see {log})") from None
                 except KeyboardInterrupt:
-                    raise RunFailed("stopped at once; the next run goes on from here") from None
+                    raise RunFailed("stopped at once; the next run continues from here") from None
                 except Exception as error:  # Spark may raise at any moment
                     if self._stopping.is_set():
-                        raise RunFailed("stopped; the next run goes on from here") from None
+                        raise RunFailed("stopped; the next run continues from here") from None
                     raise RunFailed(f"Spark failed: {brief(error)} (see {log})") from error
             self._summarise(result)
 
@@ -103,7 +103,7 @@ class _Run:
             return
         self._console.print(summary_table(list(result.queries)))
         if self._stopping.is_set():
-            self._console.print("stopped; the next run goes on from here", highlight=False)
+            self._console.print("stopped; the next run continues from here", highlight=False)
 
 
 def _print_json(message: dict[str, Any]) -> None:

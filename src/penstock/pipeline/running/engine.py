@@ -208,8 +208,8 @@ class Engine:
                     continue
                 if state := keeps_state(frames.sink(sink), trunk):
                     raise StepError(
-                        f"{pipeline.file}:{sink.line}: sinks.{sink.name}: what it reads keeps state"
-                        f" over the stream ({', '.join(state)}), which takes a query of its own:"
+                        f"{pipeline.file}:{sink.line}: sinks.{sink.name}: its input keeps state"
+                        f" over the stream ({', '.join(state)}), which needs its own query:"
                         " add query: own"
                     )
             writer = trunk.writeStream.foreachBatch(self._batches(query, sinks))

@@ -164,7 +164,7 @@ def own_session(job: Job) -> Iterator[SparkSession]:
     except Exception as error:  # from Spark, of many classes
         if _STOPPED not in str(error):
             raise
-        raise NoClusterError(f"no master at {master} takes this application") from error
+        raise NoClusterError(f"no master at {master} accepts this application") from error
     try:
         if (pid := jvm_pid(spark)) is not None:
             children.remember("jvm", pid)

@@ -173,21 +173,21 @@ class _Planner:
         """Whether a sink can continue in its former query."""
         begun = self._memory.queries[name]
         sources = list(streams_of(self._pipeline, sink.name))
-        anew = "give the sink another name (and place), and it begins anew"
+        hint = "give the sink another name and place, and it begins from nothing"
         if begun.shared != sink.shareable:
             was, now = ("shared", "its own") if begun.shared else ("its own", "shared")
-            self._tell(sink, f"its query {name} began as {was}, and cannot become {now}: {anew}")
+            self._tell(sink, f"its query {name} began as {was} and cannot become {now}: {hint}")
         elif begun.sources != sources:
             self._tell(
                 sink,
                 f"its query {name} began with {', '.join(begun.sources)}, but it reads"
-                f" {', '.join(sources)} now: {anew}",
+                f" {', '.join(sources)} now: {hint}",
             )
         elif begun.shared and begun.left.get(sink.name, at := self._committed_of(name)) != at:
             self._tell(
                 sink,
-                f"it was left out since batch {begun.left[sink.name]} of query {name}, which is at"
-                f" batch {at} now, so rows between are not in it: {anew}",
+                f"it was left out since batch {begun.left[sink.name]} of query {name}, which is now"
+                f" at batch {at}, so it lacks the rows between: {hint}",
             )
         else:
             return True
