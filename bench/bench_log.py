@@ -19,7 +19,9 @@ from Cython.Build import cythonize
 from setuptools import Distribution, Extension
 from setuptools.command.build_ext import build_ext
 
+from penstock.core.log import maintenance
 from penstock.core.log.log import Log
+from penstock.core.log.recovery import open_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +70,7 @@ def plain(loops: ModuleType, folder: str, n: int) -> None:
     """One subject, 128 bytes."""
     body = b"x" * 128
     before = anonymous_bytes()
-    log = Log(f"{folder}/plain")
+    log = open_log(f"{folder}/plain")
     few = 3000
     timed(
         "file: append, no write (by subject)",
@@ -96,15 +98,15 @@ def plain(loops: ModuleType, folder: str, n: int) -> None:
     del log
     log = timed("file: open after a kill", total, Log, f"{folder}/plain")
     timed("file: read all in order, after opening", total, loops.read_all, log)
-    log.close()
+    maintenance.close(log)
     log = timed("file: open after a close", total, Log, f"{folder}/plain")
     timed("file: remove from the head, a write per 500", total, loops.remove_head, log, total)
-    log.destroy()
-    memory = Log(None)
+    maintenance.destroy(log)
+    memory = open_log(None)
     timed("memory: append", n, loops.append, memory, n, b"orders.new", body, False, 0)
     timed("memory: read all", n, loops.read_all, memory)
     timed("memory: remove from the head", n, loops.remove_head, memory, n)
-    memory.close()
+    maintenance.close(memory)
 
 
 def subjects(loops: ModuleType, folder: str, n: int) -> None:
@@ -114,14 +116,14 @@ def subjects(loops: ModuleType, folder: str, n: int) -> None:
     for keep in (1, 2):
         for scattered in (False, True):
             before = anonymous_bytes()
-            log = Log(f"{folder}/many")
+            log = open_log(f"{folder}/many")
             label = f"file: {half} subjects, keep {keep}, {'anywhere' if scattered else 'in turn'}"
             timed(label, 3 * n, loops.many_subjects, log, 3 * n, half, keep, body, scattered)
             used = (anonymous_bytes() - before) / 1e6
             print(f"  {log.msgs} messages, {log.subject_count} subjects, {used:.1f} MB anonymous")
             if keep == 1 and not scattered:
                 log.flush()
-                log.close()
+                maintenance.close(log)
                 log = timed("file: open that after a close", log.msgs, Log, f"{folder}/many")
                 wanted = bytes(k % 1000 == 0 for k in range(half))
                 timed(
@@ -131,7 +133,7 @@ def subjects(loops: ModuleType, folder: str, n: int) -> None:
                     log,
                     wanted,
                 )
-            log.destroy()
+            maintenance.destroy(log)
 
 
 def main() -> None:

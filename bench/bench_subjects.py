@@ -13,7 +13,8 @@ import sys
 import tempfile
 import time
 
-from penstock.core.log.log import Log
+from penstock.core.log import maintenance
+from penstock.core.log.recovery import open_log
 
 STEPS = 5
 
@@ -46,7 +47,7 @@ def main() -> None:
     total = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000_000
     kept = int(sys.argv[3]) if len(sys.argv) > 3 else 1000
     with tempfile.TemporaryDirectory(prefix="penstock-subjects-") as folder:
-        log = Log(None if kind == "memory" else f"{folder}/log")
+        log = open_log(None if kind == "memory" else f"{folder}/log")
         slowest, began = 0.0, time.perf_counter()
         print(
             f"{kind}: {total} subjects, {kept} kept; at first {in_use_bytes() / 1e6:.1f} MB in use"
@@ -55,12 +56,12 @@ def main() -> None:
             start = time.perf_counter()
             log.add(k, f"devices.{k * 0x9E3779B97F4A7C15 % 2**64:016x}.temperature", b"21.5")
             if k > kept:
-                log.delete(k - kept)
+                maintenance.delete(log, k - kept)
             slowest = max(slowest, time.perf_counter() - start)
             if k % 100 == 0:
                 log.flush()
             if k % 10_000 == 0:
-                log.maintain()
+                maintenance.maintain(log)
             if k % (total // STEPS) == 0:
                 spent = (time.perf_counter() - began) / k * 1e6
                 print(
@@ -68,7 +69,7 @@ def main() -> None:
                     f" {resident_bytes() / 1e6:7.1f} MB resident, {spent:.2f} us each, slowest {slowest * 1e3:.1f} ms"
                 )
                 slowest = 0.0
-        log.close()
+        maintenance.close(log)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench.bench_subjects import in_use_bytes
-from penstock.core.log.log import Log
+from penstock.core.log.recovery import open_log
 from penstock.engine.timers import STALE
 from tests.core.streams import Site
 from tests.core.wires import Server
@@ -181,7 +181,7 @@ def test_direct_gets_and_purges(tmp_path: Path) -> None:
 
 
 def test_ever_new_subjects_and_their_consumers() -> None:
-    site = Site(log=Log(None, segment_bytes=4096))
+    site = Site(log=open_log(None, segment_bytes=4096))
     site.stream.configure(max_msgs=10)
     for n in range(3):
         site.consumer(f"C{n}", filters=(f"s.*.{n}",))

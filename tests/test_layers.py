@@ -6,7 +6,7 @@ and `cdef extern`.
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -219,11 +219,26 @@ def core_module(path: Path) -> str:
     return f"{path.parent.name}.{path.stem}"
 
 
+ROOM = re.compile(r"penstock\.core(\.\w+)?")
+
+
 def core_imports(path: Path) -> Iterator[tuple[int, str]]:
-    """Every module and C header that a file of the core imports, cimports or declares."""
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    """Every module and C header that a file of the core imports, cimports or declares.
+
+    ``from penstock.core.log import files, scan`` names modules: that is one of each name.
+    """
+    lines = path.read_text().splitlines()
+    for number, line in enumerate(lines, 1):
         if match := IMPORT.match(line):
-            if match[1]:
+            if match[1] and ROOM.fullmatch(match[1]):
+                names, following = match[2].split("#")[0], number
+                while "(" in names and ")" not in names:
+                    names += " " + lines[following].split("#")[0]
+                    following += 1
+                for name in names.strip(" ()").split(","):
+                    if name.strip():
+                        yield number, f"{match[1]}.{name.split()[0]}"
+            elif match[1]:
                 yield number, match[1]
             else:
                 yield from ((number, name.strip().split(" ")[0]) for name in match[3].split(","))
@@ -260,16 +275,24 @@ def test_only_the_modules_made_for_it_touch_the_world() -> None:
     assert not bad, bad
 
 
+def of_the_core(names: Iterable[str]) -> set[str]:
+    """The modules of the core among some names, each by its room and name."""
+    return {
+        ".".join(name.split(".")[2:4])
+        for name in names
+        if name.startswith("penstock.core.") and name.count(".") > 2
+    }
+
+
 def test_the_modules_of_the_core_form_no_circle() -> None:
     graph: dict[str, set[str]] = {}
     for path in CORE_FILES:
-        mine = core_module(path)
-        names = {
-            name.removeprefix("penstock.core.")
-            for _, name in core_imports(path)
-            if name.startswith("penstock.core.")
-        }
-        graph.setdefault(mine, set()).update(names - {mine})
+        names = of_the_core(name for _, name in core_imports(path))
+        graph.setdefault(core_module(path), set()).update(names - {core_module(path)})
+    for path in SOURCE.glob("core/*/*.py"):
+        names = of_the_core(name for _, name in imported(path, tree_of(path)))
+        graph.setdefault(core_module(path), set()).update(names)
+    assert "log.lost" in graph
     try:
         order = list(TopologicalSorter(graph).static_order())
     except CycleError as error:
@@ -354,3 +377,27 @@ def test_the_check_sees_every_way_to_import(source: str, allowed: bool) -> None:
     found = imported(SOURCE / "engine" / "example.py", ast.parse(source))
     targets = {target for _, name in found if (target := of_ours(name)) is not None}
     assert (targets <= MAY_IMPORT["engine"] | {""}) is allowed
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("from penstock.core.log.scan cimport Scan", ["penstock.core.log.scan"]),
+        (
+            "def f():\n    from penstock.core.log import files, scan as s  # both",
+            ["penstock.core.log.files", "penstock.core.log.scan"],
+        ),
+        (
+            "from penstock.core.log import (\n    files,\n    scan,\n)",
+            ["penstock.core.log.files", "penstock.core.log.scan"],
+        ),
+        ("from penstock.core import log", ["penstock.core.log"]),
+        ("cimport penstock.core.log.scan as s", ["penstock.core.log.scan"]),
+    ],
+)
+def test_the_check_sees_every_way_to_import_in_the_core(
+    source: str, names: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "example.pyx"
+    path.write_text(source)
+    assert [name for _, name in core_imports(path)] == names

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from penstock.core.base.disk import PyDisk
+from penstock.core.log import maintenance, queries, recovery
 from penstock.core.log.log import Log, StoredMessage
 from penstock.core.stream.atomic_batch import store_whole
 from penstock.core.stream.draft import draft
@@ -135,15 +136,15 @@ class Damage:
 
 
 def open_log(shelf: Shelf) -> Log:
-    return Log("log", PyDisk(shelf), segment_bytes=SEGMENT)
+    return recovery.open_log("log", PyDisk(shelf), segment_bytes=SEGMENT)
 
 
 def everything(log: Log) -> dict[int, StoredMessage]:
     found = {}
-    message = log.next_of(">", 1)
+    message = queries.next_of(log, ">", 1)
     while message is not None:
         found[message.seq] = message
-        message = log.next_of(">", message.seq + 1)
+        message = queries.next_of(log, ">", message.seq + 1)
     assert len(found) == log.msgs, (len(found), log.msgs)
     return found
 
@@ -169,19 +170,19 @@ def build(kind: str) -> Store:
 
     add(50)
     for seq in (3, 4, 5, 30):
-        log.delete(seq)
+        maintenance.delete(log, seq)
     log.flush()
-    log.delete(8, erase=True)
+    maintenance.delete(log, 8, erase=True)
     add(20)
     log.skip(log.last_seq + 8)
     add(15)
     older = shelf.taken()
-    log.purge_subjects("s.3", keep=4)
+    queries.purge_subjects(log, "s.3", keep=4)
     log.flush()
-    log.purge(below=7)
+    maintenance.purge(log, below=7)
     add(25)
     if packed:
-        while log.maintain():
+        while maintenance.maintain(log):
             log.flush()
     if kind == "groups":
         site = Site(log=log)
@@ -191,13 +192,13 @@ def build(kind: str) -> Store:
             site.reactor.settle()
             log.flush()
     else:
-        log.delete(log.last_seq - 3)
+        maintenance.delete(log, log.last_seq - 3)
         add(4)
         log.skip(log.last_seq + 4)
-        log.delete(log.last_seq - 6)
+        maintenance.delete(log, log.last_seq - 6)
     log.flush()
     if kind == "closed" or kind == "packed":
-        log.close()
+        maintenance.close(log)
     files = shelf.taken()
     if kind.endswith("bare"):
         files = {name: data for name, data in files.items() if not name.endswith(".idx")}

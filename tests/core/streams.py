@@ -6,6 +6,7 @@ from typing import Any
 from penstock.core.consumer.api_subjects import ApiSubjects
 from penstock.core.consumer.consumer import ACK_EXPLICIT, Consumer
 from penstock.core.log.log import Log
+from penstock.core.log.recovery import open_log
 from penstock.core.protocol.wire import OP_MSG
 from penstock.core.stream.stream import SYNC_INTERVAL, Stream
 
@@ -50,7 +51,7 @@ class Site:
         self.server = Server()
         self.reactor = self.server.reactor
         self.clock = self.server.clock
-        self.log = log if log is not None else Log(folder)
+        self.log = log if log is not None else open_log(folder)
         self.stream = Stream(self.server.router, "S", self.log, sync=sync)
         self.stream.configure(**rules)
         self.server.router.attach("s.>", self.stream)

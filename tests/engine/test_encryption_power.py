@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from penstock.core.base.disk import PyDisk
+from penstock.core.log import disk_recovery, maintenance
 from penstock.core.log.log import Log
+from penstock.core.log.recovery import LogOpening
 from penstock.vault import Vault
 from tests.engine.house import SECOND, House
 from tests.engine.test_encryption import MARKS, busy, facts
@@ -120,10 +122,10 @@ def test_a_file_that_is_being_synced_is_not_made_anew() -> None:
 
     def opened() -> Log:
         drive = PyDisk(disk, background=True)
-        log = Log("log", drive, segment_bytes=4096, cipher=cipher, gradually=True)
-        while log.open_more():
+        opening = LogOpening("log", drive, segment_bytes=4096, cipher=cipher)
+        while opening.step():
             pass
-        return log
+        return opening.log
 
     log = opened()
     log.add(1, "a", b"1")
@@ -134,7 +136,7 @@ def test_a_file_that_is_being_synced_is_not_made_anew() -> None:
     disk.room = disk.used() + 90  # for a removal, not for a file with another key
     log = opened()
     assert log.condition
-    log.delete(1)
+    maintenance.delete(log, 1)
     log.flush()
     (handle,), upto = log.sync_start()
     disk.room = None
@@ -142,5 +144,5 @@ def test_a_file_that_is_being_synced_is_not_made_anew() -> None:
         log.add(3, "a", b"3")
     assert handle in disk.handles
     log.sync_done(upto)
-    assert log.mend()
+    assert disk_recovery.mend(log)
     assert log.add(3, "a", b"3") == 10_000_000

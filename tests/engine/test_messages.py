@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from penstock.core.log import maintenance
 from tests.engine.house import SECOND, START_NS, House
 
 HEADERS = b"NATS/1.0\r\nA: 1\r\n\r\n"
@@ -167,10 +168,10 @@ def test_no_copy_of_an_erased_message_stays(house: House, place: str) -> None:
     if place == "compacted":
         for n in range(1, 40):
             if n != 8:
-                core.log.delete(n)
+                maintenance.delete(core.log, n)
         core.purge(subject="s.x")
         core.log.flush()
-        while core.log.maintain():
+        while maintenance.maintain(core.log):
             core.log.flush()
     if place == "recovered":
         house = house.restart()

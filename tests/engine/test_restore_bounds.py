@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.api.calls import AccountLimits
-from penstock.core.log.log import Log
+from penstock.core.log.recovery import open_log
 from penstock.engine.nats_files import NatsConsumerState, checksum, pack_state, unpack_state
 from penstock.engine.restore_staging import Staging
 from penstock.engine.restores import Restore
@@ -95,7 +95,7 @@ def test_bytes_on_their_way_are_the_accounts(tmp_path: Path) -> None:
 
 def archive_of(size: int) -> bytes:
     source = Random(1)
-    log = Log(None)
+    log = open_log(None)
     for _ in range(size // 1000):
         log.add(1, "s.x", source.randbytes(1000))
     return tar_of(
@@ -120,7 +120,7 @@ def test_restores_at_once_share_the_accounts_limit(tmp_path: Path) -> None:
 
 def test_zeros_that_are_messages_are_bounded_by_the_limits(tmp_path: Path) -> None:
     house = House(tmp_path, account_limits={"": AccountLimits(max_storage=1_000_000)})
-    log = Log(None)
+    log = open_log(None)
     for _ in range(40):
         log.add(1, "s.x", bytes(100_000))
     data = tar_of({"meta.inf": META, "msgs/1.blk": blocks_of(log, 1 << 30)[0]})
@@ -243,14 +243,14 @@ def test_a_state_may_name_every_message_and_removed_ones(house: House, tmp_path:
 
 def test_a_large_message_is_no_bomb(tmp_path: Path) -> None:
     house = House(tmp_path)
-    log = Log(None)
+    log = open_log(None)
     log.add(1, "s.x", Random(1).randbytes(12 << 20))
     data = tar_of({"meta.inf": META, "msgs/1.blk": blocks_of(log, 1 << 30)[0]})
     assert restore(house, ANSWER, data)["state"]["bytes"] > 12 << 20
     # what compresses well may be as large as a client's message
     other = House(tmp_path / "other")
     other.server.reactor.max_payload = 12 << 20
-    log = Log(None)
+    log = open_log(None)
     log.add(1, "s.x", bytes(12 << 20))
     data = tar_of({"meta.inf": META, "msgs/1.blk": blocks_of(log, 1 << 30)[0]})
     assert "error" not in restore(other, ANSWER, data)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from penstock.core.base.disk import PyDisk
 from penstock.core.broker.router import Router
+from penstock.core.log import maintenance, queries
 from penstock.core.log.log import Log, StoredMessage
+from penstock.core.log.recovery import open_log
 from penstock.core.stream.atomic_batch import store_whole
 from penstock.core.stream.draft import draft
 from penstock.core.stream.stream import Stream
@@ -41,7 +43,7 @@ def read(source: Input) -> dict[str, bytes]:
 def make(which: int) -> dict[str, bytes]:
     """One of the logs to begin with, closed; its files."""
     target = MemoryDisk()
-    log = Log(FOLDER, PyDisk(target), segment_bytes=4096)
+    log = open_log(FOLDER, PyDisk(target), segment_bytes=4096)
     log.compress = which == 2
     times = 40 if which == 2 else 4
     for part in range(2 if which == 2 else 3):
@@ -54,13 +56,13 @@ def make(which: int) -> dict[str, bytes]:
             log.skip(log.last_seq + (GAP if part == 0 else 2))
     log.flush()
     if which == 1:
-        log.delete(2)
-        log.delete(GAP + 5, erase=True)
-        log.purge(2)
+        maintenance.delete(log, 2)
+        maintenance.delete(log, GAP + 5, erase=True)
+        maintenance.purge(log, 2)
         store_group(log)
-    while log.maintain():
+    while maintenance.maintain(log):
         pass
-    log.close()
+    maintenance.close(log)
     return target.copy()
 
 
@@ -74,13 +76,13 @@ def store_group(log: Log) -> None:
 def everything(log: Log) -> dict[int, StoredMessage]:
     """All that a log has, ascending."""
     found: dict[int, StoredMessage] = {}
-    message = log.next_of(">", 1)
+    message = queries.next_of(log, ">", 1)
     last = 0
     while message is not None:
         assert message.seq > last, (message.seq, last)
         last = message.seq
         found[last] = message
-        message = log.next_of(">", last + 1)
+        message = queries.next_of(log, ">", last + 1)
     return found
 
 
@@ -89,18 +91,18 @@ def sound(log: Log) -> dict[int, StoredMessage]:
     everything(log)  # damage that is found by reading is counted from then on
     found = everything(log)
     assert len(found) == log.msgs, (len(found), log.msgs)
-    assert sum(log.subjects().values()) == log.msgs
+    assert sum(queries.subjects(log).values()) == log.msgs
     counts: dict[str, int] = {}
     for seq, message in found.items():
         assert log.get(seq) == message
         assert log.size_of(seq) > 0
         counts[message.subject] = counts.get(message.subject, 0) + 1
-    assert log.subjects() == counts, (log.subjects(), counts)
+    assert queries.subjects(log) == counts, (queries.subjects(log), counts)
     for subject in counts:
         seqs = [seq for seq, message in found.items() if message.subject == subject]
-        assert log.subject_state(subject) == (len(seqs), seqs[0], seqs[-1])
+        assert queries.subject_state(log, subject) == (len(seqs), seqs[0], seqs[-1])
     assert not found or log.first_seq == next(iter(found))
     assert log.last_seq >= max(found, default=0)
     assert log.bytes == sum(log.size_of(seq) for seq in found)
-    assert log.deleted_count() == sum(count for _, count in log.deleted())
+    assert log.deleted_count() == sum(count for _, count in queries.deleted(log))
     return found

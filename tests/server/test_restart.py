@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from penstock.core.log.log import Log
+from penstock.core.log import maintenance
+from penstock.core.log.recovery import open_log
 from tests.ports import free_port
 from tests.server.process import ServerProcess, Wire
 
@@ -60,12 +61,12 @@ def store(tmp_path: Path) -> Path:
             assert "error" not in answer(wire)
     finally:
         server.stop()
-    log = Log(str(tmp_path / "jetstream/$G/streams/BIG/log"))
+    log = open_log(str(tmp_path / "jetstream/$G/streams/BIG/log"))
     for number in range(SEGMENTS * 280):
         log.add(time.time_ns(), f"big.{number}", PAYLOAD)
         if number % 100 == 0:
             log.flush()
-    log.close()
+    maintenance.close(log)
     return tmp_path
 
 

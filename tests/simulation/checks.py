@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from penstock.core.log import queries
+
 if TYPE_CHECKING:
     from .clients import Clients
     from .model import Consumer, Publish, Stream
@@ -92,7 +94,9 @@ class Checks:
             if entry is not None:
                 log = entry.core.log
                 stream.missing = {
-                    seq for seq in range(1, log.last_seq + 1) if log.next_seq(">", seq) != seq
+                    seq
+                    for seq in range(1, log.last_seq + 1)
+                    if queries.next_seq(log, ">", seq) != seq
                 }
 
     def all(self, *, power: bool = False) -> None:
@@ -135,10 +139,10 @@ class Checks:
     def messages(self, stream: Stream, entry: Any, *, power: bool) -> None:
         log = entry.core.log
         found: dict[int, Any] = {}
-        message = log.next_of(">", 1)
+        message = queries.next_of(log, ">", 1)
         while message is not None:
             found[message.seq] = message
-            message = log.next_of(">", message.seq + 1)
+            message = queries.next_of(log, ">", message.seq + 1)
         self.recount(stream, log, found)
         stream.ever_last = max(stream.ever_last, log.last_seq)
         stream.held = {message.payload for message in found.values()}
@@ -317,7 +321,7 @@ class Checks:
                 self.world.fail(f"{stream.name} {name}: the floor went back", state)
             if "filter_subjects" in consumer.config or consumer.config.get("deliver_policy"):
                 continue
-            waiting = entry.core.log.count_from(state.delivered_stream_seq + 1)
+            waiting = queries.count_from(entry.core.log, state.delivered_stream_seq + 1)
             if state.num_pending != waiting:
                 self.world.fail(
                     f"{stream.name} {name}: {state.num_pending} pending, {waiting} counted"
@@ -343,13 +347,13 @@ class Checks:
                 if consumer.config.get("deliver_policy"):
                     continue
                 log = entry.core.log
-                message = log.next_of(">", 1)
+                message = queries.next_of(log, ">", 1)
                 while message is not None:
                     if consumer.takes(message.subject) and self.owed(stream, consumer, message):
                         self.world.fail(
                             f"{stream.name} {consumer.name}: {message.seq} was never delivered"
                         )
-                    message = log.next_of(">", message.seq + 1)
+                    message = queries.next_of(log, ">", message.seq + 1)
 
     def owed(self, stream: Stream, consumer: Consumer, message: Any) -> bool:
         """Whether a consumer has to deliver a message that is there."""

@@ -13,7 +13,8 @@ from penstock.api.streams import StreamConfig
 from penstock.core.base.disk import Disk
 from penstock.core.base.readonly_disk import ReadOnlyDisk
 from penstock.core.consumer.snapshot import pack
-from penstock.core.log.log import Log
+from penstock.core.log import maintenance, queries
+from penstock.core.log.recovery import open_log
 from penstock.core.log.segment_reader import LogReader
 from penstock.engine.files import FORMAT, AccountFiles, ConsumerFile, StreamFile, StreamFiles
 from penstock.store.layout import Store, StreamFolder, find
@@ -41,18 +42,18 @@ def make_stream(
     stream.create()
     config = StreamConfig(name=name, subjects=[f"{name}.>"])
     stream.write(StreamFile(format=FORMAT, created=CREATED, config=config))
-    log = Log(stream.log_folder, segment_bytes=SEGMENT)
+    log = open_log(stream.log_folder, segment_bytes=SEGMENT)
     log.compress = compress
     pick = random.Random(count)
     for i in range(count):
         payload = b"message %d: " % i + b"state is on; " * pick.randint(0, 12)
         log.add(CREATED + i, f"{name}.{i % 7}", payload, b"NATS/1.0\r\nA: b\r\n\r\n" * (i % 2))
     for seq in range(3, count, 10):
-        log.delete(seq)
+        maintenance.delete(log, seq)
     log.flush()
-    while log.maintain():
+    while maintenance.maintain(log):
         pass
-    log.close()
+    maintenance.close(log)
     make_consumer(stream, "packing", count)
     return Path(stream.folder)
 
@@ -87,10 +88,10 @@ def make_encrypted_stream(root: Path) -> Path:
     stream.create()
     config = StreamConfig(name="SECRET", subjects=["secret.>"])
     stream.write(StreamFile(format=FORMAT, created=CREATED, config=config))
-    log = Log(stream.log_folder, segment_bytes=4096, cipher=stream.small.cipher)
+    log = open_log(stream.log_folder, segment_bytes=4096, cipher=stream.small.cipher)
     for i in range(100):
         log.add(CREATED + i, "secret.a", b"payload %d" % i)
-    log.close()
+    maintenance.close(log)
     return Path(stream.folder)
 
 
@@ -98,10 +99,10 @@ def messages_of(folder: Path) -> dict[int, StoredMessage]:
     """What can be read of a stream's folder; nothing is changed."""
     log = LogReader(ReadOnlyDisk(), str(folder / "log")).log
     found = {}
-    message = log.next_of(">", 1)
+    message = queries.next_of(log, ">", 1)
     while message is not None:
         found[message.seq] = message
-        message = log.next_of(">", message.seq + 1)
+        message = queries.next_of(log, ">", message.seq + 1)
     return found
 
 

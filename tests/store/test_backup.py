@@ -10,7 +10,8 @@ import pytest
 
 from penstock.core.base.disk import Disk, PyDisk
 from penstock.core.base.readonly_disk import ReadOnlyDisk
-from penstock.core.log.log import Log
+from penstock.core.log import maintenance
+from penstock.core.log.recovery import open_log
 from penstock.core.log.store_lock import FolderLock
 from penstock.store.backup import back_up
 from penstock.store.checks import look_at
@@ -91,9 +92,9 @@ def test_later_backups_add_only_what_is_new(tmp_path: Path) -> None:
     again = save(tmp_path / "a", target)
     assert again.new_bytes == 0
     assert again.id != first.id
-    log = Log(str(folder / "log"), segment_bytes=4096)
+    log = open_log(str(folder / "log"), segment_bytes=4096)
     log.add(CREATED, "ORDERS.new", b"one more")
-    log.close()
+    maintenance.close(log)
     before = sizes(target)
     third = save(tmp_path / "a", target, LATER + HOUR)
     assert 0 < third.new_bytes == sizes(target) - before < first.total_bytes / 4
@@ -128,10 +129,10 @@ def test_a_backup_that_is_cut_short_leaves_nothing_half_valid(tmp_path: Path, ch
     folder = make_stream(tmp_path / "a", count=60)
     target = tmp_path / "backups"
     first = save(tmp_path / "a", target)
-    log = Log(str(folder / "log"), segment_bytes=4096)
+    log = open_log(str(folder / "log"), segment_bytes=4096)
     for i in range(60):
         log.add(CREATED, "ORDERS.new", b"more %d" % i)
-    log.close()
+    maintenance.close(log)
     done = True
     try:
         save(tmp_path / "a", target, LATER + HOUR, PyDisk(Failing(changes)))
@@ -324,9 +325,9 @@ def test_pruning_removes_what_nobody_needs(tmp_path: Path) -> None:
     ids = []
     for i in range(4):
         ids.append(save(tmp_path / "a", target, LATER + i * HOUR).id)
-        log = Log(str(folder / "log"), segment_bytes=4096)
+        log = open_log(str(folder / "log"), segment_bytes=4096)
         log.add(CREATED, "ORDERS.new", b"one more")
-        log.close()
+        maintenance.close(log)
     backups = BackupFolder(Disk(), str(target))
     plan = plan_prune(backups, ids[:2])
     before = sizes(target)

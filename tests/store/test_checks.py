@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.core.base.disk import Disk
-from penstock.core.log.log import Log
+from penstock.core.log import maintenance
+from penstock.core.log.recovery import open_log
 from penstock.core.log.store_lock import FolderInUse, FolderLock, owner_of
 from penstock.engine.files import AccountFiles
 from penstock.store.checks import look, look_at
@@ -223,7 +224,7 @@ def test_ends_and_what_was_kept_of_them(tmp_path: Path) -> None:
     disk, place = place_of(tmp_path)
     (problem,) = look(disk, place).problems
     assert (problem.kind, problem.offset, problem.length) == (NOTE, size, 13)
-    Log(str(folder / "log")).close()
+    maintenance.close(open_log(str(folder / "log")))
     (problem,) = look(disk, place).problems
     assert problem.kind == NOTE
     assert problem.file.endswith(".torn-1")

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.core.base.disk import Disk, PyDisk
-from penstock.core.log.log import Log
+from penstock.core.log import maintenance
+from penstock.core.log.recovery import open_log
 from penstock.store.checks import look
 from penstock.store.consumer_checks import repaired_states
 from penstock.store.repair import repair
@@ -78,9 +79,9 @@ def test_nothing_that_was_there_is_lost(tmp_path: Path, seed: int) -> None:
     assert {seq: after.get(seq) for seq in readable} == readable
     kept = set(tree(folder).values())
     assert all(data in kept for data in before.values())
-    log = Log(str(folder / "log"))
+    log = open_log(str(folder / "log"))
     assert log.msgs == len(after) == done.after.messages
-    log.close()
+    maintenance.close(log)
 
 
 @pytest.mark.parametrize("changes", range(0, 40, 3))

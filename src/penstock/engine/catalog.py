@@ -25,6 +25,7 @@ from penstock.api.streams import (
 )
 from penstock.core.consumer.ack_journal import AckJournal
 from penstock.core.consumer.consumer import ACK_ALL, ACK_EXPLICIT, ACK_FLOW, ACK_NONE, Consumer
+from penstock.core.log import queries
 from penstock.core.stream.direct_get import Answers
 from penstock.core.stream.interest import InterestRetention
 from penstock.core.stream.stream import Stream
@@ -209,7 +210,11 @@ def lost_data(lost: list[tuple[int, int, str]]) -> LostStreamData:
 
 def deleted_sequences(entry: StreamEntry) -> list[int]:
     """Every sequence between the first and the last that holds no message."""
-    return [seq for first, count in entry.core.log.deleted() for seq in range(first, first + count)]
+    return [
+        seq
+        for first, count in queries.deleted(entry.core.log)
+        for seq in range(first, first + count)
+    ]
 
 
 def stream_info(

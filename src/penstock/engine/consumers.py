@@ -12,6 +12,7 @@ from penstock.api import ApiError
 from penstock.api import errors_generated as errors
 from penstock.api.consumers import ConsumerConfig
 from penstock.core.consumer.consumer import Consumer
+from penstock.core.log import queries
 from penstock.engine import consumer_config, limits, work_queue
 from penstock.engine.account import JetStreamAccount
 from penstock.engine.catalog import ConsumerEntry, StreamEntry, configure_consumer
@@ -261,10 +262,10 @@ def _handed_out(
     """The messages that it takes in these ranges of sequences."""
     for first, end in gaps:
         for pattern in consumer_config.filters_of(entry.config) or (">",):
-            message = stream.core.log.next_of(pattern, first)
+            message = queries.next_of(stream.core.log, pattern, first)
             while message is not None and message.seq < end:
                 yield message.seq
-                message = stream.core.log.next_of(pattern, message.seq + 1)
+                message = queries.next_of(stream.core.log, pattern, message.seq + 1)
 
 
 def save_states(account: JetStreamAccount, stream: StreamEntry, *, durable: bool) -> None:
@@ -312,7 +313,7 @@ def first_sequence(stream: StreamEntry, config: ConsumerConfig) -> int:
         return log.last_seq + 1
     if policy == "last":
         filters = consumer_config.filters_of(config) or (">",)
-        return max(map(log.last_seq_of, filters)) or first
+        return max(queries.last_seq_of(log, each) for each in filters) or first
     if policy == "by_start_sequence":
         return max(config.opt_start_seq, first)
     if policy == "by_start_time":

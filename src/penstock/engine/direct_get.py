@@ -7,6 +7,7 @@ direct gets: that is `Account.direct_server`.
 from penstock.api.calls import MsgGetRequest
 from penstock.api.codec import JsonError
 from penstock.api.whole import decode_whole
+from penstock.core.log import queries
 from penstock.core.stream.direct_get import Answers
 from penstock.engine.catalog import StreamEntry
 from penstock.engine.message_calls import SUBJECTS_MOST, conflicting, find, selects
@@ -110,7 +111,7 @@ def _last_of_each(answers: Answers, request: MsgGetRequest, reply: str, max_pend
     if len(request.multi_last) > MAX_SUBJECTS:
         return answers.status(reply, _TOO_MANY)
     patterns = [pattern for pattern in request.multi_last if is_valid(pattern)]
-    found = log.last_of_each(patterns, up_to, SUBJECTS_MOST)
+    found = queries.last_of_each(log, patterns, up_to, SUBJECTS_MOST)
     if found is None:
         return answers.status(reply, _TOO_MANY)
     if not found:

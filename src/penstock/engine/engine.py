@@ -14,6 +14,7 @@ from penstock.core.base.disk import Disk
 from penstock.core.base.quota import NO_LIMIT
 from penstock.core.broker.reactor import Connection, Reactor
 from penstock.core.broker.router import Router
+from penstock.core.log import maintenance
 from penstock.engine import consumers, disk_recovery, limits, stream_reopening, streams
 from penstock.engine.account import JetStreamAccount, RestoreUsage
 from penstock.engine.batches import OpenBatches
@@ -348,7 +349,7 @@ def _maintain(account: JetStreamAccount) -> bool:
     for stream in account.streams.values():
         if stream.files is not None:
             try:
-                if stream.core.log.maintain():
+                if maintenance.maintain(stream.core.log):
                     stream.core.settle()  # what it has to write is written with this turn
                     stream.reported_failures.discard("compaction")
                     return True
@@ -362,7 +363,7 @@ def _maintain(account: JetStreamAccount) -> bool:
 def _decrypted(stream: StreamEntry) -> bool:
     """Whether the last of an encrypted stream has just become plain; its keys are put aside."""
     small = stream.files.small if stream.files is not None else None
-    if small is None or not small.decrypting or stream.core.log.unconverted:
+    if small is None or not small.decrypting or maintenance.unconverted(stream.core.log):
         return False
     return small.drop_keys()
 

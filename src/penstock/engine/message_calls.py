@@ -15,6 +15,7 @@ from penstock.api.calls import (
     SuccessResponse,
 )
 from penstock.api.errors import ApiError
+from penstock.core.log import queries
 from penstock.core.log.log import Log
 from penstock.engine.account import JetStreamAccount
 from penstock.engine.catalog import StreamEntry
@@ -95,12 +96,18 @@ def find(log: Log, request: MsgGetRequest) -> int:
     if request.last_by_subj:
         if request.last_by_subj == ">":
             return log.last_seq if log.size_of(log.last_seq) else 0  # the very last, or none
-        return log.last_seq_of(request.last_by_subj) if is_valid(request.last_by_subj) else 0
+        return (
+            queries.last_seq_of(log, request.last_by_subj) if is_valid(request.last_by_subj) else 0
+        )
     start = request.seq
     if request.start_time is not None:
         start = log.at_time(request.start_time)
     if request.next_by_subj:
-        return log.next_seq(request.next_by_subj, start) if is_valid(request.next_by_subj) else 0
+        return (
+            queries.next_seq(log, request.next_by_subj, start)
+            if is_valid(request.next_by_subj)
+            else 0
+        )
     return start if start <= log.last_seq and log.size_of(start) else 0
 
 

@@ -21,7 +21,9 @@ from penstock.api.consumers import ConsumerConfig
 from penstock.api.errors import ApiError
 from penstock.api.streams import StreamConfig
 from penstock.api.subjects import valid_name
+from penstock.core.log import maintenance
 from penstock.core.log.log import Log
+from penstock.core.log.recovery import open_log
 from penstock.core.stream.stream import SYNC_INTERVAL, Stream
 from penstock.engine import consumer_config, consumers, limits, streams
 from penstock.engine.archive import ArchiveError
@@ -87,10 +89,10 @@ class Staging:
         """Its log, empty at first. OSError."""
         if self._core is None:
             if self._files is None:
-                log = Log(None, first_seq=first_seq)
+                log = open_log(None, first_seq=first_seq)
             else:
                 self._make()
-                log = Log(
+                log = open_log(
                     self._files.log_folder,
                     self._account.disk,
                     first_seq=first_seq,
@@ -145,7 +147,7 @@ class Staging:
         if last > log.last_seq:
             log.skip(last + 1)
         if log.first_seq < first <= log.last_seq + 1:
-            log.purge(below=first)
+            maintenance.purge(log, below=first)
 
     def consumer(
         self, name: str, config: ConsumerConfig, created_ns: int, state: NatsConsumerState
@@ -210,7 +212,7 @@ class Staging:
         core.log.fsync()
         core.log.join(None)
         core.close()
-        core.log.close()
+        maintenance.close(core.log)
         files.states.begin()
         meta = StreamFile(format=FORMAT, created=self.created_ns, config=self.config)
         files.write(meta)
@@ -227,7 +229,7 @@ class Staging:
             self._core.log.join(None)
             self._core.close()
             with contextlib.suppress(OSError):
-                self._core.log.close()
+                maintenance.close(self._core.log)
             self._core = None
         if self._made:
             with contextlib.suppress(OSError):

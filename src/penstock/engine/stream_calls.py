@@ -26,6 +26,7 @@ from penstock.api.calls import (
     StreamUpdateResponse,
     SuccessResponse,
 )
+from penstock.core.log import queries
 from penstock.engine import limits, stream_config, streams
 from penstock.engine.account import JetStreamAccount
 from penstock.engine.catalog import (
@@ -188,7 +189,9 @@ def _add_subjects(
     if not is_valid(request.subjects_filter):
         return
     offset = max(request.offset, 0)
-    total, page = entry.core.log.subjects_page(request.subjects_filter, offset, SUBJECTS_LIMIT)
+    total, page = queries.subjects_page(
+        entry.core.log, request.subjects_filter, offset, SUBJECTS_LIMIT
+    )
     if total:
         response.total, response.offset, response.limit = total, offset, SUBJECTS_LIMIT
     if response.info is not None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator
 
 from penstock.core.broker.reactor import Connection
 from penstock.core.broker.startup_gate import GatedSink, StartupGate
-from penstock.core.log.log import Log
+from penstock.core.log.recovery import LogOpening
 from penstock.engine import streams
 from penstock.engine.account import JetStreamAccount
 from penstock.engine.catalog import StreamEntry
@@ -39,18 +39,17 @@ class UnopenedStream:
         self.meta = meta
         self.config = meta.config
         self.waiting = StartupGate(lambda: on_asked(self))
-        self.log: Log | None = None  # as soon as it is begun
+        self.log: LogOpening | None = None  # as soon as it is begun
         self.steps: Generator[None, None, StreamEntry] | None = None
 
     def begin(self, account: JetStreamAccount) -> Generator[None, None, StreamEntry]:
         """Its opening, the same one each time. OSError."""
         if self.steps is None:
-            self.log = Log(
+            self.log = LogOpening(
                 self.files.log_folder,
                 account.disk,
                 first_seq=self.config.first_seq or 1,
                 segment_bytes=account.settings.segment_bytes,
-                gradually=True,
                 numbered=self.config.mirror is not None,
                 cipher=self.files.small.cipher,
             )
@@ -69,7 +68,7 @@ class UnopenedStream:
         """How far it is."""
         if self.log is None:
             return self.config.name
-        done, total = self.log.opening()
+        done, total = self.log.progress()
         return f"{self.config.name} (segment {done} of {total})"
 
 

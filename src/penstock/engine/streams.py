@@ -11,7 +11,9 @@ from collections.abc import Generator, Iterable, Iterator
 from penstock.api import errors_generated as errors
 from penstock.api.streams import StreamConfig
 from penstock.core.consumer.ack_journal import AckJournal
+from penstock.core.log import maintenance
 from penstock.core.log.log import Log
+from penstock.core.log.recovery import LogOpening, open_log
 from penstock.core.stream.stream import SYNC_ALWAYS, SYNC_INTERVAL, Stream
 from penstock.engine import consumers, disk_recovery, limits, rules, stream_config
 from penstock.engine.account import JetStreamAccount, OfflineStream, ReopenRetry
@@ -156,7 +158,7 @@ def delete(account: JetStreamAccount, name: str) -> None:
     entry.core.log.join(None)
     entry.core.close()
     try:
-        entry.core.log.destroy()
+        maintenance.destroy(entry.core.log)
     except OSError as error:
         raise errors.StreamDeleteError(error) from error
     finally:  # its name is gone for good, whatever becomes of its files
@@ -210,13 +212,14 @@ def found(account: JetStreamAccount) -> Iterator[tuple[StreamFiles, StreamFile]]
 
 
 def recover(
-    account: JetStreamAccount, files: StreamFiles, meta: StreamFile, log: Log
+    account: JetStreamAccount, files: StreamFiles, meta: StreamFile, opening: LogOpening
 ) -> Generator[None, None, StreamEntry]:
-    """Open a stream of the store with its consumers, in steps; `log` is being opened gradually. The
+    """Open a stream of the store with its consumers, in steps, those of its log among them. The
     stream takes nothing before `serve`. OSError, BadFileError: it can't be opened.
     """
-    while log.open_more():
+    while opening.step():
         yield
+    log = opening.log
     entry = _open(account, meta.config, meta.created, files, new=False, log=log, recall=False)
     _enter(account, entry)
     try:
@@ -255,7 +258,7 @@ def _drop(account: JetStreamAccount, entry: StreamEntry) -> None:
     entry.core.log.join(None)
     entry.core.close()
     with contextlib.suppress(OSError):
-        entry.core.log.close()
+        maintenance.close(entry.core.log)
     _leave(account, entry)
     account.unsaved.pop(entry, None)
 
@@ -320,7 +323,7 @@ def close(account: JetStreamAccount) -> None:
         rules.close(entry)
         entry.core.close()
         try:
-            entry.core.log.close()
+            maintenance.close(entry.core.log)
         except OSError as error:
             account.report(f"cannot close stream {entry.config.name}: {error}")
             continue
@@ -374,14 +377,14 @@ def _open(
     if log is not None:
         pass
     elif files is None:
-        log = Log(None, first_seq=first_seq)
+        log = open_log(None, first_seq=first_seq)
     else:
         if new:
             files.create()
             # the configuration first: a folder without one holds no message that anybody was told
             # of
             files.write(StreamFile(format=FORMAT, created=created_ns, config=config))
-        log = Log(
+        log = open_log(
             files.log_folder,
             account.disk,
             first_seq=first_seq,

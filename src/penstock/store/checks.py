@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from penstock.api.times import format_time
 from penstock.core.base.readonly_disk import OverlayDisk, ReadOnlyDisk
+from penstock.core.log import queries
 from penstock.core.log.encryption import LogLocked
 from penstock.core.log.losses import is_segment_name
 from penstock.core.log.segment_reader import LogReader, SegmentReader, SegmentScan
@@ -238,7 +239,7 @@ def _look_at_log(
     report.messages, report.bytes = log.msgs, log.bytes
     report.first_seq, report.last_seq = log.first_seq, log.last_seq
     report.first_time = format_time(log.first_ts_ns) if log.first_ts_ns else ""
-    newest = log.last_of(">") if log.msgs else None
+    newest = queries.last_of(log, ">") if log.msgs else None
     report.last_time = format_time(newest.ts_ns) if newest is not None else ""
     report.segments = len(reader.segments)
     report.compressed = sum(segment.packed for segment in reader.segments)

@@ -13,8 +13,9 @@ from msgspec import Struct, field
 
 from penstock.core.base.disk import Disk
 from penstock.core.base.readonly_disk import OverlayDisk, ReadOnlyDisk
+from penstock.core.log import maintenance
 from penstock.core.log.checksum_repair import mend_record
-from penstock.core.log.log import Log
+from penstock.core.log.recovery import open_log
 from penstock.core.log.segment_reader import (
     HEAD_BYTES,
     INDEX_HEAD_BYTES,
@@ -200,8 +201,8 @@ class Plan:
         if not self.disk.exists(self.place.log_folder):
             return
         cipher = self.place.cipher(self.disk)
-        log = Log(self.place.log_folder, self._overlay, create=False, cipher=cipher)
-        log.close()
+        log = open_log(self.place.log_folder, self._overlay, create=False, cipher=cipher)
+        maintenance.close(log)
 
 
 def repair(

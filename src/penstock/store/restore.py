@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct, field
 
 from penstock.core.base.disk import Disk
+from penstock.core.log import maintenance
 from penstock.core.log.encryption import LogLocked
-from penstock.core.log.log import Log
+from penstock.core.log.recovery import open_log
 from penstock.store.layout import StoreError
 from penstock.store.manifests import BackedUpStream, BackupFolder, BadManifestError, Manifest
 
@@ -206,14 +207,14 @@ def _bring(
 def _try_out(disk: Disk, folder: str, entry: BackedUpStream) -> list[str]:
     # Also makes the index files, so that the first start is as fast as any.
     try:
-        log = Log(folder, disk, create=False)
+        log = open_log(folder, disk, create=False)
     except LogLocked:
         return []  # encrypted: the hashes are what there is to prove it
     try:
         lost = sum(count for _, count, _ in log.lost)
         there = log.msgs, log.last_seq
     finally:
-        log.close()
+        maintenance.close(log)
     if not lost and there != (entry.messages, entry.last_seq):
         # every byte is the one that was backed up: nobody is served by having none of them
         return [

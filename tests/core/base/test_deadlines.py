@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.base.deadlines import DeadlineHeap
-from penstock.core.log.log import Log
+from penstock.core.log import maintenance
+from penstock.core.log.recovery import open_log
 from penstock.core.stream.message_ttl import learn, prune
 from tests.core.streams import block
 
@@ -51,7 +52,7 @@ def test_damaged_bytes_are_no_agenda(data: bytes, at: int, bit: int) -> None:
 
 
 def test_a_log_is_learned_from_a_sequence_on() -> None:
-    log = Log(None)
+    log = open_log(None)
     for ttl in ("1", "never", "x", "9" * 30, "2s", "0"):
         log.add(1000, "s", b"", block(f"Nats-TTL: {ttl}"))
     log.add(1000, "s", b"")
@@ -60,6 +61,6 @@ def test_a_log_is_learned_from_a_sequence_on() -> None:
     assert learn(agenda, log, 0) == 1
     assert drained(agenda) == [1, 5, 4]
     assert learn(agenda, log, 2) == 1
-    log.delete(5)
+    maintenance.delete(log, 5)
     assert prune(agenda, log) == 1
     assert drained(agenda) == [4]

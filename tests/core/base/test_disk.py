@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from penstock.core.base.disk import Disk, PyDisk, open_to_read
 from penstock.core.base.readonly_disk import ReadOnlyDisk
-from penstock.core.log.log import Log, LogClosed
+from penstock.core.log import maintenance, queries
+from penstock.core.log.log import LogClosed
+from penstock.core.log.recovery import open_log
 from penstock.core.stream.atomic_batch import store_whole
 from penstock.core.stream.draft import draft
 from penstock.core.stream.stream import StreamRefused
@@ -122,7 +124,7 @@ STEP = st.one_of(
 @given(steps=st.lists(STEP, min_size=5, max_size=60))
 def test_what_was_synced_survives_any_crash(steps: list[tuple[str, int]]) -> None:
     target = SimDisk()
-    log = Log(FOLDER, PyDisk(target), segment_bytes=4096)
+    log = open_log(FOLDER, PyDisk(target), segment_bytes=4096)
     log.fsync()
     given_out: dict[int, set[bytes]] = {}
     live: set[int] = set()
@@ -142,20 +144,20 @@ def test_what_was_synced_survives_any_crash(steps: list[tuple[str, int]]) -> Non
                 live.add(seq)
         elif step == "head":
             for seq in sorted(live)[:value]:
-                assert log.delete(seq)
+                assert maintenance.delete(log, seq)
                 live.discard(seq)
         elif step == "delete":
             seq = value % (log.last_seq + 2)
-            assert log.delete(seq) is (seq in live)
+            assert maintenance.delete(log, seq) is (seq in live)
             live.discard(seq)
         elif step == "purge":
             below = value % (log.last_seq + 2)
-            log.purge(below)
+            maintenance.purge(log, below)
             live = {seq for seq in live if seq >= below}
         elif step == "flush":
             log.flush()
         elif step == "maintain":
-            log.maintain()
+            maintenance.maintain(log)
         elif step == "fsync":
             log.fsync()
             synced |= live
@@ -166,13 +168,13 @@ def test_what_was_synced_survives_any_crash(steps: list[tuple[str, int]]) -> Non
         else:
             del log
             target.crash(random.Random(value) if step == "crash_torn" else None)
-            log = Log(FOLDER, PyDisk(target), segment_bytes=4096)
+            log = open_log(FOLDER, PyDisk(target), segment_bytes=4096)
             found = set()
-            at = log.next_of(">", 1)
+            at = queries.next_of(log, ">", 1)
             while at is not None:
                 assert at.payload in given_out[at.seq]
                 found.add(at.seq)
-                at = log.next_of(">", at.seq + 1)
+                at = queries.next_of(log, ">", at.seq + 1)
             assert log.msgs == len(found)
             assert live & synced <= found
             assert not found & gone
@@ -189,7 +191,7 @@ def test_what_was_synced_survives_any_crash(steps: list[tuple[str, int]]) -> Non
 
 def test_full_disk_loses_nothing_and_acknowledges_nothing() -> None:
     target = SimDisk(room=20_000)
-    log = Log(FOLDER, PyDisk(target), segment_bytes=8192)
+    log = open_log(FOLDER, PyDisk(target), segment_bytes=8192)
     written = 0
     with pytest.raises(OSError, match="No space") as caught:  # noqa: PT012 - the loop is what fills the disk
         for _ in range(1000):
@@ -212,14 +214,14 @@ def test_full_disk_loses_nothing_and_acknowledges_nothing() -> None:
     log.fsync()
     del log
     target.crash()
-    log = Log(FOLDER, PyDisk(target), segment_bytes=8192)
+    log = open_log(FOLDER, PyDisk(target), segment_bytes=8192)
     assert (log.msgs, log.last_seq, log.lost) == (accepted + 1, accepted + 1, [])
 
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_segment_that_could_not_be_begun_is_begun_by_the_next_message(whole: bool) -> None:
     target = SimDisk()
-    site = Site(log=Log(FOLDER, PyDisk(target), segment_bytes=4096))
+    site = Site(log=open_log(FOLDER, PyDisk(target), segment_bytes=4096))
     log, payloads = site.log, [b"%d" % n + b"x" * 900 for n in range(4)]
     for payload in payloads:
         site.stream.publish("s.a", payload)
@@ -234,19 +236,19 @@ def test_a_segment_that_could_not_be_begun_is_begun_by_the_next_message(whole: b
     log.fsync()
     found = [log.get(seq) for seq in range(1, 6)]
     assert [m and m.payload for m in found] == [*payloads, b"small"]
-    log = Log(FOLDER, PyDisk(target), segment_bytes=4096)
+    log = open_log(FOLDER, PyDisk(target), segment_bytes=4096)
     assert (log.msgs, log.lost) == (5, [])
     assert log.get(5).payload == b"small"  # type: ignore[union-attr]  # it is there
 
 
 def test_purge_makes_room_on_a_full_disk() -> None:
     target = SimDisk(room=40_000)
-    log = Log(FOLDER, PyDisk(target), segment_bytes=4096)
+    log = open_log(FOLDER, PyDisk(target), segment_bytes=4096)
     with pytest.raises(OSError, match="No space"):  # noqa: PT012 - the loop is what fills the disk
         for _ in range(1000):
             log.add(1, "a", b"x" * 500)
             log.fsync()
-    log.purge()
+    maintenance.purge(log)
     log.flush()
     last = log.last_seq
     assert log.add(1, "a", b"x") == last + 1
@@ -256,18 +258,18 @@ def test_purge_makes_room_on_a_full_disk() -> None:
 
 def test_a_purge_keeps_the_head_of_a_file_that_is_still_to_be_written() -> None:
     disk = SimDisk()
-    log = Log(FOLDER, PyDisk(disk), segment_bytes=4096)
+    log = open_log(FOLDER, PyDisk(disk), segment_bytes=4096)
     disk.room = disk.used()
     log.add(1, "a", b"x")
     with pytest.raises(OSError, match="No space"):
         log.flush()
-    log.purge()
+    maintenance.purge(log)
     disk.room = None
     last = log.last_seq
     assert log.add(1, "a", b"kept") == last + 1
     log.fsync()
     disk.crash()
-    log = Log(FOLDER, PyDisk(disk), segment_bytes=4096)
+    log = open_log(FOLDER, PyDisk(disk), segment_bytes=4096)
     found = log.get(last + 1)
     assert found is not None
     assert found.payload == b"kept"
@@ -279,16 +281,16 @@ def test_a_purge_keeps_the_head_of_a_file_that_is_still_to_be_written() -> None:
 def test_what_made_room_on_a_full_disk_is_removed_and_not_lost(seed: int, compress: bool) -> None:
     # the removals are not written yet when the power goes
     disk = SimDisk()
-    log = Log(FOLDER, PyDisk(disk), segment_bytes=4096)
+    log = open_log(FOLDER, PyDisk(disk), segment_bytes=4096)
     log.compress = compress
     while len(log.segments.items) < 5:
         log.add(1, "a", random.Random(log.last_seq).randbytes(300) + bytes(200))
         log.fsync()
     acked = log.last_seq
-    while log.maintain():
+    while maintenance.maintain(log):
         pass
     for seq in range(2, log.segments.items[2].first + 2):
-        log.delete(seq)
+        maintenance.delete(log, seq)
     log.add(1, "a", random.Random(1).randbytes(500))
     disk.room = disk.used() + 40
     before = disk.used()
@@ -296,19 +298,19 @@ def test_what_made_room_on_a_full_disk_is_removed_and_not_lost(seed: int, compre
     assert disk.used() < before
     disk.crash(random.Random(seed))
     disk.room = None
-    log = Log(FOLDER, PyDisk(disk), segment_bytes=4096)
+    log = open_log(FOLDER, PyDisk(disk), segment_bytes=4096)
     assert [entry for entry in log.lost if entry[0] <= acked] == []
     assert log.get(1) is not None
     assert log.get(acked) is not None
-    log.close()
-    log = Log(FOLDER, PyDisk(disk), segment_bytes=4096)
+    maintenance.close(log)
+    log = open_log(FOLDER, PyDisk(disk), segment_bytes=4096)
     assert [entry for entry in log.lost if entry[0] <= acked] == []
 
 
 @pytest.mark.parametrize("verb", ["fail_write", "fail_sync"])
 def test_failing_disk_closes_the_log_for_appends(verb: str) -> None:
     target = SimDisk()
-    log = Log(FOLDER, PyDisk(target))
+    log = open_log(FOLDER, PyDisk(target))
     log.add(1, "a", b"one")
     log.fsync()
     log.add(2, "a", b"two")
@@ -327,7 +329,7 @@ def test_failing_disk_closes_the_log_for_appends(verb: str) -> None:
 
 def test_failing_read_is_an_error_and_nothing_is_lost() -> None:
     target = SimDisk()
-    log = Log(FOLDER, PyDisk(target), segment_bytes=4096)
+    log = open_log(FOLDER, PyDisk(target), segment_bytes=4096)
     for i in range(100):
         log.add(i + 1, "a", b"x" * 100)
     log.flush()
@@ -342,28 +344,28 @@ def test_failing_read_is_an_error_and_nothing_is_lost() -> None:
 @pytest.mark.parametrize("seed", range(64))
 def test_older_files_go_when_the_name_of_the_newest_is_on_the_disk(seed: int) -> None:
     disk = SimDisk()
-    log = Log("S", PyDisk(disk), segment_bytes=4096)
+    log = open_log("S", PyDisk(disk), segment_bytes=4096)
     while len(log.segments.items) < 2:
         log.add(1, "s", b"x" * 500)
     log.fsync()
     given = log.last_seq
-    log = Log("S", PyDisk(disk), segment_bytes=4096)  # whose owner does not sync
+    log = open_log("S", PyDisk(disk), segment_bytes=4096)  # whose owner does not sync
     while len(log.segments.items) < 4:
         log.add(1, "s", b"x" * 500)
         log.flush()
-    log.purge()
+    maintenance.purge(log)
     log.flush()
     disk.crash(random.Random(seed))
-    assert Log("S", PyDisk(disk), segment_bytes=4096).last_seq >= given
+    assert open_log("S", PyDisk(disk), segment_bytes=4096).last_seq >= given
 
 
 def test_older_files_make_room_when_the_name_of_the_newest_is_on_the_disk() -> None:
     disk = SimDisk()
-    log = Log("S", PyDisk(disk), segment_bytes=4096)
+    log = open_log("S", PyDisk(disk), segment_bytes=4096)
     log.add(1, "s", b"x" * 3500)
     log.fsync()
-    log = Log("S", PyDisk(disk), segment_bytes=4096)  # whose owner does not sync
-    log.delete(1)
+    log = open_log("S", PyDisk(disk), segment_bytes=4096)  # whose owner does not sync
+    maintenance.delete(log, 1)
     disk.room = disk.used() + 600
     with contextlib.suppress(OSError):
         for _ in range(3):
@@ -371,4 +373,4 @@ def test_older_files_make_room_when_the_name_of_the_newest_is_on_the_disk() -> N
             log.flush()
     assert "S/00000000000000000001.seg" not in disk.names
     disk.crash()
-    assert Log("S", PyDisk(disk), segment_bytes=4096).last_seq >= 1
+    assert open_log("S", PyDisk(disk), segment_bytes=4096).last_seq >= 1

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from penstock.core.consumer.consumer import ACK_NONE
 from penstock.core.consumer.pacing import FlowWindow, Pacing
-from penstock.core.log.log import Log
+from penstock.core.log.recovery import open_log
 from penstock.core.protocol.permissions import ConnectionPermissions
 from penstock.core.stream.stream import SYNC_INTERVAL, Stream
 from tests.core.streams import Site
@@ -153,7 +153,7 @@ def test_rate_limit_is_in_bits() -> None:
 
 def test_another_stream_may_take_deliveries() -> None:
     site = Site()
-    other = Stream(site.server.router, "T", Log(None), sync=SYNC_INTERVAL)
+    other = Stream(site.server.router, "T", open_log(None), sync=SYNC_INTERVAL)
     site.server.router.attach("copy.>", other)
     site.consumer(deliver_subject="copy.s", ack_policy=ACK_NONE)
     site.publish("s.a", b"hello")

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core.base.buffer import crc32c_of
+from penstock.core.log import maintenance
 from penstock.core.log.checksum_repair import flipped_bit_of, mend_record, salt_of_records
 from tests.core import damage
 from tests.ways import length
@@ -117,7 +118,7 @@ def test_a_damaged_block_does_not_make_up_messages(
             seq, f"s.{seq % 3}", b"m%d" % seq + b"." * 200, b"NATS/1.0\r\nK: v\r\n\r\n" * (seq % 2)
         )
     log.flush()
-    while log.maintain():
+    while maintenance.maintain(log):
         pass
     whole = damage.everything(log)
     path = min(path for path in shelf.files if path.endswith(".seg"))

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from penstock.core.base.buffer import crc32c_of
 from penstock.core.base.disk import PyDisk
 from penstock.core.base.s2 import decompress
+from penstock.core.log import maintenance, queries, recovery
 from penstock.core.log.log import Log, StoredMessage
 from tests.simulation.disk import SimDisk
 
@@ -32,7 +33,7 @@ SEGMENT = 200_000
 
 
 def open_log(folder: Path) -> Log:
-    log = Log(str(folder), segment_bytes=SEGMENT)
+    log = recovery.open_log(str(folder), segment_bytes=SEGMENT)
     log.compress = True
     return log
 
@@ -57,10 +58,10 @@ def source_of(tmp_path: Path) -> Path:
     if not source.exists():
         log = open_log(source)
         fill(log, 1000)
-        log.delete(100)
-        while log.maintain():
+        maintenance.delete(log, 100)
+        while maintenance.maintain(log):
             pass
-        log.close()
+        maintenance.close(log)
         assert len(compressed(source)) == len(segments(source)) - 1 == 3
     return source
 
@@ -69,15 +70,15 @@ def test_full_segments_get_small_and_nothing_else_changes(tmp_path: Path) -> Non
     folder = tmp_path / "log"
     log = open_log(folder)
     whole = fill(log, 1500)
-    before = (log.bytes, log.msgs, log.last_seq, log.deleted())
+    before = (log.bytes, log.msgs, log.last_seq, queries.deleted(log))
     size = sum(path.stat().st_size for path in segments(folder))
     rounds = 0
-    while log.maintain():
+    while maintenance.maintain(log):
         rounds += 1
         assert everything(log) == whole
     assert rounds == len(compressed(folder)) == len(segments(folder)) - 1
     assert sum(path.stat().st_size for path in segments(folder)) < size / 2
-    assert (log.bytes, log.msgs, log.last_seq, log.deleted()) == before
+    assert (log.bytes, log.msgs, log.last_seq, queries.deleted(log)) == before
     assert log.at_time(1700) == 701
     picks = random.Random(1).choices(sorted(whole), k=200)
     assert [log.get(seq) for seq in picks] == [whole[seq] for seq in picks]
@@ -88,8 +89,8 @@ def test_full_segments_get_small_and_nothing_else_changes(tmp_path: Path) -> Non
         log = open_log(folder)
         assert everything(log) == whole
         assert log.lost == []
-        assert (log.bytes, log.msgs, log.last_seq, log.deleted()) == before
-        assert not log.maintain()
+        assert (log.bytes, log.msgs, log.last_seq, queries.deleted(log)) == before
+        assert not maintenance.maintain(log)
         del log
 
 
@@ -97,27 +98,27 @@ def test_without_the_option_what_is_compressed_is_read_and_compacted_plain(
     tmp_path: Path,
 ) -> None:
     folder = source_of(tmp_path)
-    log = Log(str(folder), segment_bytes=SEGMENT)
+    log = recovery.open_log(str(folder), segment_bytes=SEGMENT)
     whole = everything(log)
     assert len(compressed(folder)) == 3
     for seq in range(1, 300):
         if seq % 5:
-            log.delete(seq)
+            maintenance.delete(log, seq)
             whole.pop(seq, None)
     log.flush()
-    assert log.maintain()
+    assert maintenance.maintain(log)
     assert len(compressed(folder)) == 2
     assert everything(log) == whole
     log.compress = True
     for seq in range(300, 620):
         if seq % 5:
-            log.delete(seq)
+            maintenance.delete(log, seq)
             whole.pop(seq, None)
     log.flush()
-    while log.maintain():
+    while maintenance.maintain(log):
         assert everything(log) == whole
     assert len(compressed(folder)) == 3
-    log.close()
+    maintenance.close(log)
     assert everything(open_log(folder)) == whole
 
 
@@ -126,7 +127,7 @@ def test_what_does_not_compress_is_left_as_it_is(tmp_path: Path) -> None:
     for i in range(600):
         log.add(i + 1, "a", random.Random(i).randbytes(1000))
     log.flush()
-    assert not log.maintain()
+    assert not maintenance.maintain(log)
     assert not compressed(tmp_path / "log")
 
 
@@ -136,12 +137,12 @@ def test_erased_bytes_are_gone_from_compressed_files(tmp_path: Path) -> None:
     for i in range(1500):
         log.add(i + 1, "a", b"secret-%d-" % i + b"x" * 200, b"hidden-%d-" % i)
     log.flush()
-    while log.maintain():
+    while maintenance.maintain(log):
         pass
     packed = compressed(folder)
     erased = [1, 100, 500]
     for seq in erased:
-        assert log.delete(seq, erase=True)
+        assert maintenance.delete(log, seq, erase=True)
         assert log.get(seq) is None
     assert compressed(folder) == packed
     text = b"".join(plain(path) for path in packed)
@@ -173,16 +174,16 @@ def plain(path: Path) -> bytes:
 
 def test_the_old_file_of_an_erased_message_becomes_zeros() -> None:
     target = SimDisk()
-    log = Log("log", PyDisk(target), segment_bytes=SEGMENT)
+    log = recovery.open_log("log", PyDisk(target), segment_bytes=SEGMENT)
     log.compress = True
     fill(log, 600)
-    while log.maintain():
+    while maintenance.maintain(log):
         pass
     name = min(each for each in target.names if each.endswith(".seg"))
     old = target.names[name]
     assert old.data[8:12] == PACKED
     first_length = int.from_bytes(old.data[32:36], "little") & 0x7FFFFFFF
-    log.delete(1, erase=True)
+    maintenance.delete(log, 1, erase=True)
     assert target.names[name] is not old
     assert bytes(old.durable[32 : 36 + first_length]) == bytes(4 + first_length)
 
@@ -204,7 +205,7 @@ def test_the_last_segment_may_be_compressed(tmp_path: Path) -> None:
         assert not whole.keys() & {seq for low, n, _ in log.lost for seq in range(low, low + n)}
         whole[last + 1] = StoredMessage(last + 1, 5, "a", b"", b"next")
         assert log.add(5, "a", b"next") == last + 1
-        log.close()
+        maintenance.close(log)
         assert everything(open_log(folder)) == whole
 
 
@@ -243,7 +244,7 @@ def test_a_flipped_bit_costs_at_most_its_block(
     told = {s for seq, count, _ in log.lost for s in range(seq, seq + count)}
     assert missing <= told
     assert log.last_seq == 1000
-    assert sum(log.subjects().values()) == log.msgs
+    assert sum(queries.subjects(log).values()) == log.msgs
     for each in folder.iterdir():
         each.unlink()
 
@@ -274,10 +275,10 @@ def test_a_compressed_file_that_is_cut_or_overwritten(
     assert all(whole[seq] == m for seq, m in found.items() if seq in whole)
     assert log.last_seq == 1000
     assert log.add(5, "a", b"next") == 1001
-    log.close()
+    maintenance.close(log)
     again = open_log(folder)
     assert {**found, 1001: StoredMessage(1001, 5, "a", b"", b"next")} == everything(again)
-    again.close()
+    maintenance.close(again)
     for each in folder.iterdir():
         each.unlink()
 
@@ -317,25 +318,25 @@ class FailingDisk(SimDisk):
 def test_power_goes_at_any_step(erase: bool, seed: int) -> None:
     for steps in range(12):
         target = FailingDisk()
-        log = Log("log", PyDisk(target), segment_bytes=SEGMENT)
+        log = recovery.open_log("log", PyDisk(target), segment_bytes=SEGMENT)
         log.compress = True
         whole = fill(log, 700)
         log.fsync()
         if erase:
-            while log.maintain():
+            while maintenance.maintain(log):
                 pass
         target.steps = steps
         done = False
         try:
             if erase:
-                done = log.delete(5, erase=True)
+                done = maintenance.delete(log, 5, erase=True)
             else:
-                done = log.maintain()
+                done = maintenance.maintain(log)
         except OSError:
             pass
         target.steps = None
         target.crash(random.Random(seed + steps))
-        after = Log("log", PyDisk(target), segment_bytes=SEGMENT)
+        after = recovery.open_log("log", PyDisk(target), segment_bytes=SEGMENT)
         found = everything(after)
         if erase and 5 not in found:
             whole.pop(5)
@@ -351,9 +352,9 @@ def test_a_compressed_last_segment_without_anything_in_it_gives_up_its_name(tmp_
     head = b"PNSTKSEG" + struct.pack("<IIQI", 2, 7, 18, 0)
     bad = head + struct.pack("<I", crc32c_of(head)) + b"\xff" * 90
     (folder / f"{18:020}.seg").write_bytes(bad)
-    log = Log(str(folder))
+    log = recovery.open_log(str(folder))
     assert log.add(1, "s", b"new") == 18
     log.fsync()
-    log.close()
-    assert everything(Log(str(folder)))[18].payload == b"new"
+    maintenance.close(log)
+    assert everything(recovery.open_log(str(folder)))[18].payload == b"new"
     assert (folder / f"{18:020}.seg.aside-1").read_bytes() == bad

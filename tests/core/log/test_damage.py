@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from penstock.core.base.disk import PyDisk
+from penstock.core.log import maintenance
 from penstock.core.log.log import Log
+from penstock.core.log.recovery import open_log
 from tests.core import damage
 from tests.core.damage import Damage, Shelf, Store
 from tests.ways import length
@@ -74,7 +76,7 @@ def test_a_removal_counts_though_a_bit_of_it_is_flipped() -> None:
         log.add(n + 1, "a", b"%d" % n)
     log.flush()
     for seq in (5, 7, 13):
-        log.delete(seq)
+        maintenance.delete(log, seq)
     log.flush()
     files = shelf.taken()
     (path,) = files
@@ -124,15 +126,15 @@ def test_damage_met_while_reading_is_told_at_each_opening() -> None:
             shelf.files[first][200] ^= 3  # under a running server
         assert log.get(2) is None
         assert [(seq, n) for seq, n, _ in log.lost] == [(2, 1)]
-        log.close()
+        maintenance.close(log)
         log = damage.open_log(shelf)
         assert [(seq, n) for seq, n, _ in log.lost] == [(2, 1)]
         assert len(damage.everything(log)) == 149
     # it goes on being told until the message would be gone anyway
-    log.purge(below=5)
+    maintenance.purge(log, below=5)
     log.flush()
     assert log.lost == []
-    log.close()
+    maintenance.close(log)
     assert damage.open_log(shelf).lost == []
 
 
@@ -147,17 +149,17 @@ def test_the_last_message_of_a_damaged_segment_may_go_its_bytes_stay() -> None:
     assert log.get(2) is None
     for seq in range(1, 61):
         if seq != 2:
-            log.delete(seq)
+            maintenance.delete(log, seq)
     log.flush()
-    log.close()
+    maintenance.close(log)
     assert first in shelf.files
     log = damage.open_log(shelf)
     assert [(seq, n) for seq, n, _ in log.lost] == [(2, 1)]
     assert first in shelf.files
-    log.purge()
+    maintenance.purge(log)
     log.flush()
-    log.close()
-    damage.open_log(shelf).close()
+    maintenance.close(log)
+    maintenance.close(damage.open_log(shelf))
     assert first not in shelf.files
 
 
@@ -165,17 +167,17 @@ def test_the_last_message_of_a_damaged_segment_may_go_its_bytes_stay() -> None:
 def test_opening_costs_a_constant_number_of_calls_for_each_segment(closed: bool) -> None:
     def cost(segments: int) -> tuple[dict[str, int], int]:
         shelf = Shelf()
-        log = Log("log", PyDisk(shelf), segment_bytes=16384)
+        log = open_log("log", PyDisk(shelf), segment_bytes=16384)
         while len([name for name in shelf.files if name.endswith(".seg")]) < segments:
             log.add(1, f"s.{log.last_seq % 7}", b"x" * 100)
         log.flush()
         log.fsync()
         if closed:
-            log.close()
+            maintenance.close(log)
         held = sum(len(data) for name, data in shelf.files.items() if name.endswith(".idx"))
         shelf.calls.clear()
         shelf.bytes_read = 0
-        opened = Log("log", PyDisk(shelf), segment_bytes=16384)
+        opened = open_log("log", PyDisk(shelf), segment_bytes=16384)
         assert opened.msgs == log.msgs
         # heads and tables of the sidecars, the head of each segment, the last one as a whole
         assert shelf.bytes_read <= held + 32 * segments + 16384 + 4096
@@ -201,23 +203,23 @@ def test_what_was_removed_above_a_loss_stays_removed_when_its_segments_are_gone(
             log.add(1, "s", b"x" * 700)
         log.flush()
 
-    log = Log(str(folder), segment_bytes=4096)
+    log = open_log(str(folder), segment_bytes=4096)
     fill(log)
     log.fsync()
     del log
     path = folder / f"{1:020}.seg"
     path.write_bytes(path.read_bytes()[:10])
     path.with_suffix(".idx").unlink(missing_ok=True)
-    log = Log(str(folder), segment_bytes=4096)
+    log = open_log(str(folder), segment_bytes=4096)
     lost = [(first, count) for first, count, _ in log.lost]
     assert lost
     for _ in range(4):
         fill(log)
-        log.delete(log.last_seq - 1)
+        maintenance.delete(log, log.last_seq - 1)
         for seq in range(log.first_seq, log.last_seq):
-            log.delete(seq)
+            maintenance.delete(log, seq)
         log.fsync()
-        log = Log(str(folder), segment_bytes=4096)
+        log = open_log(str(folder), segment_bytes=4096)
         assert [(first, count) for first, count, _ in log.lost] == lost
 
 
@@ -232,7 +234,7 @@ def fill(log: Log) -> None:
 def drop_all_but(log: Log, kept: set[int]) -> None:
     for seq in range(1, log.last_seq + 1):
         if seq not in kept:
-            log.delete(seq)
+            maintenance.delete(log, seq)
     log.fsync()
 
 
@@ -245,7 +247,7 @@ def test_a_gap_behind_a_compacted_segment_stays_explained() -> None:
     told_in = log.segments.items[-1].first
     drop_all_but(log, {1, log.last_seq})
     fill(log)
-    while log.maintain():
+    while maintenance.maintain(log):
         pass
     assert f"log/{6:020}.seg" not in shelf.files
     fill(log)
@@ -283,7 +285,7 @@ def test_a_gap_behind_a_segment_that_holds_only_damage_stays_explained() -> None
 def test_the_sequences_of_a_damaged_end_are_not_given_again(
     tmp_path: Path, at: int, size: int
 ) -> None:
-    log = Log(str(tmp_path / "log"))
+    log = open_log(str(tmp_path / "log"))
     for n in range(20):
         log.add(n + 1, "s", b"%d" % n)
     log.flush()
@@ -296,7 +298,7 @@ def test_the_sequences_of_a_damaged_end_are_not_given_again(
             data[k] ^= 0x99
     path.write_bytes(data)
     for _ in range(2):
-        log = Log(str(tmp_path / "log"))
+        log = open_log(str(tmp_path / "log"))
         assert set(damage.everything(log)) == set(range(1, 19))
         if at == 0:  # a length beyond the end: like a record that never reached the disk whole
             assert log.last_seq in (19, 20)

@@ -6,7 +6,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from penstock.core.base.disk import PyDisk
-from penstock.core.log.log import Log
+from penstock.core.log import maintenance
+from penstock.core.log.recovery import open_log
 from penstock.core.stream.atomic_batch import store_whole
 from penstock.core.stream.draft import draft
 from tests.core.damage import everything
@@ -30,7 +31,7 @@ def test_one_run_of_bytes_damaged_near_the_end_gives_no_sequence_again(
     flipped bit beside it. What can be told is.
     """
     target = SimDisk()
-    log = Log("log", PyDisk(target), segment_bytes=1 << 20)
+    log = open_log("log", PyDisk(target), segment_bytes=1 << 20)
     for seq in range(1, 41):
         log.add(seq, "s", b"%d" % seq + b"m" * size)
     if skips:
@@ -45,7 +46,7 @@ def test_one_run_of_bytes_damaged_near_the_end_gives_no_sequence_again(
         data[head] ^= 1
     last = 0
     for _ in range(2):
-        log = Log("log", PyDisk(target), segment_bytes=1 << 20)
+        log = open_log("log", PyDisk(target), segment_bytes=1 << 20)
         found = set(everything(log))
         missing = set(range(1, 41)) - found
         told = {first + k for first, count, _ in log.lost for k in range(count)}
@@ -77,7 +78,7 @@ def test_several_damaged_records_at_the_end_give_no_sequence_again(
     blind = [{"mark", "sequence"} <= damaged for damaged in parts]
     assume(not any("length" in damaged and all(blind[:k]) for k, damaged in enumerate(parts) if k))
     target = SimDisk()
-    log = Log("log", PyDisk(target), segment_bytes=1 << 20)
+    log = open_log("log", PyDisk(target), segment_bytes=1 << 20)
     for seq in range(1, 21):
         log.add(seq, "s", b"%d" % seq + b"m" * (size + seq % 3))
     log.flush()
@@ -92,7 +93,7 @@ def test_several_damaged_records_at_the_end_give_no_sequence_again(
     for at in range(head):
         data[at] ^= flip
     for _ in range(2):
-        log = Log("log", PyDisk(target), segment_bytes=1 << 20)
+        log = open_log("log", PyDisk(target), segment_bytes=1 << 20)
         assert log.last_seq >= 20
         told = {first + k for first, count, _ in log.lost for k in range(count)}
         # One whose length is damaged looks like one that never reached the disk whole.
@@ -107,13 +108,13 @@ def test_of_a_group_that_is_known_to_have_been_whole_only_what_is_cut_is_lost(
 ) -> None:
     """The index file says that all of it was there; without one it may never have reached the disk."""
     target = SimDisk()
-    log = Log("log", PyDisk(target), segment_bytes=1 << 20)
+    log = open_log("log", PyDisk(target), segment_bytes=1 << 20)
     log.add(1, "s", b"before")
     site = Site(log=log)
     store_whole(site.stream, [draft("s", b"m" * 60, b"") for _ in range(3)])
     site.reactor.settle()
     log.flush()
-    log.close()
+    maintenance.close(log)
     path = "log/00000000000000000001"
     data = target.names[f"{path}.seg"].data
     del data[len(data) - cut :]
@@ -121,7 +122,7 @@ def test_of_a_group_that_is_known_to_have_been_whole_only_what_is_cut_is_lost(
         target.unlink(f"{path}.idx")
     there = {1, *(seq for seq in range(2, 4) if kept and cut <= 97 * (4 - seq))}
     for last in (4, 5, 6):
-        log = Log("log", PyDisk(target), segment_bytes=1 << 20)
+        log = open_log("log", PyDisk(target), segment_bytes=1 << 20)
         found = everything(log)
         assert {seq for seq in found if found[seq].payload != b"after"} == there
         told = {first + k for first, count, _ in log.lost for k in range(count)}
@@ -137,18 +138,18 @@ def test_of_a_group_that_is_known_to_have_been_whole_only_what_is_cut_is_lost(
 def test_removals_are_said_again_when_the_segment_that_said_them_is_given_up() -> None:
     """It has no message, so another one takes its name."""
     target = SimDisk()
-    log = Log("log", PyDisk(target), segment_bytes=1 << 20)
+    log = open_log("log", PyDisk(target), segment_bytes=1 << 20)
     for seq in (1, 2):
         log.add(seq, "s", b"%d" % seq)
     log.flush()
     target.names["log/00000000000000000001.seg"].data[1] ^= 2
-    log = Log("log", PyDisk(target), segment_bytes=1 << 20)
-    assert log.delete(1, erase=False)
+    log = open_log("log", PyDisk(target), segment_bytes=1 << 20)
+    assert maintenance.delete(log, 1, erase=False)
     log.flush()
     newest = target.names["log/00000000000000000003.seg"]
     newest.data[1] ^= 2
     for _ in range(3):
-        log = Log("log", PyDisk(target), segment_bytes=1 << 20)
+        log = open_log("log", PyDisk(target), segment_bytes=1 << 20)
         assert set(everything(log)) == {2}
         assert log.last_seq == 2
     assert target.names["log/00000000000000000003.seg"] is not newest

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 
 from penstock.core.base.disk import PyDisk
-from penstock.core.log.log import Log
+from penstock.core.log import maintenance
+from penstock.core.log.recovery import open_log
 from tests.core.damage import everything
 from tests.simulation.disk import SimDisk
 from tests.simulation.inodes import Write
@@ -20,15 +21,15 @@ def crooked() -> SimDisk:
     so is the one behind.
     """
     disk = SimDisk()
-    log = Log("log", PyDisk(disk), segment_bytes=4096)
+    log = open_log("log", PyDisk(disk), segment_bytes=4096)
     for seq in range(1, 4):
         log.add(seq, "s", b"%d" % seq)
     log.flush()
-    log.delete(2)
+    maintenance.delete(log, 2)
     log.flush()
     log.skip(FAR + 1)
     log.add(FAR + 1, "s", b"far")
-    log.close()
+    maintenance.close(log)
     disk.unlink(f"log/{FAR + 1:020d}.seg")
     node = disk.file(f"{FIRST}.seg")
     for data in (node.data, node.durable):
@@ -40,7 +41,7 @@ def crooked() -> SimDisk:
 def test_a_segment_that_the_opening_has_written_to_is_like_any() -> None:
     disk = crooked()
     before = disk.file(f"{FIRST}.seg")
-    log = Log("log", PyDisk(disk), segment_bytes=4096)
+    log = open_log("log", PyDisk(disk), segment_bytes=4096)
     assert disk.file(f"{FIRST}.seg") is before
     assert log.last_seq == FAR + 1
     assert set(everything(log)) == {1, 3}
@@ -48,7 +49,7 @@ def test_a_segment_that_the_opening_has_written_to_is_like_any() -> None:
     log.flush()
     log.fsync()
     disk.crash()
-    log = Log("log", PyDisk(disk), segment_bytes=4096)
+    log = open_log("log", PyDisk(disk), segment_bytes=4096)
     assert set(everything(log)) == {1, 3, FAR + 2}
 
 
@@ -58,14 +59,14 @@ def test_one_whose_fsync_failed_is_made_anew_also_when_the_opening_has_written_t
     node.durable = bytearray()
     node.dirty = [Write(disk.serial, 0, bytes(node.data))]
     disk.fail("sync", errno.EIO, f"{FIRST}.seg")
-    log = Log("log", PyDisk(disk), segment_bytes=4096)
+    log = open_log("log", PyDisk(disk), segment_bytes=4096)
     assert disk.file(f"{FIRST}.seg") is not node
     assert set(everything(log)) == {1, 3}
     assert log.add(9, "s", b"next") == FAR + 2
     log.flush()
     log.fsync()
     disk.crash()
-    log = Log("log", PyDisk(disk), segment_bytes=4096)
+    log = open_log("log", PyDisk(disk), segment_bytes=4096)
     assert set(everything(log)) == {1, 3, FAR + 2}
 
 
@@ -77,10 +78,10 @@ def test_the_name_of_a_folder_that_an_opening_finds_empty_is_made_durable() -> N
         disk.sync_dir(path)
     disk.make_dir("streams/S/log")
     disk.kill()
-    log = Log("streams/S/log", PyDisk(disk))
+    log = open_log("streams/S/log", PyDisk(disk))
     log.add(1, "s", b"1")
     log.flush()
     log.fsync()
     disk.crash()
-    log = Log("streams/S/log", PyDisk(disk))
+    log = open_log("streams/S/log", PyDisk(disk))
     assert set(everything(log)) == {1}

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.core.base.disk import PyDisk
+from penstock.core.log import disk_recovery, maintenance
 from penstock.core.log.log import Log
+from penstock.core.log.recovery import open_log
 from tests.simulation.disk import SimDisk
 from tests.ways import FULL
 
@@ -66,7 +68,7 @@ class Owner:
         self.log = self.open()
 
     def open(self) -> Log:
-        log = Log(FOLDER, PyDisk(self.disk), segment_bytes=4096)
+        log = open_log(FOLDER, PyDisk(self.disk), segment_bytes=4096)
         log.compress = self.compress
         return log
 
@@ -102,7 +104,7 @@ class Owner:
         if seq not in self.given:
             return
         try:
-            self.log.delete(seq, erase)
+            maintenance.delete(self.log, seq, erase)
         except OSError:
             self.doubtful.add(seq)  # removed or not
         else:
@@ -111,7 +113,7 @@ class Owner:
     def purge(self, below: int) -> None:
         gone = {seq for seq in self.given if seq < below}
         try:
-            self.log.purge(below)
+            maintenance.purge(self.log, below)
         except OSError:
             self.doubtful |= gone
         else:
@@ -120,7 +122,7 @@ class Owner:
     def maintain(self) -> None:
         for _ in range(4):
             try:
-                if not self.log.maintain():
+                if not maintenance.maintain(self.log):
                     break
             except OSError:
                 break
@@ -143,7 +145,7 @@ class Owner:
         """As the engine does, until appends are taken again."""
         for _ in range(50):
             try:
-                if self.log.mend():
+                if disk_recovery.mend(self.log):
                     return
             except OSError:
                 continue
@@ -285,7 +287,7 @@ def ends(owner: Owner, disk: NthFails) -> None:
 def test_what_can_not_be_read_back_is_told_and_the_old_file_kept(*, refused: bool) -> None:
     """The tail in memory holds only the newest bytes; what is before them has to come from the file."""
     disk = SimDisk()
-    log = Log(FOLDER, PyDisk(disk))
+    log = open_log(FOLDER, PyDisk(disk))
     given = {}
     for number in range(400):
         payload = Random(number).randbytes(9000)
@@ -294,7 +296,7 @@ def test_what_can_not_be_read_back_is_told_and_the_old_file_kept(*, refused: boo
             log.fsync()
         elif number == 199:
             log.flush()
-            log.delete(150)
+            maintenance.delete(log, 150)
     log.flush()
     disk.fail("sync", errno.EIO, "*.seg")
     with pytest.raises(OSError, match="Input/output"):
@@ -314,13 +316,13 @@ def test_what_can_not_be_read_back_is_told_and_the_old_file_kept(*, refused: boo
         disk.read_at = broken  # type: ignore[method-assign] # a disk of its own kind
         for _ in range(4):
             with pytest.raises(OSError, match="read back"):
-                log.mend()
+                disk_recovery.mend(log)
     else:
         # the page cache let go of the pages that it took for clean
         file.data[: len(file.durable)] = file.durable
         for at in range(len(file.durable), len(file.durable) + 20000):
             file.data[at] = 0
-    assert log.mend()
+    assert disk_recovery.mend(log)
     lost = {seq for first, count, _ in log.lost for seq in range(first, first + count)}
     assert lost == ({109, 110, 111} & lost if refused else {101, 102, 103} & lost)
     assert lost
@@ -332,7 +334,7 @@ def test_what_can_not_be_read_back_is_told_and_the_old_file_kept(*, refused: boo
     assert log.add(999, "s", b"next") == 401
     log.fsync()
     disk.crash()
-    again = Log(FOLDER, PyDisk(disk))
+    again = open_log(FOLDER, PyDisk(disk))
     assert {seq for seq in given if again.get(seq) is None} == lost | {150}
     assert {seq for first, count, _ in again.lost for seq in range(first, first + count)} == lost
 
@@ -340,31 +342,31 @@ def test_what_can_not_be_read_back_is_told_and_the_old_file_kept(*, refused: boo
 def test_an_empty_segment_is_not_begun_over_itself() -> None:
     """Removals of older messages alone make the newest file large: it still holds the next ones."""
     disk = SimDisk()
-    log = Log(FOLDER, PyDisk(disk), segment_bytes=1 << 20)
+    log = open_log(FOLDER, PyDisk(disk), segment_bytes=1 << 20)
     for number in range(40000):
         log.add(number + 1, "s", b"x" * 30)
     log.flush()
-    log.purge(39999)
+    maintenance.purge(log, 39999)
     log.flush()
-    log.purge()
+    maintenance.purge(log)
     log.flush()
     for number in range(40000):
         log.add(number + 1, "s", b"x" * 30)
     log.flush()
     first = log.first_seq
     for seq in range(log.segments.items[-1].first, log.last_seq + 1):
-        log.delete(seq)
+        maintenance.delete(log, seq)
     log.flush()
-    log.maintain()
+    maintenance.maintain(log)
     for _ in range(2):
         for seq in range(first, first + 30000, 2):
-            log.delete(seq)
+            maintenance.delete(log, seq)
             log.flush()  # a record of its own for each
-        log.maintain()
+        maintenance.maintain(log)
         first += 1
     given = log.add(1, "s", b"after")
     log.fsync()
-    again = Log(FOLDER, PyDisk(disk), segment_bytes=1 << 20)
+    again = open_log(FOLDER, PyDisk(disk), segment_bytes=1 << 20)
     message = again.get(given)
     assert message is not None
     assert message.payload == b"after"
@@ -373,7 +375,7 @@ def test_an_empty_segment_is_not_begun_over_itself() -> None:
 def test_a_sync_that_ends_well_after_another_of_the_same_file_failed_says_nothing() -> None:
     """The other one was told of the failure, and has left nothing to be written."""
     disk = SimDisk()
-    log = Log(FOLDER, PyDisk(disk, background=True))
+    log = open_log(FOLDER, PyDisk(disk, background=True))
     log.add(1, "s", b"one")
     log.flush()
     log.fsync()
@@ -383,16 +385,16 @@ def test_a_sync_that_ends_well_after_another_of_the_same_file_failed_says_nothin
     assert handles
     disk.fail("sync", errno.EIO, "*.seg")
     with pytest.raises(OSError, match="error"):
-        log.delete(1, erase=True)
+        maintenance.delete(log, 1, erase=True)
     for handle in handles:
         disk.sync(handle)
     log.sync_done(upto)
     assert log.synced_seq == 1
-    while not log.mend():
+    while not disk_recovery.mend(log):
         pass
     assert log.synced_seq == 2
     disk.crash()
-    log = Log(FOLDER, PyDisk(disk))
+    log = open_log(FOLDER, PyDisk(disk))
     found = log.get(2)
     assert found is not None
     assert found.payload == b"two"

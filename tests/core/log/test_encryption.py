@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.core.log import maintenance, queries
 from penstock.core.log.encryption import LogLocked
 from penstock.core.log.log import Log, StoredMessage
+from penstock.core.log.recovery import open_log
 from penstock.vault import StreamCipher, Vault
 
 SEGMENT = 8192
@@ -31,7 +33,7 @@ def cipher(request: pytest.FixtureRequest) -> StreamCipher:
 
 
 def opened(folder: Path, cipher: StreamCipher | None, compress: bool = False) -> Log:
-    log = Log(str(folder), segment_bytes=SEGMENT, cipher=cipher)
+    log = open_log(str(folder), segment_bytes=SEGMENT, cipher=cipher)
     log.compress = compress
     return log
 
@@ -80,20 +82,20 @@ def test_what_was_stored_is_read_back_and_never_plain_in_a_file(
     whole = everything(log)
     assert len(whole) == 400
     for seq in range(100, 200, 3):
-        log.delete(seq)
+        maintenance.delete(log, seq)
         del whole[seq]
     log.flush()
-    while log.maintain():
+    while maintenance.maintain(log):
         assert everything(log) == whole
-    assert log.delete(5, erase=True)
-    assert log.delete(390, erase=True)
+    assert maintenance.delete(log, 5, erase=True)
+    assert maintenance.delete(log, 390, erase=True)
     del whole[5], whole[390]
     nothing_plain(folder)
-    state = (log.msgs, log.bytes, log.first_seq, log.last_seq, log.deleted())
+    state = (log.msgs, log.bytes, log.first_seq, log.last_seq, queries.deleted(log))
     assert (folder / f"{1:020d}.seg").read_bytes()[8] == (4 if compress else 3)
     for how in ("killed", "no indexes", "closed"):
         if how == "closed":
-            log.close()
+            maintenance.close(log)
         else:
             log.fsync()
         del log
@@ -101,7 +103,7 @@ def test_what_was_stored_is_read_back_and_never_plain_in_a_file(
             drop_indexes(folder)
         log = opened(folder, cipher, compress)
         assert everything(log) == whole, how
-        assert (log.msgs, log.bytes, log.first_seq, log.last_seq, log.deleted()) == state
+        assert (log.msgs, log.bytes, log.first_seq, log.last_seq, queries.deleted(log)) == state
         assert log.lost == []
         nothing_plain(folder)
     fill(log, 5, 1000)
@@ -112,7 +114,7 @@ def test_no_key_or_another_one_opens_nothing_and_touches_nothing(tmp_path: Path)
     folder = tmp_path / "log"
     log = opened(folder, vault().new())
     fill(log, 100)
-    log.close()
+    maintenance.close(log)
     before = dict(texts(folder))
     for wrong in (None, vault("other").new()):
         with pytest.raises(LogLocked):
@@ -133,10 +135,10 @@ def test_a_log_is_brought_to_the_form_that_is_wanted(
         keys.number = 0
     log = opened(folder, keys, compress)
     fill(log, 300)
-    while log.maintain():
+    while maintenance.maintain(log):
         pass
     whole = everything(log)
-    log.close()
+    maintenance.close(log)
     if start == "plain":
         keys = box.new()
     if start == "other key":
@@ -147,21 +149,21 @@ def test_a_log_is_brought_to_the_form_that_is_wanted(
     assert everything(log) == whole
     fill(log, 30, 300)
     whole = everything(log)
-    log.delete(17, erase=True)
+    maintenance.delete(log, 17, erase=True)
     del whole[17]
     steps = 0
-    while log.maintain():
+    while maintenance.maintain(log):
         steps += 1
         assert everything(log) == whole
-    assert log.unconverted == 0
-    assert steps >= (start == end == "sealed" and not compress) or log.unconverted == 0
-    log.close()
+    assert maintenance.unconverted(log) == 0
+    assert steps >= (start == end == "sealed" and not compress) or maintenance.unconverted(log) == 0
+    maintenance.close(log)
     for remade in (keys, keys if end == "sealed" else None):
         drop_indexes(folder)
         log = opened(folder, remade, compress)
         assert everything(log) == whole
         assert log.lost == []
-        log.close()
+        maintenance.close(log)
     if end == "sealed":
         nothing_plain(folder)
     else:
@@ -185,7 +187,7 @@ def test_an_opened_log_writes_to_another_file_under_another_key(tmp_path: Path) 
         newest = max(where.glob("*.seg"))
         assert int(newest.stem) == 11
         heads.add(newest.read_bytes()[32:56])
-        log.purge()
+        maintenance.purge(log)
         del log
         newest.unlink()
         drop_indexes(where)
@@ -198,7 +200,7 @@ def test_an_empty_log_is_opened_again_and_again_without_more_files(tmp_path: Pat
     heads = set()
     for _ in range(4):
         log = opened(folder, keys)
-        log.close()
+        maintenance.close(log)
         (only,) = folder.glob("*.seg")
         heads.add(only.read_bytes())
     assert len(heads) == 4
@@ -213,10 +215,10 @@ def test_a_flipped_bit_costs_one_message_or_none_and_never_alters_one(
     keys = vault().new()
     log = opened(folder, keys, compress)
     fill(log, 150)
-    while compress and log.maintain():
+    while compress and maintenance.maintain(log):
         pass
     whole = everything(log)
-    log.close()
+    maintenance.close(log)
     path = data.draw(st.sampled_from(sorted(folder.iterdir())))
     raw = bytearray(path.read_bytes())
     bit = data.draw(st.integers(0, len(raw) * 8 - 1))
@@ -268,7 +270,7 @@ def test_a_record_that_was_put_there_is_not_believed(
     for i in range(100):
         log.add(i + 1, "orders.new", b"amount %05d" % i + b"." * 150)
     whole = everything(log)
-    log.close()
+    maintenance.close(log)
     first, second, *_ = sorted(folder.glob("*.seg"))
     raw = bytearray(first.read_bytes())
     salt = int.from_bytes(raw[12:16], "little")
@@ -301,7 +303,7 @@ def test_a_segment_of_another_stream_or_place_is_not_believed(tmp_path: Path) ->
     for folder, keys in zip(logs, ours, strict=True):
         log = opened(folder, keys)
         fill(log, 100)
-        log.close()
+        maintenance.close(log)
     names = sorted(path.name for path in logs[0].glob("*.seg"))
     shutil.copy(logs[1] / names[0], logs[0] / names[0])
     with pytest.raises(LogLocked):
@@ -321,7 +323,7 @@ def test_an_erased_message_is_gone_from_the_file_and_stays_gone(tmp_path: Path) 
     fill(log, 60)
     (path, *_) = sorted(folder.glob("*.seg"))
     before = path.read_bytes()
-    assert log.delete(3, erase=True)
+    assert maintenance.delete(log, 3, erase=True)
     after = path.read_bytes()
     at, record = records(before)[2]
     assert after[at + 32 : at + len(record) - 4] == bytes(len(record) - 36)
@@ -331,6 +333,6 @@ def test_an_erased_message_is_gone_from_the_file_and_stays_gone(tmp_path: Path) 
     assert log.get(3) is None
     assert log.lost == []
     assert log.msgs == 59
-    assert log.subjects() == {
+    assert queries.subjects(log) == {
         f"markersubject.{k}": len(range(k, 60, 7)) - (k == 2) for k in range(7)
     }

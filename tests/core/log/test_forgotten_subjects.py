@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from penstock.core.consumer.consumer import ACK_NONE
-from penstock.core.log import subject_table
+from penstock.core.log import maintenance, queries, subject_table
 from penstock.core.log.log import Log
+from penstock.core.log.recovery import open_log
 from penstock.core.protocol.subjects import matches
 from tests.core.log import test_log
 from tests.core.streams import Site
@@ -57,7 +58,7 @@ class Churn(test_log.Model):
     @rule(keep=st.sampled_from([0, 1, 5]))
     def keep_newest(self, keep: int) -> None:
         for seq in sorted(self.live)[: len(self.live) - keep]:
-            assert self.log.delete(seq)
+            assert maintenance.delete(self.log, seq)
             self.drop([seq])
 
     @rule()
@@ -66,12 +67,12 @@ class Churn(test_log.Model):
         for seq, (_, name, *_rest) in sorted(self.live.items()):
             n, first, _last = states.get(name, (0, seq, 0))
             states[name] = (n + 1, first, seq)
-        assert {name: state[0] for name, state in states.items()} == self.log.subjects()
+        assert {name: state[0] for name, state in states.items()} == queries.subjects(self.log)
         for name, state in states.items():
-            assert self.log.subject_state(name) == state
+            assert queries.subject_state(self.log, name) == state
         for k in range(max(self.made - 50, 1), self.made + 1):
             for name in (f"{c}.{k}{'.b' * (k % 3)}" for c in "abx"):
-                assert self.log.subject_state(name) == states.get(name, (0, 0, 0))
+                assert queries.subject_state(self.log, name) == states.get(name, (0, 0, 0))
 
     @invariant()
     def places_agree(self) -> None:
@@ -166,7 +167,7 @@ class Readers:
             self.filters[n] = FILTERS[(n * 5 + self.made) % 7]
             self.consumers[n].configure(filters=self.filters[n], ack_policy=ACK_NONE)
         elif verb == "maintain":
-            site.log.maintain()
+            maintenance.maintain(site.log)
 
     def check(self) -> None:
         self.site.reactor.turn()
@@ -187,9 +188,11 @@ class Readers:
             assert not rest or self.wants[n] <= 0
         for pattern in ("s.>", "s.a.*", "s.*.3"):
             names = [name for name in self.live.values() if matches(name, pattern)]
-            assert self.site.log.subjects(pattern) == {name: names.count(name) for name in names}
+            assert queries.subjects(self.site.log, pattern) == {
+                name: names.count(name) for name in names
+            }
             last = max((s for s, name in self.live.items() if matches(name, pattern)), default=0)
-            assert self.site.log.last_seq_of(pattern) == last
+            assert queries.last_seq_of(self.site.log, pattern) == last
 
 
 @pytest.mark.parametrize("kept", ["memory", "file"])
@@ -201,7 +204,7 @@ def test_consumers_get_what_passes_their_filters(
     kept: str, steps: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = None if kept == "memory" else str(tmp_path_factory.mktemp("log") / "log")
-    readers = Readers(Log(folder, segment_bytes=4096))
+    readers = Readers(open_log(folder, segment_bytes=4096))
     for verb, n in steps:
         readers.perform(verb, n)
         readers.check()
@@ -211,7 +214,7 @@ def test_consumers_of_few_among_many_subjects(monkeypatch: pytest.MonkeyPatch) -
     """Filters of consumers in a log of many subjects are kept as lists of ids."""
     monkeypatch.setattr(subject_table, "RUN_IDS", 64)
     seeded = random.Random(3)
-    log = Log(None, segment_bytes=4096)
+    log = open_log(None, segment_bytes=4096)
     readers = Readers(log)
     for n in range(8400):
         log.add(n + 1, f"s.d.{n}", b"")
@@ -229,7 +232,7 @@ def test_consumers_of_few_among_many_subjects(monkeypatch: pytest.MonkeyPatch) -
             readers.perform("limit", 6)
         readers.check()
     assert readers.made > 1000
-    log.maintain()
+    maintenance.maintain(log)
     assert log.subjects_table.count - log.subjects_table.spare < 200
 
 
@@ -238,53 +241,53 @@ def test_consumers_of_few_among_many_subjects(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("kept", ["memory", "file"])
 def test_places_follow_the_messages_and_not_the_subjects_seen(kept: str, tmp_path: Path) -> None:
-    log = Log(None if kept == "memory" else str(tmp_path / "log"), segment_bytes=8192)
+    log = open_log(None if kept == "memory" else str(tmp_path / "log"), segment_bytes=8192)
     most = 0
     for k in range(1, 30_001):
         log.add(k, f"devices.{k * 7919 % 1_000_003}.temperature", b"21.5")
         if k > 100:
-            log.delete(k - 100)
+            maintenance.delete(log, k - 100)
         if k % 50 == 0:
             log.flush()
-            log.subjects("devices.*.temperature")
+            queries.subjects(log, "devices.*.temperature")
         most = max(most, log.subjects_table.count)
     # the last hundred, and what two segments name
     assert most < 500
-    log.purge()
+    maintenance.purge(log)
     if kept == "file":
-        log.close()
-        log = Log(str(tmp_path / "log"), segment_bytes=8192)
-    assert log.subjects() == {}
+        maintenance.close(log)
+        log = open_log(str(tmp_path / "log"), segment_bytes=8192)
+    assert queries.subjects(log) == {}
 
 
 def test_a_crowd_that_has_gone_leaves_no_places_behind() -> None:
-    log = Log(None, segment_bytes=4096)
+    log = open_log(None, segment_bytes=4096)
     for k in range(1, 5001):
         log.add(k, f"a.{k}", bytes(20))
     assert log.subjects_table.count == 5000
-    log.purge(4991)
-    log.maintain()
+    maintenance.purge(log, 4991)
+    maintenance.maintain(log)
     assert log.subjects_table.count - log.subjects_table.spare < 100
     for k in range(5001, 5101):
         log.add(k, f"b.{k}", bytes(20))
-        log.delete(k - 50)
-    log.maintain()
+        maintenance.delete(log, k - 50)
+    maintenance.maintain(log)
     assert log.subjects_table.count < 300
-    assert log.subjects("b.*") == {f"b.{k}": 1 for k in range(5051, 5101)}
+    assert queries.subjects(log, "b.*") == {f"b.{k}": 1 for k in range(5051, 5101)}
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9])
 def test_patterns_are_found_while_ids_change_hands(share: float) -> None:
     """Sorted runs of names with places in them that are free, or somebody else's."""
     seeded = random.Random(int(share * 10))
-    log = Log(None, segment_bytes=4096)
+    log = open_log(None, segment_bytes=4096)
     live: dict[int, str] = {}
     for k in range(1, 4001):
         name = ".".join(seeded.choices("ab-!/~", k=3)) + f".{k % 37 if k % 5 else k}"
         live[log.add(k, name, bytes(100))] = name
         if len(live) > 150 and seeded.random() < share:
             for seq in sorted(live)[: seeded.choice((1, 2, 60))]:
-                log.delete(seq)
+                maintenance.delete(log, seq)
                 del live[seq]
         if k % 10 == 0:
             pattern = ".".join(seeded.choices(["a", "b", "*", "-", "/"], k=seeded.choice((2, 3))))
@@ -293,25 +296,25 @@ def test_patterns_are_found_while_ids_change_hands(share: float) -> None:
             for name in live.values():
                 if matches(name, pattern):
                     expected[name] = expected.get(name, 0) + 1
-            assert log.subjects(pattern) == expected
+            assert queries.subjects(log, pattern) == expected
 
 
 def test_an_index_that_is_made_anew_again_and_again(tmp_path: Path) -> None:
     """The index of the active segment is bad at each opening; its subjects stay what they are."""
     expected: dict[str, int] = {}
     for k in range(6):
-        log = Log(str(tmp_path / "log"), segment_bytes=4096)
-        assert log.subjects() == expected
+        log = open_log(str(tmp_path / "log"), segment_bytes=4096)
+        assert queries.subjects(log) == expected
         for name in ("a", "b", f"c.{k}"):
             log.add(k + 1, name, bytes(20))
             expected[name] = expected.get(name, 0) + 1
-        first = log.next_of("a", 1)
+        first = queries.next_of(log, "a", 1)
         assert first is not None
-        log.delete(first.seq)
+        maintenance.delete(log, first.seq)
         expected["a"] -= 1
         expected = {name: n for name, n in expected.items() if n}
-        assert log.subjects() == expected
-        log.close()
+        assert queries.subjects(log) == expected
+        maintenance.close(log)
         del log
         for path in (tmp_path / "log").glob("*.idx"):
             data = bytearray(path.read_bytes())

@@ -16,7 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from penstock.core.base.disk import PyDisk
 from penstock.core.base.quota import Usage
+from penstock.core.log import maintenance, queries
 from penstock.core.log.log import Log, LogClosed
+from penstock.core.log.recovery import open_log
 from tests.simulation.disk import SimDisk
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ class Model(RuleBasedStateMachine):
 
     def open(self, first_seq: int = 1) -> Log:
         folder = None if self.memory else f"{self.folder}/log"
-        log = Log(folder, segment_bytes=4096, first_seq=first_seq)
+        log = open_log(folder, segment_bytes=4096, first_seq=first_seq)
         log.subjects_table.debt_free = 20
         self.used = Usage(whole=Usage())
         log.join(self.used)
@@ -68,7 +70,7 @@ class Model(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
-            self.log.close()
+            maintenance.close(self.log)
             shutil.rmtree(self.folder)
 
     def drop(self, seqs: list[int]) -> None:
@@ -96,33 +98,33 @@ class Model(RuleBasedStateMachine):
         for _ in range(count):
             seq = pick.randint(max(self.first - 3, 0), self.last + 2)
             was = seq in self.live
-            assert self.log.delete(seq) is was
+            assert maintenance.delete(self.log, seq) is was
             if was:
                 self.drop([seq])
 
     @rule(count=st.integers(1, 60))
     def delete_head(self, count: int) -> None:
         for seq in sorted(self.live)[:count]:
-            assert self.log.delete(seq)
+            assert maintenance.delete(self.log, seq)
             self.drop([seq])
 
     @rule(data=st.data())
     def erase(self, data: st.DataObject) -> None:
         if self.live:
             seq = data.draw(st.sampled_from(sorted(self.live)))
-            assert self.log.delete(seq, erase=True)
+            assert maintenance.delete(self.log, seq, erase=True)
             self.drop([seq])
 
     @rule(data=st.data())
     def purge_below(self, data: st.DataObject) -> None:
         below = data.draw(st.integers(0, self.last + 3))
         gone = [seq for seq in self.live if seq < below]
-        assert self.log.purge(below) == len(gone)
+        assert maintenance.purge(self.log, below) == len(gone)
         self.drop(gone)
 
     @rule()
     def purge_all(self) -> None:
-        assert self.log.purge() == len(self.live)
+        assert maintenance.purge(self.log) == len(self.live)
         self.drop(list(self.live))
 
     @rule(pattern=st.sampled_from(PATTERNS), keep=st.sampled_from([0, 0, 1, 5]), data=st.data())
@@ -130,7 +132,7 @@ class Model(RuleBasedStateMachine):
         below = data.draw(st.one_of(st.none(), st.integers(0, self.last + 2)))
         seqs = sorted(seq for seq, m in self.live.items() if matches(m[1], pattern))
         gone = [seq for seq in seqs[: max(len(seqs) - keep, 0)] if below is None or seq < below]
-        assert self.log.purge_subjects(pattern, below, keep) == len(gone)
+        assert queries.purge_subjects(self.log, pattern, below, keep) == len(gone)
         self.drop(gone)
 
     @rule(gap=st.sampled_from([1, 2, 3, 70, 4096, 4097, 100_000]))
@@ -152,7 +154,7 @@ class Model(RuleBasedStateMachine):
 
     @rule()
     def maintain(self) -> None:
-        self.log.maintain()
+        maintenance.maintain(self.log)
 
     @precondition(lambda self: not self.memory)
     @rule(
@@ -162,7 +164,7 @@ class Model(RuleBasedStateMachine):
     )
     def reopen(self, how: str, damage: int, pick: random.Random) -> None:
         if how == "close":
-            self.log.close()
+            maintenance.close(self.log)
             with pytest.raises(LogClosed):
                 self.log.add(1, "a", b"")
         else:
@@ -209,16 +211,18 @@ class Model(RuleBasedStateMachine):
     def messages_agree(self) -> None:
         found = {}
         seq = 1
-        while (message := self.log.next_of(">", seq)) is not None:
+        while (message := queries.next_of(self.log, ">", seq)) is not None:
             found[message.seq] = message[1:]
             seq = message.seq + 1
         assert found == self.live
-        holes = [seq for first, count in self.log.deleted() for seq in (first, first + count - 1)]
+        holes = [
+            seq for first, count in queries.deleted(self.log) for seq in (first, first + count - 1)
+        ]
         assert holes == sorted(holes)
-        assert sum(count for _, count in self.log.deleted()) == self.log.deleted_count()
+        assert sum(count for _, count in queries.deleted(self.log)) == self.log.deleted_count()
         assert not any(
             first + k in self.live
-            for first, count in self.log.deleted()
+            for first, count in queries.deleted(self.log)
             for k in range(min(count, 500))
         )
 
@@ -228,20 +232,22 @@ class Model(RuleBasedStateMachine):
         counts: dict[str, int] = {}
         for seq in seqs:
             counts[self.live[seq][1]] = counts.get(self.live[seq][1], 0) + 1
-        assert self.log.subjects(pattern) == counts
+        assert queries.subjects(self.log, pattern) == counts
         start = data.draw(st.integers(0, self.last + 1))
-        found = self.log.next_of(pattern, start)
+        found = queries.next_of(self.log, pattern, start)
         assert (found and found.seq) == next((seq for seq in seqs if seq >= start), None)
-        found = self.log.last_of(pattern, start)
+        found = queries.last_of(self.log, pattern, start)
         assert (found and found.seq) == next((seq for seq in reversed(seqs) if seq <= start), None)
-        assert self.log.count_from(start, pattern) == sum(seq >= start for seq in seqs)
-        assert self.log.next_seq(pattern, start) == next((s for s in seqs if s >= start), 0)
-        assert self.log.last_seq_of(pattern) == (seqs[-1] if seqs else 0)
-        assert self.log.subjects_page(pattern, start, 2) == (
+        assert queries.count_from(self.log, start, pattern) == sum(seq >= start for seq in seqs)
+        assert queries.next_seq(self.log, pattern, start) == next(
+            (s for s in seqs if s >= start), 0
+        )
+        assert queries.last_seq_of(self.log, pattern) == (seqs[-1] if seqs else 0)
+        assert queries.subjects_page(self.log, pattern, start, 2) == (
             len(counts),
             dict(sorted(counts.items())[start : start + 2]),
         )
-        found = self.log.last_of(pattern)
+        found = queries.last_of(self.log, pattern)
         assert (found and found.seq) == (seqs[-1] if seqs else None)
 
     @rule(patterns=st.lists(st.sampled_from(PATTERNS), min_size=1, max_size=3), data=st.data())
@@ -253,14 +259,14 @@ class Model(RuleBasedStateMachine):
             if any(matches(subject, pattern) for pattern in patterns) and seq <= upto:
                 newest[subject] = seq
         expected = None if len(newest) > most else sorted(newest.values())
-        assert self.log.last_of_each(patterns, upto, most) == expected
+        assert queries.last_of_each(self.log, patterns, upto, most) == expected
 
     @rule()
     def subject_states_agree(self) -> None:
         for subject in SUBJECTS:
             seqs = [seq for seq, m in self.live.items() if m[1] == subject]
             expected = (len(seqs), min(seqs), max(seqs)) if seqs else (0, 0, 0)
-            assert self.log.subject_state(subject) == expected
+            assert queries.subject_state(self.log, subject) == expected
         for seq in list(self.live)[:50]:
             assert self.log.size_of(seq) == accounted(*self.live[seq][1:], self.memory)
 
@@ -291,7 +297,7 @@ TestMemoryLog.settings = COMMON
 
 
 def test_newest_bytes_are_read_from_memory_and_older_ones_from_the_file(tmp_path: Path) -> None:
-    log = Log(str(tmp_path / "log"))
+    log = open_log(str(tmp_path / "log"))
     expected = {}
     for i in range(60):
         payload = bytes([i]) * (1000 + 7000 * (i % 13))
@@ -303,14 +309,14 @@ def test_newest_bytes_are_read_from_memory_and_older_ones_from_the_file(tmp_path
             assert message is not None
             assert message.payload == expected[seq]
     assert log.written_seq < log.last_seq
-    assert [log.next_of(">", seq).payload for seq in expected] == list(expected.values())  # type: ignore[union-attr]  # all are there
-    log.close()
-    log = Log(str(tmp_path / "log"))
-    assert [log.next_of(">", seq).payload for seq in expected] == list(expected.values())  # type: ignore[union-attr]  # all are there
+    assert [queries.next_of(log, ">", seq).payload for seq in expected] == list(expected.values())  # type: ignore[union-attr]  # all are there
+    maintenance.close(log)
+    log = open_log(str(tmp_path / "log"))
+    assert [queries.next_of(log, ">", seq).payload for seq in expected] == list(expected.values())  # type: ignore[union-attr]  # all are there
 
 
 def test_long_turns_are_written_early(tmp_path: Path) -> None:
-    log = Log(str(tmp_path / "log"))
+    log = open_log(str(tmp_path / "log"))
     for i in range(80):
         log.add(i + 1, "a", bytes(10_000))
     assert 0 < log.written_seq < 80
@@ -319,7 +325,7 @@ def test_long_turns_are_written_early(tmp_path: Path) -> None:
 
 def test_largest_records(tmp_path: Path) -> None:
     for folder in (None, str(tmp_path / "log")):
-        log = Log(folder)
+        log = open_log(folder)
         payload = bytes(range(256)) * 131_072
         assert log.add(1, "a", payload) == 1
         assert log.add(2, "a", payload, b"h" * 100) == 2
@@ -333,11 +339,11 @@ def test_largest_records(tmp_path: Path) -> None:
         assert message is not None
         assert message.payload == payload
         assert message.headers == b"h" * 100
-        log.close()
+        maintenance.close(log)
 
 
 def test_sync_in_a_worker(tmp_path: Path) -> None:
-    log = Log(str(tmp_path / "log"), segment_bytes=4096)
+    log = open_log(str(tmp_path / "log"), segment_bytes=4096)
     log.add(1, "a", b"x")
     log.flush()
     handles, upto = log.sync_start()
@@ -347,7 +353,7 @@ def test_sync_in_a_worker(tmp_path: Path) -> None:
     for i in range(200):
         log.add(i + 2, "a", b"y" * 100)
     log.flush()
-    log.purge(150)
+    maintenance.purge(log, 150)
     log.flush()
     assert log.sync_start() == ([], 0)
     for handle in handles:
@@ -375,11 +381,11 @@ def test_sync_in_a_worker(tmp_path: Path) -> None:
 
 
 def test_close_while_a_worker_syncs(tmp_path: Path) -> None:
-    log = Log(str(tmp_path / "log"))
+    log = open_log(str(tmp_path / "log"))
     log.add(1, "a", b"x")
     log.flush()
     handles, upto = log.sync_start()
-    log.close()
+    maintenance.close(log)
     for handle in handles:
         os.fdatasync(handle)
     log.sync_done(upto)
@@ -391,7 +397,7 @@ def test_close_while_a_worker_syncs(tmp_path: Path) -> None:
 def test_handles_are_given_back(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
-        log = Log(str(tmp_path / "log"), segment_bytes=4096)
+        log = open_log(str(tmp_path / "log"), segment_bytes=4096)
         for i in range(300):
             log.add(i + 1, "a", b"x" * 200)
         log.flush()
@@ -403,9 +409,9 @@ def test_handles_are_given_back(tmp_path: Path) -> None:
 
 
 def test_destroy(tmp_path: Path) -> None:
-    log = Log(str(tmp_path / "log"))
+    log = open_log(str(tmp_path / "log"))
     log.add(1, "a", b"x")
-    log.destroy()
+    maintenance.destroy(log)
     assert not (tmp_path / "log").exists()
     assert log.get(1) is None
     with pytest.raises(LogClosed):
@@ -414,63 +420,63 @@ def test_destroy(tmp_path: Path) -> None:
 
 def test_bad_arguments(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="first_seq"):
-        Log(None, first_seq=0)
+        open_log(None, first_seq=0)
     with pytest.raises(ValueError, match="segment_bytes"):
-        Log(None, segment_bytes=10)
-    log = Log(None)
+        open_log(None, segment_bytes=10)
+    log = open_log(None)
     log.add(1, "a", b"x")
     with pytest.raises(ValueError, match="given already"):
         log.skip(1)
     with pytest.raises(ValueError, match="keep"):
-        log.purge_subjects(">", keep=-1)
+        queries.purge_subjects(log, ">", keep=-1)
     assert log.get(0) is None
     assert log.get(-5) is None
     assert log.get(2) is None
-    assert not log.delete(0)
-    assert not log.delete(-1)
+    assert not maintenance.delete(log, 0)
+    assert not maintenance.delete(log, -1)
 
 
 @pytest.mark.parametrize("killed", [True, False], ids=["killed", "lives"])
 def test_an_index_does_not_speak_of_removals_that_are_not_on_the_disk(*, killed: bool) -> None:
     disk = SimDisk()
-    log = Log("log", PyDisk(disk, background=True), segment_bytes=4096)
+    log = open_log("log", PyDisk(disk, background=True), segment_bytes=4096)
     while sum(name.endswith(".seg") for name in disk.names) < 2:
         log.add(log.last_seq + 1, "s.a", b"x" * 100)
     log.flush()
     handles, upto = log.sync_start()
-    log.delete(3)
+    maintenance.delete(log, 3)
     for handle in handles:
         disk.sync(handle)
     log.sync_done(upto)  # the full segment is on the disk: its index is due
     if killed:
         del log
         disk.kill()
-        assert Log("log", PyDisk(disk), segment_bytes=4096).get(3)
+        assert open_log("log", PyDisk(disk), segment_bytes=4096).get(3)
         return
     assert not any(name.endswith(".idx") for name in disk.names)
     log.fsync()
-    log.maintain()
+    maintenance.maintain(log)
     assert any(name.endswith(".idx") for name in disk.names)
     del log
     disk.crash()
-    assert not Log("log", PyDisk(disk), segment_bytes=4096).get(3)
+    assert not open_log("log", PyDisk(disk), segment_bytes=4096).get(3)
 
 
 def test_what_compaction_leaves_out_has_a_removal_on_the_disk() -> None:
     """With max_msgs_per_subject 1 a message makes the one before it leave: one of the two stays."""
     disk = SimDisk()
-    log = Log("log", PyDisk(disk, background=True), segment_bytes=4096)
+    log = open_log("log", PyDisk(disk, background=True), segment_bytes=4096)
     while sum(name.endswith(".seg") for name in disk.names) < 2:
         log.add(log.last_seq + 1, "s.a", b"x" * 100)
     log.fsync()
     before = log.last_seq
     for seq in range(1, 25):
         log.add(100 + seq, "s.a", b"new")
-        log.delete(seq)
+        maintenance.delete(log, seq)
     log.flush()
-    assert log.maintain()
+    assert maintenance.maintain(log)
     del log
     disk.crash()
-    log = Log("log", PyDisk(disk), segment_bytes=4096)
+    log = open_log("log", PyDisk(disk), segment_bytes=4096)
     for seq in range(1, 25):
         assert log.get(seq) or log.get(before + seq)

@@ -4,21 +4,21 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.log.log import Log
+from penstock.core.log.recovery import open_log
 
 
 @pytest.mark.parametrize("cut", [1, 5, 40])
 def test_the_sequence_of_an_unfinished_record_is_free_in_a_numbered_log(
     tmp_path: Path, cut: int
 ) -> None:
-    log = Log(str(tmp_path))
+    log = open_log(str(tmp_path))
     for number in range(3):
         log.add(1000 + number, "s.a", b"%d" % number * 50)
     log.flush()
     del log
     (path,) = tmp_path.glob("*.seg")
     path.write_bytes(path.read_bytes()[:-cut])
-    log = Log(str(tmp_path), numbered=True)
+    log = open_log(str(tmp_path), numbered=True)
     assert (log.last_seq, log.msgs, log.lost) == (2, 2, [])
     assert log.add(1002, "s.a", b"2" * 50) == 3
     log.flush()
@@ -27,11 +27,11 @@ def test_the_sequence_of_an_unfinished_record_is_free_in_a_numbered_log(
 
 
 def test_it_is_not_in_another(tmp_path: Path) -> None:
-    log = Log(str(tmp_path))
+    log = open_log(str(tmp_path))
     for number in range(3):
         log.add(1000 + number, "s.a", b"%d" % number * 50)
     log.flush()
     del log
     (path,) = tmp_path.glob("*.seg")
     path.write_bytes(path.read_bytes()[:-5])
-    assert Log(str(tmp_path)).last_seq == 3
+    assert open_log(str(tmp_path)).last_seq == 3

@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.core.base.buffer import crc32c_of
-from penstock.core.log.log import Log
+from penstock.core.log import maintenance
+from penstock.core.log.recovery import open_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,7 +73,7 @@ MESSAGES = st.lists(
 def test_messages_are_as_drawn(
     tmp_path: Path, messages: list[tuple[int, str, bytes, bytes]]
 ) -> None:
-    log = Log(str(tmp_path / "log"))
+    log = open_log(str(tmp_path / "log"))
     for ts_ns, subject, headers, payload in messages:
         log.add(ts_ns, subject, payload, headers)
     log.flush()
@@ -85,19 +86,19 @@ def test_messages_are_as_drawn(
         Read(MESSAGE, 0, i + 1, ts_ns, subject.encode(), headers, payload)
         for i, (ts_ns, subject, headers, payload) in enumerate(messages)
     ]
-    log.destroy()
+    maintenance.destroy(log)
 
 
 def test_all_removals_of_a_turn_are_one_record(tmp_path: Path) -> None:
-    log = Log(str(tmp_path / "log"))
+    log = open_log(str(tmp_path / "log"))
     for i in range(20):
         log.add(i, "a", b"x")
     log.flush()
     for seq in (9, 3, 4, 10, 11, 2, 17):
-        log.delete(seq)
+        maintenance.delete(log, seq)
     log.add(99, "a", b"later")
     log.flush()
-    log.purge()
+    maintenance.purge(log)
     log.flush()
     _, records = read_segment((tmp_path / "log" / f"{1:020d}.seg").read_bytes())
     assert [r.kind for r in records] == [MESSAGE] * 21 + [REMOVE, REMOVE]
@@ -107,7 +108,7 @@ def test_all_removals_of_a_turn_are_one_record(tmp_path: Path) -> None:
 
 
 def test_short_skips_are_records_and_long_ones_new_segments(tmp_path: Path) -> None:
-    log = Log(str(tmp_path / "log"))
+    log = open_log(str(tmp_path / "log"))
     log.add(1, "a", b"x")
     log.skip(10)
     log.add(2, "a", b"y")
@@ -124,27 +125,27 @@ def test_short_skips_are_records_and_long_ones_new_segments(tmp_path: Path) -> N
 
 
 def test_many_removals_are_split_over_records(tmp_path: Path) -> None:
-    log = Log(str(tmp_path / "log"))
+    log = open_log(str(tmp_path / "log"))
     for i in range(10_001):
         log.add(i, "a", b"")
     for seq in range(2, 10_001, 2):
-        log.delete(seq)
+        maintenance.delete(log, seq)
     log.flush()
     _, records = read_segment((tmp_path / "log" / f"{1:020d}.seg").read_bytes())
     told = [len(ranges(r)) for r in records if r.kind == REMOVE]
     assert sum(told) == 5000
     assert max(told) == 4096
     del log
-    log = Log(str(tmp_path / "log"))
+    log = open_log(str(tmp_path / "log"))
     assert log.msgs == 5001
 
 
 def test_sidecar_is_as_drawn(tmp_path: Path) -> None:
-    log = Log(str(tmp_path / "log"), segment_bytes=4096)
+    log = open_log(str(tmp_path / "log"), segment_bytes=4096)
     for i in range(60):
         log.add(100 + i, f"s.{i % 3}", b"x" * 60, b"h" * (i % 2))
         if i == 20:
-            log.delete(5)
+            maintenance.delete(log, 5)
             log.flush()
     log.flush()
     index = tmp_path / "log" / f"{1:020d}.idx"

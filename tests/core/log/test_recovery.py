@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.core.base.buffer import seed_hash
 from penstock.core.base.disk import PyDisk
+from penstock.core.log import maintenance, queries, recovery
 from penstock.core.log.log import Log, StoredMessage
 from tests.core.damage import everything
 from tests.core.streams import Site
@@ -25,7 +26,7 @@ NUMBERS = itertools.count()
 
 
 def open_log(folder: Path) -> Log:
-    return Log(str(folder), segment_bytes=SEGMENT)
+    return recovery.open_log(str(folder), segment_bytes=SEGMENT)
 
 
 def fill(folder: Path, count: int, removed: tuple[int, ...] = ()) -> dict[int, StoredMessage]:
@@ -34,7 +35,7 @@ def fill(folder: Path, count: int, removed: tuple[int, ...] = ()) -> dict[int, S
         log.add(1000 + i, f"s.{i % 3}", b"%d:" % i + b"p" * (i * 31 % 150), b"H" * (i % 2 * 20))
     log.flush()
     for seq in removed:
-        log.delete(seq)
+        maintenance.delete(log, seq)
     log.flush()
     return everything(log)
 
@@ -144,7 +145,7 @@ def test_one_flipped_bit_loses_at_most_one_record(
     assert set(found) <= set(whole)
     assert {seq for seq, count, _ in log.lost if count} == missing
     assert log.last_seq == last
-    assert sum(log.subjects().values()) == log.msgs
+    assert sum(queries.subjects(log).values()) == log.msgs
     assert path.read_bytes() == before
     for path in folder.iterdir():
         path.unlink()
@@ -268,7 +269,7 @@ def test_head_of_an_empty_last_segment_damaged(tmp_path: Path, before: int, dama
     folder = tmp_path / "log"
     fill(folder, before)
     log = open_log(folder)
-    log.purge()
+    maintenance.purge(log)
     log.flush()
     del log
     (path,) = segments(folder)
@@ -300,12 +301,12 @@ def test_lost_is_told_at_each_opening(tmp_path: Path) -> None:
     log = open_log(folder)
     assert log.get(lost) is None
     assert log.lost == [(lost, 1, "checksum")]
-    log.close()
+    maintenance.close(log)
     for _ in range(2):
         log = open_log(folder)
         assert log.lost == [(lost, 1, "checksum")]
         assert log.msgs == 99
-        log.close()
+        maintenance.close(log)
 
 
 def test_removal_outlives_the_segment_that_tells_it(tmp_path: Path) -> None:
@@ -316,7 +317,7 @@ def test_removal_outlives_the_segment_that_tells_it(tmp_path: Path) -> None:
         log.add(i + 1, "old", b"x" * 100)
     removed = [seq for seq in range(2, 60) if seq % 3]
     for seq in removed:
-        log.delete(seq)
+        maintenance.delete(log, seq)
     log.flush()
     kept = set(everything(log))
     for round_ in range(5):
@@ -324,7 +325,7 @@ def test_removal_outlives_the_segment_that_tells_it(tmp_path: Path) -> None:
         for _ in range(60):
             log.add(1, "new", b"y" * 100)
         log.flush()
-        log.purge_subjects("new")
+        queries.purge_subjects(log, "new")
         log.flush()
         if round_:
             assert not teller.exists()
@@ -350,7 +351,7 @@ def test_removals_in_a_damaged_segment_outlive_the_one_that_tells_them(
     removed = [1, *range(3, end if all_of_it else end - 1)]
     log = open_log(folder)
     for seq in removed:
-        log.delete(seq)
+        maintenance.delete(log, seq)
     log.flush()
     kept = set(range(1, 81)) - {2, *removed}
     for round_ in range(4):
@@ -358,7 +359,7 @@ def test_removals_in_a_damaged_segment_outlive_the_one_that_tells_them(
         for _ in range(60):
             log.add(1, "new", b"y" * 100)
         log.flush()
-        log.purge_subjects("new")
+        queries.purge_subjects(log, "new")
         log.flush()
         if round_:
             assert not teller.exists()
@@ -377,12 +378,12 @@ def test_compaction_shrinks_and_survives(tmp_path: Path) -> None:
     log.flush()
     for seq in range(1, 401):
         if seq % 10 != 3:
-            log.delete(seq)
+            maintenance.delete(log, seq)
     log.flush()
     whole = everything(log)
     size = sum(p.stat().st_size for p in segments(folder))
     rounds = 0
-    while log.maintain():
+    while maintenance.maintain(log):
         rounds += 1
         assert everything(log) == whole
     assert rounds > 5
@@ -406,7 +407,7 @@ def test_erased_bytes_are_gone_from_the_files(tmp_path: Path) -> None:
         log.add(i + 1, "a", b"secret-%d-" % i + b"x" * 80, b"hidden-%d-" % i)
     log.flush()
     for seq in (1, 50, 100):
-        assert log.delete(seq, erase=True)
+        assert maintenance.delete(log, seq, erase=True)
         assert log.get(seq) is None
     assert log.synced_seq == 100
     text = b"".join(p.read_bytes() for p in segments(folder))
@@ -429,7 +430,7 @@ def test_removal_after_sealing_with_damaged_entries_in_the_sidecar(tmp_path: Pat
         log.add(1, "a", b"x" * 60)
     log.flush()
     log.fsync()
-    log.delete(3)
+    maintenance.delete(log, 3)
     log.flush()
     whole, size = everything(log), log.bytes
     del log
@@ -484,11 +485,11 @@ def test_foreign_files_are_left_alone(tmp_path: Path) -> None:
 
 def test_no_folder(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        Log(str(tmp_path / "none"), create=False)
+        recovery.open_log(str(tmp_path / "none"), create=False)
     assert not (tmp_path / "none").exists()
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match=re.escape("file")):
-        Log(str(tmp_path / "file" / "log"))
+        recovery.open_log(str(tmp_path / "file" / "log"))
 
 
 @settings(
@@ -501,7 +502,7 @@ def test_any_bytes_anywhere_never_crash(
     source = tmp_path / "source"
     if not source.exists():
         fill(source, 100, removed=(7, 8))
-        open_log(source).close()  # with all its index files
+        maintenance.close(open_log(source))  # with all its index files
     folder = tmp_path / f"junk{next(NUMBERS)}"
     copy(source, folder)
     path = data.draw(st.sampled_from(sorted(p.name for p in folder.iterdir())))
@@ -514,8 +515,8 @@ def test_any_bytes_anywhere_never_crash(
     original = everything(open_log(source))
     assert all(original[seq] == m for seq, m in found.items() if seq in original)
     assert log.add(1, "a", b"") > 0
-    log.close()
-    open_log(folder).close()
+    maintenance.close(log)
+    maintenance.close(open_log(folder))
     for p in folder.iterdir():
         p.unlink()
 
@@ -532,28 +533,28 @@ class Reads(SimDisk):
 
 def test_a_segment_of_removals_that_are_needed_is_not_compacted_again_and_again() -> None:
     disk = Reads()
-    log = Log("log", PyDisk(disk), segment_bytes=4096)
+    log = recovery.open_log("log", PyDisk(disk), segment_bytes=4096)
     for number in range(1200):
         log.add(number + 1, "a", b"x" * 20)
     log.flush()
     # a segment of little else than removals, each of its own, of messages of older segments
     for seq in range(1, 1100, 4):
-        log.delete(seq, False)
+        maintenance.delete(log, seq, False)
         if seq % 200 == 1:
             log.flush()
     for number in range(1200, 1400):
         log.add(number + 1, "a", b"x" * 20)
     log.flush()
-    while log.maintain():
+    while maintenance.maintain(log):
         log.flush()
     before = disk.count
-    assert not log.maintain()
+    assert not maintenance.maintain(log)
     assert disk.count == before
-    log.purge(1100)  # now the removals speak of nothing that is there
+    maintenance.purge(log, 1100)  # now the removals speak of nothing that is there
     log.flush()
     segments = len([name for name in disk.list_dir("log") if name.endswith(".seg")])
     size = disk.used()
-    while log.maintain():
+    while maintenance.maintain(log):
         log.flush()
     assert segments
     assert disk.used() < size
@@ -562,28 +563,28 @@ def test_a_segment_of_removals_that_are_needed_is_not_compacted_again_and_again(
 
 def test_a_segment_that_an_opening_retired_stays_until_what_it_told_is_on_the_disk() -> None:
     disk = SimDisk()
-    log = Log("log", PyDisk(disk), segment_bytes=4096)
+    log = recovery.open_log("log", PyDisk(disk), segment_bytes=4096)
     for number in range(200):
         log.add(number + 1, "s.a", b"x" * 100)
     log.fsync()
     for seq in range(2, 150):  # told by the last segments; the first one stays
-        log.delete(seq)
+        maintenance.delete(log, seq)
     log.fsync()
     for number in range(60):
         log.add(number + 1, "s.b", b"x" * 100)
     log.fsync()
     for seq in range(150, 261):  # now those that told of it are empty, but for a process that ended
-        log.delete(seq)
+        maintenance.delete(log, seq)
     log.flush()
     del log
     disk.kill()
     before = set(disk.list_dir("log"))
-    site = Site(log=Log("log", PyDisk(disk, background=True), segment_bytes=4096))
+    site = Site(log=recovery.open_log("log", PyDisk(disk, background=True), segment_bytes=4096))
     site.reactor.on_sync = lambda sync: None
     site.stream.publish("s.c", b"")
     site.reactor.turn()  # written; the sync has not ended
     assert before <= set(disk.list_dir("log"))
     disk.crash()
-    log = Log("log", PyDisk(disk), segment_bytes=4096)
+    log = recovery.open_log("log", PyDisk(disk), segment_bytes=4096)
     assert [seq for seq in range(1, 262) if log.get(seq)] == [1]
     assert log.lost == []

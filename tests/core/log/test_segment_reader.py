@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from penstock.core.base.buffer import crc32c_of
 from penstock.core.base.readonly_disk import OverlayDisk, ReadOnlyDisk
 from penstock.core.bulk.columns import Columns
+from penstock.core.log import maintenance, queries
 from penstock.core.log.log import Log
+from penstock.core.log.recovery import open_log
 from penstock.core.log.segment_reader import LogReader, SegmentReader
 from tests.ways import length
 
@@ -26,7 +28,7 @@ Row = tuple[int, int, str, bytes, bytes]
 def build(folder: Path, seed: int) -> None:
     """A log that has lived: messages of all sizes, removals of all kinds, compaction, compression."""
     pick = random.Random(seed)
-    log = Log(
+    log = open_log(
         str(folder),
         segment_bytes=pick.choice([4096, 4096, 20_000, 200_000]),
         first_seq=pick.choice([1, 1, 1000]),
@@ -40,21 +42,23 @@ def build(folder: Path, seed: int) -> None:
             payload = pick.randbytes(size) if noise else b"state: on; " * (size // 11)
             log.add(1000 + i, f"s.{pick.randint(0, 9)}", payload, b"H" * pick.choice([0, 0, 17]))
         elif what < 0.9:
-            log.delete(pick.randint(1, max(log.last_seq, 1)), erase=pick.random() < 0.3)
+            maintenance.delete(
+                log, pick.randint(1, max(log.last_seq, 1)), erase=pick.random() < 0.3
+            )
         elif what < 0.92:
-            log.purge(below=pick.randint(1, log.last_seq + 1))
+            maintenance.purge(log, below=pick.randint(1, log.last_seq + 1))
         elif what < 0.94:
-            log.purge_subjects(f"s.{pick.randint(0, 9)}", keep=pick.randint(0, 2))
+            queries.purge_subjects(log, f"s.{pick.randint(0, 9)}", keep=pick.randint(0, 2))
         elif what < 0.96:
             log.skip(log.last_seq + pick.randint(1, 50))
         else:
             log.flush()
-            log.maintain()
+            maintenance.maintain(log)
     log.flush()
-    while pick.random() < 0.7 and log.maintain():
+    while pick.random() < 0.7 and maintenance.maintain(log):
         pass
     if pick.random() < 0.5:
-        log.close()
+        maintenance.close(log)
 
 
 def bind(folder: Path, pick: random.Random) -> None:
@@ -114,12 +118,12 @@ def rows(reader: LogReader, **how: object) -> list[Row]:
 
 def everything(log: Log) -> list[Row]:
     found = []
-    message = log.next_of(">", 1)
+    message = queries.next_of(log, ">", 1)
     while message is not None:
         found.append(
             (message.seq, message.ts_ns, message.subject, message.headers, message.payload)
         )
-        message = log.next_of(">", message.seq + 1)
+        message = queries.next_of(log, ">", message.seq + 1)
     return found
 
 
@@ -147,7 +151,7 @@ def test_it_finds_what_an_opening_finds(
     told = [
         part for segment in reader.segments for _, _, parts, _ in segment.faults for part in parts
     ]
-    log = Log(str(folder))
+    log = open_log(str(folder))
     facts = (log.msgs, log.bytes, log.first_seq, log.last_seq, log.lost)
     if quick or not indexed:
         ours = (reader.log.msgs, reader.log.bytes, reader.log.first_seq, reader.log.last_seq)
@@ -162,7 +166,7 @@ def test_it_finds_what_an_opening_finds(
         for first in range(low, low + count + 1)
         for n in range(count + 1)
     }
-    log.close()
+    maintenance.close(log)
 
 
 @settings(max_examples=length(40, 200), deadline=None, suppress_health_check=list(HealthCheck))
@@ -190,15 +194,15 @@ def test_an_opening_on_an_overlay_finds_the_same_and_writes_nothing(
     damage(folder, random.Random(seed + 1))
     before = bytes_of(folder)
     overlay = OverlayDisk(ReadOnlyDisk())
-    log = Log(str(folder), overlay)
+    log = open_log(str(folder), overlay)
     seen = (log.msgs, log.bytes, log.first_seq, log.last_seq, log.lost)
     log.add(5, "s.new", b"in memory only")
-    log.close()
+    maintenance.close(log)
     assert bytes_of(folder) == before
     assert any(data for data in overlay.changes().values())
-    real = Log(str(folder))
+    real = open_log(str(folder))
     assert seen == (real.msgs, real.bytes, real.first_seq, real.last_seq, real.lost)
-    real.close()
+    maintenance.close(real)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -247,7 +251,7 @@ def test_parts_with_damage_are_those_of_the_whole_or_say_so(
 
 def test_a_held_folder_stays_as_it_was(tmp_path: Path) -> None:
     folder = tmp_path / "log"
-    log = Log(str(folder), segment_bytes=4096)
+    log = open_log(str(folder), segment_bytes=4096)
     for i in range(300):
         log.add(i, f"s.{i % 3}", b"x" * 40)
     log.flush()
@@ -256,12 +260,12 @@ def test_a_held_folder_stays_as_it_was(tmp_path: Path) -> None:
     before = rows(LogReader(ReadOnlyDisk(), str(folder)))
     for i in range(300):
         log.add(i, "s.new", b"y" * 40)
-    log.purge(below=250)
-    log.purge_subjects("s.0")
+    maintenance.purge(log, below=250)
+    queries.purge_subjects(log, "s.0")
     log.flush()
-    while log.maintain():
+    while maintenance.maintain(log):
         pass
-    log.close()
+    maintenance.close(log)
     assert rows(LogReader(disk, str(folder))) == before
     assert rows(LogReader(ReadOnlyDisk(), str(folder))) != before
     disk.release(str(folder))
@@ -287,10 +291,10 @@ def test_a_disk_for_reading_refuses_all_else(tmp_path: Path) -> None:
 
 def test_what_each_damage_costs_and_where_it_is(tmp_path: Path) -> None:
     folder = tmp_path / "log"
-    log = Log(str(folder), segment_bytes=100_000)
+    log = open_log(str(folder), segment_bytes=100_000)
     for i in range(10):
         log.add(i, "s", b"payload %d" % i)
-    log.close()
+    maintenance.close(log)
     drop_indexes(folder)
     copy(folder, tmp_path / "kept")
     path = segments(folder)[0]

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.core.log import maintenance, queries
 from penstock.core.log.log import Log
+from penstock.core.log.recovery import open_log
 from penstock.core.protocol.subjects import matches
 
 RUN = 16384
@@ -28,7 +30,7 @@ def expected(names: dict[str, int], pattern: str) -> dict[str, int]:
 def full() -> tuple[Log, dict[str, int]]:
     """Three full runs and a rest, some subjects dead."""
     seeded = random.Random(5)
-    log = Log(None)
+    log = open_log(None)
     names: dict[str, int] = {}
     while len(names) < 3 * RUN + 100:
         tokens = ["".join(seeded.choices("ab-!/~", k=seeded.choice((1, 1, 2)))) for _ in range(4)]
@@ -38,7 +40,7 @@ def full() -> tuple[Log, dict[str, int]]:
     for seq in range(1, log.last_seq, 3):
         found = log.get(seq)
         assert found is not None
-        log.delete(seq)
+        maintenance.delete(log, seq)
         names[found.subject] -= 1
     live = {name: n for name, n in names.items() if n}
     assert 0 < len(live) < len(names)
@@ -49,7 +51,7 @@ def full() -> tuple[Log, dict[str, int]]:
 @given(pattern=PATTERNS)
 def test_finds_what_comparing_each_finds(full: tuple[Log, dict[str, int]], pattern: str) -> None:
     log, names = full
-    assert log.subjects(pattern) == expected(names, pattern)
+    assert queries.subjects(log, pattern) == expected(names, pattern)
 
 
 @settings(max_examples=40, deadline=None)
@@ -59,7 +61,7 @@ def test_pages_are_in_the_order_of_the_names(
 ) -> None:
     log, names = full
     found = expected(names, pattern)
-    total, page = log.subjects_page(pattern, offset, limit)
+    total, page = queries.subjects_page(log, pattern, offset, limit)
     assert total == len(found)
     assert list(page.items()) == sorted(found.items())[offset : offset + limit]
 
@@ -69,8 +71,8 @@ def test_a_pattern_of_very_many_tokens_is_compared_with_each(
 ) -> None:
     log, _ = full
     log.add(1, ".".join(["a"] * 300), b"")
-    assert list(log.subjects(".".join(["*"] * 300))) == [".".join(["a"] * 300)]
-    assert log.subjects(".".join(["*"] * 299)) == {}
+    assert list(queries.subjects(log, ".".join(["*"] * 300))) == [".".join(["a"] * 300)]
+    assert queries.subjects(log, ".".join(["*"] * 299)) == {}
 
 
 @settings(max_examples=30, deadline=None)
@@ -78,29 +80,29 @@ def test_a_pattern_of_very_many_tokens_is_compared_with_each(
 def test_the_last_of_many_subjects_up_to_a_sequence(upto: int, most: int, seed: int) -> None:
     """Without histories and with them."""
     seeded = random.Random(seed)
-    log = Log(None)
+    log = open_log(None)
     live: dict[int, str] = {}
     for _ in range(300):
         subject = f"a.{seeded.randrange(60)}"
         live[log.add(1, subject, b"")] = subject
     for seq in seeded.sample(sorted(live), 100):
-        log.delete(seq)
+        maintenance.delete(log, seq)
         del live[seq]
     newest = {subject: seq for seq, subject in sorted(live.items()) if seq <= upto}
     expected = None if len(newest) > most else sorted(newest.values())
     for _ in range(2):
-        assert log.last_of_each(["a.*"], upto, most) == expected
+        assert queries.last_of_each(log, ["a.*"], upto, most) == expected
         log.subjects_table.debt_free = 0
         for _ in range(20):
-            log.last_of_each(["a.*"], 150, 1024)
+            queries.last_of_each(log, ["a.*"], 150, 1024)
     assert log.subjects_table.tracking
 
 
 def test_the_last_of_each_subject_where_another_has_no_messages_any_more() -> None:
-    log = Log(None)
+    log = open_log(None)
     for subject in "abc":
         log.add(1, subject, b"")
-    log.delete(1)
+    maintenance.delete(log, 1)
     for patterns in ([">"], ["*"], ["b", ">"], ["c", "b", "a"]):
-        assert log.last_of_each(patterns, 3, 2) == [2, 3]
-        assert log.last_of_each(patterns, 2, 1) == [2]
+        assert queries.last_of_each(log, patterns, 3, 2) == [2, 3]
+        assert queries.last_of_each(log, patterns, 2, 1) == [2]

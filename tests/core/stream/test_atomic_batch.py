@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from penstock.core.base.disk import PyDisk
+from penstock.core.log import maintenance, queries
 from penstock.core.log.log import Log
+from penstock.core.log.recovery import open_log
 from penstock.core.stream.atomic_batch import store_whole
 from penstock.core.stream.draft import Draft, draft
 from penstock.core.stream.interest import InterestRetention
@@ -46,10 +48,10 @@ def group(*payloads: bytes, subject: str = "s.a") -> list[Draft]:
 
 def contents(log: Log) -> dict[int, bytes]:
     found = {}
-    message = log.next_of(">", 1)
+    message = queries.next_of(log, ">", 1)
     while message is not None:
         found[message.seq] = message.payload
-        message = log.next_of(">", message.seq + 1)
+        message = queries.next_of(log, ">", message.seq + 1)
     assert len(found) == log.msgs
     return found
 
@@ -86,7 +88,7 @@ def test_a_torn_end_at_every_byte_leaves_all_or_nothing(tmp_path: Path, removals
         folder = tmp_path / f"cut{cut}"
         folder.mkdir()
         (folder / path.name).write_bytes(data[:cut])
-        log = Log(str(folder))
+        log = open_log(str(folder))
         if cut < last + length:
             assert contents(log) == before
             kept = b"".join(each.read_bytes() for each in folder.glob("*.torn-*"))
@@ -101,7 +103,7 @@ def test_a_torn_end_at_every_byte_leaves_all_or_nothing(tmp_path: Path, removals
         log.flush()
         found = contents(log)
         del log
-        assert contents(Log(str(folder))) == found
+        assert contents(open_log(str(folder))) == found
 
 
 @pytest.mark.parametrize("follows", ["nothing", "a message", "a segment"])
@@ -111,7 +113,7 @@ def test_an_erasure_that_is_cut_short_costs_nothing_of_its_group(
 ) -> None:
     """Overwritten bytes that power has torn are no hole in a group that was on the disk."""
     rolled = follows == "a segment"
-    site = Site(log=Log(str(tmp_path / "S"), segment_bytes=4096 if rolled else 1 << 20))
+    site = Site(log=open_log(str(tmp_path / "S"), segment_bytes=4096 if rolled else 1 << 20))
     store_whole(site.stream, group(*[b"%d" % n * 900 for n in range(1, 5)]))
     if follows != "nothing":
         site.stream.publish("s.a", b"after" * 100)
@@ -134,7 +136,7 @@ def test_an_erasure_that_is_cut_short_costs_nothing_of_its_group(
     for each in (tmp_path / "S").glob("*" if rolled and 4 in erased else "*.seg"):
         kept = bytes(data) if each.name == path.name else each.read_bytes()
         (folder / each.name).write_bytes(kept)
-    log = Log(str(folder))
+    log = open_log(str(folder))
     assert contents(log) == expected
     assert log.lost == []
     del site
@@ -142,7 +144,7 @@ def test_an_erasure_that_is_cut_short_costs_nothing_of_its_group(
 
 def test_a_group_longer_than_a_segment_is_in_one(tmp_path: Path) -> None:
     disk = Disk()
-    site = Site(log=Log("S", PyDisk(disk), segment_bytes=SEGMENT), sync=SYNC_ALWAYS)
+    site = Site(log=open_log("S", PyDisk(disk), segment_bytes=SEGMENT), sync=SYNC_ALWAYS)
     site.stream.publish("s.a", b"x" * 100)
     seqs = store_whole(site.stream, group(*[b"%d" % n * 300 for n in range(30)]))
     assert seqs == list(range(2, 32))
@@ -152,19 +154,19 @@ def test_a_group_longer_than_a_segment_is_in_one(tmp_path: Path) -> None:
         f"{first:020}.seg" for first in (1, 2, 32)
     ]
     disk.crash()
-    assert len(contents(Log("S", PyDisk(disk), segment_bytes=SEGMENT))) == 32
+    assert len(contents(open_log("S", PyDisk(disk), segment_bytes=SEGMENT))) == 32
 
 
 def test_compaction_and_removal_of_the_last_one_do_not_open_a_group(tmp_path: Path) -> None:
     folder = tmp_path / "S"
-    site = Site(log=Log(str(folder), segment_bytes=SEGMENT))
+    site = Site(log=open_log(str(folder), segment_bytes=SEGMENT))
     store_whole(site.stream, group(*[b"%02d" % n * 50 for n in range(20)]))
     for seq in [*range(2, 18), 20]:
         site.stream.delete_message(seq, seq == 20)
     for _ in range(20):
         site.stream.publish("s.a", b"y" * 2000)
     site.reactor.settle()
-    assert site.log.maintain()
+    assert maintenance.maintain(site.log)
     site.log.flush()
     rest = contents(site.log)
     assert {1, 18, 19} < set(rest)
@@ -173,7 +175,7 @@ def test_compaction_and_removal_of_the_last_one_do_not_open_a_group(tmp_path: Pa
         path.unlink()
     for path in sorted(folder.glob("*.seg"))[1:]:
         path.unlink()
-    assert set(contents(Log(str(folder), segment_bytes=SEGMENT))) == {1, 18, 19}
+    assert set(contents(open_log(str(folder), segment_bytes=SEGMENT))) == {1, 18, 19}
 
 
 def test_the_last_one_removed_before_a_crash(tmp_path: Path) -> None:
@@ -183,7 +185,7 @@ def test_the_last_one_removed_before_a_crash(tmp_path: Path) -> None:
     site.stream.delete_message(2, erase=False)
     site.reactor.settle()
     del site
-    assert contents(Log(str(tmp_path / "S"))) == {1: b"1"}
+    assert contents(open_log(str(tmp_path / "S"))) == {1: b"1"}
 
 
 @pytest.mark.parametrize("bits", [1, 3])
@@ -198,7 +200,7 @@ def test_a_damaged_end_of_a_whole_group_is_told(tmp_path: Path, bits: int) -> No
     data[-6] ^= bits
     path.write_bytes(data)
     for _ in range(2):
-        log = Log(str(tmp_path / "S"))
+        log = open_log(str(tmp_path / "S"))
         if bits == 1:  # which it is the checksum tells: the others were there
             assert contents(log) == {1: b"0", 2: b"1", 3: b"2"}
             assert [(first, count) for first, count, _ in log.lost] == [(4, 1)]
@@ -223,7 +225,7 @@ def test_a_group_that_was_never_whole_does_not_come_back(tmp_path: Path) -> None
     data[starts[2] : starts[3]] = bytes(starts[3] - starts[2])
     path.write_bytes(data)
     for n in range(3):
-        log = Log(str(tmp_path / "S"), segment_bytes=4096)
+        log = open_log(str(tmp_path / "S"), segment_bytes=4096)
         assert {1: b"0", 5: b"4"}.items() <= contents(log).items()
         assert contents(log).keys().isdisjoint({2, 3, 4}), n
         assert log.lost
@@ -246,7 +248,7 @@ def test_damage_to_one_of_a_group_in_the_middle_costs_that_one(tmp_path: Path) -
     for number in (2, 4):  # the third message and the fifth
         data[starts[number] + 40] ^= 1
     path.write_bytes(data)
-    log = Log(str(tmp_path / "S"))
+    log = open_log(str(tmp_path / "S"))
     assert set(contents(log)) == {1, 2, 4, 6, 7}
     assert [(first, count) for first, count, _ in log.lost] == [(3, 1), (5, 1)]
 
@@ -256,13 +258,13 @@ def test_damage_to_one_of_a_group_in_the_middle_costs_that_one(tmp_path: Path) -
 def test_a_hole_in_a_group_of_an_earlier_segment(tmp_path: Path, which: int, closed: bool) -> None:
     """The next segment reached the disk, the group before it did only in part."""
     folder = tmp_path / "S"
-    site = Site(log=Log(str(folder), segment_bytes=SEGMENT))
+    site = Site(log=open_log(str(folder), segment_bytes=SEGMENT))
     site.stream.publish("s.a", b"1")
     assert store_whole(site.stream, group(b"2" * 500, b"3" * 500, b"4" * 500)) == [2, 3, 4]
     site.stream.publish("s.a", b"5" * 3000)
     site.reactor.settle()
     if closed:  # what its sidecar tells was on the disk once
-        site.log.close()
+        maintenance.close(site.log)
     del site
     path = folder / f"{1:020}.seg"
     data = bytearray(path.read_bytes())
@@ -275,7 +277,7 @@ def test_a_hole_in_a_group_of_an_earlier_segment(tmp_path: Path, which: int, clo
     if not closed:
         (folder / f"{1:020}.idx").unlink(missing_ok=True)
     for _ in range(2):
-        log = Log(str(folder), segment_bytes=SEGMENT)
+        log = open_log(str(folder), segment_bytes=SEGMENT)
         gone = {which} if closed else {2, 3, 4}
         assert set(contents(log)) == {1, 2, 3, 4, 5} - gone
         assert {s for first, n, _ in log.lost for s in range(first, first + n)} == gone
@@ -300,13 +302,13 @@ def test_a_group_with_skips_is_dropped_for_any_hole(tmp_path: Path, low: int, hi
     start, end = starts[1 + low], starts[1 + high]
     data[start:end] = bytes(end - start)
     path.write_bytes(data)
-    log = Log(str(tmp_path / "S"))
+    log = open_log(str(tmp_path / "S"))
     assert set(contents(log)) == {1, 8}
 
 
 def test_a_full_disk_takes_the_whole_group_or_none() -> None:
     disk = Disk()
-    site = Site(log=Log("S", PyDisk(disk)), sync=SYNC_ALWAYS)
+    site = Site(log=open_log("S", PyDisk(disk)), sync=SYNC_ALWAYS)
     site.stream.publish("s.a", b"0")
     site.reactor.settle()
     disk.room = disk.used() + 100
@@ -315,18 +317,18 @@ def test_a_full_disk_takes_the_whole_group_or_none() -> None:
     assert site.stream.visible == 1
     with pytest.raises(StreamRefused):
         store_whole(site.stream, group(b"1", b"2"))
-    assert set(contents(Log("S", PyDisk(copy.deepcopy(disk))))) == {1}
+    assert set(contents(open_log("S", PyDisk(copy.deepcopy(disk))))) == {1}
     disk.room = None
     assert site.stream.mend()
     site.reactor.settle()
     assert site.stream.visible == 3
     disk.crash()
-    assert set(contents(Log("S", PyDisk(disk)))) == {1, 2, 3}
+    assert set(contents(open_log("S", PyDisk(disk)))) == {1, 2, 3}
 
 
 def test_a_group_of_many_bytes_is_one_write() -> None:
     disk = Disk()
-    site = Site(log=Log("S", PyDisk(disk)), sync=SYNC_ALWAYS)
+    site = Site(log=open_log("S", PyDisk(disk)), sync=SYNC_ALWAYS)
     site.reactor.settle()
     disk.written.clear()
     store_whole(site.stream, group(*[b"z" * 300_000] * 10))
@@ -356,7 +358,7 @@ class Crashes(RuleBasedStateMachine):
         self.open()
 
     def open(self) -> None:
-        log = Log("S", PyDisk(self.disk), segment_bytes=SEGMENT)
+        log = open_log("S", PyDisk(self.disk), segment_bytes=SEGMENT)
         self.site = Site(log=log, sync=SYNC_ALWAYS, max_msgs=self.limit)
         lost = {s for first, count, _ in log.lost for s in range(first, first + count)}
         # what is missing was never synced, or was told before

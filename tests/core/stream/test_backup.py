@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.base.highway_hash import highway64
+from penstock.core.log import maintenance
 from penstock.core.log.log import Log, StoredMessage
+from penstock.core.log.recovery import open_log
 from penstock.core.stream.backup import BlockReader, BlockWriter, EntryReader, apply_state
 
 messages = st.lists(
@@ -25,7 +27,7 @@ Message = tuple[int, str, bytes, bytes, bool]
 
 
 def log_of(parts: list[Message]) -> Log:
-    log = Log(None)
+    log = open_log(None)
     gone = []
     for step, subject, headers, payload, removed in parts:
         if step > 1:
@@ -34,7 +36,7 @@ def log_of(parts: list[Message]) -> Log:
         if removed:
             gone.append(seq)
     for seq in gone:
-        log.delete(seq)
+        maintenance.delete(log, seq)
     return log
 
 
@@ -68,13 +70,13 @@ def read(blocks: list[bytes], log: Log, cut: int = 1 << 20) -> BlockReader:
 def test_a_log_comes_back_through_blocks_however_they_are_cut(
     parts: list[Message], cut: int
 ) -> None:
-    log, copy = log_of(parts), Log(None)
+    log, copy = log_of(parts), open_log(None)
     read(blocks_of(log), copy, cut)
     assert content(copy) == content(log)
 
 
 def test_a_record_is_drawn_as_the_head_says() -> None:
-    log = Log(None)
+    log = open_log(None)
     log.add(77, "a.b", b"body", b"NATS/1.0\r\n\r\n")
     [block] = blocks_of(log)
     head = struct.pack("<IQqH", len(block) | 1 << 31, 1, 77, 3)
@@ -87,7 +89,7 @@ def test_a_record_is_drawn_as_the_head_says() -> None:
 
 
 def test_removed_and_erased_messages_are_gaps() -> None:
-    log, copy = Log(None), Log(None)
+    log, copy = open_log(None), open_log(None)
     for _ in range(3):
         log.add(1, "a", b"x")
     [block] = blocks_of(log)
@@ -100,7 +102,7 @@ def test_removed_and_erased_messages_are_gaps() -> None:
     tombstone = struct.pack("<IQqH", 30, 2 | 1 << 62, 5, 0)
     key = hashlib.sha256(b"S-1").digest()
     tombstone += highway64(key, tombstone[4:20]).to_bytes(8, "little")
-    copy = Log(None)
+    copy = open_log(None)
     assert read([block + tombstone], copy).last_removed == 2
     assert copy.get(2) is None
     assert copy.msgs == 2
@@ -112,7 +114,7 @@ def test_a_flipped_byte_is_refused(parts: list[Message], at: int, flip: int) -> 
     blocks = blocks_of(log)
     damaged = bytearray(blocks[0])
     damaged[at % len(damaged)] ^= flip
-    copy = Log(None)
+    copy = open_log(None)
     refused = False
     try:
         read([bytes(damaged), *blocks[1:]], copy)
@@ -137,9 +139,9 @@ def test_subjects_that_would_break_the_protocol_are_refused() -> None:
         key = hashlib.sha256(b"S-1").digest()
         record = head + highway64(key, head[4:20] + subject).to_bytes(8, "little")
         with pytest.raises(ValueError, match="can be stored"):
-            read([record], Log(None))
+            read([record], open_log(None))
         reader = EntryReader()
-        reader.log = Log(None)
+        reader.log = open_log(None)
         reader.feed(b"NATSARC1" + entry(subject, 1, 1, b"", b"x"))
         with pytest.raises(ValueError, match=r"."):
             reader.run()
@@ -147,7 +149,7 @@ def test_subjects_that_would_break_the_protocol_are_refused() -> None:
 
 @given(st.binary(max_size=300))
 def test_blocks_of_garbage_harm_nothing(data: bytes) -> None:
-    log = Log(None)
+    log = open_log(None)
     with pytest.raises(ValueError, match="message block"):
         read([data + b"\0" * 30], log)
     assert not log.msgs
@@ -174,7 +176,7 @@ END = entry(b"", 0, 0, b"", b"")
 
 @given(messages, st.integers(1, 400))
 def test_a_log_comes_back_through_entries(parts: list[Message], cut: int) -> None:
-    log, copy = log_of(parts), Log(None)
+    log, copy = log_of(parts), open_log(None)
     data = b"NATSARC1" + entry(b"state.json", 5, 0, b"", b"{}")
     for seq in range(1, log.last_seq + 1):
         m = log.get(seq)
@@ -214,7 +216,7 @@ def test_what_is_no_archive_is_refused(data: bytes) -> None:
 def test_messages_out_of_order_too_long_or_too_old() -> None:
     def reader_of(data: bytes) -> EntryReader:
         reader = EntryReader()
-        reader.log = Log(None)
+        reader.log = open_log(None)
         reader.feed(b"NATSARC1" + data)
         return reader
 
@@ -236,7 +238,7 @@ def test_messages_out_of_order_too_long_or_too_old() -> None:
 @given(st.binary(max_size=200))
 def test_entries_of_garbage_harm_nothing(data: bytes) -> None:
     reader = EntryReader()
-    reader.log = Log(None)
+    reader.log = open_log(None)
     reader.feed(b"NATSARC1" + data)
     try:
         while reader.run() is not None:
@@ -277,7 +279,7 @@ def index_db(
 
 @given(st.sets(st.integers(3, 39)), st.integers(1, 3))
 def test_what_the_index_says_is_removed_is_removed(gone: set[int], version: int) -> None:
-    log = Log(None)
+    log = open_log(None)
     for _ in range(50):
         log.add(1, "a", b"x")
     assert apply_state(log, index_db(3, 40, gone, version), bytes(32)) == (3, 40)
@@ -286,7 +288,7 @@ def test_what_the_index_says_is_removed_is_removed(gone: set[int], version: int)
 
 
 def test_a_set_that_names_more_than_there_is_is_not_believed() -> None:
-    log = Log(None)
+    log = open_log(None)
     for _ in range(50):
         log.add(1, "a", b"x")
     gone = set(range(3, 40))
@@ -298,7 +300,7 @@ def test_a_set_that_names_more_than_there_is_is_not_believed() -> None:
 def test_a_damaged_index_is_not_believed(at: int, flip: int) -> None:
     data = bytearray(index_db(3, 40, {5, 6}))
     data[at % len(data)] ^= flip
-    log = Log(None)
+    log = open_log(None)
     log.add(1, "a", b"x")
     assert apply_state(log, bytes(data), bytes(32)) is None
     assert log.msgs == 1
@@ -306,6 +308,6 @@ def test_a_damaged_index_is_not_believed(at: int, flip: int) -> None:
 
 @given(st.binary(max_size=400))
 def test_an_index_of_garbage_with_a_good_checksum_harms_nothing(data: bytes) -> None:
-    log = Log(None)
+    log = open_log(None)
     body = bytes([11, 3]) + data + bytes(20)
     apply_state(log, body + highway64(bytes(32), body).to_bytes(8, "little"), bytes(32))

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core.base.disk import Disk, PyDisk
-from penstock.core.log.log import Log
+from penstock.core.log import maintenance
+from penstock.core.log.recovery import open_log
 from penstock.core.stream.draft import Draft
 from penstock.core.stream.refusals import (
     HANDLED,
@@ -64,7 +65,7 @@ def test_what_a_server_adds_for_its_services_does_not_count() -> None:
 
 def test_domain_stands_before_the_sequence() -> None:
     site = Site()
-    other = Stream(site.server.router, "D", Log(None), sync=SYNC_INTERVAL, domain="hub")
+    other = Stream(site.server.router, "D", open_log(None), sync=SYNC_INTERVAL, domain="hub")
     site.server.router.attach("d", other)
     assert site.answer("d") == b'{"stream":"D","domain":"hub","seq":1}'
     assert site.answer("d", b"", block("Nats-Expected-Stream: x")).endswith(
@@ -275,8 +276,8 @@ def test_ids_are_forgotten_after_the_window_and_read_back_from_the_log(tmp_path:
         site.after(3_000)
     assert site.answer("s.a", b"", block("Nats-Msg-Id: 0")) == stored(5)
     assert b"duplicate" in site.answer("s.a", b"", block("Nats-Msg-Id: 1"))
-    site.log.close()
-    again = Site(log=Log(str(tmp_path / "S")), duplicate_window_ns=10_000)
+    maintenance.close(site.log)
+    again = Site(log=open_log(str(tmp_path / "S")), duplicate_window_ns=10_000)
     again.clock.advance(12_000)
     again.reactor.settle()
     assert again.stream.rebuild_dedupe() == 4
@@ -453,7 +454,7 @@ class Order:
 
 def ordered_site(tmp_path: Path, sync: int) -> tuple[Site, Order]:
     order = Order(tmp_path)
-    site = Site(log=Log(str(tmp_path / "S"), PyDisk(order)), sync=sync)
+    site = Site(log=open_log(str(tmp_path / "S"), PyDisk(order)), sync=sync)
     site.heard()
     order.calls.clear()
     return site, order
@@ -546,11 +547,11 @@ def test_answers_come_in_the_order_of_publishing(steps: list[str], sync: int) ->
                 first_duplicate = seq if step == "duplicate" else first_duplicate
                 expected.append(stored(seq))
         assert [m.payload for m in site.heard()] == expected
-        site.log.close()
+        maintenance.close(site.log)
 
 
 def test_index_files_follow_the_syncs_that_nobody_waits_for(tmp_path: Path) -> None:
-    log = Log(str(tmp_path / "S"), segment_bytes=4096)
+    log = open_log(str(tmp_path / "S"), segment_bytes=4096)
     site = Site(log=log)
     for _ in range(200):
         site.publish("s.a", b"x" * 100)
@@ -565,20 +566,20 @@ def test_index_files_follow_the_syncs_that_nobody_waits_for(tmp_path: Path) -> N
 
 
 def test_index_files_that_were_never_made_are_made_at_the_opening(tmp_path: Path) -> None:
-    log = Log(str(tmp_path / "S"), segment_bytes=4096)
+    log = open_log(str(tmp_path / "S"), segment_bytes=4096)
     site = Site(log=log)
     for _ in range(200):
         site.publish("s.a", b"x" * 100)
     site.reactor.settle()
     segments = sorted(path.stem for path in (tmp_path / "S").glob("*.seg"))
-    again = Log(str(tmp_path / "S"), segment_bytes=4096)
+    again = open_log(str(tmp_path / "S"), segment_bytes=4096)
     assert (again.msgs, again.lost) == (200, [])
     assert sorted(path.stem for path in (tmp_path / "S").glob("*.idx")) == segments[:-1]
 
 
 def test_an_interval_stream_is_synced_when_asked_and_publishes_do_not_wait(tmp_path: Path) -> None:
     server = Server()
-    log = Log(str(tmp_path), Disk())
+    log = open_log(str(tmp_path), Disk())
     stream = Stream(server.router, "S", log, sync=SYNC_INTERVAL)
     server.router.attach("s.>", stream)
     client = server.client().send("SUB inbox 1\r\nPUB s.a inbox 2\r\nhi\r\n")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.core.base.disk import PyDisk
 from penstock.core.base.durations import format_duration
+from penstock.core.log import queries
 from penstock.core.protocol.publish_headers import value
 from penstock.core.stream.refusals import parse_ttl
 from penstock.engine.rules import saved_deadlines
@@ -25,7 +26,7 @@ def stored(house: House, stream: str = "S") -> list[Any]:
     log = house.engine.accounts["$G"].streams[stream].core.log
     found = []
     seq = 1
-    while (message := log.next_of(">", seq)) is not None:
+    while (message := queries.next_of(log, ">", seq)) is not None:
         found.append(message)
         seq = message.seq + 1
     return found

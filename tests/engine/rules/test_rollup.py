@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core.base.quoting import quoted
+from penstock.core.log import queries
 from tests.core.streams import block
 from tests.engine.house import House
 
@@ -29,7 +30,7 @@ def contents(house: House, stream: str = "S") -> list[tuple[int, str]]:
     log = house.engine.accounts["$G"].streams[stream].core.log
     found = []
     seq = 1
-    while (message := log.next_of(">", seq)) is not None:
+    while (message := queries.next_of(log, ">", seq)) is not None:
         found.append((message.seq, message.subject))
         seq = message.seq + 1
     return found

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.api.times import format_time
+from penstock.core.log import queries
 from penstock.core.log.log import StoredMessage
 from penstock.core.protocol.publish_headers import value
 from tests.core.streams import block
@@ -22,7 +23,7 @@ def on(house: House, subject: str) -> list[StoredMessage]:
     log = house.engine.accounts["$G"].streams["S"].core.log
     found = []
     seq = 1
-    while (message := log.next_of(subject, seq)) is not None:
+    while (message := queries.next_of(log, subject, seq)) is not None:
         found.append(message)
         seq = message.seq + 1
     return found
@@ -162,4 +163,4 @@ def test_many_schedules_at_once(tmp_path: Path) -> None:
     house.server.reactor.settle()
     house.pass_time(4 * SECOND)
     assert core.log.msgs == 5_000
-    assert len(core.log.subjects("s.out.*")) == 5_000
+    assert len(queries.subjects(core.log, "s.out.*")) == 5_000

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from penstock.core.base.disk import Disk
-from penstock.core.log.log import Log
+from penstock.core.log import maintenance
+from penstock.core.log.recovery import open_log
 from tests.engine.house import SECOND, House
 
 
@@ -278,10 +279,10 @@ def test_a_restored_stream_goes_on_with_its_sources(house: House) -> None:
     log = house.folder / "jetstream" / "$G" / "streams" / "S"
     (log / "sources.json").unlink()
     shutil.rmtree(log / "log")
-    fresh = Log(str(log / "log"), Disk())
+    fresh = open_log(str(log / "log"), Disk())
     for _, time_ns, subject, headers, payload in kept:
         fresh.add(time_ns, subject, payload, headers)
-    fresh.close()
+    maintenance.close(fresh)
     last = after.crash()
     last.publish("o", b"3")
     last.server.reactor.settle()

@@ -10,7 +10,9 @@ import struct
 from collections.abc import Iterable
 
 from penstock.core.base.highway_hash import highway64
+from penstock.core.log import queries
 from penstock.core.log.log import Log
+from penstock.core.log.recovery import open_log
 from penstock.core.stream.backup import BlockReader, BlockWriter, EntryReader, apply_state
 from penstock.engine.archive import ArchiveError, Entry, Reader, head, padding
 from penstock.engine.nats_files import (
@@ -53,7 +55,7 @@ def run(data: bytes) -> None:
 def holds(log: Log) -> list[tuple[int, bytes]]:
     found = everything(log)
     assert len(found) == log.msgs
-    assert sum(log.subjects().values()) == log.msgs
+    assert sum(queries.subjects(log).values()) == log.msgs
     return [(seq, message.headers + message.payload) for seq, message in found.items()]
 
 
@@ -75,7 +77,7 @@ def sealed_records(data: bytes) -> bytes:
 
 
 def read_blocks(parts: list[bytes]) -> tuple[object, ...]:
-    log = Log(None)
+    log = open_log(None)
     reader = BlockReader(log, "S")
     reader.start(1)
     problem = ""
@@ -90,7 +92,7 @@ def read_blocks(parts: list[bytes]) -> tuple[object, ...]:
 
 
 def read_entries(parts: list[bytes]) -> tuple[object, ...]:
-    log = Log(None)
+    log = open_log(None)
     reader = EntryReader()
     reader.max_bytes = 2000
     reader.now_ns = 1_700_000_000_000_000_000
@@ -109,7 +111,7 @@ def read_entries(parts: list[bytes]) -> tuple[object, ...]:
 
 
 def apply(body: bytes) -> None:
-    log = Log(None)
+    log = open_log(None)
     for k in range(70):
         log.add(k + 1, f"s.{k % 3}", b"m")
     checksum = highway64(STATE_KEY, body).to_bytes(8, "little")
@@ -157,7 +159,7 @@ def meta(body: bytes) -> None:
 
 
 def seeds() -> Iterable[bytes]:
-    log = Log(None)
+    log = open_log(None)
     for k in range(4):
         log.add(1000 + k, f"s.{k}", b"body" * k, b"NATS/1.0\r\nK: v\r\n\r\n" if k % 2 else b"")
     writer = BlockWriter("S")

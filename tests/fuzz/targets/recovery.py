@@ -18,7 +18,9 @@ from functools import cache
 from typing import NamedTuple
 
 from penstock.core.base.disk import PyDisk
+from penstock.core.log import maintenance
 from penstock.core.log.log import Log, StoredMessage
+from penstock.core.log.recovery import open_log
 from tests.fuzz import folders
 from tests.fuzz.inputs import Input
 from tests.fuzz.memory_disk import MemoryDisk
@@ -43,7 +45,7 @@ class Record(NamedTuple):
 def log_of(which: int) -> tuple[dict[str, bytes], dict[int, StoredMessage], int, list[Record]]:
     """(files, messages, last sequence, records of messages)."""
     files = folders.make(which)
-    log = Log(folders.FOLDER, PyDisk(MemoryDisk(files)), segment_bytes=4096)
+    log = open_log(folders.FOLDER, PyDisk(MemoryDisk(files)), segment_bytes=4096)
     whole = folders.sound(log)
     return files, whole, log.last_seq, [r for path in files for r in records(files, path, whole)]
 
@@ -107,7 +109,7 @@ def run(data: bytes) -> None:
         removed |= edit(disk, source)
         edits += 1
     left = standing(disk, kind % LOGS)
-    log = Log(folders.FOLDER, PyDisk(disk), segment_bytes=4096)
+    log = open_log(folders.FOLDER, PyDisk(disk), segment_bytes=4096)
     found = folders.sound(log)
     for seq, message in found.items():
         if seq in whole:
@@ -129,8 +131,8 @@ def run(data: bytes) -> None:
     following = log.last_seq + 1
     assert log.add(5, "s.0", b"after") == following
     before = told_by(log)
-    log.close()
-    log = Log(folders.FOLDER, PyDisk(disk), segment_bytes=4096)
+    maintenance.close(log)
+    log = open_log(folders.FOLDER, PyDisk(disk), segment_bytes=4096)
     messages = folders.sound(log)
     again = set(messages)
     told = told_by(log)

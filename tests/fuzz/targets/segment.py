@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.core.base.disk import PyDisk
+from penstock.core.log import maintenance, queries
 from penstock.core.log.log import Log
+from penstock.core.log.recovery import open_log
 from tests.fuzz import folders, seals
 from tests.fuzz.inputs import Input
 from tests.fuzz.memory_disk import MemoryDisk
@@ -51,11 +53,11 @@ def run(data: bytes) -> None:
         assert new is not None
         found[last + 1] = new
         last += 1
-    while log.maintain():
+    while maintenance.maintain(log):
         pass
     assert folders.everything(log) == found
     lost = list(log.lost)
-    log.close()
+    maintenance.close(log)
     log = opened(disk, flags)
     assert log.last_seq >= last, (log.last_seq, last)
     again = folders.sound(log)
@@ -77,29 +79,29 @@ def use(log: Log) -> None:
         log.get(seq)
         log.size_of(seq)
     for subject in ("s.0", "s.1", ">", "*.g"):
-        log.subjects(subject)
-        log.count_from(log.first_seq, subject)
-        log.last_of(subject)
-        log.next_seq(subject, log.first_seq)
-    log.last_of_each(["s.*"], log.last_seq, 100)
+        queries.subjects(log, subject)
+        queries.count_from(log, log.first_seq, subject)
+        queries.last_of(log, subject)
+        queries.next_seq(log, subject, log.first_seq)
+    queries.last_of_each(log, ["s.*"], log.last_seq, 100)
     log.at_time(1000)
-    log.deleted()
+    queries.deleted(log)
     if found:
-        log.delete(next(iter(found)))
-        log.delete(max(found), erase=True)
+        maintenance.delete(log, next(iter(found)))
+        maintenance.delete(log, max(found), erase=True)
     if log.last_seq < 1 << 62:
         log.add(7, "s.new", b"new")
         log.flush()
-    log.purge_subjects("s.0")
-    while log.maintain():
+    queries.purge_subjects(log, "s.0")
+    while maintenance.maintain(log):
         pass
     folders.everything(log)
-    log.purge()
-    log.close()
+    maintenance.purge(log)
+    maintenance.close(log)
 
 
 def opened(disk: MemoryDisk, flags: int) -> Log:
-    log = Log(folders.FOLDER, PyDisk(disk), segment_bytes=4096)
+    log = open_log(folders.FOLDER, PyDisk(disk), segment_bytes=4096)
     log.compress = bool(flags & 2)
     return log
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from penstock.core.log import queries
 from penstock.core.protocol.wire import BAD_ARGS, OP_INFO, OP_MSG, ROLE_CLIENT, Parser, WireError
 from tests.core.streams import Site
 from tests.core.wires import Client
@@ -68,8 +69,8 @@ def hold(site: Site) -> None:
     assert site.server.errors == [], site.server.errors
     log = site.log
     assert log.msgs <= 8
-    assert sum(log.subjects().values()) == log.msgs
-    assert all(count <= 4 for count in log.subjects().values())
+    assert sum(queries.subjects(log).values()) == log.msgs
+    assert all(count <= 4 for count in queries.subjects(log).values())
     assert log.bytes == sum(log.size_of(seq) for seq in range(log.first_seq, log.last_seq + 1))
     for consumer in site.stream.consumers():
         state = consumer.state()

@@ -22,46 +22,15 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 from penstock.core.base.buffer cimport Out, hash_bytes, out_free
-from penstock.core.log.files cimport FAILED, FULL, TAKES, LogFiles
+from penstock.core.log.files cimport FAILED, TAKES
 from penstock.core.log.files import NO_ROOM
-from penstock.core.log.index_file cimport write_sidecar
 from penstock.core.log.log cimport Log
 from penstock.core.log.record cimport SEGMENT_HEAD_BYTES
 from penstock.core.log.scan cimport read_all
 from penstock.core.log.segment cimport Segment
 
 
-def owe(LogFiles log, object error, object call) -> None:
-    """The disk has refused with an error: `call` does it later (None: what failed is done with what comes next)."""
-    code = error.errno or errno.EIO
-    log.unsaid = True
-    if call is not None:
-        log.owed.append(call)
-    if log.condition >= FAILED:
-        return
-    log.condition = FULL if code in NO_ROOM else FAILED
-    log.failure = code
-
-
-def pay(LogFiles log) -> None:
-    """Do what is owed, in its order; OSError (LogClosed when it is not room that is missing): the rest is owed still."""
-    try:
-        while log.owed:
-            log.owed[0]()
-            del log.owed[0]
-    except OSError as error:
-        if log.condition >= FAILED:
-            raise
-        if error.errno not in NO_ROOM:
-            log.fail(error)
-        log.condition = FULL
-        log.failure = error.errno
-        if not log.make_room():
-            raise
-        pay(log)
-
-
-def do_late(LogFiles log) -> bool:
+def do_late(Log log) -> bool:
     """One piece of what can wait, of a log that takes appends; whether there was one. OSError."""
     if not log.late or log.condition != TAKES:
         return False
@@ -74,23 +43,6 @@ def do_late(LogFiles log) -> bool:
     return True
 
 
-# --- index files -----------------------------------------------------------------------------------
-
-def index_later(Log log, Segment s) -> None:
-    """The index file of a segment could not be written: its entries stay in memory, and it is tried again."""
-    log.late.append(partial(write_index, log, s))
-
-
-def write_index(Log log, Segment s) -> None:
-    """OSError: not yet."""
-    if s.has_index or s.damaged or s.live == 0 or s is log.active or s not in log.segments.items:
-        return
-    if s.removed_mark > log.synced_mark:
-        return                               # maintain() does it when its removals are on the disk
-    if not write_sidecar(log.segments, log.subjects_table, s, log.last_seq):
-        raise OSError(errno.EIO, "an index file can't be written", log.segments.path(s, ".idx"))
-
-
 # --- files of an opening ---------------------------------------------------------------------------
 
 cdef int sync_names(Log log) except -1:
@@ -100,7 +52,7 @@ cdef int sync_names(Log log) except -1:
         log.sync_folder()
     except OSError as error:
         log.folder_dirty = True
-        owe(log, error, log.sync_folder)
+        log.owe(error, log.sync_folder)
     return 0
 
 
@@ -133,8 +85,7 @@ cdef int doubt_found(Log log, list doubted) except -1:
     if any_left:
         log.condition = FAILED
         log.failure = log.failure or errno.EIO
-        from penstock.core.log import disk_recovery
-        disk_recovery.note_unsure(log)
+        log.note_unsure()
     return 0
 
 
@@ -143,7 +94,7 @@ cdef int set_aside(Log log, str name) except -1:
     try:
         move_aside(log, name)
     except OSError as error:
-        owe(log, error, partial(move_aside, log, name))
+        log.owe(error, partial(move_aside, log, name))
     return 0
 
 
@@ -172,7 +123,7 @@ cdef int start_found(Log log, uint64_t first) except -1:
     log.segments.add(s)
     log.active = s
     if not log.owed:
-        owe(log, refused, None)
+        log.owe(refused, None)
     log.owed.append(partial(make_file, log, s))
     return 0
 
@@ -191,7 +142,7 @@ cdef bytes keep_aside(Log log, Segment s, uint64_t at):
         try:
             cut_off(log, s, at, cut)
         except OSError as error:
-            owe(log, error, partial(cut_off, log, s, at, cut))
+            log.owe(error, partial(cut_off, log, s, at, cut))
     s.synced_size = s.size
     return cut
 
@@ -237,7 +188,7 @@ cdef int restart(Log log, Segment s) except -1:
             write_head(log, s, head)
             return 0
         except OSError as error:
-            owe(log, error, None)
+            log.owe(error, None)
     log.owed.append(partial(write_head, log, s, head))
     return 0
 
@@ -246,35 +197,6 @@ def write_head(Log log, Segment s, bytes head) -> None:
     """OSError."""
     if s in log.segments.items:
         log.disk.write_at(log.segments.handle(s), PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head), 0)
-
-
-def make_anew(Log log, Segment s) -> None:
-    """The newest segment of an encrypted log, without a message in it and all written, gets a new file with another key. OSError: it
-    is as it was.
-    """
-    cdef bytes records = PyBytes_FromStringAndSize(NULL, s.size - s.begins)
-    cdef uint64_t begins = s.begins, extra = s.extra, number = s.key_number
-    cdef object aead = s.aead, head = s.head
-    if log.sync_running:                     # its file is being synced, and would be closed
-        raise OSError(log.failure or errno.EAGAIN, "the newest file is being synced", log.segments.path(s, ".seg"))
-    if log.disk.read_at(log.segments.handle(s), PyBytes_AS_STRING(records), s.size - begins, begins) != <int64_t>(s.size - begins):
-        raise OSError(errno.EIO, "a segment is shorter than it was", log.segments.path(s, ".seg"))
-    log.tail.len = log.tail_written = 0
-    log.tail_base = s.size
-    log.put_head(s, &log.tail)
-    records = PyBytes_FromStringAndSize(log.tail.data, log.tail.len) + records
-    log.tail.len = 0
-    try:
-        log.disk.write_file_atomic(log.segments.path(s, ".seg"), records, PyBytes_GET_SIZE(records) > <Py_ssize_t>s.begins)
-    except OSError:
-        s.begins, s.extra, s.key_number, s.aead, s.head = begins, extra, number, aead, head
-        raise
-    log.tail_base = s.size = s.written_size = PyBytes_GET_SIZE(records)
-    s.synced_size = 0
-    log.folder_dirty = True
-    log.unnamed.append(s)
-    log.segments.close_handle(s)
-    log.segments.handle(s)
 
 
 cdef int write_found(Log log, list doubted, str stale) except -1:
@@ -292,6 +214,6 @@ cdef int write_found(Log log, list doubted, str stale) except -1:
             log.disk.unlink(log.stale)
             log.stale = None
     except OSError as error:
-        owe(log, error, None)
+        log.owe(error, None)
     log.sync_used = False
     return 0

@@ -14,9 +14,9 @@ messages are not there from then on and told in `lost`, and the old file keeps a
 While a log has failed, a file `unsure` beside its segments names those that are not to be believed. A process that is killed then
 leaves it to the next one, which makes them anew before anything else.
 
-A disk that is only full has not failed; what dead segments hold makes room there (`reduce`).
+A disk that is only full has not failed; what dead segments hold makes room there (core/log/files).
 
-Knows nothing of when to try again: that is the owner's. Called by Log (core/log/log).
+Knows nothing of when to try again: that is the owner's.
 """
 import errno
 from contextlib import suppress
@@ -31,7 +31,7 @@ from penstock.core.log.encryption cimport seal_records
 from penstock.core.log.files cimport CLOSED, FAILED, FULL, TAKES
 from penstock.core.log.log cimport Log
 from penstock.core.log.record cimport (
-    MESSAGE, SEGMENT_HEAD_BYTES, Head, check_record, put_ranges, put_segment_head, ranges_add, ranges_free, resync,
+    MESSAGE, SEGMENT_HEAD_BYTES, Head, check_record, put_segment_head, resync,
 )
 from penstock.core.log.segment cimport SIZE_MASK, Segment, is_live
 
@@ -39,12 +39,9 @@ cdef enum:
     READ_STEP_BYTES = 65536
     READ_LEAST_BYTES = 4096          # of what can't be read, pieces of this size are given up
     TRIES_MAX = 5                    # calls of mend() that find bytes unreadable before they are given up
-    REDUCED_MAX_BYTES = 512          # what a disk writes as a whole
     TAIL_MAX_BYTES = 1572864         # as in core/log/files
 
-from penstock.core.log.deferred_writes import pay
-
-UNSURE = "unsure"
+from penstock.core.log.files import UNSURE
 
 
 def mend(Log log) -> bool:
@@ -60,9 +57,9 @@ def mend(Log log) -> bool:
     if log.sync_running:
         return False
     try:
-        pay(log)
+        log.pay()
         if not log.unsure_told:
-            note_unsure(log)
+            log.note_unsure()
         probe(log)
         for s in list(log.segments.items):
             if s is not log.active and s.synced_size < s.written_size:
@@ -328,78 +325,7 @@ cdef int take_handle(Log log, Segment s, int handle) except -1:
     return 0
 
 
-# --- a full disk ---------------------------------------------------------------------------------
-
-def reduce(log: Log, s: Segment) -> int:
-    """Cut the file of a retired segment to a head and a word that its messages are removed, durably; bytes that became free.
-
-    Without a byte more on a disk that is full: written over its first record, then the rest is cut off. OSError: nothing changed,
-    or its messages are removed all the same.
-    """
-    cdef Out out
-    cdef Segment fresh = s
-    cdef size_t at = s.begins, before = s.written_size if s.packed is None else log.disk.size(log.segments.handle(s))
-    cdef uint64_t last = s.first + s.count - 1
-    memset(&out, 0, sizeof(Out))
-    if s.count == 0:
-        return 0
-    try:
-        if s.packed is not None:
-            fresh = Segment()
-            fresh.first, fresh.salt, at = s.first, s.salt, 0
-            log.put_head(fresh, &out)
-        ranges_free(&s.removes)
-        say_gone(log, s, log.removed_below(), min(log.first_seq, last + 1))
-        say_gone(log, s, s.first, last + 1)
-        put_ranges(&out, s.removes.items, s.removes.count, last, s.removed_below, s.salt)
-        if at + out.len > min(REDUCED_MAX_BYTES, before - 1):
-            return 0
-        log.disk.unlink(log.segments.path(s, ".idx"))      # it speaks of what will not be there
-        log.disk.sync_dir(log.folder)
-        s.has_index = False
-        log.disk.write_at(log.segments.handle(s), out.data, out.len, at)
-        log.disk.sync(s.handle)
-        log.disk.truncate(s.handle, at + out.len)
-        s.packed = None
-        s.size = s.written_size = s.synced_size = at + out.len
-        s.relog_low = s.relog_high = 0
-        if s in log.unsynced:
-            log.unsynced.remove(s)
-    finally:
-        out_free(&out)
-    return before - s.size
-
-
-cdef int say_gone(Log log, Segment s, uint64_t at, uint64_t end) except -1:
-    for low, count, _ in log.lost_within(at, end):
-        if at < <uint64_t>low:
-            ranges_add(&s.removes, at, low - at)
-        at = max(at, low + count)
-    if at < end:
-        ranges_add(&s.removes, at, end - at)
-    return 0
-
-
 # --- over a restart ------------------------------------------------------------------------------
-
-def note_unsure(Log log) -> None:
-    """Write down which segments are not to be believed; a disk that refuses this too is asked again with each mend().
-    """
-    cdef Segment s
-    cdef int handle
-    cdef bytes data = b"".join(b"%d\n" % (<Segment>s).first for s in log.unsynced + [log.active])
-    log.unsure_told = False
-    try:
-        handle = log.disk.open(f"{log.folder}/{UNSURE}", True)
-        try:
-            log.disk.write_at(handle, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), 0)
-            log.disk.truncate(handle, PyBytes_GET_SIZE(data))
-        finally:
-            log.disk.close(handle)
-    except OSError:
-        return
-    log.unsure_told = True
-
 
 def reopened(Log log) -> None:
     """The log was opened after a process that ended while it had failed: the segments that were named then are made anew, now or

@@ -102,6 +102,10 @@ cdef class LogFiles:
     cdef int make_file(self, Segment s) except -1
     cdef int begin_tail(self, Segment s) except -1                          # of an active segment with nothing in it
     cdef int pay(self) except -1                                            # what the opening owes, first of all
+    cdef int make_anew(self, Segment s) except -1
+    cdef int note_unsure(self) except -1
+    cdef uint64_t reduce(self, Segment s) except? 18446744073709551615
+    cdef int say_gone_in(self, Segment s, uint64_t at, uint64_t end) except -1
     cdef int put_head(self, Segment s, Out* out) except -1                  # of a new file for s, in the form that is wanted now
     cdef int resume(self) except -1                                         # an encrypted log goes on in a new segment
     cdef const char* unwritten(self) except NULL                            # the bytes of the tail that are not in the file, as they go there

@@ -41,6 +41,8 @@ class LogFiles:
     """What an opening could not write and what comes before the next append; see core/log/deferred_writes."""
     late: list[Callable[[], object]]
     """... and what can wait."""
+    def owe(self, error: OSError, call: Callable[[], None] | None) -> None:
+        """The disk has refused with an error: no append is taken before `call` has done it (it raises OSError)."""
     condition: int
     failure: int
     segments: SegmentList

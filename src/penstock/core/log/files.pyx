@@ -12,17 +12,19 @@ sync, appends are refused (LogClosed) until mend() has made new files of what ma
 removals in memory go on.
 """
 import os
-from errno import EDQUOT, EFBIG, ENOMEM, ENOSPC
+from contextlib import suppress
+from errno import EAGAIN, EDQUOT, EFBIG, EIO, ENOMEM, ENOSPC
+from functools import partial
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memmove
+from libc.string cimport memmove, memset
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from penstock.core.base.buffer cimport Out, hash_bytes, out_free, out_put, out_reserve
 from penstock.core.log.encryption cimport begin_file, seal_records
 from penstock.core.log.index_file cimport write_sidecar
 from penstock.core.log.record cimport (
-    RECORD_EXTRA_BYTES, SEALED_EXTRA_BYTES, SEALED_HEAD_BYTES, SEGMENT_HEAD_BYTES, put_ranges, put_segment_head, ranges_add,
-    ranges_free, ranges_sort,
+    RECORD_EXTRA_BYTES, SEALED_EXTRA_BYTES, SEALED_HEAD_BYTES, SEGMENT_HEAD_BYTES, Ranges, put_ranges, put_segment_head,
+    ranges_add, ranges_free, ranges_sort,
 )
 from penstock.core.log.segment cimport Entry, Segment, SegmentList
 
@@ -30,7 +32,11 @@ cdef enum:
     TAIL_MAX_BYTES = 1572864         # written bytes kept for reading: cut to TAIL_KEEP_BYTES when beyond this
     TAIL_KEEP_BYTES = 786432
     ROOM_BYTES = 8192                # made on a full disk besides what waits to be written: files take whole blocks
+    REDUCED_MAX_BYTES = 512          # what a disk writes as a whole
     DOOMED_MAX = 8                   # retired segments waiting for the owner's next sync: more than this and the log syncs itself
+
+UNSURE = "unsure"
+"""Name of the file that tells which segments a process that ended did not believe any more."""
 
 NO_ROOM = frozenset((ENOSPC, EDQUOT, EFBIG, ENOMEM))
 """What a write may fail with that says nothing of what was written before."""
@@ -123,10 +129,37 @@ cdef class LogFiles:
             return 0
         self.begin_anew = True
         self.write()
-        from penstock.core.log import deferred_writes
-        deferred_writes.make_anew(self, s)
+        self.make_anew(s)
         self.begin_anew = False
         self.condition = TAKES
+        return 0
+
+    cdef int make_anew(self, Segment s) except -1:
+        # The newest segment of an encrypted self, without a message in it and all written, gets a new file with another key. OSError: it
+        # is as it was.
+        cdef bytes records = PyBytes_FromStringAndSize(NULL, s.size - s.begins)
+        cdef uint64_t begins = s.begins, extra = s.extra, number = s.key_number
+        cdef object aead = s.aead, head = s.head
+        if self.sync_running:                     # its file is being synced, and would be closed
+            raise OSError(self.failure or EAGAIN, "the newest file is being synced", self.segments.path(s, ".seg"))
+        if self.disk.read_at(self.segments.handle(s), PyBytes_AS_STRING(records), s.size - begins, begins) != <int64_t>(s.size - begins):
+            raise OSError(EIO, "a segment is shorter than it was", self.segments.path(s, ".seg"))
+        self.tail.len = self.tail_written = 0
+        self.tail_base = s.size
+        self.put_head(s, &self.tail)
+        records = PyBytes_FromStringAndSize(self.tail.data, self.tail.len) + records
+        self.tail.len = 0
+        try:
+            self.disk.write_file_atomic(self.segments.path(s, ".seg"), records, PyBytes_GET_SIZE(records) > <Py_ssize_t>s.begins)
+        except OSError:
+            s.begins, s.extra, s.key_number, s.aead, s.head = begins, extra, number, aead, head
+            raise
+        self.tail_base = s.size = s.written_size = PyBytes_GET_SIZE(records)
+        s.synced_size = 0
+        self.folder_dirty = True
+        self.unnamed.append(s)
+        self.segments.close_handle(s)
+        self.segments.handle(s)
         return 0
 
     cdef int roll(self, uint64_t next_seq) except -1:
@@ -221,7 +254,8 @@ cdef class LogFiles:
     cdef int write_tail(self) except -1:
         cdef Segment s = self.active
         cdef size_t n = self.tail.len - self.tail_written
-        self.pay()
+        if self.owed:
+            self.pay()
         if n:
             try:
                 self.disk.write_at(self.segments.handle(s), self.unwritten(), n, self.tail_base + self.tail_written)
@@ -233,10 +267,33 @@ cdef class LogFiles:
         return 0
 
     cdef int pay(self) except -1:
-        if self.owed:
-            from penstock.core.log import deferred_writes
-            deferred_writes.pay(self)
+        # OSError (LogClosed when it is not room that is missing): the rest is owed still.
+        try:
+            while self.owed:
+                self.owed[0]()
+                del self.owed[0]
+        except OSError as error:
+            if self.condition >= FAILED:
+                raise
+            if error.errno not in NO_ROOM:
+                self.fail(error)
+            self.condition = FULL
+            self.failure = error.errno
+            if not self.make_room():
+                raise
+            self.pay()
         return 0
+
+    def owe(self, error: OSError, call: object) -> None:
+        """The disk has refused with an error: no append is taken before `call` has done it (None: what comes next does it)."""
+        code = error.errno or EIO
+        self.unsaid = True
+        if call is not None:
+            self.owed.append(call)
+        if self.condition >= FAILED:
+            return
+        self.condition = FULL if code in NO_ROOM else FAILED
+        self.failure = code
 
     cdef int heed_guard(self) except -1:
         # Somebody reads at recovery what the newest messages say. Before a removal of such a message is written, the
@@ -336,10 +393,27 @@ cdef class LogFiles:
             s.synced_size = 0
             if s is not self.active and s in self.segments.items and s not in self.unsynced:
                 self.unsynced.append(s)
-        from penstock.core.log import disk_recovery
-        disk_recovery.note_unsure(self)
+        self.note_unsure()
         self.failure = error.errno or 5
         raise LogClosed(self.failure, os.strerror(self.failure), self.folder) from error
+
+    cdef int note_unsure(self) except -1:
+        # Write down which segments are not to be believed. A disk that refuses this too is asked again with each mend().
+        cdef Segment s
+        cdef int handle
+        cdef bytes data = b"".join([b"%d\n" % (<Segment>s).first for s in self.unsynced + [self.active]])
+        self.unsure_told = False
+        try:
+            handle = self.disk.open(f"{self.folder}/{UNSURE}", True)
+            try:
+                self.disk.write_at(handle, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), 0)
+                self.disk.truncate(handle, PyBytes_GET_SIZE(data))
+            finally:
+                self.disk.close(handle)
+        except OSError:
+            return 0
+        self.unsure_told = True
+        return 0
 
     cdef int trim_tail(self) except -1:
         cdef size_t gone = self.tail_written - TAIL_KEEP_BYTES
@@ -457,9 +531,17 @@ cdef class LogFiles:
 
     cdef int write_index(self, Segment s) except -1:
         if not s.damaged and not write_sidecar(self.segments, self.subjects_table, s, self.last_seq):
-            from penstock.core.log import deferred_writes
-            deferred_writes.index_later(self, s)
+            self.late.append(partial(self.write_late_index, s))
         return 0
+
+    def write_late_index(self, Segment s) -> None:
+        """The index file of a segment, which could not be written before. OSError: not yet."""
+        if s.has_index or s.damaged or s.live == 0 or s is self.active or s not in self.segments.items:
+            return
+        if s.removed_mark > self.synced_mark:
+            return                               # maintain() does it when its removals are on the disk
+        if not write_sidecar(self.segments, self.subjects_table, s, self.last_seq):
+            raise OSError(EIO, "an index file can't be written", self.segments.path(s, ".idx"))
 
     cdef int check_watermarks(self) except -1:
         if not self.synced_seq <= self.written_seq <= self.last_seq:
@@ -558,7 +640,6 @@ cdef class LogFiles:
         # The disk is full: of dead segments whose records no other one needs only that they are dead stays, until unlink_ready.
         cdef Segment s
         cdef uint64_t freed = 0
-        from penstock.core.log import disk_recovery
         if self.sync_running:
             return False
         try:
@@ -567,10 +648,57 @@ cdef class LogFiles:
             for s in sorted(self.doomed, key=first_of):
                 if self.tells(s) or freed > self.tail.len - self.tail_written + ROOM_BYTES:
                     break
-                freed += disk_recovery.reduce(self, s)
+                freed += self.reduce(s)
         except OSError:
             return freed > 0
         return freed > 0
+
+    cdef uint64_t reduce(self, Segment s) except? 18446744073709551615:
+        # Cut the file of a retired segment to a head and a record that its messages are removed, durably; bytes that became free.
+        # That takes no room on a disk that is full: the record is written over the first one, then the rest is cut off. OSError:
+        # nothing has changed, or the messages are removed all the same.
+        cdef Out out
+        cdef Segment fresh = s
+        cdef size_t at = s.begins, before = s.written_size if s.packed is None else self.disk.size(self.segments.handle(s))
+        cdef uint64_t last = s.first + s.count - 1
+        memset(&out, 0, sizeof(Out))
+        if s.count == 0:
+            return 0
+        try:
+            if s.packed is not None:
+                fresh = Segment()
+                fresh.first, fresh.salt, at = s.first, s.salt, 0
+                self.put_head(fresh, &out)
+            ranges_free(&s.removes)
+            self.say_gone_in(s, self.removed_below(), min(self.first_seq, last + 1))
+            self.say_gone_in(s, s.first, last + 1)
+            put_ranges(&out, s.removes.items, s.removes.count, last, s.removed_below, s.salt)
+            if at + out.len > min(REDUCED_MAX_BYTES, before - 1):
+                return 0
+            self.disk.unlink(self.segments.path(s, ".idx"))      # it speaks of what will not be there
+            self.disk.sync_dir(self.folder)
+            s.has_index = False
+            self.disk.write_at(self.segments.handle(s), out.data, out.len, at)
+            self.disk.sync(s.handle)
+            self.disk.truncate(s.handle, at + out.len)
+            s.packed = None
+            s.size = s.written_size = s.synced_size = at + out.len
+            s.relog_low = s.relog_high = 0
+            if s in self.unsynced:
+                self.unsynced.remove(s)
+        finally:
+            out_free(&out)
+        return before - s.size
+
+
+    cdef int say_gone_in(self, Segment s, uint64_t at, uint64_t end) except -1:
+        for low, count, _ in self.lost_within(at, end):
+            if at < <uint64_t>low:
+                ranges_add(&s.removes, at, low - at)
+            at = max(at, low + count)
+        if at < end:
+            ranges_add(&s.removes, at, end - at)
+        return 0
 
     cdef bint tells(self, Segment s) except -1:
         # Whether its REMOVE records speak of older segments.

@@ -7,6 +7,7 @@ the record files alone are the truth; index files can be deleted at any time.
     accepted (last_seq)  >=  written (in the file)  >=  synced (on the disk)
 """
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from penstock.core.base.disk cimport Disk
 from penstock.core.log.files cimport LogFiles
 from penstock.core.log.segment cimport Segment
 from penstock.core.log.subject_table cimport SubjectState    # msgs, first, last (exact), name, name_len
@@ -27,8 +28,6 @@ cdef struct Record:
 
 cdef class Log(LogFiles):
     cdef object __weakref__
-    cdef int segments_found    # when it was begun to be opened
-    cdef object steps          # what is left of opening it (core/log/recovery); None: it is open
     # Its readable state (first_seq, last_seq, written_seq, synced_seq, msgs, bytes, appended, removed, last_ts_ns, subject_ids,
     # subject_count, lost, disk, folder, memory) and its per-turn methods (dirty, write, sync, sync_begin, sync_end) are
     # declared with LogFiles in log_files.pxd.
@@ -66,6 +65,10 @@ cdef class Log(LogFiles):
     cdef uint64_t live_from(self, uint64_t seq) except? 18446744073709551615       # live messages with sequence >= seq; O(segments)
     cdef uint64_t wanted_from(self, uint64_t seq, const uint8_t* wanted, uint32_t wanted_len) except? 18446744073709551615
     cdef uint64_t seq_at(self, uint64_t ts_ns) except? 18446744073709551615        # lowest live sequence with timestamp >= ts_ns; last_seq + 1 if none
+
+    # --- for core/log/recovery -----------------------------------------------------------------------------------------
+    cdef int prepare(self, str folder, Disk disk, object segment_bytes, object first_seq, object cipher) except -1    # no segment yet
+    cdef int opened(self) except -1                                         # all of it is there
 
     # --- private -----------------------------------------------------------------------------------------------------
     cdef int give_back(self, uint32_t budget) except -1                     # subjects that may have no message any more: see SubjectTable

@@ -2,8 +2,9 @@
 
 Each sequence has an index entry in its segment (core/log/segment); a removal marks a bit. Reads come from the tail in memory,
 else from windows on the files (core/log/read_windows), and a record read from a file is checked: a damaged one is not there from then
-on and told in `lost`. Files, commit and failures are in core/log/files, opening in core/log/recovery, the questions of the
-control plane in core/queries.
+on and told in `lost`. Files, commit and failures are in core/log/files. What is built on a log takes it as its first argument: opening
+(core/log/recovery), purge, erase, compaction and close (core/log/maintenance), the questions of the control plane (core/log/queries),
+going on after a disk failure (core/log/disk_recovery).
 """
 from collections import namedtuple
 
@@ -36,23 +37,25 @@ StoredMessage = namedtuple("StoredMessage", ["seq", "ts_ns", "subject", "headers
 cdef class Log(LogFiles):
     """The record log of one stream. See log.pxd for the compiled methods and log.pyi for those below."""
 
-    def __init__(self, folder: str | None, disk: Disk | None = None, *, segment_bytes: int = 16 * 1024 * 1024,
-                 first_seq: int = 1, create: bool = True, gradually: bool = False, cipher: object = None, numbered: bool = False) -> None:
-        """Open (and recover) the log in a folder, or make a new one; folder None: in memory.
+    def __init__(self, *, segment_bytes: int = 16 * 1024 * 1024, first_seq: int = 1) -> None:
+        """A new log in memory; core/log/recovery opens one in files."""
+        self.prepare(None, None, segment_bytes, first_seq, None)
+        self.segment_bytes = min(self.segment_bytes, MEMORY_SEGMENT_BYTES)
+        self.start_segment(first_seq)
+        self.opened()
 
-        gradually: not open before open_more() has said so. numbered: messages bring their sequences (a mirror's), a torn one comes again.
-        """
+    cdef int prepare(self, str folder, Disk disk, object segment_bytes, object first_seq, object cipher) except -1:
         if not 1 <= first_seq < 2**63:
             raise ValueError(f"first_seq is 1 or more, not {first_seq}")
         if not 4096 <= segment_bytes <= 2**30:
             raise ValueError(f"segment_bytes is between 4096 and 2^30, not {segment_bytes}")
         self.memory = folder is None
         self.folder = folder
-        self.disk = None if folder is None else (Disk() if disk is None else disk)
+        self.disk = disk
         self.segment_bytes = segment_bytes
         self.size_extra = 16 if self.memory else 30
         self.header_extra = 0 if self.memory else 4
-        self.cipher = None if self.memory else cipher
+        self.cipher = cipher
         self.record_extra = RECORD_EXTRA_BYTES
         self.checks = not self.memory
         if self.cipher is not None and self.cipher.number:
@@ -72,49 +75,13 @@ cdef class Log(LogFiles):
         self.subjects_table = SubjectTable(self.segments)
         self.first_seq = first_seq
         self.last_seq = first_seq - 1
-        if self.memory:
-            self.segment_bytes = min(segment_bytes, MEMORY_SEGMENT_BYTES)
-            self.start_segment(first_seq)
-        else:
-            from penstock.core.log import recovery
-            self.steps = recovery.opening(self, create, numbered, gradually)
-            while not gradually and self.open_more():
-                pass
-            return
-        self.opened()
+        return 0
 
-    def opened(self) -> None:
-        """All of it is there."""
+    cdef int opened(self) except -1:
         self.reading = self.active
         self.written_seq = self.synced_seq = self.last_seq
         self.appended = self.msgs
-        if not self.memory and self.disk.exists(f"{self.folder}/unsure"):
-            from penstock.core.log import disk_recovery
-            disk_recovery.reopened(self)
-
-    def go_on(self) -> None:
-        """An encrypted log that was opened takes messages from here on; when the disk refuses, as soon as it doesn't."""
-        from penstock.core.log import maintenance
-        maintenance.go_on(self)
-
-    def open_more(self) -> bool:
-        """Open one more segment of a log that is opened gradually; whether there is more to be done."""
-        if self.steps is None:
-            return False
-        for _ in self.steps:
-            return True
-        self.steps = None
-        self.opened()
-        return False
-
-    def abandon(self) -> None:
-        """End an opening that nobody wants any more; nothing may be asked of the log afterwards."""
-        from penstock.core.log import maintenance
-        maintenance.abandon(self)
-
-    def opening(self) -> tuple[int, int]:
-        """How far the opening is: segments looked at, segments in all."""
-        return len(self.segments.items), self.segments_found
+        return 0
 
     def __del__(self) -> None:
         # Dropped without close: what is not written is gone, as when the process ends. Only the handles are given back.
@@ -499,102 +466,11 @@ cdef class Log(LogFiles):
         """The lowest live sequence with that timestamp or a later one; last_seq + 1 when there is none."""
         return self.seq_at(min(max(ts_ns, 0), (1 << 63) - 1))
 
-    def delete(self, seq: int, erase: bool = False) -> bool:
-        """Remove one message; with erase, its bytes on disk are overwritten too (before this returns, durably)."""
-        from penstock.core.log import maintenance
-        return maintenance.delete(self, seq, erase)
-
-    def purge(self, below: int | None = None) -> int:
-        """Remove every message (below that sequence); returns how many. One record, whatever the count."""
-        from penstock.core.log import maintenance
-        return maintenance.purge(self, below)
-
-    def purge_subjects(self, pattern: str, below: int | None = None, keep: int = 0) -> int:
-        """Remove messages whose subject matches the pattern, below a sequence and/or all but the newest `keep`."""
-        from penstock.core.log import queries
-        return queries.purge_subjects(self, pattern, below, keep)
-
-    def deleted(self) -> list[tuple[int, int]]:
-        """Holes between first_seq and last_seq, as (first, count), ascending."""
-        from penstock.core.log import queries
-        return queries.deleted(self)
-
     def deleted_count(self) -> int:
         """How many sequences the holes have together."""
         return self.last_seq + 1 - self.first_seq - self.msgs
-
-    def subjects(self, pattern: str = ">") -> dict[str, int]:
-        """Subject -> live messages, for subjects that match."""
-        from penstock.core.log import queries
-        return queries.subjects(self, pattern)
-
-    def subjects_page(self, pattern: str, offset: int, limit: int) -> tuple[int, dict[str, int]]:
-        """How many subjects match, and of those in the order of their names `limit` from `offset` on, with their live messages."""
-        from penstock.core.log import queries
-        return queries.subjects_page(self, pattern, offset, limit)
-
-    def last_of_each(self, patterns: list[str], upto: int, most: int) -> list[int] | None:
-        """For each subject that matches one of the patterns, the last sequence <= upto, ascending; None: more than `most`."""
-        from penstock.core.log import queries
-        return queries.last_of_each(self, patterns, upto, most)
-
-    def subject_state(self, subject: str) -> tuple[int, int, int]:
-        """(live messages, first sequence, last sequence) of one subject; zeros when it has none."""
-        from penstock.core.log import queries
-        return queries.subject_state(self, subject)
 
     def size_of(self, seq: int) -> int:
         """The accounted size of a live message (what it adds to `bytes`); 0 when it is not there."""
         cdef uint32_t id, size
         return size if 0 < seq <= self.last_seq and self.peek(seq, &id, &size) else 0
-
-    def count_from(self, seq: int, pattern: str = ">") -> int:
-        """Live messages with that sequence or a higher one whose subject matches."""
-        from penstock.core.log import queries
-        return queries.count_from(self, seq, pattern)
-
-    def last_of(self, pattern: str, upto: int | None = None) -> object:
-        """The newest message (with sequence <= upto) whose subject matches."""
-        from penstock.core.log import queries
-        return queries.last_of(self, pattern, upto)
-
-    def next_of(self, pattern: str, start: int) -> object:
-        """The oldest message with sequence >= start whose subject matches."""
-        from penstock.core.log import queries
-        return queries.next_of(self, pattern, start)
-
-    def next_seq(self, pattern: str, start: int) -> int:
-        """The lowest live sequence >= start whose subject matches; 0 when there is none."""
-        from penstock.core.log import queries
-        return queries.next_seq(self, pattern, start)
-
-    def last_seq_of(self, pattern: str) -> int:
-        """The highest live sequence whose subject matches; 0 when there is none."""
-        from penstock.core.log import queries
-        return queries.last_seq(self, pattern)
-
-    @property
-    def unconverted(self) -> int:
-        """Segments that are not encrypted as new ones are; maintain() makes them anew, but for damaged ones."""
-        from penstock.core.log import maintenance
-        return maintenance.unconverted(self)
-
-    def mend(self) -> bool:
-        """Try to take appends again after a failure, a piece per call; True: they are taken. OSError: the disk is not well yet."""
-        from penstock.core.log import disk_recovery
-        return disk_recovery.mend(self)
-
-    def maintain(self) -> bool:
-        """Compact at most one segment that is mostly dead; whether one was. To be called now and then."""
-        from penstock.core.log import maintenance
-        return maintenance.maintain(self)
-
-    def close(self) -> None:
-        """Flush, fsync, bring the index files up to date; the log takes nothing afterwards."""
-        from penstock.core.log import maintenance
-        maintenance.close(self)
-
-    def destroy(self) -> None:
-        """Close and remove its folder."""
-        from penstock.core.log import maintenance
-        maintenance.destroy(self)

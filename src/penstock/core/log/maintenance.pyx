@@ -6,7 +6,7 @@ renamed over it, so that at any moment one whole version is there.
 
 Compression, when the owner wants it, rewrites a sealed segment likewise (core/log/compressed_segment draws the file): offsets, salt and so the
 index stay as they were. A segment that is compacted while the owner wants compression is compressed with that.
-Knows nothing of the protocol. Called by the methods of Log (core/log/log).
+Knows nothing of the protocol.
 """
 import errno
 from contextlib import suppress
@@ -28,6 +28,9 @@ from penstock.core.log.record cimport (
 )
 from penstock.core.log.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, is_live
 
+from penstock.core.log.deferred_writes import do_late
+from penstock.core.log.disk_recovery import mend
+
 cdef enum:
     COMPACT_MIN_BYTES = 1024         # a smaller segment is left as it is
     COMPRESS_MAX_BYTES = 67108864    # a larger one (there was a large group in it) is not compressed: it would take too long at once
@@ -38,7 +41,7 @@ cdef enum:
 
 # --- purge and erase -----------------------------------------------------------------------------
 
-def purge(Log log, below: object) -> int:
+def purge(Log log, below: int | None = None) -> int:
     """Remove every message (below that sequence); how many. One range, whatever the count."""
     cdef uint64_t end = log.last_seq + 1 if below is None else min(max(below, 1), log.last_seq + 1)
     cdef uint64_t before = log.msgs
@@ -152,7 +155,7 @@ cdef int forget_unwritten(Log log, Segment s) except -1:
     return 0
 
 
-def delete(Log log, seq: int, erase: bool) -> bool:
+def delete(Log log, seq: int, erase: bool = False) -> bool:
     """Remove one message; with erase, its bytes are overwritten with zeros too, durably, before this returns."""
     cdef Segment s
     if log.condition == CLOSED:
@@ -318,8 +321,7 @@ def maintain(Log log) -> bool:
         log.roll(log.last_seq + 1)
         return True
     if log.late:
-        from penstock.core.log import deferred_writes
-        return deferred_writes.do_late(log)
+        return do_late(log)
     for s in log.segments.items:
         if s is log.active or s.live == 0 or s.damaged or s.sync_target or s.size < COMPACT_MIN_BYTES:
             continue
@@ -547,7 +549,7 @@ def close(Log log) -> None:
         return
     try:
         if log.condition == FAILED and not log.sync_running:
-            while not log.mend():
+            while not mend(log):
                 pass
         if not log.memory and log.condition < FAILED:
             log.write()
@@ -562,28 +564,6 @@ def close(Log log) -> None:
         if not log.sync_running:
             log.close_handles()
         log.pages.forget(0)
-
-
-def go_on(Log log) -> None:
-    """An encrypted log that was opened takes messages from here on; when the disk refuses, as soon as it doesn't."""
-    if log.cipher is None or not (log.active.key_number or log.cipher.number):
-        return
-    log.begin_anew = True
-    try:
-        if log.condition == TAKES:
-            log.resume()
-    except OSError as error:
-        log.condition = FULL
-        log.failure = error.errno or 5
-
-
-def abandon(Log log) -> None:
-    """End an opening that nobody wants any more."""
-    cdef Segment s
-    log.steps = None
-    log.condition = CLOSED
-    for s in log.segments.items:
-        log.segments.close_handle(s)
 
 
 def destroy(Log log) -> None:

@@ -4,7 +4,7 @@ A pattern gives the ids of its subjects (core/log/subject_index); what is known 
 sequence, answers most questions at once. Only what falls inside that range is looked for, in the subject's own history or in the
 segments, and between bounds that those numbers set.
 
-Knows nothing of the protocol or of why something is asked. Called by the methods of Log (core/log/log) of the same names.
+Knows nothing of the protocol or of why something is asked.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -120,7 +120,7 @@ cdef object name_of(Log log, uint32_t id):
 
 # --- subjects --------------------------------------------------------------------------------------------------------------
 
-def subjects(Log log, pattern: str) -> dict[str, int]:
+def subjects(Log log, pattern: str = ">") -> dict[str, int]:
     """Subject -> live messages, for subjects that match."""
     cdef Wanted w = wanted_of(log, pattern, True)
     cdef size_t k
@@ -291,12 +291,12 @@ def next_seq(Log log, pattern: str, start: int) -> int:
     return next_wanted(wanted_of(log, pattern, False), max(start, 1))
 
 
-def last_seq(Log log, pattern: str) -> int:
+def last_seq_of(Log log, pattern: str) -> int:
     """The highest live sequence whose subject matches; 0: none."""
     return prev_wanted(wanted_of(log, pattern, False), log.last_seq)
 
 
-def last_of(Log log, pattern: str, upto: object) -> object:
+def last_of(Log log, pattern: str, upto: int | None = None) -> object:
     """The newest message (with sequence <= upto) whose subject matches, or None."""
     cdef Wanted w = wanted_of(log, pattern, False)
     cdef uint64_t seq = log.last_seq if upto is None else min(max(upto, 0), log.last_seq)
@@ -349,7 +349,7 @@ cdef uint64_t newest(Wanted w) except? 18446744073709551615:
 
 # --- many ------------------------------------------------------------------------------------------------------------------
 
-def count_from(Log log, seq: int, pattern: str) -> int:
+def count_from(Log log, seq: int, pattern: str = ">") -> int:
     """Live messages with that sequence or a higher one whose subject matches."""
     return wanted_from(wanted_of(log, pattern, False), max(seq, 0))
 
@@ -443,7 +443,7 @@ def deleted(Log log) -> list[tuple[int, int]]:
     return holes
 
 
-def purge_subjects(Log log, pattern: str, below: object, keep: int) -> int:
+def purge_subjects(Log log, pattern: str, below: int | None = None, keep: int = 0) -> int:
     """Remove messages whose subject matches, below a sequence and/or all but the newest `keep`; how many."""
     cdef Wanted w = wanted_of(log, pattern, False)
     cdef uint64_t stop = log.last_seq if below is None else min(max(below, 1) - 1, log.last_seq)

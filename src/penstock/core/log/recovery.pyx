@@ -15,18 +15,20 @@ Each sequence up to the last is a message, or named by a removal or a skip, or l
 
 Knows nothing of what a caller asks of the log afterwards.
 """
+from errno import EIO
 from functools import partial
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memset
+from penstock.core.base.disk cimport Disk
 from penstock.core.log.checksum_repair cimport find_salt
 from penstock.core.log.compressed_segment cimport ends_packed, open_packed
 from penstock.core.log.counts cimport count_bytes, count_entries, merge_rows, recount
 from penstock.core.log.deferred_writes cimport restart, set_aside, start_found, sync_found, sync_names, write_found
 from penstock.core.log.encryption cimport aead_of
-from penstock.core.log.files cimport note_teller
+from penstock.core.log.files cimport CLOSED, FULL, TAKES, note_teller
 from penstock.core.log.index_file cimport Evidence, Sidecar, read_evidence, read_ranges, read_sidecar, write_sidecar
 from penstock.core.log.log cimport Log
 from penstock.core.log.losses cimport find_orphans, ranges_said, tell_lost
@@ -39,15 +41,65 @@ from penstock.core.log.segment cimport Segment, is_live
 from penstock.core.log.subject_table cimport SubjectTable
 from penstock.core.log.tail_recovery cimport begin_anew, mend_tail, settle
 
-from penstock.core.log.deferred_writes import owe
+from penstock.core.log.disk_recovery import reopened
+from penstock.core.log.files import UNSURE
 from penstock.core.log.losses import is_segment_name
 
 
-def opening(log: Log, create: bool, numbered: bool, patient: bool):
+def open_log(folder: str | None, disk: Disk | None = None, *, segment_bytes: int = 16 * 1024 * 1024, first_seq: int = 1,
+             create: bool = True, cipher: object = None, numbered: bool = False) -> Log:
+    """Open (and recover) the log in a folder, or make a new one; folder None: a new one in memory."""
+    cdef LogOpening opening
+    if folder is None:
+        return Log(segment_bytes=segment_bytes, first_seq=first_seq)
+    opening = LogOpening(folder, disk, segment_bytes=segment_bytes, first_seq=first_seq, create=create, cipher=cipher, numbered=numbered,
+                         patient=False)
+    while opening.step():
+        pass
+    return opening.log
+
+
+cdef class LogOpening:
+    """The opening of one log, in steps of about one segment."""
+
+    def __init__(self, folder: str, disk: Disk | None = None, *, segment_bytes: int = 16 * 1024 * 1024, first_seq: int = 1,
+                 create: bool = True, cipher: object = None, numbered: bool = False, patient: bool = True) -> None:
+        """See the stub."""
+        self.log = Log.__new__(Log)
+        self.log.prepare(folder, Disk() if disk is None else disk, segment_bytes, first_seq, cipher)
+        self.steps = opened_in_steps(self, create, numbered, patient)
+
+    def step(self) -> bool:
+        """Open about one more segment; whether there is more to be done."""
+        if self.steps is None:
+            return False
+        for _ in self.steps:
+            return True
+        self.steps = None
+        self.log.opened()
+        if self.log.disk.exists(f"{self.log.folder}/{UNSURE}"):
+            reopened(self.log)
+        return False
+
+    def progress(self) -> tuple[int, int]:
+        """How far it is: segments looked at, segments in all."""
+        return len(self.log.segments.items), self.segments_found
+
+    def abandon(self) -> None:
+        """End it; nothing may be asked of the log afterwards."""
+        cdef Segment s
+        self.steps = None
+        self.log.condition = CLOSED
+        for s in self.log.segments.items:
+            self.log.segments.close_handle(s)
+
+
+def opened_in_steps(LogOpening opening, create: bool, numbered: bool, patient: bool):
     """Fill a new Log object from its folder, or start an empty log there. A generator: each step looks at about one segment.
 
     What the disk refuses to write is written later (core/log/deferred_writes); but a new log that is not `patient` is there or not: OSError.
     """
+    cdef Log log = opening.log
     cdef list names = log.disk.list_dir(log.folder)
     cdef list found = [n for n in names if is_segment_name(n)]
     cdef list opened = []
@@ -57,7 +109,7 @@ def opening(log: Log, create: bool, numbered: bool, patient: bool):
     cdef Segment last
     cdef list orphans = []
     log.segments.rebuild = Rebuild(log)
-    log.segments_found = len(found)
+    opening.segments_found = len(found)
     for k in range(len(found)):
         open_next(log, opened, found[k], k == len(found) - 1)
         yield
@@ -71,7 +123,7 @@ def opening(log: Log, create: bool, numbered: bool, patient: bool):
             except OSError as error:
                 if not patient:
                     raise
-                owe(log, error, partial(make_folder, log))
+                log.owe(error, partial(make_folder, log))
         else:
             log.folder_made = True           # by one that may have been stopped before it synced its name
     orphans = find_orphans(log, names, opened)
@@ -114,7 +166,21 @@ def opening(log: Log, create: bool, numbered: bool, patient: bool):
     else:
         write_found(log, doubted, None)
     if log.active is last:
-        log.go_on()
+        go_on(log)
+
+
+cdef int go_on(Log log) except -1:
+    """An encrypted log takes messages from here on; when the disk refuses, as soon as it doesn't."""
+    if log.cipher is None or not (log.active.key_number or log.cipher.number):
+        return 0
+    log.begin_anew = True
+    try:
+        if log.condition == TAKES:
+            log.resume()
+    except OSError as error:
+        log.condition = FULL
+        log.failure = error.errno or EIO
+    return 0
 
 
 def make_folder(Log log) -> None:
@@ -145,7 +211,7 @@ cdef int start_empty(Log log, list orphans, bint patient) except -1:
     except OSError as error:
         if not patient:
             raise
-        owe(log, error, None)
+        log.owe(error, None)
     return 0
 
 

@@ -28,6 +28,7 @@ from penstock.core.protocol.subjects cimport subject_matches
 
 from penstock.core.log.checksum_repair import mend_record
 from penstock.core.log.losses import is_segment_name
+from penstock.core.log.recovery import open_log
 
 HEAD_BYTES = SEGMENT_HEAD_BYTES
 
@@ -223,7 +224,7 @@ cdef class LogReader:
                     path = f"{folder}/{name}"
                     self.overlay.patch(path, doubted(self.overlay.read_start(path, INDEX_HEAD_BYTES)))
         self.cipher = cipher
-        self.log = Log(folder, self.overlay, create=False, cipher=cipher)
+        self.log = open_log(folder, self.overlay, create=False, cipher=cipher)
         self.wanted = {}
         self.patterns = ()
         self.segments = []

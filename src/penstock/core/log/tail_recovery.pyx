@@ -15,8 +15,6 @@ from penstock.core.log.record cimport GAP_MAX, RECORD_EXTRA_BYTES, put_skip, ran
 from penstock.core.log.scan cimport UNREADABLE_MAX, Opened, last_named, read_all
 from penstock.core.log.segment cimport Entry, Segment, is_live
 
-from penstock.core.log.deferred_writes import owe
-
 cdef enum:
     LOST_RUNS_MAX = 256          # more runs of lost sequences at an end are written down as one
 
@@ -81,7 +79,7 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
                 log.roll(log.last_seq + 1)
             except OSError as error:
                 log.roll_failed = True
-                owe(log, error, None)
+                log.owe(error, None)
             return 0
         put_skips(log, s, expected)
     return 0

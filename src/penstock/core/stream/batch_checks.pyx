@@ -20,6 +20,7 @@ from penstock.core.stream.atomic_batch cimport Group
 from penstock.core.stream.draft cimport Draft
 from penstock.core.stream.publish cimport REFUSED, STORED, PublishPath
 
+from penstock.core.log import queries
 from penstock.core.stream.refusals import STAGED, parse_ttl
 
 cdef enum:
@@ -135,7 +136,7 @@ cdef class StagedBatch:
             return self.stream.refuse(400, 10164, "wrong last sequence")
         actual = 0
         if h.subject.at != NULL:
-            actual = log.last_seq_of(PyBytes_FromStringAndSize(subject.at, subject.n).decode("utf-8", "surrogateescape"))
+            actual = queries.last_seq_of(log, PyBytes_FromStringAndSize(subject.at, subject.n).decode("utf-8", "surrogateescape"))
         else:
             id = log.find_subject(subject.at, subject.n)
             state = log.subject(<uint32_t>id) if id >= 0 else NULL

@@ -21,6 +21,7 @@ from penstock.core.stream.dedupe cimport MessageIds
 from penstock.core.stream.draft cimport Draft, draft_of
 from penstock.core.stream.puback_queue cimport PubAckQueue
 
+from penstock.core.log import queries
 from penstock.core.stream.refusals import not_allowed
 
 cdef enum:
@@ -279,7 +280,7 @@ cdef class PublishPath(Sink):
         if self.rules is not None and (h.rare or self.every):
             draft = draft_of(&m)
             draft.flags = flags
-            draft.notes["previous"] = self.log.subject_state(subject)[2]
+            draft.notes["previous"] = queries.subject_state(self.log, subject)[2]
         if self.append(&m, &h, ts_ns or max(self.reactor.now_ns, self.log.last_ts_ns), flags, &given) == REFUSED:
             raise StreamRefused(*self.refusal)
         if draft is not None:
@@ -486,7 +487,7 @@ cdef class PublishPath(Sink):
             return self.refuse(400, 10193, "missing sequence for expected last sequence per subject")
         if h.subject.at != NULL:
             try:
-                last = self.log.last_seq_of(PyBytes_FromStringAndSize(h.subject.at, h.subject.n).decode("utf-8", "surrogateescape"))
+                last = queries.last_seq_of(self.log, PyBytes_FromStringAndSize(h.subject.at, h.subject.n).decode("utf-8", "surrogateescape"))
             except OSError as error:
                 return self.refuse(503, 10077, error.strerror or str(error))
         else:

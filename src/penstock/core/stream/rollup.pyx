@@ -7,6 +7,8 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from penstock.core.log.subject_table cimport SubjectState
 from penstock.core.stream.stream cimport Stream
 
+from penstock.core.log import maintenance
+
 cdef enum:
     FEW = 16                       # consumers are told of each removal up to here, of all together beyond
 
@@ -34,7 +36,7 @@ def roll_up(Stream stream, below: int, str subject = "") -> int:
             stream.settle()
             return n
     if id < 0 or state.msgs == stream.log.msgs:
-        n = stream.log.purge(below)
+        n = maintenance.purge(stream.log, below)
     else:
         while state != NULL and state.first < end:
             n += stream.log.remove(state.first)

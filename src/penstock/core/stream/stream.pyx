@@ -25,6 +25,7 @@ from penstock.core.protocol.subjects cimport Route, SubjectTrie
 from penstock.core.stream.puback_queue cimport ACK_DUPLICATE, ACK_STORED
 from penstock.core.stream.publish cimport ANSWERED, DUPLICATE, HANDLED, REFUSED, STORED, PublishPath
 
+from penstock.core.log import disk_recovery, maintenance, queries
 from penstock.core.stream.dedupe_recovery import recalling
 from penstock.core.stream.publish import FastBatchHandler, AtomicBatchHandler, StreamRefused
 
@@ -179,8 +180,7 @@ cdef class Stream(PublishPath):
 
     def owe(self, error: OSError, call: object) -> None:
         """For the engine, at an opening: no message is taken before `call` has done what the disk has refused. It raises OSError."""
-        from penstock.core.log import deferred_writes
-        deferred_writes.owe(self.log, error, call)
+        self.log.owe(error, call)
         self.failure = os.strerror(self.log.failure)
 
     def configure(
@@ -226,7 +226,7 @@ cdef class Stream(PublishPath):
         if self.retention is None:
             return
         if orphans and self.selective and not self.listeners:
-            if self.log.purge(None):
+            if maintenance.purge(self.log):
                 self.told()
         elif self.listeners:
             self.retention.sweep(max(start, self.log.first_seq), orphans and self.selective)
@@ -375,7 +375,7 @@ cdef class Stream(PublishPath):
         if self.closed or (<Committer>self.committer).outstanding:
             return None
         try:
-            whole = self.log.mend()
+            whole = disk_recovery.mend(self.log)
         except OSError as error:
             self.failure = error.strerror or str(error)
             whole = None
@@ -512,7 +512,10 @@ cdef class Stream(PublishPath):
         Those whose subject matches `subject` ("" = any) and that are below a sequence (0 = any), but not the newest `keep` of them.
         """
         subjects = keep or subject not in ("", ">")
-        n = self.log.purge_subjects(subject or ">", below or None, keep) if subjects else self.log.purge(below or None)
+        if subjects:
+            n = queries.purge_subjects(self.log, subject or ">", below or None, keep)
+        else:
+            n = maintenance.purge(self.log, below or None)
         if n:
             self.told()
         return n
@@ -533,7 +536,7 @@ cdef class Stream(PublishPath):
     def delete_message(self, seq: int, bint erase) -> bool:
         """Remove one message; with erase its bytes are overwritten on disk. False when it is not there."""
         cdef Listener listener
-        if not self.log.delete(seq, erase):
+        if not maintenance.delete(self.log, seq, erase):
             return False
         self.removals += 1
         for listener in list(self.holders):
@@ -557,7 +560,7 @@ cdef class Stream(PublishPath):
             if cut > self.log.first_seq:
                 for listener in list(self.holders):
                     (<Listener>listener).expire_below(cut)
-                self.log.purge(cut)
+                maintenance.purge(self.log, cut)
                 self.told()
             if self.log.msgs and self.log.read(self.log.first_seq, &r):
                 due = max(r.ts_ns + self.max_age_ns, now + AGE_STEP_NS)

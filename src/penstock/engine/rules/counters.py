@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.api import errors_generated as errors
+from penstock.core.log import queries
 from penstock.core.log.log import StoredMessage
 from penstock.core.protocol.publish_headers import value
 from penstock.core.stream.draft import Draft
@@ -132,7 +133,7 @@ class Counters(Rule):
 
 
 def _last(entry: "StreamEntry", subject: str) -> tuple[int, Sources]:
-    message = entry.core.log.last_of(subject)
+    message = queries.last_of(entry.core.log, subject)
     return (0, {}) if message is None else _held(message)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from penstock.api.times import format_time
+from penstock.core.log import queries
 from penstock.core.stream.draft import Draft
 from penstock.core.stream.refusals import STAGE_COUNT, STAGE_STORED, STAGED
 from penstock.engine import transforms
@@ -49,7 +50,7 @@ class Republish(Rule):
 
     def _before(self, draft: Draft) -> Verdict:
         staged = draft.notes.get(STAGED, {}).get(draft.subject)  # its sequence is still to come
-        draft.notes["previous"] = staged or self._core.log.subject_state(draft.subject)[2]
+        draft.notes["previous"] = staged or queries.subject_state(self._core.log, draft.subject)[2]
         return None
 
     def _stored(self, draft: Draft) -> Verdict:

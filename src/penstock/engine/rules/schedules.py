@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from penstock.api import ApiError
 from penstock.api import errors_generated as errors
 from penstock.api.times import parse_time
+from penstock.core.log import queries
 from penstock.core.log.log import StoredMessage
 from penstock.core.protocol.publish_headers import value
 from penstock.core.stream.draft import Draft
@@ -128,7 +129,7 @@ class Schedules(Rule):
         if told != PURGE or scheduler == draft.subject or not publishable(scheduler):
             raise errors.MessageSchedulesSchedulerInvalidError()
         staged = draft.notes.get(STAGED, {}).get(scheduler)  # of the same batch
-        last = staged or self._core.log.last_of(scheduler)
+        last = staged or queries.last_of(self._core.log, scheduler)
         if last is not None and not value(last.headers, PATTERN):
             raise errors.MessageSchedulesSchedulerInvalidError()
 
@@ -193,7 +194,7 @@ class Schedules(Rule):
         if following is None or not target:
             return
         source = _text(headers, SOURCE)
-        content = (self._core.log.last_of(source) if source else None) or message
+        content = (queries.last_of(self._core.log, source) if source else None) or message
         block = produced(content.headers, message, following)
         target = subject_transform.subject_of(self._entry, target)
         try:
@@ -207,7 +208,7 @@ class Schedules(Rule):
     def _standing(self, seq: int) -> StoredMessage | None:
         """The message of a schedule, as long as nothing came after it on its subject."""
         message = self._core.log.get(seq)
-        if message is None or self._core.log.subject_state(message.subject)[2] != seq:
+        if message is None or queries.subject_state(self._core.log, message.subject)[2] != seq:
             return None
         return message
 
@@ -232,7 +233,7 @@ class Schedules(Rule):
             if message.subject not in told:
                 self._plan(message.seq, message.headers, message.ts_ns)
         # what was produced says when its schedule is due next: that replaces what was known
-        known = {log.subject_state(subject)[2]: ns for subject, ns in told.items()}
+        known = {queries.subject_state(log, subject)[2]: ns for subject, ns in told.items()}
         self._saved.agenda.keep(lambda _, seq: seq not in known)
         for seq, ns in known.items():
             if seq and ns:
