@@ -23,10 +23,6 @@ LONG_IN_THE_CORE = {
     "service_imports.pyx take": 78,
     "publish.pyx accept": 76,
     "pull_requests.pyx read_fast": 84,
-    "recovery.pyx open_segment": 73,
-    "recovery.pyx opening": 72,
-    "scan.pyx last_named": 81,
-    "index_file.pyx encode": 75,
 }
 CLASS_METHODS = 50
 # The core's signatures carry their contract beside them.

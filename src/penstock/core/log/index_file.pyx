@@ -98,37 +98,57 @@ cdef bint write_sidecar(SegmentList segments, SubjectTable subjects, Segment s, 
 
 
 cdef bytes encode(SubjectTable subjects, Segment s, uint64_t last_seq):
-    cdef uint32_t k, i, id, names = 0, words = 0, headed = 0
-    cdef LocalSubject* rows
-    cdef LocalSubject* row
-    cdef Entry* e
+    cdef uint32_t k, id, names = 0, words = 0
+    cdef size_t entries_bytes = s.count * sizeof(Entry), tables_bytes, ranges_bytes = s.removes.count * sizeof(Range)
     cdef bytes data
     cdef char* p
     cdef char* at
-    cdef size_t entries_bytes = s.count * sizeof(Entry), tables_bytes
-    rows = <LocalSubject*>calloc(s.subject_count if s.subject_count else 1, sizeof(LocalSubject))
-    if rows == NULL:
-        raise MemoryError
+    cdef uint64_t headed
     for k in range(s.subject_count):
         id = s.subjects[k]
         subjects.table[id].local = k
-        rows[k].name_len = subjects.table[id].state.name_len
-        names += rows[k].name_len
+        names += subjects.table[id].state.name_len
     if s.dead != NULL:
         words = (s.count + 63) >> 6
-    tables_bytes = s.subject_count * sizeof(LocalSubject) + names + words * 8 + s.removes.count * sizeof(Range)
+    tables_bytes = s.subject_count * sizeof(LocalSubject) + names + words * 8 + ranges_bytes
     data = PyBytes_FromStringAndSize(NULL, INDEX_HEAD_BYTES + entries_bytes + tables_bytes)
     p = PyBytes_AS_STRING(data)
     memset(p, 0, INDEX_HEAD_BYTES)
-    e = <Entry*>(p + INDEX_HEAD_BYTES)
+    at = p + INDEX_HEAD_BYTES
     if entries_bytes:
-        memcpy(e, s.entries, entries_bytes)
+        memcpy(at, s.entries, entries_bytes)
+    headed = put_rows(subjects, s, <Entry*>at, <LocalSubject*>(at + entries_bytes))
+    at += entries_bytes + s.subject_count * sizeof(LocalSubject)
+    for k in range(s.subject_count):
+        id = s.subjects[k]
+        memcpy(at, subjects.table[id].state.name, subjects.table[id].state.name_len)
+        at += subjects.table[id].state.name_len
+    if words:
+        memcpy(at, s.dead, words * 8)
+        at += words * 8
+    if ranges_bytes:
+        memcpy(at, s.removes.items, ranges_bytes)
+    put_fields(p, s, last_seq, names, words, headed)
+    put32(p, 96, crc32c(p + INDEX_HEAD_BYTES + entries_bytes, tables_bytes, 0))
+    put32(p, 100, crc32c(p + INDEX_HEAD_BYTES, entries_bytes, 0))
+    put32(p, 108, crc32c(p, 108, 0))
+    s.plain = headed == 0
+    return data
+
+
+cdef uint64_t put_rows(SubjectTable subjects, Segment s, Entry* e, LocalSubject* rows) except? 18446744073709551615:
+    """Fill the subject table, and give the entries the local numbers of their subjects; how many messages have headers."""
+    cdef uint32_t k, i
+    cdef uint64_t headed = 0
+    cdef LocalSubject* row
+    memset(rows, 0, s.subject_count * sizeof(LocalSubject))
+    for k in range(s.subject_count):
+        rows[k].name_len = subjects.table[s.subjects[k]].state.name_len
     for i in range(s.count):
         if e[i].offset == 0:
             continue
         k = subjects.table[e[i].subject].local
         if k >= s.subject_count or s.subjects[k] != e[i].subject:
-            free(rows)
             raise AssertionError(f"message {s.first + i} has a subject that its segment does not name")
         e[i].subject = k
         headed += e[i].size >> 31
@@ -138,19 +158,11 @@ cdef bytes encode(SubjectTable subjects, Segment s, uint64_t last_seq):
                 row.first = i
             row.last = i
             row.live += 1
-    at = p + INDEX_HEAD_BYTES + entries_bytes
-    memcpy(at, rows, s.subject_count * sizeof(LocalSubject))
-    free(rows)
-    at += s.subject_count * sizeof(LocalSubject)
-    for k in range(s.subject_count):
-        id = s.subjects[k]
-        memcpy(at, subjects.table[id].state.name, subjects.table[id].state.name_len)
-        at += subjects.table[id].state.name_len
-    if words:
-        memcpy(at, s.dead, words * 8)
-        at += words * 8
-    if s.removes.count:
-        memcpy(at, s.removes.items, s.removes.count * sizeof(Range))
+    return headed
+
+
+cdef void put_fields(char* p, Segment s, uint64_t last_seq, uint32_t names, uint32_t words, uint64_t headed) noexcept:
+    """Fill the head, but for its checksums."""
     memcpy(p, INDEX_MAGIC, 8)
     put32(p, 8, INDEX_VERSION)
     put32(p, 12, s.salt)
@@ -165,13 +177,8 @@ cdef bytes encode(SubjectTable subjects, Segment s, uint64_t last_seq):
     put32(p, 72, s.subject_count)
     put32(p, 76, names)
     put32(p, 80, words)
-    put32(p, 84, s.removes.count)
-    put64(p, 88, <uint64_t>headed + 1)
-    s.plain = headed == 0
-    put32(p, 96, crc32c(p + INDEX_HEAD_BYTES + entries_bytes, tables_bytes, 0))
-    put32(p, 100, crc32c(p + INDEX_HEAD_BYTES, entries_bytes, 0))
-    put32(p, 108, crc32c(p, 108, 0))
-    return data
+    put32(p, 84, <uint32_t>s.removes.count)
+    put64(p, 88, headed + 1)
 
 
 cdef Sidecar open_sidecar(SegmentList segments, Segment s, char* head, bint evidence=False):

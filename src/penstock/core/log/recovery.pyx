@@ -115,17 +115,7 @@ def opened_in_steps(LogOpening opening, create: bool, numbered: bool, patient: b
         yield
     doubted = list(log.unsynced)
     if not opened:
-        if not log.disk.exists(log.folder):
-            if not create:
-                raise FileNotFoundError(2, "no such log", log.folder)
-            try:
-                make_folder(log)
-            except OSError as error:
-                if not patient:
-                    raise
-                log.owe(error, partial(make_folder, log))
-        else:
-            log.folder_made = True           # by one that may have been stopped before it synced its name
+        find_folder(log, create, patient)
     orphans = find_orphans(log, names, opened)
     if not opened:
         start_empty(log, orphans, patient)
@@ -152,6 +142,11 @@ def opened_in_steps(LogOpening opening, create: bool, numbered: bool, patient: b
     for o in opened:
         count(log, o)
         yield
+    end_opening(log, last, doubted, (<Opened>opened[len(opened) - 1]).evidence)
+
+
+cdef int end_opening(Log log, Segment last, list doubted, Evidence evidence) except -1:
+    """All segments are counted: write what was repaired. `last`: the newest one that was found; `evidence`: what its index file says."""
     (<Rebuild>log.segments.rebuild).opened = True
     if (<Rebuild>log.segments.rebuild).short:
         (<Rebuild>log.segments.rebuild).count_anew(log)
@@ -161,12 +156,13 @@ def opened_in_steps(LogOpening opening, create: bool, numbered: bool, patient: b
     log.segments.make_room(None)
     log.first_seq = log.segments.next_live(1) if log.msgs else log.last_seq + 1
     log.written_seq = log.last_seq
-    if log.active is last and not last.has_index and (<Opened>opened[len(opened) - 1]).evidence is not None:
+    if log.active is last and not last.has_index and evidence is not None:
         write_found(log, doubted, log.segments.path(last, ".idx"))     # it says how the segment was before
     else:
         write_found(log, doubted, None)
     if log.active is last:
         go_on(log)
+    return 0
 
 
 cdef int go_on(Log log) except -1:
@@ -180,6 +176,22 @@ cdef int go_on(Log log) except -1:
     except OSError as error:
         log.condition = FULL
         log.failure = error.errno or EIO
+    return 0
+
+
+cdef int find_folder(Log log, bint create, bint patient) except -1:
+    """There is no segment: the folder is there, or it is made."""
+    if log.disk.exists(log.folder):
+        log.folder_made = True               # the process that made it may have stopped before it synced its name
+        return 0
+    if not create:
+        raise FileNotFoundError(2, "no such log", log.folder)
+    try:
+        make_folder(log)
+    except OSError as error:
+        if not patient:
+            raise
+        log.owe(error, partial(make_folder, log))
     return 0
 
 
@@ -234,36 +246,15 @@ cdef int open_next(Log log, list opened, str name, bint is_last) except -1:
 cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     """None: a file that is no part of this log."""
     cdef Opened o = Opened()
-    cdef Segment s = Segment()
+    cdef Segment s = open_file(log, first)
     cdef char head[SEALED_HEAD_BYTES]
     cdef uint64_t named = 0
     cdef size_t got
     cdef bint good
     o.segment = s
-    s.first = first
-    log.segments.add(s)
-    log.segments.handle(s)
-    s.size = log.disk.size(s.handle)
-    sync_found(log, s)
-    s.written_size = s.synced_size = s.size
-    s.sealed = True
     memset(head, 0, SEALED_HEAD_BYTES)
     got = log.disk.read_at(s.handle, head, SEALED_HEAD_BYTES, 0)
-    good = get_segment_head(head, got, &named, &s.salt)
-    if not good and got >= SEGMENT_HEAD_BYTES:
-        good = o.mended = mend_segment_head(head, &named, &s.salt)
-    if good and named == first and is_sealed_head(head):
-        s.begins = SEALED_HEAD_BYTES
-        good = open_sealed(log, s, head, got)
-    if good and is_packed_head(head) and s.key_number:
-        s.packed = open_packed(log.disk, s.handle, log.cipher, log.segments.path(s, ".seg"))
-        s.aead = None
-        s.size = s.written_size = s.synced_size = s.packed.size
-    elif good and named == first and is_packed_head(head) or not good and ends_packed(log.disk, s.handle):
-        s.packed = open_packed(log.disk, s.handle, None, log.segments.path(s, ".seg"))
-        s.size = s.written_size = s.synced_size = s.packed.size
-        if not good and s.packed.read_at(log.disk, s.handle, head, SEGMENT_HEAD_BYTES, 0) == SEGMENT_HEAD_BYTES:
-            good = o.mended = get_segment_head(head, SEGMENT_HEAD_BYTES, &named, &s.salt)
+    good = read_head(log, o, head, got, &named)
     if good and named != first:
         log.segments.close_handle(s)
         log.segments.items.pop()
@@ -276,23 +267,59 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
             return o
         good = o.mended = find_head(log, o)
         if not good and is_last and never_written(head, first):
-            # Bytes that were written behind it reached the disk, all of it did not: nobody was told of them.
+            # Bytes that were written behind the head reached the disk, the whole head did not: no write of them was acknowledged.
             o.scan = guessed(log, s)
             restart(log, s)
             o.scan.good_end = s.begins
             return o
+    if good:
+        read_messages(log, o)
+    else:
+        give_up_records(log, o)
+    return o
+
+
+cdef Segment open_file(Log log, uint64_t first):
+    """A sealed segment at the end of the list; all bytes of its file are synced."""
+    cdef Segment s = Segment()
+    s.first = first
+    log.segments.add(s)
+    log.segments.handle(s)
+    s.size = log.disk.size(s.handle)
+    sync_found(log, s)
+    s.written_size = s.synced_size = s.size
+    s.sealed = True
+    return s
+
+
+cdef bint read_head(Log log, Opened o, char* head, size_t got, uint64_t* named) except -1:
+    """Whether the first `got` bytes of the file are a segment's head, as they are or with one flipped bit: salt, form and key are known."""
+    cdef Segment s = o.segment
+    cdef bint good = get_segment_head(head, got, named, &s.salt)
+    if not good and got >= SEGMENT_HEAD_BYTES:
+        good = o.mended = mend_segment_head(head, named, &s.salt)
+    if good and named[0] == s.first and is_sealed_head(head):
+        s.begins = SEALED_HEAD_BYTES
+        good = open_sealed(log, s, head, got)
+    if good and is_packed_head(head) and s.key_number:
+        s.packed = open_packed(log.disk, s.handle, log.cipher, log.segments.path(s, ".seg"))
+        s.aead = None
+        s.size = s.written_size = s.synced_size = s.packed.size
+    elif good and named[0] == s.first and is_packed_head(head) or not good and ends_packed(log.disk, s.handle):
+        s.packed = open_packed(log.disk, s.handle, None, log.segments.path(s, ".seg"))
+        s.size = s.written_size = s.synced_size = s.packed.size
+        if not good and s.packed.read_at(log.disk, s.handle, head, SEGMENT_HEAD_BYTES, 0) == SEGMENT_HEAD_BYTES:
+            good = o.mended = get_segment_head(head, SEGMENT_HEAD_BYTES, named, &s.salt)
+    return good
+
+
+cdef int read_messages(Log log, Opened o) except -1:
+    """Take a segment whose salt is known from its index file, or from its records."""
+    cdef Segment s = o.segment
     if o.mended:
         s.damaged = True
-        log.notes.append(f"the head of segment {first} is damaged; what it said is known all the same")
-    if not good:
-        o.headless = True
-        s.damaged = True
-        o.scan = guessed(log, s)
-        o.scan.damaged = [(0, s.size)]
-        o.scan.good_end = s.size
-        log.notes.append(f"the head of segment {first} is gone; without it none of its records can be believed")
-        return o
-    if not o.mended:
+        log.notes.append(f"the head of segment {s.first} is damaged; what it said is known all the same")
+    else:
         o.sidecar = read_sidecar(log.segments, log.subjects_table, s)
     if o.sidecar is None:
         if o.evidence is None:
@@ -302,8 +329,20 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
         s.damaged = s.damaged or len(o.scan.damaged) > 0 or len(o.scan.notes) > 0
     if s.packed is not None and s.packed.mended:
         s.damaged = True
-        log.notes.append(f"one flipped bit in a compressed block of segment {first} was put right in memory")
-    return o
+        log.notes.append(f"one flipped bit in a compressed block of segment {s.first} was put right in memory")
+    return 0
+
+
+cdef int give_up_records(Log log, Opened o) except -1:
+    """The salt of a segment is not known: none of its records can be checked."""
+    cdef Segment s = o.segment
+    o.headless = True
+    s.damaged = True
+    o.scan = guessed(log, s)
+    o.scan.damaged = [(0, s.size)]
+    o.scan.good_end = s.size
+    log.notes.append(f"the head of segment {s.first} is gone; without it none of its records can be believed")
+    return 0
 
 
 cdef bint open_sealed(Log log, Segment s, char* head, size_t got) except -1:

@@ -13,7 +13,7 @@ Knows nothing of the other segments, and decides nothing. See core/log/recovery.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 from penstock.core.base.buffer cimport crc32c
 from penstock.core.log.checksum_repair cimport mend_bytes
 from penstock.core.log.encryption cimport open_record
@@ -263,87 +263,110 @@ cdef int take_ranges(Segment s, const char* p, Head* head) except -1:
 
 # --- bytes that nobody can read ----------------------------------------------------------------------
 
+cdef struct Walk:
+    # How far a look at the heads of damaged records has come.
+    uint64_t last            # highest sequence that the bytes before `known` may have had
+    uint64_t whole           # ... and that of the last message that was surely there to its end
+    size_t at                # offset of the next head
+    size_t known             # offset behind the last record that was counted
+    size_t likely            # parts of heads in a record that claims more bytes than there are
+    bint unread              # the bytes from `known` on are the rest of a message whose head can't be read
+    bint overlong            # ... or of one that claims more bytes than there are
+
+
 cdef uint64_t last_named(const char* p, size_t size, uint32_t salt, uint64_t expected, uint64_t* whole) noexcept:
-    # No head is believed further than the bytes before it have room for records: one in somebody's payload may say anything. One
-    # that can't be read, or whose sequence can't be, was the next message. One that claims more bytes than there are is of a record
-    # that never reached the disk whole, unless another one is found behind it: then its length is damaged.
+    # A head is believed only as far as the bytes before it have room for records: a head in a payload may say anything. A head
+    # that can't be read, or whose sequence is impossible, stands for the next message. One that claims more bytes than there are
+    # belongs to a record that never reached the disk whole, unless another head is found behind it: then its length is damaged.
+    cdef Walk w
     cdef Head head
-    cdef uint64_t last = expected - 1, sure
-    cdef size_t at = 0, known = 0, room      # `last` is that of the bytes before `known`
-    cdef size_t likely = 0                   # parts of heads in what is overlong
-    cdef bint unread = False                 # the bytes from `known` on are the rest of a message whose head can't be read
-    cdef bint overlong = False               # ... or of one that claims more than there is
     cdef bint rest
-    whole[0] = expected - 1
-    while at + RECORD_EXTRA_BYTES <= size:
-        rest = unread
-        if plausible(p + at, size - at, &head):
-            if overlong and not last < head.seq <= last + 1 + (at - known) // RECORD_EXTRA_BYTES:
-                at += 1
-                continue
-            unread = overlong = False
-            if not of_kind(&head):
-                head.kind = MESSAGE
-        else:
-            if overlong and head.mark == RECORD_MARK and last < head.seq <= last + 1 + (at - known) // RECORD_EXTRA_BYTES:
-                overlong = False
-            elif overlong and (head.mark == RECORD_MARK or head.seq == last + 1 + likely):
-                likely += 1                           # it may have been one, or a part of what is overlong
-                at += RECORD_EXTRA_BYTES
-                continue
-            if overlong or head.mark != RECORD_MARK and (at or head.length == 0):
-                at += 1
-                continue
-            if head.mark != RECORD_MARK:
-                head.seq = 0
-            head.kind = MESSAGE
-            head.length = RECORD_EXTRA_BYTES
-            unread = True
-        room = (at - known) // RECORD_EXTRA_BYTES
-        if head.kind == MESSAGE:
-            if last < head.seq <= last + 1 + room:
-                sure = last = head.seq
-            else:
-                # The bytes before it were of one message at least, if they are not the rest of a message.
-                sure = last + 1 + (room > 0 and not rest)
-                last += 1 + min(room, <size_t>UNREADABLE_MAX)
-            if head.length <= size - at or ends_here(p + at, size - at, salt):
-                whole[0] = sure
-        elif head.kind == REMOVE:
-            if last < head.seq <= last + room:
-                whole[0] = last = head.seq                # all that was given was written before it
-            elif last < head.seq <= last + GAP_MAX:
-                last = head.seq
-        else:
-            if last + 1 < head.ts_ns <= last + 1 + room:
-                whole[0] = head.ts_ns - 1
-            if last < head.seq <= last + GAP_MAX:
-                last = head.seq
-            elif last < head.ts_ns <= last + GAP_MAX:
-                last = head.ts_ns
-            elif head.seq != last:
-                last += 1                                 # it said of one at least that nobody gets it
-        if head.length <= size - at:
-            at += head.length
-        elif ends_here(p + at, size - at, salt):
-            at = size
-        else:
-            overlong = True
-            likely = 0
-            at += RECORD_HEAD_BYTES
-        known = at
-    if overlong:
-        return last + min(likely, <size_t>UNREADABLE_MAX)
-    # Behind the last of them are as many messages as there is room for, one is sure. Zeros never reached the disk.
+    cdef size_t at, room
+    memset(&w, 0, sizeof(Walk))
+    w.last = w.whole = expected - 1
+    while w.at + RECORD_EXTRA_BYTES <= size:
+        rest = w.unread
+        if find_claim(p, size, &w, &head):
+            count_claim(p, size, salt, &w, &head, rest)
+    whole[0] = w.whole
+    if w.overlong:
+        return w.last + min(w.likely, <size_t>UNREADABLE_MAX)
+    # Behind the last record are as many messages as there is room for; one of them is sure. Zeros never reached the disk.
     at = size
-    while at > known and p[at - 1] == 0:
+    while at > w.known and p[at - 1] == 0:
         at -= 1
-    if at > known:
-        room = min((min(at + 3, size) - known) // RECORD_EXTRA_BYTES, <size_t>UNREADABLE_MAX)      # a checksum may end in zeros
-        if room and not unread:
-            whole[0] = last + 1
-        last += room
-    return last
+    if at > w.known:
+        room = min((min(at + 3, size) - w.known) // RECORD_EXTRA_BYTES, <size_t>UNREADABLE_MAX)      # a checksum may end in zeros
+        if room and not w.unread:
+            whole[0] = w.last + 1
+        w.last += room
+    return w.last
+
+
+cdef bint find_claim(const char* p, size_t size, Walk* w, Head* head) noexcept:
+    """Whether the bytes at `w.at` count as the head of a record; else `w.at` has moved on."""
+    cdef uint64_t most = w.last + 1 + (w.at - w.known) // RECORD_EXTRA_BYTES       # the highest sequence that there is room for
+    if plausible(p + w.at, size - w.at, head):
+        if w.overlong and not w.last < head.seq <= most:
+            w.at += 1
+            return False
+        w.unread = w.overlong = False
+        if not of_kind(head):
+            head.kind = MESSAGE
+        return True
+    if w.overlong and head.mark == RECORD_MARK and w.last < head.seq <= most:
+        w.overlong = False
+    elif w.overlong and (head.mark == RECORD_MARK or head.seq == w.last + 1 + w.likely):
+        w.likely += 1                                 # a head, or a part of the record that is overlong
+        w.at += RECORD_EXTRA_BYTES
+        return False
+    if w.overlong or head.mark != RECORD_MARK and (w.at or head.length == 0):
+        w.at += 1
+        return False
+    if head.mark != RECORD_MARK:
+        head.seq = 0
+    head.kind = MESSAGE
+    head.length = RECORD_EXTRA_BYTES
+    w.unread = True
+    return True
+
+
+cdef void count_claim(const char* p, size_t size, uint32_t salt, Walk* w, const Head* head, bint rest) noexcept:
+    """Count what the head at `w.at` claims, and go on behind its record. `rest`: the bytes before it are the rest of a message."""
+    cdef size_t left = size - w.at, room = (w.at - w.known) // RECORD_EXTRA_BYTES
+    cdef uint64_t sure
+    if head.kind == MESSAGE:
+        if w.last < head.seq <= w.last + 1 + room:
+            sure = w.last = head.seq
+        else:
+            # The bytes before it were of one message at least, if they are not the rest of a message.
+            sure = w.last + 1 + (room > 0 and not rest)
+            w.last += 1 + min(room, <size_t>UNREADABLE_MAX)
+        if head.length <= left or ends_here(p + w.at, left, salt):
+            w.whole = sure
+    elif head.kind == REMOVE:
+        if w.last < head.seq <= w.last + room:
+            w.whole = w.last = head.seq               # every sequence was given before the removal was written
+        elif w.last < head.seq <= w.last + GAP_MAX:
+            w.last = head.seq
+    else:
+        if w.last + 1 < head.ts_ns <= w.last + 1 + room:
+            w.whole = head.ts_ns - 1
+        if w.last < head.seq <= w.last + GAP_MAX:
+            w.last = head.seq
+        elif w.last < head.ts_ns <= w.last + GAP_MAX:
+            w.last = head.ts_ns
+        elif head.seq != w.last:
+            w.last += 1                               # the record skips one sequence at least
+    if head.length <= left:
+        w.at += head.length
+    elif ends_here(p + w.at, left, salt):
+        w.at = size
+    else:
+        w.overlong = True
+        w.likely = 0
+        w.at += RECORD_HEAD_BYTES
+    w.known = w.at
 
 
 cdef bint of_kind(const Head* head) noexcept:
