@@ -12,6 +12,7 @@ class Feed:
 
     def __init__(self, spark, folder):
         self.spark, self.folder, self.number = spark, folder, 0
+        self.checkpoint = str(folder / "checkpoint")
 
     def grow(self):
         rows = self.spark.range(self.number, self.number + 1, 1, 1).withColumnRenamed("id", "seq")
@@ -20,7 +21,7 @@ class Feed:
 
     def run(self, write):
         rows = self.spark.readStream.format(DELTA).load(str(self.folder / "in"))
-        writer = write(rows).option("checkpointLocation", str(self.folder / "checkpoint"))
+        writer = write(rows).option("checkpointLocation", self.checkpoint)
         query = writer.trigger(availableNow=True).start()
         query.awaitTermination()
         return query

@@ -3,14 +3,21 @@
 import shutil
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 
 from penstock.client.models import StreamConfig
 from penstock.spark.holding import BEGIN, FILL, Held, memory_of, stream_behind, table_behind
+from penstock.spark.tables import commits
+from penstock.spark.tables.behind import TableBehind, Watched
+from penstock.spark.tables.marks import Found, Mark
 from penstock.spark.tables.places import place
+from penstock.spark.writing.options import parse_write_options
+from penstock.spark.writing.target import Target, warn_unnoticed
+from tests.spark import tables_help
 from tests.spark.feeds import Feed, by_append, by_format, by_upsert
 from tests.spark.tables_help import sequences
-from tests.ways import skip_other_servers
 
 
 def test_a_memory_is_of_one_place_in_one_checkpoint(tmp_path):
@@ -52,6 +59,17 @@ def test_what_is_behind():
     assert stream_behind(stream, "then", 70) == stream_behind(stream, "then", 71) == ""
     assert "ends at sequence 69, but ended at 70 after batch 5" in stream_behind(stream, "then", 69)
     assert "was created at now, but" in stream_behind(stream, "now", 500)
+
+
+def test_a_stream_that_is_not_watched_is_warned_of_once(tmp_path, recwarn):
+    target, away = Target(stream="AWAY"), {"subject": "x", "checkpointLocation": "hdfs://n/c"}
+    with pytest.warns(UserWarning, match=r"stream AWAY is not watched: .* not hdfs://n/c"):
+        warn_unnoticed(parse_write_options(away), target)
+    recwarn.clear()
+    warn_unnoticed(parse_write_options(away), target)
+    for told in ({"checkpointLocation": str(tmp_path)}, {"ifBehind": BEGIN}):
+        warn_unnoticed(parse_write_options({"subject": "x", **told}), Target(stream="HERE"))
+    assert not recwarn.list
 
 
 @pytest.mark.slow
@@ -107,6 +125,113 @@ def test_a_table_that_was_put_back_is_filled(spark, tmp_path, way):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("way", [by_format, by_upsert])
+def test_a_table_is_watched_by_its_marks_where_the_checkpoint_is_elsewhere(spark, tmp_path, way):
+    """In a file system that only the JVM knows; every second batch has no rows."""
+    feed, path = Feed(spark, tmp_path), tmp_path / "t"
+    (tmp_path / "checkpoint").mkdir()
+    away = way.__name__.replace("_", "-")  # the JVM keeps a file system by its name
+    spark.conf.set(f"fs.viewfs.mounttable.{away}.link./place", feed.folder.as_uri())
+    feed.checkpoint = f"viewfs://{away}/place/checkpoint"
+
+    def odd(rows):
+        return way(path)(rows.where(F.col("seq") % 2 == 1))
+
+    for _ in range(4):
+        feed.grow()
+        feed.run(odd)
+        if feed.number == 2:
+            shutil.copytree(path, tmp_path / "backup")
+    assert not (tmp_path / "checkpoint" / "penstock").exists()
+    feed.grow()
+    shutil.move(path, tmp_path / "whole")
+    shutil.copytree(tmp_path / "backup", path)
+    with pytest.raises(Exception, match=r"holds batch 1 of the query, which writes batch 4 now"):
+        feed.run(odd)
+    assert sequences(place(path)) == [1]
+    shutil.rmtree(path)
+    with pytest.raises(Exception, match=r"holds no batch of the query, which writes batch 4 now"):
+        feed.run(odd)
+    assert not (path / "_delta_log").exists()
+    shutil.move(tmp_path / "whole", path)
+    feed.run(odd)
+    assert sequences(place(path)) == [1, 3]
+
+
+class Lake:
+    """A table of each kind, to which batches are committed that leave a mark each."""
+
+    def __init__(self, folder, kind):
+        self.folder, self.kind, self.copies = folder / "lake", kind, {}
+        self.folder.mkdir()
+        self.where = place(self.folder / "t") if kind == "delta" else None
+
+    def take(self, batch, rows):
+        """Commit a batch as the writers do."""
+        watched = Watched(memory_of("s3a://bucket/checkpoint", "t"))
+        seqs, mark = range(batch * 10, batch * 10 + rows), Mark("q", batch)
+        if self.kind == "delta":
+            tables = commits.Tables()
+            watched.compare(commits.last_of(tables.opened(self.where), "q"), batch)
+            tables.commit(self.where, tables_help.write_of(self.where, seqs, mark, each=True))
+            return
+        from penstock.spark.iceberg import catalogs
+        from penstock.spark.iceberg import commits as iceberg
+        from tests.spark import iceberg_help
+
+        address = iceberg_help.address_of(self.folder)
+        watched.compare(iceberg.last_of(catalogs.load(address), "q"), batch)
+        write = iceberg_help.write_of(address, seqs, mark, each=True)
+        iceberg.Tables().commit(address, write)
+
+    def back_up(self, batch):
+        self.copies[batch] = self.folder.with_name(f"copy {batch}")
+        shutil.copytree(self.folder, self.copies[batch])
+
+    def put_back(self, batch):
+        shutil.rmtree(self.folder)
+        shutil.copytree(self.copies[batch], self.folder)
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+@settings(max_examples=8, deadline=None)
+@given(counts=st.lists(st.integers(0, 2), min_size=3, max_size=5), back=st.integers(0, 4))
+def test_by_marks_alone_a_batch_follows_the_one_before_or_is_refused(
+    tmp_path_factory, kind, counts, back
+):
+    if kind == "iceberg":
+        pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: penstock[iceberg]")
+    lake = Lake(tmp_path_factory.mktemp("lake"), kind)
+    for batch, rows in enumerate(counts):
+        lake.take(batch, rows)
+        lake.back_up(batch)
+    back, following = back % len(counts), len(counts)
+    lake.put_back(back)
+    if back == following - 1:
+        lake.take(back, counts[back])  # the driver died before it noted the batch
+        lake.take(following, 1)
+        return
+    with pytest.raises(TableBehind, match=f"holds batch {back} of the query, which writes batch"):
+        lake.take(following, 1)
+    lake.put_back(following - 1)
+    lake.take(following, 1)
+
+
+def test_marks_of_before_say_nothing_of_batches_without_rows():
+    """A table that was written when only batches with rows left a mark, and one that is gone."""
+    watched = Watched(memory_of(None, "t"))
+    watched.compare(Found(3), 9)
+    watched.compare(None, 0)
+    watched.compare(Found(8, each=True), 9)
+    Watched(memory_of(None, "t"), BEGIN).compare(None, 9)
+    with pytest.raises(TableBehind, match="holds no batch of the query, which writes batch 9"):
+        watched.compare(None, 9)
+    with pytest.raises(TableBehind, match="ifBehind=fill needs the checkpoint in a folder of the"):
+        Watched(memory_of(None, "t"), FILL).compare(Found(7, each=True), 9)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_table_may_begin_anew_and_is_watched_again(spark, tmp_path):
     feed, path = Feed(spark, tmp_path), tmp_path / "t"
     feed.grow()
@@ -148,9 +273,8 @@ def test_batches_without_rows_are_no_hole_and_a_checkpoint_without_notes_is_know
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["jetstream", "jetstream_kv", "jetstream_object"])
 def test_streams_and_buckets_that_were_made_anew_or_put_back_are_refused(
-    spark, tmp_path, server, client, kind, request
+    spark, tmp_path, server, client, kind
 ):
-    skip_other_servers(request)
     js, feed = client.jetstream(), Feed(spark, tmp_path)
     stream, subject, more = {
         "jetstream": ("BACK", "back.>", {"subject": "back.x"}),

@@ -11,7 +11,11 @@ who knows both. So after each batch the driver notes what the target holds now::
 and before the next one compares. A note is made behind the commit, so a target may hold more than it
 says, never less. A note that is lost, with a disk that lost power, costs a comparison and nothing else.
 
-Only checkpoints in folders of the driver's machine are written to. Knows nothing of Spark's classes.
+Only checkpoints in folders of the driver's machine are written to. Of others, such as those in object
+stores, Spark has a file system in its JVM, where no writer is. There a table's own marks have to do:
+then every batch leaves one, also without rows, so that of the batch before must be there.
+
+Knows nothing of Spark's classes.
 """
 
 from __future__ import annotations
@@ -157,6 +161,15 @@ def table_behind(held: Held | None, there: bool, batch: int | None) -> str:
         f"the table {held.where} holds {_batch(-1 if batch is None else batch)} of query"
         f" {held.query}, but it held batch {held.batch} when the query wrote it last: an older table"
         f" was put back, and the rows between would be missing. {_help(held, fill=batch is not None)}"
+    )
+
+
+def table_before(where: str, holds: int, batch: int) -> str:
+    """What to say of a table that does not hold the batch before the one that is to be written."""
+    return (
+        f"the table {where} holds {_batch(holds)} of the query, which writes batch {batch} now: the"
+        " table was removed, or an older one put back, and the rows between would be missing."
+        f" {_help(Held(where, batch - 1))}"
     )
 
 

@@ -46,7 +46,7 @@ from penstock.spark.writing.plan import Written
 from penstock.spark.writing.progress import Progress, forget
 from penstock.spark.writing.row_errors import RowErrors, Sent, Task, WriteError
 from penstock.spark.writing.sending import RETRY_EVERY_SECONDS, connect
-from penstock.spark.writing.target import Target, look_at, note_written
+from penstock.spark.writing.target import Target, look_at, note_written, warn_unnoticed
 from penstock.spark.writing.writer import (
     partition,
     passed_over,
@@ -315,6 +315,7 @@ class ObjectStreamWriter(DataSourceStreamArrowWriter):
         """Made for every micro-batch."""
         if plan.options.write_id is not None:
             raise OptionError("writeId is for batch writes; a query has its own id")
+        warn_unnoticed(plan.options, plan.target)
         self._plan = plan
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:

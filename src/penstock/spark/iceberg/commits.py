@@ -71,6 +71,8 @@ class Write:
     check_again: bool = True
     again_until: int = -1
     """As :meth:`penstock.spark.tables.marks.Marks.held` takes it."""
+    each: bool = False
+    """Whether every batch of the query leaves its mark, also those without rows."""
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -84,6 +86,8 @@ class Write:
             return {}
         note = {"number": self.mark.number, "run": self.mark.run}
         note |= {"rows": self.rows, "token": self.token}
+        if self.each:
+            note["each"] = True
         return {_PROPERTY + self.mark.name: json.dumps(note)}
 
     def summary(self) -> dict[str, str]:
@@ -236,6 +240,9 @@ def add(table: Table, write: Write) -> None:
     transaction = _OneAttempt(table)
     if write.mark is not None:
         transaction.set_properties(write.property())
+        if write.each and not write.files and not write.overwrite:  # the mark is all there is
+            transaction.commit_transaction()
+            return
     snapshot = transaction.update_snapshot(snapshot_properties=write.summary())
     producer: Any
     if write.overwrite:
@@ -300,13 +307,18 @@ def _found(table: Table, mark: Mark | None) -> Found | None:
     if kept is None:
         return None
     note = json.loads(kept)
-    return Found(int(note["number"]), note.get("rows"))
+    return Found(int(note["number"]), note.get("rows"), bool(note.get("each")))
 
 
 def batch_of(table: Table | None, query: str) -> int | None:
     """The last batch of a query that the table holds; None when it holds none."""
     found = None if table is None else _found(table, Mark(query, 0))
     return None if found is None else found.number
+
+
+def last_of(table: Table | None, query: str) -> Found | None:
+    """The same with what its commit noted."""
+    return None if table is None else _found(table, Mark(query, 0))
 
 
 def _made(table: Table, write: Write) -> bool:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from penstock.spark.iceberg.options import WriteOptions
-    from penstock.spark.tables.marks import Mark
+    from penstock.spark.tables.marks import Found, Mark
 
 
 class _Iceberg(FileWriter[WrittenFile]):
@@ -38,7 +38,7 @@ class _Iceberg(FileWriter[WrittenFile]):
 
         memory = memory_of(options.checkpoint, str(options.address))
         mark = batch_mark(options.mark_name, options.mark_number)
-        super().__init__(memory, mark, options.if_behind)
+        super().__init__(memory, mark, options.if_behind, options.checkpoint)
         table = load(options.address)
         self.look(table is not None, lambda query: batch_of(table, query), replaces=overwrite)
         self._options = options
@@ -50,6 +50,13 @@ class _Iceberg(FileWriter[WrittenFile]):
             merge_schema=options.merge_schema,
         )
 
+    def last_of(self, query: str) -> Found | None:
+        """By the table's properties."""
+        from penstock.spark.iceberg.catalogs import load
+        from penstock.spark.iceberg.commits import last_of
+
+        return last_of(load(self._options.address), query)
+
     def write_files(self, batches: Iterator[pa.RecordBatch], prefix: str) -> Sequence[WrittenFile]:
         """Parquet files in the table's data folder."""
         return write_rows(batches, self._target, prefix, self._options.rows_per_file)
@@ -58,7 +65,8 @@ class _Iceberg(FileWriter[WrittenFile]):
         """One commit; none for a micro-batch without rows."""
         from penstock.spark.iceberg.commits import HERE, Write
 
-        if not files and not self._overwrite and (streaming or mark is None):
+        needless = not files and not self._overwrite and (streaming or mark is None)
+        if needless and not self._each:
             return
         options = self._options
         write = Write(
@@ -68,6 +76,7 @@ class _Iceberg(FileWriter[WrittenFile]):
             self._overwrite,
             options.check_replay,
             again_until=self._again_until,
+            each=self._each,
         )
         if not HERE.commit(options.address, write):
             place = self._target.folder.files()

@@ -9,14 +9,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.spark.filling import FillingError, filling_batch, note_end, put_back
-from penstock.spark.holding import BEGIN, FAIL, FILL, Held, Memory, table_behind, table_missing
+from penstock.spark.holding import (
+    BEGIN,
+    FAIL,
+    FILL,
+    Held,
+    Memory,
+    table_before,
+    table_behind,
+    table_missing,
+)
 from penstock.spark.tables.places import TableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from penstock.spark.tables.marks import Mark
+    from penstock.spark.tables.marks import Found, Mark
 
 
 class TableBehind(TableError):
@@ -76,6 +85,22 @@ class Watched:
                 raise TableBehind(fill(checkpoint, held.where, self._holds), self._holds)
         if self._if_behind != FILL or not replaces:
             raise TableBehind(behind, self._holds)
+
+    def compare(self, last: Found | None, batch: int) -> None:
+        """The same where nothing can be noted, as in a checkpoint of another machine: every batch
+        leaves its mark, so that of the one before must be there.
+        """
+        if self._if_behind == BEGIN or batch == 0:
+            return
+        if last is None or (last.each and last.number < batch - 1):
+            holds = -1 if last is None else last.number
+            behind = table_before(self.memory.where, holds, batch)
+            if self._if_behind == FILL:
+                behind += (
+                    ". ifBehind=fill needs the checkpoint in a folder of the driver's machine, given as"
+                    " option checkpointLocation"
+                )
+            raise TableBehind(behind, holds)
 
     def check_batch(self, batch: int) -> None:
         """That it is the one for which :meth:`look` found nothing to be missing."""

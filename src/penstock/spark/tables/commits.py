@@ -60,6 +60,8 @@ class Write:
     check_again: bool = True
     again_until: int = -1
     """As :meth:`penstock.spark.tables.marks.Marks.held` takes it."""
+    each: bool = False
+    """Whether every batch of the query leaves its mark, also those without rows."""
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -73,6 +75,8 @@ class Write:
         if self.mark is None:
             return CommitProperties(custom_metadata={_NOTE: note})
         note |= {"name": self.mark.name, "number": self.mark.number, "run": self.mark.run}
+        if self.each:
+            note["each"] = True
         marks = [Transaction(app_id=self.mark.name, version=self.mark.number)]
         return CommitProperties(custom_metadata={_NOTE: note}, app_transactions=marks)
 
@@ -288,13 +292,18 @@ def _found(table: DeltaTable, mark: Mark | None) -> Found | None:
         return Found(number)
     for note in _notes(table):
         if note.get("name") == mark.name and note.get("number") == number:
-            return Found(number, note.get("rows"))
+            return Found(number, note.get("rows"), bool(note.get("each")))
     return Found(number)
 
 
 def batch_of(table: DeltaTable | None, query: str) -> int | None:
     """The last batch of a query that the table holds; None when it holds none."""
     return None if table is None else table.transaction_version(query)
+
+
+def last_of(table: DeltaTable | None, query: str) -> Found | None:
+    """The same with what its commit noted, where that is not long ago."""
+    return None if table is None else _found(table, Mark(query, 0))
 
 
 def _made(table: DeltaTable, write: Write) -> bool:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.spark.holding import Memory
+    from penstock.spark.tables.marks import Found
 
 F = TypeVar("F")
 """What is known of a file that was written."""
@@ -56,14 +57,27 @@ class Written(WriterCommitMessage, Generic[F]):
 class FileWriter(Generic[F]):
     """Made on the driver for each batch, and sent to the tasks."""
 
-    def __init__(self, memory: Memory, mark: Mark | None = None, if_behind: str = FAIL) -> None:
+    _in_query = False
+    """Whether what is written are always batches of a query."""
+
+    def __init__(
+        self,
+        memory: Memory,
+        mark: Mark | None = None,
+        if_behind: str = FAIL,
+        checkpoint: str | None = None,
+    ) -> None:
         """``mark`` is that of a batch write which is made once; ``memory`` has what the table held
-        after the batch before.
+        after the batch before, in ``checkpoint``, where Spark tells it.
         """
         self._mark = mark
+        self._overwrite = False
         self._token = uuid.uuid4().hex[:12]
         self._watched = Watched(memory, if_behind)
         self._again_until = repeated_until(memory.checkpoint)
+        # Where nothing can be noted, the marks of the table have to say whether any is missing.
+        in_query = self._in_query or checkpoint is not None
+        self._each = memory.checkpoint is None and in_query
 
     def look(
         self, there: bool, batch_of: Callable[[str], int | None], *, replaces: bool = False
@@ -82,6 +96,15 @@ class FileWriter(Generic[F]):
     def _taken(self, mark: Mark | None, *, rows: bool) -> None:
         if mark is not None:
             self._watched.taken(mark, rows=rows)
+
+    def _compare(self, mark: Mark | None, *, replaces: bool) -> None:
+        """That the table has the batch before this one, by its marks."""
+        if self._each and mark is not None and not replaces:
+            self._watched.compare(self.last_of(mark.name), mark.number)
+
+    @abstractmethod
+    def last_of(self, query: str) -> Found | None:
+        """The last batch of a query that the table holds. On the driver."""
 
     @abstractmethod
     def write_files(self, batches: Iterator[pa.RecordBatch], prefix: str) -> Sequence[F]:
@@ -109,6 +132,7 @@ class BatchWriter(FileWriter[F], DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make the files of all tasks part of the table."""
         files: list[F] = [file for message in messages for file in _written(message).files]
+        self._compare(self._mark, replaces=self._overwrite)
         self.take(files, self._mark, streaming=False)
         self._taken(self._mark, rows=bool(files))
 
@@ -118,6 +142,8 @@ class BatchWriter(FileWriter[F], DataSourceArrowWriter):
 
 class StreamWriter(FileWriter[F], DataSourceStreamArrowWriter):
     """Each micro-batch in one commit, once."""
+
+    _in_query = True
 
     def _misses_batches(self) -> bool:
         """A query makes its table with its first batch. Where the checkpoint has notes of other
@@ -143,6 +169,7 @@ class StreamWriter(FileWriter[F], DataSourceStreamArrowWriter):
         done = [_written(message) for message in messages]
         mark = Mark(done[0].query_id, batchId, done[0].run_id) if done else None
         files = [file for each in done for file in each.files]
+        self._compare(mark, replaces=self._overwrite)
         self.take(files, mark, streaming=True)
         self._taken(mark, rows=bool(files))
 

@@ -38,10 +38,14 @@ class Mark:
 
 @dataclass(frozen=True)
 class Found:
-    """What a table holds of a name: the last number, and the rows of that commit where it says."""
+    """What a table holds of a name: the last number, and the rows of that commit where it says.
+
+    ``each``: from then on every number leaves its mark, also those without rows.
+    """
 
     number: int
     rows: int | None = None
+    each: bool = False
 
 
 @dataclass

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from penstock.spark.filling import repeated_until
 from penstock.spark.holding import FAIL, memory_of
 from penstock.spark.tables.behind import Watched
-from penstock.spark.tables.commits import HERE, Write, batch_of, widen
+from penstock.spark.tables.commits import HERE, Write, batch_of, last_of, widen
 from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.options import FORMAT
 from penstock.spark.tables.places import Place, TableError, place
@@ -95,8 +95,12 @@ def upsert(
         found = found.withColumn(_DELETE, F.coalesce(F.expr(delete_when), F.lit(False)))
     where = place(path, storage)
     mark = _mark(rows, batch_id, query_id)
-    watched = Watched(memory_of(checkpoint_of(rows), str(where)), if_behind)
+    checkpoint = checkpoint_of(rows)
+    watched = Watched(memory_of(checkpoint, str(where)), if_behind)
     look_at(where, watched, batch=batch_id)
+    each = checkpoint is not None and watched.memory.checkpoint is None
+    if each:
+        watched.compare(last_of(HERE.opened(where), mark.name), batch_id)
     with _adaptive(rows.sparkSession):
         newest_rows = found.toArrow()
     done = merge(
@@ -107,6 +111,7 @@ def upsert(
         mark=mark,
         merge_schema=merge_schema,
         again_until=repeated_until(watched.memory.checkpoint),
+        each=each,
     )
     watched.taken(mark, rows=newest_rows.num_rows > 0)
     return done
@@ -199,11 +204,12 @@ def merge(
     mark: Mark,
     merge_schema: bool = False,
     again_until: int = -1,
+    each: bool = False,
 ) -> Upserted:
     """What :func:`upsert` does, of rows that are here: one per key.
 
     Two columns are not for the table: one that is true where there were nulls, one that is true
-    where the row deletes. Without rows nothing is committed.
+    where the row deletes. Without rows nothing is committed, but for the mark with ``each``.
     """
     names = [name for name in rows.column_names if name not in (_NULL, _DELETE)]
     nulls = [pc.any(rows[_NULL]).as_py()] if _NULL in rows.column_names else []
@@ -219,12 +225,15 @@ def merge(
         merge_schema=merge_schema,
         check_again=False,
         again_until=again_until,
+        each=each,
     )
     values = {_quoted(name): f"source.{_quoted(name)}" for name in names}
     newer = f"source.{_quoted(sequence)} > target.{_quoted(sequence)}"
     counts: dict[str, int] = {}
     if not source.num_rows:
-        if HERE.opened(where) is None:
+        if each:
+            HERE.commit(where, write)
+        elif HERE.opened(where) is None:
             HERE.create(where, schema)
         return Upserted()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.spark.holding import memory_of
-from penstock.spark.tables.commits import HERE, Write, batch_of, check
+from penstock.spark.tables.commits import HERE, Write, batch_of, check, last_of
 from penstock.spark.tables.data_files import DataFile, write_rows
 from penstock.spark.tables.file_writers import BatchWriter, FileWriter, StreamWriter, batch_mark
 from penstock.spark.tables.places import TableError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from penstock.spark.tables.marks import Mark
+    from penstock.spark.tables.marks import Found, Mark
     from penstock.spark.tables.options import WriteOptions
 
 
@@ -33,7 +33,7 @@ class _Delta(FileWriter[DataFile]):
         """Checks that the rows fit the table, if there is one, before any are written."""
         memory = memory_of(options.checkpoint, str(options.place))
         mark = batch_mark(options.mark_name, options.mark_number)
-        super().__init__(memory, mark, options.if_behind)
+        super().__init__(memory, mark, options.if_behind, options.checkpoint)
         self._options = options
         self._overwrite = overwrite
         self._schema = arrow_schema(schema)
@@ -58,7 +58,12 @@ class _Delta(FileWriter[DataFile]):
             overwrite_schema=options.overwrite_schema,
             check_again=options.check_replay,
             again_until=self._again_until,
+            each=self._each,
         )
+
+    def last_of(self, query: str) -> Found | None:
+        """By the table's log."""
+        return last_of(HERE.opened(self._options.place), query)
 
     def write_files(self, batches: Iterator[pa.RecordBatch], prefix: str) -> Sequence[DataFile]:
         """Parquet files in the table's folder."""
@@ -78,7 +83,7 @@ class _Delta(FileWriter[DataFile]):
     def take(self, files: Sequence[DataFile], mark: Mark | None, *, streaming: bool) -> None:
         """One commit; without rows only the table is made, where it is missing."""
         place = self._options.place
-        if files or self._overwrite:
+        if files or self._overwrite or self._each:
             HERE.commit(place, self._write(files, mark))
         elif HERE.opened(place) is None:
             HERE.create(place, self._schema, self._partition_by)

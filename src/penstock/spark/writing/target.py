@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 WINDOW_WANTED_SECONDS = 20.0
 _NS = 1_000_000_000
+_told: set[str] = set()
+"""Streams of which this process has said that nothing is noted of them."""
 _PREFIXES = {"stream": "", "bucket": "KV_", "object store": "OBJ_"}
 
 
@@ -138,6 +140,21 @@ def note_written(options: WriteOptions, target: Target, batch: int) -> None:
         if target.done >= 0 and held is not None and held.born == born:
             batch = max(batch, held.batch)
         memory.note(Held(memory.where, batch, born=born, last=last))
+
+
+def warn_unnoticed(options: WriteOptions, target: Target) -> None:
+    """Say once of a stream that nothing is noted of it, so that nobody notices when it is put back."""
+    if target.stream is None or options.if_behind != FAIL or target.stream in _told:
+        return
+    if _memory(options, target).checkpoint is None:
+        _told.add(target.stream)
+        place = f", not {options.checkpoint}" if options.checkpoint else ""
+        warnings.warn(
+            f"stream {target.stream} is not watched: if it is put back or created again between two"
+            " batches, the query does not notice. That needs a checkpoint in a folder on the driver's"
+            f" machine, given as option checkpointLocation{place}",
+            stacklevel=3,
+        )
 
 
 def _memory(options: WriteOptions, target: Target) -> Memory:

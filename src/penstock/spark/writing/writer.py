@@ -31,7 +31,7 @@ from penstock.spark.writing.plan import WritePlan, Written, fingerprint
 from penstock.spark.writing.progress import Found, Progress, forget
 from penstock.spark.writing.row_errors import RowErrors, RowRefused, Task, WriteError
 from penstock.spark.writing.sending import Sender, patiently
-from penstock.spark.writing.target import look_at, note_written
+from penstock.spark.writing.target import look_at, note_written, warn_unnoticed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -231,6 +231,7 @@ class JetStreamStreamWriter(DataSourceStreamArrowWriter):
         """Made for every micro-batch."""
         if plan.options.write_id is not None:
             raise OptionError("writeId is for batch writes; a query has its own id")
+        warn_unnoticed(plan.options, plan.target)
         self._plan = plan
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
