@@ -190,6 +190,7 @@ class Twins:
         quiet_s: float | None = None,
         *,
         whole: bool = False,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         """Do it on both and compare all that came. ``whole``: the step ends with an operation's end, so
         that each server can be asked whether it has read it, however busy the machine is.
@@ -202,7 +203,7 @@ class Twins:
             act(twin)
             if whole:
                 twin.send(b"PING\r\n")
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + patience_s
         quiet_since = time.monotonic()
         while time.monotonic() < deadline:
             came = [twin.read(0.005) for twin in (self.ours, self.theirs)]
@@ -229,14 +230,31 @@ class Twins:
         raise AssertionError("\n".join(lines))
 
     def say(
-        self, data: bytes | str, quiet_s: float | None = None, *, whole: bool = False
+        self,
+        data: bytes | str,
+        quiet_s: float | None = None,
+        *,
+        whole: bool = False,
+        patience_s: float = PATIENCE_S,
     ) -> dict[str, list[tuple[Any, ...]]]:
         """Send the same bytes to both; what our server answered, per sid."""
         raw = data.encode() if isinstance(data, str) else data
-        self.both(lambda twin: twin.send(raw), repr(raw[:400]), quiet_s, whole=whole)
+        self.both(
+            lambda twin: twin.send(raw),
+            repr(raw[:400]),
+            quiet_s,
+            whole=whole,
+            patience_s=patience_s,
+        )
         return self.ours.seen
 
-    def ask(self, subject: str, body: str | bytes | dict[str, Any] = b"") -> Any:
+    def ask(
+        self,
+        subject: str,
+        body: str | bytes | dict[str, Any] = b"",
+        *,
+        patience_s: float = PATIENCE_S,
+    ) -> Any:
         """A request of the API; the answer."""
         if isinstance(body, dict):
             body = json.dumps(body)
@@ -245,7 +263,7 @@ class Twins:
             self.inbox = True
             self.say("SUB answer 1\r\n")
         operation = b"PUB $JS.API.%s answer %d\r\n%s\r\n" % (subject.encode(), len(raw), raw)
-        seen = self.say(operation, whole=True)
+        seen = self.say(operation, whole=True, patience_s=patience_s)
         # on a busy machine both may be late
         answers = seen.get("1", []) or self.say("PING\r\n", 0.5).get("1", [])
         return answers[0][3] if answers else None
@@ -273,8 +291,16 @@ class Twins:
         self.both(act, f"{of} {at} {body!r} {reply}", whole=True)
 
     def info(self, stream: str, consumer: str) -> Any:
-        """The consumer's info."""
-        return self.ask(f"CONSUMER.INFO.{stream}.{consumer}")
+        """The consumer's info; asked again while the two differ, for one of them may still have to count
+        what it was told.
+        """
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return self.ask(f"CONSUMER.INFO.{stream}.{consumer}", patience_s=0.5)
+            except AssertionError:
+                if time.monotonic() >= deadline:
+                    raise
 
     def wait(self, seconds: float) -> None:
         """Let time pass; what came meanwhile is compared."""
