@@ -293,11 +293,12 @@ class Atomic:
         if ask:
             check_staged((yield self._request(message)))
             return
-        if not self.client.stays_open:
+        client = self.client
+        if not client.stays_open:
             yield Ready()
-        self.client.connection.publish(message.subject, message.payload, "", message.headers)
-        self.client.plan_flush()
-        if self.client.much_waits:
+        client.connection.publish(message.subject, message.payload, "", message.headers)
+        client.plan_flush()
+        if client.much_waits:
             yield SEND
 
     def committing(self) -> Steps[PubAck]:

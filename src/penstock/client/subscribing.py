@@ -37,6 +37,7 @@ class Subscribed(Mailbox, Generic[M]):
         self._bytes = 0
         self._queue: deque[Any] = deque()
         self._ended = False
+        self._inline = False  # there is a callback that takes each message as it arrives
 
     @property
     def subject(self) -> str:
@@ -57,6 +58,9 @@ class Subscribed(Mailbox, Generic[M]):
 
     def receive(self, message: BaseMessage) -> None:
         """A message came for this subscription."""
+        if self._inline:
+            self._hand_over(message)
+            return
         size = len(message.data) + len(message.raw_headers)
         if len(self._queue) >= self._messages_max or self._bytes + size > self._bytes_max:
             self._drop()
@@ -70,6 +74,9 @@ class Subscribed(Mailbox, Generic[M]):
         """No message follows."""
         self._ended = True
         self.stir()
+
+    def _hand_over(self, message: Any) -> None:
+        """Give it to the callback that is called as messages arrive."""
 
     def _drop(self) -> None:
         self.dropped += 1

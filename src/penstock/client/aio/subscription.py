@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from ..durations import Duration
-    from ..message import BaseMessage
     from .connection import Callback, Client
 
 
@@ -46,14 +45,10 @@ class Subscription(Entered, Subscribed[Message]):
 
     # -- called by the client ----------------------------------------------------------------------
 
-    def receive(self, message: BaseMessage) -> None:
-        """A message came for this subscription."""
-        if not self._inline:
-            super().receive(message)
-            return
+    def _hand_over(self, message: Message) -> None:
         assert self._callback is not None
         try:
-            self._callback(cast("Message", message))
+            self._callback(message)
         except Exception as error:
             self.client.report(callback_failed(message, error))
 
