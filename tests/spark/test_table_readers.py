@@ -1,7 +1,8 @@
 """No reader of a table misses a row: whatever files hold, a filter finds what is there."""
 
 import shutil
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -11,9 +12,13 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.spark.tables.commits import Tables, Write
+from penstock.spark.tables.commits import HERE, Tables, Write
+from penstock.spark.tables.compaction import rewrite
 from penstock.spark.tables.data_files import write_rows
+from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.places import Place, place
+from penstock.spark.tables.replacing import snapshot
+from penstock.spark.tables.upserts import merge
 from tests.spark.table_readers import OPERATORS, READERS, Condition, without_statistics
 
 NAN, INF = float("nan"), float("inf")
@@ -50,6 +55,7 @@ TYPES = {
         [datetime(2026, 1, 1, 1, 2, 3, 456789), datetime(1900, 1, 1), datetime(2200, 1, 1)],
     ),
 }
+Way = Callable[[Place, Sequence[pa.RecordBatch]], None]
 SCHEMA = pa.schema([("seq", pa.int64()), *((name, kind) for name, (kind, _) in TYPES.items())])
 
 
@@ -63,18 +69,79 @@ def batches_of(files: Sequence[Sequence[dict]]) -> list[pa.RecordBatch]:
     return batches
 
 
-def table_of(where: Place, batches: Sequence[pa.RecordBatch]) -> tuple[DeltaTable, DeltaTable]:
-    """A table with a file and a commit for each batch; and the same files without statistics."""
-    tables, sizes = Tables(), {}
-    schema = batches[0].schema
+def appended(where: Place, batches: Sequence[pa.RecordBatch]) -> None:
+    """A commit of one file for each batch."""
+    tables, schema = Tables(), batches[0].schema
     for number, batch in enumerate(batches):
         files = write_rows([batch], where, schema, f"w{number}")
-        sizes |= {file.path: file.size for file in files}
         tables.commit(where, Write(schema=schema, files=files))
-    bare = where.uri + "-bare"
-    shutil.copytree(where.uri, bare, ignore=shutil.ignore_patterns("_delta_log"))
+
+
+def upserted(where: Place, batches: Sequence[pa.RecordBatch], **configuration: str) -> None:
+    """One file for each batch, with rows that stayed, were replaced and were inserted."""
+    schema = batches[0].schema.append(pa.field("version", pa.int64()))
+    HERE.create(where, schema)
+    if configuration:
+        DeltaTable(where.uri).alter.set_table_properties(
+            {f"delta.{name}": value for name, value in configuration.items()}
+        )
+    for number, batch in enumerate(batches):
+        rows = pa.Table.from_batches([batch])
+        shifted = rows.select(["seq"])
+        for name in rows.column_names[1:]:
+            values = rows[name].to_pylist()
+            shifted = shifted.append_column(
+                name, pa.array(values[1:] + values[:1], rows[name].type)
+            )
+        # Of four rows the first stays; the second and third come again; the fourth comes later.
+        steps = [rows.slice(0, 1), shifted.slice(1, 2), rows.slice(1)]
+        for version, step in enumerate([pa.concat_tables(steps[:2]), steps[2]]):
+            if step.num_rows:
+                versions = pa.array([version] * step.num_rows, pa.int64())
+                merge(
+                    step.append_column("version", versions).cast(schema),
+                    where,
+                    keys=["seq"],
+                    sequence="version",
+                    mark=Mark("q", 2 * number + version),
+                )
+
+
+def merged_by_rules(where: Place, batches: Sequence[pa.RecordBatch]) -> None:
+    """As :func:`upserted`, of a table whose merges ``deltalake`` makes."""
+    upserted(where, batches, enableChangeDataFeed="true")
+
+
+def compacted(where: Place, batches: Sequence[pa.RecordBatch]) -> None:
+    """One file for each batch, of a file for each row."""
+    tables, schema = Tables(), batches[0].schema
+    for number, batch in enumerate(batches):
+        for row in range(batch.num_rows):
+            files = write_rows([batch.slice(row, 1)], where, schema, f"w{number}-{row}")
+            tables.commit(where, Write(schema=schema, files=files))
     table = DeltaTable(where.uri)
-    return table, without_statistics(table, bare, sizes)
+    groups = defaultdict(list)
+    for path, file in snapshot(table).files.items():
+        groups[path.split("-")[0]].append(file)
+    rewrite(table, where, [tuple(group) for group in groups.values()])
+
+
+WAYS = [appended, upserted, merged_by_rules, compacted]
+
+
+def table_of(
+    where: Place, batches: Sequence[pa.RecordBatch], way: Way = appended
+) -> tuple[DeltaTable, DeltaTable]:
+    """A table with a file and a commit for each batch; and the same files without statistics."""
+    way(where, batches)
+    table = DeltaTable(where.uri)
+    actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    assert len(actions) == len(batches)
+    bare = where.uri + "-bare"
+    shutil.copytree(where.uri, bare, ignore=shutil.ignore_patterns("_*"))
+    return table, without_statistics(
+        table, bare, {row["path"]: row["size_bytes"] for row in actions}
+    )
 
 
 def check(table: DeltaTable, bare: DeltaTable, rows: pa.Table, asked: Condition) -> None:
@@ -86,15 +153,16 @@ def check(table: DeltaTable, bare: DeltaTable, rows: pa.Table, asked: Condition)
 
 
 @pytest.mark.parametrize("name", TYPES)
-@settings(max_examples=4, deadline=None)
+@pytest.mark.parametrize("way", [appended, upserted, compacted])
+@settings(max_examples=2, deadline=None)
 @given(st.data())
-def test_no_reader_misses_a_row(tmp_path_factory, name, data):
+def test_no_reader_misses_a_row(tmp_path_factory, way, name, data):
     _, edges = TYPES[name]
     values = st.none() | st.sampled_from(edges)
-    rows = st.lists(st.fixed_dictionaries({name: values}), min_size=1, max_size=3)
+    rows = st.lists(st.fixed_dictionaries({name: values}), min_size=1, max_size=4)
     files = data.draw(st.lists(rows, min_size=2, max_size=4))
     batches = batches_of(files)
-    table, bare = table_of(place(tmp_path_factory.mktemp("t") / "t"), batches)
+    table, bare = table_of(place(tmp_path_factory.mktemp("t") / "t"), batches, way)
     if data.draw(st.booleans(), label="checkpoint"):
         table.create_checkpoint()
         table = DeltaTable(table.table_uri)
@@ -112,7 +180,8 @@ def test_no_reader_misses_a_row(tmp_path_factory, name, data):
         check(table, bare, whole, condition)
 
 
-def test_the_rows_that_were_lost(tmp_path):
+@pytest.mark.parametrize("way", WAYS)
+def test_the_rows_that_were_lost(tmp_path, way):
     schema = pa.schema([("seq", pa.int64()), ("d", pa.float64()), ("x", DECIMAL)])
     files = [[(1.5, 0), (NAN, 3)], [(2.5, 1), (3.5, 2)], [(7.5, 9)]]
     seq, batches = 0, []
@@ -120,7 +189,7 @@ def test_the_rows_that_were_lost(tmp_path):
         columns = [{"seq": seq + n, "d": d, "x": Decimal(x)} for n, (d, x) in enumerate(rows)]
         batches.append(pa.RecordBatch.from_pylist(columns, schema=schema))
         seq += len(rows)
-    table, bare = table_of(place(tmp_path / "t"), batches)
+    table, bare = table_of(place(tmp_path / "t"), batches, way)
     for reader in READERS:
         assert reader.found(table, Condition("d", "=", 1.5), pa.float64()) == [0], reader.name
         less = reader.found(table, Condition("x", "<", Decimal(5)), DECIMAL)

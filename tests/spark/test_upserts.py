@@ -1,13 +1,16 @@
 """Upserts: the table is a dictionary of the newest rows, whatever comes twice, late or at once."""
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.spark.tables import upserts
+from penstock.spark.tables import merges, upserts
 from penstock.spark.tables.commits import Tables
+from penstock.spark.tables.compaction import compact
 from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.places import TableError, place
 from penstock.spark.tables.upserts import Upserted, merge
@@ -105,27 +108,104 @@ def test_columns_that_come_later(tmp_path):
     assert [row["more"] for row in rows] == [1.5, None, 2.5]
 
 
-def test_a_merge_that_another_writer_came_before_is_made_again(tmp_path, monkeypatch):
+def test_a_batch_that_changes_nothing_is_held_all_the_same(tmp_path):
+    where = place(tmp_path / "t")
+    put(where, {"a": 5, "b": 5}, 0)
+    assert put(where, {"a": 1}, 1) == Upserted()
+    assert DeltaTable(where.uri).transaction_version("q") == 1
+    assert held(where) == {"a": 5, "b": 5}
+
+
+def rivals(monkeypatch, *ways):
+    """Each of the ``ways`` is gone as a merge is about to commit."""
+    left = list(ways)
+    commit = merges.replace_files
+
+    def late(*given):
+        if left:
+            way = left.pop(0)
+            mine, upserts.HERE = upserts.HERE, Tables()
+            way()
+            upserts.HERE = mine
+        commit(*given)
+
+    monkeypatch.setattr(merges, "replace_files", late)
+
+
+def tries(where):
+    """How many times upserts have written files that the table does not have."""
+    have = {Path(uri).name for uri in DeltaTable(where.uri).file_uris()}
+    return len({path.name[:39] for path in where.folder.glob("upsert-*") if path.name not in have})
+
+
+RIVAL_ROWS = st.dictionaries(st.sampled_from("abcdx"), st.integers(1, 9), min_size=1, max_size=3)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.tuples(RIVAL_ROWS, st.booleans()), min_size=1, max_size=3))
+def test_a_merge_that_other_writers_came_before(tmp_path_factory, theirs):
+    where = place(tmp_path_factory.mktemp("race") / "t")
+    model = {"a": 1, "b": 1, "c": 1}
+    for number, key in enumerate(model):
+        put(where, {key: 1}, number)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        rivals(
+            monkeypatch,
+            *(
+                lambda n=n, rows=rows, deletes=deletes: merge(
+                    rows_of(rows, rows if deletes else ()),
+                    where,
+                    keys=KEYS,
+                    sequence="seq",
+                    mark=Mark(f"rival {n}", 0),
+                )
+                for n, (rows, deletes) in enumerate(theirs)
+            ),
+        )
+        put(where, {"a": 5, "b": 5, "d": 5}, 3)
+    # The last is in the table first, for each comes as the one before is about to commit.
+    for rows, deletes in [*reversed(theirs), ({"a": 5, "b": 5, "d": 5}, False)]:
+        for key, seq in rows.items():
+            if deletes and seq > model.get(key, 99):
+                del model[key]
+            elif not deletes:
+                model[key] = max(seq, model.get(key, 0))
+    assert held(where) == model
+
+
+def test_rows_of_other_keys_cost_a_merge_no_second_one(tmp_path, monkeypatch):
     where = place(tmp_path / "t")
     put(where, {"a": 1, "b": 1}, 0)
-    rivals = [{"a": 7}, {"b": 9}]
-    merging = DeltaTable.merge
+    before = tries(where)
 
-    def late(self, *args, **given):
-        made = merging(self, *args, **given)
-        if rivals:
-            rival = rivals.pop()
-            mine, upserts.HERE = upserts.HERE, Tables()
-            merge(
-                rows_of(rival),
-                where,
-                keys=KEYS,
-                sequence="seq",
-                mark=Mark(f"rival {len(rivals)}", 0),
-            )
-            upserts.HERE = mine
-        return made
+    def other():
+        merge(rows_of({"x": 3}), where, keys=KEYS, sequence="seq", mark=Mark("rival", 0))
 
-    monkeypatch.setattr(DeltaTable, "merge", late)
-    put(where, {"a": 5, "b": 5, "c": 5}, 1)
-    assert held(where) == {"a": 7, "b": 9, "c": 5}
+    rivals(monkeypatch, other)
+    assert put(where, {"a": 5, "c": 5}, 1) == Upserted(inserted=1, updated=1)
+    assert held(where) == {"a": 5, "b": 1, "c": 5, "x": 3}
+    assert tries(where) == before + 1  # the file of the first batch is replaced, no other is left
+
+
+def test_a_merge_beside_a_compaction(tmp_path, monkeypatch):
+    where = place(tmp_path / "t")
+    for number in range(4):
+        put(where, {f"k{number}": 1}, number)
+    rivals(monkeypatch, lambda: compact(DeltaTable(where.uri), where, 2**20))
+    put(where, {"k1": 5, "k9": 5}, 4)
+    assert held(where) == {"k0": 1, "k1": 5, "k2": 1, "k3": 1, "k9": 5}
+
+
+def test_two_drivers_of_one_query(tmp_path, monkeypatch):
+    where = place(tmp_path / "t")
+    put(where, {"a": 1}, 0)
+    rivals(monkeypatch, lambda: put(where, {"a": 7}, 1, "other run"))
+    with pytest.raises(TableError, match="two drivers run on one checkpoint"):
+        put(where, {"a": 5}, 1, "run")
+    assert held(where) == {"a": 7}
+
+
+def test_keys_that_come_twice(tmp_path):
+    rows = pa.concat_tables([rows_of({"a": 1}), rows_of({"a": 2})])
+    with pytest.raises(TableError, match="several rows of one Device id"):
+        merge(rows, place(tmp_path / "t"), keys=KEYS, sequence="seq", mark=Mark("q", 0))

@@ -9,8 +9,11 @@ from ``foreachBatch``.
 ``commits``, ``marks``                 files become part of a table, once per query and batch
 ``files``, ``rows``                    which files a read takes, and the rows of them
 ``upserts``                            ``foreachBatch``: the newest row of each key kept
+``merges``, ``key_matching``           how: which rows a batch replaces, in which files
+``merges_by_rules``                    the same for tables with constraints and the like
+``compaction``, ``replacing``          one file of many; files in the place of others, in one commit
 ``stream_tables``                      tables that know how far of which stream they hold
-``maintenance``                        compaction, checkpoints, vacuum
+``maintenance``                        compactions, checkpoints, vacuum
 =====================================  ===========================================================
 
 :func:`append` and :func:`upsert` are for users.

@@ -32,7 +32,7 @@ from penstock.spark.tables.schemas import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from penstock.spark.tables.data_files import DataFile
@@ -62,6 +62,7 @@ class Write:
     """As :meth:`penstock.spark.tables.marks.Marks.held` takes it."""
     each: bool = False
     """Whether every batch of the query leaves its mark, also those without rows."""
+    did: Mapping[str, int] = field(default_factory=dict)
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -69,16 +70,24 @@ class Write:
         """Rows of all files."""
         return sum(file.rows for file in self.files)
 
-    def properties(self) -> CommitProperties:
-        """The mark and the note that go into the log."""
-        note: dict[str, Any] = {"token": self.token, "rows": self.rows}
+    def properties(self, *, replaces: bool = False, alone: bool = False) -> CommitProperties:
+        """The mark and the note that go into the log; ``replaces`` says that the commit is of what
+        the table held, ``alone`` has it fail when there is a newer version.
+        """
+        note: dict[str, Any] = {"token": self.token, "rows": self.rows, **self.did}
+        told: dict[str, Any] = {_NOTE: note}
+        if replaces:
+            told["isBlindAppend"] = False
+        retries = 0 if alone else None
         if self.mark is None:
-            return CommitProperties(custom_metadata={_NOTE: note})
+            return CommitProperties(custom_metadata=told, max_commit_retries=retries)
         note |= {"name": self.mark.name, "number": self.mark.number, "run": self.mark.run}
         if self.each:
             note["each"] = True
         marks = [Transaction(app_id=self.mark.name, version=self.mark.number)]
-        return CommitProperties(custom_metadata={_NOTE: note}, app_transactions=marks)
+        return CommitProperties(
+            custom_metadata=told, max_commit_retries=retries, app_transactions=marks
+        )
 
 
 class Tables:
@@ -210,13 +219,19 @@ class Tables:
     def _settle(self, place: Place, before: int) -> None:
         """Bring the handle to the new version, and the log behind ``before`` to the disk."""
         table = self.opened(place)
-        if table is None or place.folder is None:
-            return
-        log = place.folder / "_delta_log"
-        for version in range(before + 1, table.version() + 1):
-            for path in log.glob(f"{version:020}*"):
-                to_disk(path)
-        to_disk(log)
+        if table is not None:
+            log_to_disk(place, before, table.version())
+
+
+def log_to_disk(place: Place, before: int, version: int) -> None:
+    """Bring the commits behind version ``before`` to the disk, where the table is on this machine."""
+    if place.folder is None:
+        return
+    log = place.folder / "_delta_log"
+    for number in range(before + 1, version + 1):
+        for path in log.glob(f"{number:020}*"):
+            to_disk(path)
+    to_disk(log)
 
 
 HERE = Tables()
@@ -240,11 +255,7 @@ def add(table: DeltaTable, write: Write, place: Place) -> None:
     check_rules(table)
     check_nulls(table, write.files, write.schema)
     new_schema = write.overwrite and write.overwrite_schema
-    lacking: list[str] = []
-    if not new_schema:
-        have = {*write.schema.names, *table.metadata().partition_columns}
-        columns = (field for field in schema_of(table) if not types.is_nested(field.type))
-        lacking = [field.name for field in columns if field.name not in have]
+    lacking = [] if new_schema else lacking_columns(table, write.schema)
     table.create_write_transaction(
         [file.add_action(lacking) for file in write.files],
         mode="overwrite" if write.overwrite else "append",
@@ -252,6 +263,13 @@ def add(table: DeltaTable, write: Write, place: Place) -> None:
         partition_by=table.metadata().partition_columns,
         commit_properties=write.properties(),
     )
+
+
+def lacking_columns(table: DeltaTable, schema: pa.Schema) -> list[str]:
+    """Columns that have statistics in the table, and are not in files of this schema."""
+    have = {*schema.names, *table.metadata().partition_columns}
+    columns = (field for field in schema_of(table) if not types.is_nested(field.type))
+    return [field.name for field in columns if field.name not in have]
 
 
 def widen(table: DeltaTable, write: Write, place: Place) -> None:

@@ -36,13 +36,14 @@ class DataFile:
     stats: str
     written_ms: int
 
-    def add_action(self, lacking: Sequence[str] = ()) -> AddAction:
+    def add_action(self, lacking: Sequence[str] = (), *, data_change: bool = True) -> AddAction:
         """The Delta action that adds the file to the table, with what lets readers skip it;
-        ``lacking`` are columns that the table has and the file has not.
+        ``lacking`` are columns that the table has and the file has not. Without ``data_change``
+        the table held its rows before.
         """
         values = dict(self.partition)
         stats = with_nulls(self.stats, lacking) if lacking else self.stats
-        return AddAction(self.path, self.size, values, self.written_ms, True, stats)
+        return AddAction(self.path, self.size, values, self.written_ms, data_change, stats)
 
     def maximum(self, column: str) -> Any:
         """The greatest value of a column, None when the statistics don't say."""
@@ -68,6 +69,7 @@ class DataFiles(ParquetFiles["DataFile"]):
         *,
         partition_by: Sequence[str] = (),
         rows_per_file: int | None = None,
+        bytes_per_file: int | None = None,
     ) -> None:
         """As :class:`ParquetFiles`."""
         super().__init__(
@@ -76,6 +78,7 @@ class DataFiles(ParquetFiles["DataFile"]):
             prefix,
             partition_by=partition_by,
             rows_per_file=rows_per_file,
+            bytes_per_file=bytes_per_file,
             left_out=partition_by,
         )
 

@@ -17,6 +17,7 @@ Knows nothing of Spark and of what is in the files.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from penstock.spark.tables.places import Place
 
 _KEPT_COMMITS = 1000
-# What a reader would have to know to give the right rows.
 _NOT_READ = ("typeWidening", "variantType")
+_VARIANT = re.compile(r'ype":\s*"variant"')
 
 
 @dataclass(frozen=True)
@@ -89,15 +90,30 @@ def table_at(place: Place, version: int | None = None, time: datetime | None = N
         except (DeltaError, OSError, ValueError) as problem:
             asked = f"version {version}" if version is not None else f"time {time}"
             raise TableError(f"the table {place} cannot be read at {asked}: {problem}") from None
-    features = table.protocol().reader_features or []
-    bad = [name for name in _NOT_READ if name in features]
-    if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
-        bad.append("columnMapping")
-    if "deletionVectors" in features and pa.table(table.deletion_vectors()).num_rows:
+    bad = unread_features(table)
+    if has_deletions(table):
         bad.append("deletionVectors")
     if bad:
         raise TableError(f"the table {place} uses {', '.join(bad)}, which is not supported")
     return table
+
+
+def unread_features(table: DeltaTable) -> list[str]:
+    """What the table uses that a reader would have to know to give the right rows."""
+    features = table.protocol().reader_features or []
+    bad = [name for name in _NOT_READ if name in features]
+    # deltalake gives the feature to tables without such columns as well
+    if "variantType" in bad and not _VARIANT.search(table.schema().to_json()):
+        bad.remove("variantType")
+    if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+        bad.append("columnMapping")
+    return bad
+
+
+def has_deletions(table: DeltaTable) -> bool:
+    """Whether files of the table have rows that are deleted in place."""
+    features = table.protocol().reader_features or []
+    return "deletionVectors" in features and bool(pa.table(table.deletion_vectors()).num_rows)
 
 
 def _load_at(table: DeltaTable, time: datetime) -> None:
@@ -120,7 +136,7 @@ def files_of(table: DeltaTable) -> list[StoredFile]:
         (
             row["modification_time"],
             StoredFile(
-                _relative(row["path"], table.table_uri),
+                relative(row["path"], table.table_uri),
                 row["size_bytes"],
                 tuple((name, partition_text(row[f"partition.{name}"])) for name in names),
             ),
@@ -131,7 +147,11 @@ def files_of(table: DeltaTable) -> list[StoredFile]:
     return [file for _, file in found]
 
 
-def _relative(path: str, uri: str) -> str:
+def relative(path: str, uri: str) -> str:
+    """The path of a file in the table's folder, from the one that the log has.
+
+    Raises :class:`TableError` for a file that is elsewhere.
+    """
     if "://" in path or path.startswith("/"):
         raise TableError(f"the table {uri} names files of another table, which is not supported")
     return unquote(path)
@@ -207,7 +227,7 @@ class Changes:
             )
         return [
             StoredFile(
-                _relative(add["path"], self._place.uri),
+                relative(add["path"], self._place.uri),
                 add["size"],
                 tuple(sorted((add.get("partitionValues") or {}).items())),
             )

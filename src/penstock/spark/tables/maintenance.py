@@ -21,18 +21,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from deltalake import DeltaTable, WriterProperties
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from penstock.spark.tables.places import Place, TableError
+from penstock.spark.tables import compaction
+from penstock.spark.tables.places import TableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from penstock.spark.tables.places import Place
 
 TARGET_BYTES = 128 * 2**20
 KEEP_HOURS = 7 * 24
 LEAST_KEEP_HOURS = 1
-_TRIES = 5
 
 
 @dataclass(frozen=True)
@@ -90,9 +91,10 @@ def _maintain(table: DeltaTable, place: Place, plan: Plan) -> Report:
     report.files_before, report.bytes_before = _size(table)
     if plan.compact:
         if plan.dry_run:
-            report.compacted, report.into = _would_compact(table, plan.target_bytes)
+            groups = compaction.plan(table, plan.target_bytes)
+            report.compacted, report.into = sum(map(len, groups)), len(groups)
         else:
-            report.compacted, report.into = compact(table, place, plan.target_bytes)
+            report.compacted, report.into = compaction.compact(table, place, plan.target_bytes)
     if plan.checkpoint and not plan.dry_run:
         table.create_checkpoint()
         table.cleanup_metadata()
@@ -102,26 +104,6 @@ def _maintain(table: DeltaTable, place: Place, plan: Plan) -> Report:
     report.version = table.version()
     report.files, report.bytes = _size(table)
     return report
-
-
-def compact(table: DeltaTable, place: Place, target_bytes: int) -> tuple[int, int]:
-    """Make one file of many that are smaller than ``target_bytes``; how many of how many.
-
-    Raises :class:`TableError` when others change the same rows each time.
-    """
-    for attempt in range(_TRIES):
-        table.update_incremental()
-        try:
-            done = table.optimize.compact(
-                target_size=target_bytes, writer_properties=WriterProperties(compression="ZSTD")
-            )
-        except CommitFailedError as problem:
-            time.sleep(0.05 * 2**attempt)
-            failed = problem
-            continue
-        table.update_incremental()
-        return int(done["numFilesRemoved"]), int(done["numFilesAdded"])
-    raise TableError(f"others change {place} each time its compaction is about to end: {failed}")
 
 
 def vacuum(table: DeltaTable, keep_hours: int, *, dry_run: bool) -> list[str]:
@@ -134,27 +116,7 @@ def vacuum(table: DeltaTable, keep_hours: int, *, dry_run: bool) -> list[str]:
     )
 
 
-def _files(table: DeltaTable) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Values of the partition and bytes of each file."""
-    names = [f"partition.{name}" for name in table.metadata().partition_columns]
-    for row in pa.table(table.get_add_actions(flatten=True)).to_pylist():
-        yield tuple(str(row[name]) for name in names), int(row["size_bytes"])
-
-
 def _size(table: DeltaTable) -> tuple[int, int]:
-    sizes = [size for _, size in _files(table)]
-    return len(sizes), sum(sizes)
-
-
-def _would_compact(table: DeltaTable, target_bytes: int) -> tuple[int, int]:
-    """About what :func:`compact` would do: small files of each partition, in order."""
-    small: dict[tuple[str, ...], list[int]] = {}
-    for partition, size in _files(table):
-        if size < target_bytes:
-            small.setdefault(partition, []).append(size)
-    removed = added = 0
-    for sizes in small.values():
-        if len(sizes) > 1:
-            removed += len(sizes)
-            added += -(-sum(sizes) // target_bytes)
-    return removed, added
+    """The number of files, and their bytes."""
+    sizes = pa.table(table.get_add_actions(flatten=True))["size_bytes"]
+    return len(sizes), int(pc.sum(sizes).as_py() or 0)

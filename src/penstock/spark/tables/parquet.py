@@ -34,7 +34,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.spark.tables.places import TableError, to_disk
-from penstock.spark.tables.seen import Seen, in_footer
+from penstock.spark.tables.seen import Seen, in_footer, with_dictionary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,8 +56,8 @@ class _Open:
     path: str
     partition: Values
     sink: Any
-    writer: Any
-    footers: list[pq.FileMetaData]
+    writer: Any = None
+    footers: list[pq.FileMetaData] = field(default_factory=list)
     held: list[pa.RecordBatch] = field(default_factory=list)
     held_rows: int = 0
     held_bytes: int = 0
@@ -80,10 +80,12 @@ class ParquetFiles(ABC, Generic[Told]):
         *,
         partition_by: Sequence[str] = (),
         rows_per_file: int | None = None,
+        bytes_per_file: int | None = None,
         left_out: Sequence[str] = (),
     ) -> None:
         """``schema`` is that of the rows, in the table's types; ``prefix`` is used by no other
-        attempt; ``left_out`` are columns that files do not hold.
+        attempt; ``left_out`` are columns that files do not hold. A file that has ``bytes_per_file``
+        gets no more row groups.
         """
         self._place = place
         self._files = place.files()
@@ -93,6 +95,7 @@ class ParquetFiles(ABC, Generic[Told]):
         self._partition_by = tuple(partition_by)
         self._prefix = prefix
         self._rows_per_file = rows_per_file
+        self._bytes_per_file = bytes_per_file
         self._open: dict[Values, _Open] = {}
         self._held_bytes = 0
         self._number = 0
@@ -165,8 +168,14 @@ class ParquetFiles(ABC, Generic[Told]):
             self._flush(each)
         if self._held_bytes > _HELD_BYTES:
             self._flush(max(self._open.values(), key=lambda one: one.held_bytes))
-        if self._rows_per_file and each.rows + each.held_rows >= self._rows_per_file:
+        if self._is_full(each):
             self._close(values)
+
+    def _is_full(self, each: _Open) -> bool:
+        if self._rows_per_file and each.rows + each.held_rows >= self._rows_per_file:
+            return True
+        written = self._bytes_per_file is not None and not each.held
+        return bool(written and each.sink.tell() >= self._bytes_per_file)
 
     def _begin(self, values: Values) -> _Open:
         if len(self._open) >= _OPEN_FILES:
@@ -181,20 +190,21 @@ class ParquetFiles(ABC, Generic[Told]):
         if self._place.folder is not None:
             self._files.create_dir(str(Path(path).parent), recursive=True)
         sink = self._files.open_output_stream(path)
-        footers: list[pq.FileMetaData] = []
-        writer = pq.ParquetWriter(
-            sink,
-            self._body,
-            compression="zstd",
-            write_statistics=self._statistics,
-            metadata_collector=footers,
-        )
-        return _Open(path, values, sink, writer, footers)
+        return _Open(path, values, sink)
 
     def _flush(self, each: _Open) -> None:
         if each.held:
             rows = pa.Table.from_batches(each.held)
             each.seen.add(rows)
+            if each.writer is None:
+                each.writer = pq.ParquetWriter(
+                    each.sink,
+                    self._body,
+                    compression="zstd",
+                    use_dictionary=with_dictionary(rows),
+                    write_statistics=self._statistics,
+                    metadata_collector=each.footers,
+                )
             each.writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
         each.rows += each.held_rows
         self._held_bytes -= each.held_bytes
@@ -221,13 +231,15 @@ class ParquetFiles(ABC, Generic[Told]):
             return
         names = list(self._partition_by)
         rows = pa.table([batch.column(name) for name in names], names=names)
+        found = rows.group_by(names, use_threads=False).aggregate([]).slice(0, 2).to_pylist()
+        if len(found) == 1:
+            yield tuple(self._value(found[0][name]) for name in names), inner
+            return
         numbered = rows.append_column(" row", pa.array(range(batch.num_rows), pa.int32()))
         grouped = numbered.group_by(names, use_threads=False)
         for group in grouped.aggregate([(" row", "list")]).to_pylist():
             values = tuple(self._value(group[name]) for name in names)
-            picked = group[" row_list"]
-            whole = len(picked) == batch.num_rows
-            yield values, inner if whole else inner.take(pa.array(picked, pa.int32()))
+            yield values, inner.take(pa.array(group[" row_list"], pa.int32()))
 
     @abstractmethod
     def _value(self, value: Any) -> Any:

@@ -7,6 +7,8 @@ Knows nothing of logs and versions.
 
 from __future__ import annotations
 
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -41,6 +43,15 @@ def read_files(
             ) from None
         except pa.ArrowException as problem:
             raise TableError(f"{file.path} of {place} cannot be read: {problem}") from None
+
+
+def ahead(batches: Iterator[pa.RecordBatch], many: int = 4) -> Iterator[pa.RecordBatch]:
+    """The same batches, of which a thread reads some while those before are worked on."""
+    with ThreadPoolExecutor(1) as reader:
+        coming = deque(reader.submit(next, batches, None) for _ in range(many))
+        while (batch := coming.popleft().result()) is not None:
+            coming.append(reader.submit(next, batches, None))
+            yield batch
 
 
 def _rows(

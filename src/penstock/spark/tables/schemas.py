@@ -123,11 +123,17 @@ def new_columns(have: pa.Schema, given: pa.Schema, *, merge: bool, name: object)
 _RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
 
 
-def check_rules(table: DeltaTable) -> None:
-    """Raise :class:`TableError` for a table whose own rules about values would not be kept."""
+def own_rules(table: DeltaTable) -> list[str]:
+    """A table's own rules about values, which are not kept here."""
     rules = [key for key in table.metadata().configuration if key.startswith("delta.constraints.")]
     for field in table.schema().fields:
         rules += [f"{key} of {field.name}" for key in _RULES if key in field.metadata]
+    return rules
+
+
+def check_rules(table: DeltaTable) -> None:
+    """Raise :class:`TableError` for a table whose own rules about values would not be kept."""
+    rules = own_rules(table)
     if rules:
         raise TableError(
             f"the table {table.table_uri} has {', '.join(rules)}, which is not checked here"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # Parquet keeps no bounds of values longer than 4096 bytes.
 _LONG_TEXT = 1024
+_LOOKED_AT_ROWS = 16 * 1024
 
 
 @dataclass
@@ -91,8 +92,33 @@ def in_footer(schema: pa.Schema) -> bool | list[str]:
     kinds = [kind for one in schema for kind in _plain(one.type)]
     if not any(types.is_floating(kind) for kind in kinds):
         return True
+    paths = _paths(schema)
+    return [path for path, kind in zip(paths, kinds, strict=True) if not types.is_floating(kind)]
+
+
+def with_dictionary(rows: pa.Table) -> bool | list[str]:
+    """Which columns get a dictionary, by the first rows of a file: nested ones, and those whose
+    values repeat; others would be slower and larger for it. What the writers of ``pyarrow`` call
+    ``use_dictionary``.
+    """
+    first = rows.slice(0, _LOOKED_AT_ROWS)
+    plain = {one.name for one in rows.schema if not types.is_nested(one.type)}
+    different = {name for name in plain if _is_different(first.column(name))}
+    if not different:
+        return True
+    owners = [one.name for one in rows.schema for _ in _plain(one.type)]
+    paths = zip(_paths(rows.schema), owners, strict=True)
+    return [path for path, owner in paths if owner not in different] or False
+
+
+def _is_different(column: pa.ChunkedArray) -> bool:
+    there = len(column) - column.null_count
+    return bool(2 * pc.count_distinct(column, mode="only_valid").as_py() > there)
+
+
+def _paths(schema: pa.Schema) -> list[str]:
+    """Names of the columns that a file with this schema has, as its footer tells them."""
     file = io.BytesIO()
     pq.write_table(schema.empty_table(), file)
     columns = pq.read_metadata(file).schema
-    paths = [columns.column(number).path for number in range(len(columns))]
-    return [path for path, kind in zip(paths, kinds, strict=True) if not types.is_floating(kind)]
+    return [columns.column(number).path for number in range(len(columns))]

@@ -28,8 +28,9 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction
 
 from penstock.spark.tables.commits import CHECKPOINT_INTERVAL
+from penstock.spark.tables.compaction import compact
 from penstock.spark.tables.data_files import DataFile, write_rows
-from penstock.spark.tables.maintenance import compact, vacuum
+from penstock.spark.tables.maintenance import vacuum
 from penstock.spark.tables.places import place
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@
 
 So a batch that comes again changes nothing, even without its mark, which the commit carries as
 well. Spark takes the newest row of each key in the batch; the merge is made on the driver, in one
-process, for tables of up to some gigabytes.
+process (:mod:`penstock.spark.tables.merges`), for tables of up to some gigabytes.
 
 :func:`append` is for several tables out of one batch, such as good rows and bad ones.
 
@@ -19,7 +19,6 @@ Knows nothing of streams: what orders rows is a column.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,8 +27,10 @@ import pyarrow.compute as pc
 from penstock.spark.filling import repeated_until
 from penstock.spark.holding import FAIL, memory_of
 from penstock.spark.tables.behind import Watched
-from penstock.spark.tables.commits import HERE, Write, batch_of, last_of, widen
+from penstock.spark.tables.commits import HERE, Write, batch_of, last_of
 from penstock.spark.tables.marks import Mark
+from penstock.spark.tables.merges import Merge
+from penstock.spark.tables.merges_by_rules import Rows, Upserted
 from penstock.spark.tables.options import FORMAT
 from penstock.spark.tables.places import Place, TableError, place
 from penstock.spark.tables.schemas import table_type
@@ -38,22 +39,12 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping, Sequence
 
-    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
 
 # Columns beside those of the table, under names that no table has.
 _NULL = "penstock null"
 _DELETE = "penstock delete"
-
-
-@dataclass(frozen=True)
-class Upserted:
-    """What an upsert did; all 0 when the table held the batch already."""
-
-    inserted: int = 0
-    updated: int = 0
-    deleted: int = 0
 
 
 def upsert(
@@ -216,9 +207,6 @@ def merge(
     if any(nulls) or any(rows[name].null_count for name in (*keys, sequence)):
         raise TableError(f"upsert: {', '.join(keys)} and {sequence} must not be null")
     schema = pa.schema([pa.field(name, _type(rows.schema.field(name))) for name in names])
-    deletes = pa.field(_DELETE, pa.bool_())
-    given = schema.append(deletes) if _DELETE in rows.column_names else schema
-    source = rows.select(given.names).cast(given)
     write = Write(
         schema=schema,
         mark=mark,
@@ -227,38 +215,18 @@ def merge(
         again_until=again_until,
         each=each,
     )
-    values = {_quoted(name): f"source.{_quoted(name)}" for name in names}
-    newer = f"source.{_quoted(sequence)} > target.{_quoted(sequence)}"
-    counts: dict[str, int] = {}
-    if not source.num_rows:
+    if not rows.num_rows:
         if each:
             HERE.commit(where, write)
         elif HERE.opened(where) is None:
             HERE.create(where, schema)
         return Upserted()
-
-    def change(table: DeltaTable) -> None:
-        widen(table, write, where)
-        merging = table.merge(
-            source,
-            " AND ".join(f"target.{_quoted(key)} = source.{_quoted(key)}" for key in keys),
-            source_alias="source",
-            target_alias="target",
-            commit_properties=write.properties(),
-        )
-        insert = None
-        if given is not schema:
-            merging = merging.when_matched_delete(f"{newer} AND source.{_quoted(_DELETE)}")
-            insert = f"NOT source.{_quoted(_DELETE)}"
-        merging = merging.when_matched_update(values, newer)
-        counts.update(merging.when_not_matched_insert(values, insert).execute())
-
-    HERE.once(where, write, change)
-    return Upserted(
-        counts.get("num_target_rows_inserted", 0),
-        counts.get("num_target_rows_updated", 0),
-        counts.get("num_target_rows_deleted", 0),
-    )
+    deletes = pa.repeat(False, rows.num_rows)
+    if _DELETE in rows.column_names:
+        deletes = rows[_DELETE].combine_chunks().fill_null(False)
+    batch = Rows(rows.select(names).cast(schema), deletes, tuple(keys), sequence)
+    made = Merge(batch, write, where)
+    return made.did if HERE.once(where, write, made.commit) else Upserted()
 
 
 def _type(field: pa.Field) -> pa.DataType:
@@ -268,8 +236,3 @@ def _type(field: pa.Field) -> pa.DataType:
         raise TableError(
             f"column {field.name} is {field.type}, which a Delta table does not hold"
         ) from None
-
-
-def _quoted(name: str) -> str:
-    """A name of a column in an expression of ``deltalake``."""
-    return '"' + name.replace('"', '""') + '"'
