@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.owners import classes_of, foreign_assignments
+
 SOURCE = Path(__file__).parents[1] / "src" / "penstock"
 
 VALUES = {"errors", "nuid", "nkeys", "vault"}
@@ -401,3 +403,54 @@ def test_the_check_sees_every_way_to_import_in_the_core(
     path = tmp_path / "example.pyx"
     path.write_text(source)
     assert [name for _, name in core_imports(path)] == names
+
+
+def test_the_state_of_the_log_is_changed_by_its_owner() -> None:
+    """Only the module of a class assigns to its fields; the others call its methods."""
+    classes = classes_of(CORE_FILES)
+    files = [path for path in CORE_FILES if path.parent.name == "log"]
+    found = [
+        f"{path.name}:{line} {target} ({owner})"
+        for path in files
+        for line, target, owner in foreign_assignments(path, classes)
+    ]
+    assert {"Log", "Segment", "Tail", "Watermarks", "Removals"} <= classes.module.keys()
+    assert not found, found
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("cdef int f(Segment s) except -1:\n    s.live -= 1", ["s.live"]),
+        (
+            "def f(Log log):\n    log.tail.base = log.tail.written = 0",
+            ["log.tail.base", "log.tail.written"],
+        ),
+        (
+            "def f(Log log, list many):\n    (<Segment>many[0]).size = 1",
+            ["(<Segment>many[0]).size"],
+        ),
+        (
+            "cdef int f() except -1:\n    cdef Segment s = Segment()\n    s.entries[0].size = 1",
+            ["s.entries[0].size"],
+        ),
+        ("def f(log: Log):\n    if log.live == 0 and g(a=1):\n        return log.live", []),
+        ("cdef int f(Head head):\n    head.live = 1", []),
+        ("cdef class Other:\n    cdef int g(self):\n        self.live = 1", []),
+        (
+            "cdef class Other(Log):\n    cdef int g(self):\n        self.tail.base = 1",
+            ["self.tail.base"],
+        ),
+    ],
+)
+def test_the_check_sees_every_way_to_assign(source: str, found: list[str], tmp_path: Path) -> None:
+    declared = tmp_path / "owner.pxd"
+    declared.write_text(
+        "cdef class Segment:\n    cdef int live, size\n    cdef Entry* entries\n"
+        "cdef class Tail:\n    cdef int base\n    cdef int written\n"
+        "cdef class Log:\n    cdef readonly Tail tail\n    cdef int live\n"
+    )
+    path = tmp_path / "example.pyx"
+    path.write_text(source)
+    classes = classes_of([declared, path])
+    assert [target for _, target, _ in foreign_assignments(path, classes)] == found

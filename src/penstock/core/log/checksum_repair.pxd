@@ -1,4 +1,4 @@
-"""What a checksum says besides good or bad: which one bit is flipped, and with what salt it was made. See mend.pyx."""
+"""What a checksum says besides good or bad: which one bit is flipped, and with what salt it was made. See checksum_repair.pyx."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from penstock.core.log.record cimport Head
 

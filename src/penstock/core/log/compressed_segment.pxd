@@ -1,4 +1,4 @@
-"""Segment files whose bytes are compressed block by block, read as if they were not. Drawn in packed.pyx.
+"""Segment files whose bytes are compressed block by block, read as if they were not. Drawn in compressed_segment.pyx.
 
 Knows nothing of records, of indexes, or of when a segment is compressed.
 """

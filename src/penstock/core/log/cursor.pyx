@@ -39,7 +39,7 @@ cdef int matching_ids(Log log, bytes pattern, Out* found) except -1:
     cdef uint32_t id
     if subject_has_wildcard(p, n):
         if log.subjects_table.names is None:
-            log.subjects_table.names = SubjectIndex(log.subjects_table)
+            log.subjects_table.keep_index(SubjectIndex(log.subjects_table))
         return (<SubjectIndex>log.subjects_table.names).match(p, n, found)
     only = log.find_subject(p, n)
     if only >= 0:

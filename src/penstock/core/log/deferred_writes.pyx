@@ -18,21 +18,22 @@ import errno
 from contextlib import suppress
 from functools import partial
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memset
 from penstock.core.base.buffer cimport Out, hash_bytes, out_free
-from penstock.core.log.files cimport FAILED, TAKES
-from penstock.core.log.files import NO_ROOM
+from penstock.core.log.disk_condition cimport TAKES
 from penstock.core.log.log cimport Log
 from penstock.core.log.record cimport SEGMENT_HEAD_BYTES
 from penstock.core.log.scan cimport read_all
-from penstock.core.log.segment cimport Segment
+from penstock.core.log.segment cimport Segment, new_segment
+
+from penstock.core.log.disk_condition import NO_ROOM
 
 
 def do_late(Log log) -> bool:
     """One piece of what can wait, of a log that takes appends; whether there was one. OSError."""
-    if not log.late or log.condition != TAKES:
+    if not log.late or log.state.condition != TAKES:
         return False
     call = log.late.pop(0)
     try:
@@ -47,11 +48,11 @@ def do_late(Log log) -> bool:
 
 cdef int sync_names(Log log) except -1:
     # Who began this log may have been stopped before it synced the names of its files, and of the folder.
-    log.folder_made = True
+    log.folder_found()
     try:
         log.sync_folder()
     except OSError as error:
-        log.folder_dirty = True
+        log.name_made()
         log.owe(error, log.sync_folder)
     return 0
 
@@ -62,7 +63,7 @@ cdef int sync_found(Log log, Segment s) except -1:
         log.disk.sync(s.handle)
     except OSError as error:
         log.unsynced.append(s)
-        log.failure = error.errno or errno.EIO
+        log.state.because(error.errno or errno.EIO)
     return 0
 
 
@@ -72,19 +73,18 @@ cdef int doubt_found(Log log, list doubted) except -1:
     """
     cdef Segment s
     cdef bint any_left = False
-    log.unsynced = [s for s in log.unsynced if s not in doubted]
+    log.take_unsynced([s for s in log.unsynced if s not in doubted])
     for s in doubted:
         # A compressed one was on the disk before it had its name; of one without a sound head nothing can be made anew.
         if s not in log.segments.items or s.packed is not None or s.salt == 0 or s.size < SEGMENT_HEAD_BYTES:
             continue
         if s is log.active or s.live:
-            s.synced_size = 0
+            s.doubt_sync()
             any_left = True
         if s is not log.active and s.live:
             log.unsynced.append(s)
     if any_left:
-        log.condition = FAILED
-        log.failure = log.failure or errno.EIO
+        log.state.suspected()
         log.note_unsure()
     return 0
 
@@ -105,7 +105,7 @@ def move_aside(Log log, str name) -> None:
     while log.disk.exists(f"{path}.aside-{n}"):
         n += 1
     log.disk.rename(path, f"{path}.aside-{n}")
-    log.folder_dirty = True
+    log.name_made()
     log.notes.append(f"{path} is no part of the log beside it: it is kept as {name}.aside-{n}")
 
 
@@ -117,14 +117,12 @@ cdef int start_found(Log log, uint64_t first) except -1:
             return log.start_segment(first)
         except OSError as error:
             refused = error
-    s = Segment()
-    s.first = first
+    s = new_segment(first)
     log.begin_tail(s)
-    log.segments.add(s)
-    log.active = s
+    log.begin_in_memory(s)
     if not log.owed:
         log.owe(refused, None)
-    log.owed.append(partial(make_file, log, s))
+    log.owe_first(partial(make_file, log, s))
     return 0
 
 
@@ -137,13 +135,13 @@ def make_file(Log log, Segment s) -> None:
 cdef bytes keep_aside(Log log, Segment s, uint64_t at):
     # Cuts the file at `at`; what was behind it is kept in a file of its own first.
     cdef bytes cut = read_all(log, s)[at:]
-    s.size = s.written_size = at
+    s.set_written(at)
     if cut:
         try:
             cut_off(log, s, at, cut)
         except OSError as error:
             log.owe(error, partial(cut_off, log, s, at, cut))
-    s.synced_size = s.size
+    s.synced_all()
     return cut
 
 
@@ -163,7 +161,7 @@ def cut_off(Log log, Segment s, uint64_t at, bytes cut) -> None:
             raise
         with suppress(OSError):
             log.disk.unlink(f"{name}.tmp")
-        log.late.append(partial(log.disk.write_file_atomic, name, cut, True))
+        log.put_off(partial(log.disk.write_file_atomic, name, cut, True))
     log.disk.truncate(log.segments.handle(s), at)
     log.disk.sync(s.handle)
     log.notes.append(f"the last {len(cut)} bytes of {path}.seg were unfinished or damaged: they were cut and are kept as {name}")
@@ -174,22 +172,22 @@ cdef int restart(Log log, Segment s) except -1:
     cdef Out out
     cdef bytes head
     keep_aside(log, s, 0)
-    s.salt = <uint32_t>hash_bytes(<const char*>&s.first, 8)
+    s.use_salt(<uint32_t>hash_bytes(<const char*>&s.first, 8))
     memset(&out, 0, sizeof(Out))
     try:
         log.put_head(s, &out)
         head = out.data[:out.len]
     finally:
         out_free(&out)
-    s.size = s.written_size = s.begins
-    s.synced_size = 0
+    s.set_written(s.begins)
+    s.doubt_sync()
     if not log.owed:
         try:
             write_head(log, s, head)
             return 0
         except OSError as error:
             log.owe(error, None)
-    log.owed.append(partial(write_head, log, s, head))
+    log.owe_first(partial(write_head, log, s, head))
     return 0
 
 
@@ -204,16 +202,15 @@ cdef int write_found(Log log, list doubted, str stale) except -1:
     file, whose log says now what it did.
     """
     doubt_found(log, doubted)
-    log.stale = stale
-    log.sync_used = True
+    log.go_stale(stale)
+    log.marks.use_sync(True)
     try:
-        if log.condition == TAKES and log.dirty():
+        if log.state.condition == TAKES and log.dirty():
             log.write()                  # segments that are done with go when it is on the disk
             log.sync_files()
-        if log.condition == TAKES and log.stale is not None:
-            log.disk.unlink(log.stale)
-            log.stale = None
+        if log.state.condition == TAKES:
+            log.drop_stale()
     except OSError as error:
         log.owe(error, None)
-    log.sync_used = False
+    log.marks.use_sync(False)
     return 0

@@ -22,24 +22,23 @@ import errno
 from contextlib import suppress
 from functools import partial
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from penstock.core.base.buffer cimport Out, out_free
 from penstock.core.base.disk cimport Disk
 from penstock.core.log.encryption cimport seal_records
-from penstock.core.log.files cimport CLOSED, FAILED, FULL, TAKES
+from penstock.core.log.disk_condition cimport CLOSED, FAILED, FULL
 from penstock.core.log.log cimport Log
 from penstock.core.log.record cimport (
     MESSAGE, SEGMENT_HEAD_BYTES, Head, check_record, put_segment_head, resync,
 )
-from penstock.core.log.segment cimport SIZE_MASK, Segment, is_live
+from penstock.core.log.segment cimport SIZE_MASK, Segment
 
 cdef enum:
     READ_STEP_BYTES = 65536
     READ_LEAST_BYTES = 4096          # of what can't be read, pieces of this size are given up
     TRIES_MAX = 5                    # calls of mend() that find bytes unreadable before they are given up
-    TAIL_MAX_BYTES = 1572864         # as in core/log/files
 
 from penstock.core.log.files import UNSURE
 
@@ -47,18 +46,18 @@ from penstock.core.log.files import UNSURE
 def mend(Log log) -> bool:
     """One step towards taking appends again; True: they are taken. OSError: the disk does not work yet."""
     cdef Segment s
-    if log.condition == CLOSED:
+    if log.state.condition == CLOSED:
         log.refuse()
-    if log.condition == FULL:
+    if log.state.condition == FULL:
         log.refuse()
         return True
-    if log.condition < FAILED:
+    if log.state.condition < FAILED:
         return True
-    if log.sync_running:
+    if log.marks.sync_running:
         return False
     try:
         log.pay()
-        if not log.unsure_told:
+        if not log.state.unsure_told:
             log.note_unsure()
         probe(log)
         for s in list(log.segments.items):
@@ -67,11 +66,11 @@ def mend(Log log) -> bool:
                 return False
         renew(log, log.active)
     except OSError as error:
-        log.failure = error.errno or errno.EIO
+        log.state.because(error.errno or errno.EIO)
         raise
     resume(log)
-    if log.begin_anew or log.roll_failed:
-        log.condition = FULL             # what it goes on in is a new segment
+    if log.state.begin_anew or log.state.roll_failed:
+        log.state.full(0)                # what it goes on in is a new segment
         log.refuse()
     return True
 
@@ -81,27 +80,21 @@ cdef int resume(Log log) except -1:
     cdef Segment s
     for s in log.doomed:
         log.say_removed(s)
-    log.unsynced = []
-    log.tail_written = log.tail.len
-    log.write_mark += 1
-    log.synced_mark = log.sync_mark = log.write_mark
+    log.take_unsynced([])
+    log.tail.wrote_all()
+    log.marks.rewritten(log.last_seq)
     for s in log.segments.items:
-        s.removed_mark += log.ranges.count > 0 and s.removed_mark == log.write_mark       # told with the next write
-    log.written_seq = log.synced_seq = log.last_seq
-    log.condition = TAKES
-    log.failure = 0
-    log.tries = 0
-    log.check_watermarks()
-    if log.tail_written > TAIL_MAX_BYTES:
-        log.trim_tail()
+        if log.removals.ranges.count and s.removed_mark == log.marks.write_mark:
+            s.removed_later()                # the removal is recorded with the next write
+    log.state.recovered()
+    log.marks.check(log.last_seq)
+    log.tail.trim()
     try:
         log.disk.unlink(f"{log.folder}/{UNSURE}")
     except OSError:
-        log.late.append(partial(log.disk.unlink, f"{log.folder}/{UNSURE}"))
+        log.put_off(partial(log.disk.unlink, f"{log.folder}/{UNSURE}"))
     with suppress(OSError):
-        if log.stale is not None:
-            log.disk.unlink(log.stale)
-            log.stale = None
+        log.drop_stale()
     if log.doomed:
         log.unlink_ready()
     return 0
@@ -128,30 +121,29 @@ cdef int renew(Log log, Segment s) except -1:
     cdef bytes data = taken_back(log, s, holes)
     cdef int handle
     if holes:
-        log.tries += 1
-        if log.tries < TRIES_MAX:
+        if log.state.unreadable() < TRIES_MAX:
             raise OSError(errno.EIO, "a segment can't be read back", log.segments.path(s, ".seg"))
     bad = damage_in(s, data)
     if bad or misplaced(log, s, data):
         keep_old(log, s, data)
         with suppress(OSError):
             log.disk.unlink(log.segments.path(s, ".idx"))
-        s.has_index = False
+        s.index_lost()
     handle = put_in_place(log, s, data)
-    log.folder_dirty = True
-    s.written_size = s.size
-    s.synced_size = 0
+    log.name_made()
+    s.wrote_all()
+    s.doubt_sync()
     if s is log.active:
-        log.tail_written = log.tail.len
+        log.tail.wrote_all()
     log.pages.forget(s.serial)
     log.sync_folder()
-    s.synced_size = s.size
+    s.synced_all()
     if s in log.unsynced:
         log.unsynced.remove(s)
     if bad:
         give_up(log, s, data)
     if s is not log.active:
-        if s.live and not s.has_index and s.removed_mark <= log.synced_mark:
+        if s.live and not s.has_index and s.removed_mark <= log.marks.synced_mark:
             log.write_index(s)
         log.segments.close_handle(s)
     return handle
@@ -160,7 +152,7 @@ cdef int renew(Log log, Segment s) except -1:
 cdef bytes taken_back(Log log, Segment s, list holes):
     # All bytes of a segment; offsets where the disk refused to give them are noted in `holes`, zeros stand for them.
     cdef Out head
-    cdef uint64_t from_file = log.tail_base if s is log.active else s.size
+    cdef uint64_t from_file = log.tail.base if s is log.active else s.size
     cdef bytes data = bytes(s.size)
     cdef char* p = PyBytes_AS_STRING(data)
     cdef uint64_t at = 0, n
@@ -171,10 +163,10 @@ cdef bytes taken_back(Log log, Segment s, list holes):
         except OSError:
             read_pieces(log, s, p, at, at + n, holes)
         at += n
-    if s is log.active and from_file + log.tail.len != s.size:
-        raise AssertionError(f"the newest segment has {s.size} bytes, and {log.tail.len} behind {from_file}")
+    if s is log.active and from_file + log.tail.out.len != s.size:
+        raise AssertionError(f"the newest segment has {s.size} bytes, and {log.tail.out.len} behind {from_file}")
     if s is log.active and s.aead is None:
-        memcpy(p + from_file, log.tail.data, log.tail.len)
+        memcpy(p + from_file, log.tail.out.data, log.tail.out.len)
     elif s is log.active:
         seal_tail(log, s, p + from_file)
     if s.head is not None:
@@ -191,11 +183,11 @@ cdef bytes taken_back(Log log, Segment s, list holes):
 
 cdef int seal_tail(Log log, Segment s, char* p) except -1:
     # Encrypted again the same bytes give the same: no nonce is used for anything new.
-    cdef size_t head = s.begins if log.tail_base == 0 else 0
+    cdef size_t head = s.begins if log.tail.base == 0 else 0
     cdef Out out
     memset(&out, 0, sizeof(Out))
     try:
-        seal_records(s.aead, log.tail.data + head, log.tail.len - head, s.salt, &out)
+        seal_records(s.aead, log.tail.out.data + head, log.tail.out.len - head, s.salt, &out)
         memcpy(p + head, out.data, out.len)
     finally:
         out_free(&out)
@@ -257,7 +249,7 @@ cdef int give_up(Log log, Segment s, bytes data) except -1:
     cdef uint32_t i, length
     cdef Head head
     cdef Segment older
-    s.damaged = True
+    s.mark_damaged(True)
     log.segments.need(s)
     for older in log.segments.items:
         if older.first <= s.first:
@@ -320,8 +312,7 @@ cdef int take_handle(Log log, Segment s, int handle) except -1:
     """The segment's file is another one from now on. What closing the old one says is of no interest any more."""
     with suppress(OSError):
         log.segments.close_handle(s)
-    s.handle = handle
-    log.segments.open_handles += 1
+    log.segments.take_handle(s, handle)
     return 0
 
 
@@ -340,12 +331,11 @@ def reopened(Log log) -> None:
         if s.packed is not None or s.size < SEGMENT_HEAD_BYTES or (s.live == 0 and s is not log.active):
             continue                         # nothing is read from it
         if not named or s.first in named or s is log.active:
-            s.synced_size = 0
+            s.doubt_sync()
     with suppress(OSError):
         log.write()
-    log.condition = FAILED
-    log.failure = log.failure or errno.EIO
-    log.unsure_told = True
+    log.state.suspected()
+    log.state.unsure_noted(True)
     with suppress(OSError):
         while not mend(log):
             pass

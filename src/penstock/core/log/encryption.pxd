@@ -1,4 +1,4 @@
-"""Messages and index files as ciphertext: what is encrypted with what, and when nothing is. Explained in sealing.pyx.
+"""Messages and index files as ciphertext: what is encrypted with what, and when nothing is. Explained in encryption.pyx.
 
 Knows nothing of where keys come from: it is handed an object with `number`, `fresh()`, `aead(number, context)` and `invalid`
 (penstock.vault.StreamCipher).

@@ -8,20 +8,13 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from penstock.core.base.buffer cimport Out
 from penstock.core.base.disk cimport Disk
 from penstock.core.base.quota cimport Usage
+from penstock.core.log.disk_condition cimport DiskCondition
 from penstock.core.log.read_windows cimport Pages
-from penstock.core.log.record cimport Ranges
+from penstock.core.log.removals cimport Removals
 from penstock.core.log.segment cimport Segment, SegmentList
 from penstock.core.log.subject_table cimport SubjectTable
-
-cdef enum LogCondition:
-    HOLDS = -1           # a group is being appended: nothing is written and no segment begun until it is whole (core/stream/atomic_batch)
-    TAKES = 0            # appends are taken
-    FULL = 1             # no room (or no handle): appends are refused until a write succeeds; nothing accepted is lost
-    FAILED = 2           # a write or sync failed: no appends until mend() has made anew what may not be on the disk; reads go on
-    CLOSED = 3
-
-
-
+from penstock.core.log.tail cimport Tail
+from penstock.core.log.watermarks cimport Watermarks
 
 cdef class LogFiles:
     cdef readonly Disk disk                  # None for a memory log
@@ -30,8 +23,8 @@ cdef class LogFiles:
     # state, all O(1) to read
     cdef readonly uint64_t first_seq         # lowest live sequence; last_seq + 1 when empty; never goes back
     cdef readonly uint64_t last_seq          # highest sequence ever given (accepted); 0 for a new log
-    cdef readonly uint64_t written_seq       # every record up to here is in the file
-    cdef readonly uint64_t synced_seq        # every record up to here is on the disk
+    cdef readonly Watermarks marks           # how far it is written and synced
+    cdef readonly DiskCondition state        # whether appends are taken
     cdef readonly uint64_t msgs              # live messages
     cdef readonly uint64_t bytes             # their size as nats-server accounts it (file: 22+subject+(4+hdr)+msg+8; memory: subject+hdr+msg+16)
     cdef readonly uint64_t appended          # messages ever appended since open + live at open: msgs + removed
@@ -39,8 +32,7 @@ cdef class LogFiles:
     cdef readonly uint64_t last_ts_ns        # of the last message appended (0: none known)
     cdef readonly uint32_t subject_ids       # ids handed out so far: every id is < subject_ids
     cdef readonly uint64_t subject_count     # subjects with live messages
-    cdef readonly list lost                  # (first_seq, count, reason) of what damage has cost; count 0: messages are all there, what
-                                             # else was written between first_seq - 1 and first_seq is not
+    cdef readonly Removals removals          # what was removed and is not yet a record, and what is lost
     cdef readonly list notes                 # what an opening found and did besides, one line each, for the operator
     # private parts
     cdef readonly SegmentList segments
@@ -48,44 +40,26 @@ cdef class LogFiles:
     cdef Pages pages
     cdef Segment active                      # takes the appends
     cdef Segment reading                     # where the last read was
-    cdef Out tail                            # the newest bytes of the active segment's file: written ones kept for reading, then unwritten ones
-    cdef uint64_t tail_base                  # offset in the file of the first of them
-    cdef size_t tail_written                 # how many of them are in the file
-    cdef Ranges ranges                       # removed in this turn, not yet a record
+    cdef Tail tail                           # the newest bytes of the active segment's file
     cdef list doomed                         # segments without live messages, to be unlinked
     cdef list unsynced                       # sealed segments with bytes not yet synced
     cdef list unnamed                        # segments made since the folder was synced
     cdef public list owed                    # what an opening could not write and what comes before the next append: see core/log/deferred_writes
     cdef bint unsaid                         # the first write after such an opening is synced before anything is taken
     cdef public list late                    # what it could not write and what can wait: calls that raise OSError until it is done
-    cdef bint unsure_told                    # the file `unsure` says what is not to be believed
     cdef str stale                           # an index file that goes when what it says is written in the log
-    cdef readonly int condition              # LogCondition
-    cdef readonly int failure                # errno behind FULL or FAILED
-    cdef public object guard                 # None, or who notes what messages say before they are removed: see log.pyi
-    cdef public uint64_t guard_above         # ... of messages with a higher sequence
     cdef uint64_t segment_bytes
     cdef public bint compress                # segments that are full are compressed by maintain(); those that are stay so
     cdef readonly object cipher              # data keys of the stream (core/log/encryption); None: it has none
     cdef uint32_t record_extra               # bytes of a new message's record besides subject, headers and payload
     cdef uint8_t record_state                # ... and its state: TAGGED where messages are encrypted
     cdef bint checks                         # a new record gets its checksum at once: a file log whose messages are not encrypted
-    cdef bint begin_anew                     # the active segment takes no message any more: see resume
-    cdef Out sealed                          # what is about to be written, encrypted
     cdef Out unsealed                        # the message that was read last, decrypted
     cdef uint32_t size_extra                 # accounted bytes of a message besides subject, headers and payload
     cdef uint32_t header_extra               # ... and of its headers, when it has any
     cdef readonly Usage usage                # whose bytes these are; never None
-    cdef bint roll_failed                    # FULL because no new segment could be begun
-    cdef int tries                           # calls of mend() that found bytes unreadable
     cdef bint folder_dirty                   # a file was made since the folder was synced
     cdef bint folder_made
-    cdef bint sync_used                      # the owner asked for durability at least once
-    cdef bint sync_running
-    cdef uint64_t sync_upto
-    cdef uint64_t write_mark                 # counts writes
-    cdef uint64_t sync_mark                  # writes that a running sync will cover
-    cdef uint64_t synced_mark                # writes that are on the disk
 
     # --- per turn ----------------------------------------------------------------------------------------------------
     cdef bint dirty(self) noexcept                      # something accepted is not written
@@ -108,7 +82,6 @@ cdef class LogFiles:
     cdef int say_gone_in(self, Segment s, uint64_t at, uint64_t end) except -1
     cdef int put_head(self, Segment s, Out* out) except -1                  # of a new file for s, in the form that is wanted now
     cdef int resume(self) except -1                                         # an encrypted log goes on in a new segment
-    cdef const char* unwritten(self) except NULL                            # the bytes of the tail that are not in the file, as they go there
     cdef int begin_segment(self, uint64_t first) except -1
     cdef int roll(self, uint64_t next_seq) except -1
     cdef int put_removals(self) except -1
@@ -117,11 +90,9 @@ cdef class LogFiles:
     cdef int write_early(self) except -1
     cdef int write_failed(self, object error) except -1
     cdef int fail(self, object error) except -1
-    cdef int trim_tail(self) except -1
     cdef int sync_files(self) except -1
     cdef int on_disk(self) except -1                                        # segments whose bytes are synced get their index
     cdef int write_index(self, Segment s) except -1
-    cdef int check_watermarks(self) except -1
     cdef int retire(self, Segment s) except -1                              # a sealed segment without live messages
     cdef int prepare_unlink(self) except -1                                 # what retired segments say of older ones is said again
     cdef int unlink_ready(self) except -1                                   # those that nothing depends on any more
@@ -129,10 +100,24 @@ cdef class LogFiles:
     cdef bint make_room(self) except -1
     cdef bint tells(self, Segment s) except -1
     cdef int say_removed(self, Segment s) except -1
-    cdef list lost_within(self, uint64_t first, uint64_t end)               # of what is lost, in order
-    cdef int say_gone(self, uint64_t first, uint64_t end, list lost) except -1     # these were removed, but for what is lost
     cdef uint64_t removed_below(self) noexcept          # everything below this sequence was removed, nothing of it was lost
     cdef int close_handles(self) except -1
-
-
-cdef void note_teller(Segment s, uint64_t first) noexcept                  # REMOVE records of the segment that begins with first speak of s
+    # for the modules that are built on it
+    cdef int owe_first(self, object call) except -1         # before the next append is taken
+    cdef int put_off(self, object call) except -1           # can wait: maintain() does it
+    cdef int go_stale(self, str path) except -1             # an index file goes when what it says is written in the log (None: none does)
+    cdef int drop_stale(self) except -1                     # ... it is written: the file goes
+    cdef int name_made(self) noexcept                       # a file has a name that is not synced yet
+    cdef int folder_found(self) noexcept                    # ... and so may the folder itself
+    cdef int take_unsynced(self, list segments) except -1   # the sealed segments with bytes that are not synced
+    cdef int activate(self, Segment s, uint64_t end) except -1      # appends go to this segment, behind that offset of its file
+    cdef int begin_in_memory(self, Segment s) except -1     # the same, of a new segment that has no file yet
+    cdef void raise_last(self, uint64_t seq, uint64_t ts_ns) noexcept       # sequences up to there were given, a message is as new as that
+    cdef void given_before(self, uint64_t first) noexcept   # of an opening: this sequence and later ones were not given yet
+    cdef int found_active(self, Segment s) except -1        # of an opening: the newest segment that was found
+    cdef void begin_at(self, uint64_t first_seq) noexcept   # of a log without a message: its next sequence
+    cdef void count_segment(self, Segment s) noexcept       # its live messages are the log's
+    cdef int count_anew(self) except -1                     # all counts, from those of the segments and of the subject table
+    cdef int end_counting(self) except -1                   # all segments of an opening are counted
+    cdef int end(self) except -1                            # the log is closed
+    cdef int forget_files(self) except -1                   # of a folder that is removed

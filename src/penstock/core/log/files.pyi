@@ -1,4 +1,4 @@
-"""What Python sees of the files under a record log; see log_files.pxd for the rest."""
+"""What Python sees of the files under a record log; see files.pxd for the rest."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,9 +7,6 @@ from penstock.core.base.disk import Disk
 from penstock.core.base.quota import Usage
 from penstock.core.log.segment import SegmentList
 from penstock.core.log.subject_table import SubjectTable
-
-class LogClosed(OSError):
-    """The log takes no appends: a write or fsync failed and mend() has not worked yet, or it was closed."""
 
 class LogFiles:
     disk: Disk | None

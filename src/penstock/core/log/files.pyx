@@ -12,25 +12,26 @@ sync, appends are refused (LogClosed) until mend() has made new files of what ma
 removals in memory go on.
 """
 import os
-from contextlib import suppress
-from errno import EAGAIN, EDQUOT, EFBIG, EIO, ENOMEM, ENOSPC
+from errno import EAGAIN, EIO
 from functools import partial
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memmove, memset
+from libc.string cimport memset
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from penstock.core.base.buffer cimport Out, hash_bytes, out_free, out_put, out_reserve
-from penstock.core.log.encryption cimport begin_file, seal_records
+from penstock.core.base.buffer cimport Out, hash_bytes, out_free, out_put
+from penstock.core.base.quota cimport use
+from penstock.core.log.disk_condition cimport CLOSED, FAILED, FULL, HOLDS
+from penstock.core.log.encryption cimport begin_file
 from penstock.core.log.index_file cimport write_sidecar
 from penstock.core.log.record cimport (
-    RECORD_EXTRA_BYTES, SEALED_EXTRA_BYTES, SEALED_HEAD_BYTES, SEGMENT_HEAD_BYTES, Ranges, put_ranges, put_segment_head,
+    RECORD_EXTRA_BYTES, SEALED_EXTRA_BYTES, SEALED_HEAD_BYTES, SEGMENT_HEAD_BYTES, put_ranges, put_segment_head,
     ranges_add, ranges_free, ranges_sort,
 )
-from penstock.core.log.segment cimport Entry, Segment, SegmentList
+from penstock.core.log.segment cimport Segment, new_segment
+
+from penstock.core.log.disk_condition import NO_ROOM, LogClosed
 
 cdef enum:
-    TAIL_MAX_BYTES = 1572864         # written bytes kept for reading: cut to TAIL_KEEP_BYTES when beyond this
-    TAIL_KEEP_BYTES = 786432
     ROOM_BYTES = 8192                # made on a full disk besides what waits to be written: files take whole blocks
     REDUCED_MAX_BYTES = 512          # what a disk writes as a whole
     DOOMED_MAX = 8                   # retired segments waiting for the owner's next sync: more than this and the log syncs itself
@@ -38,43 +39,75 @@ cdef enum:
 UNSURE = "unsure"
 """Name of the file that tells which segments a process that ended did not believe any more."""
 
-NO_ROOM = frozenset((ENOSPC, EDQUOT, EFBIG, ENOMEM))
-"""What a write may fail with that says nothing of what was written before."""
-
-class LogClosed(OSError):
-    """The log takes no appends: a write or fsync failed and mend() has not worked yet, or it was closed."""
-
 cdef class LogFiles:
     """Active segment, tail, commit, retired segments."""
 
     def __dealloc__(self) -> None:
-        out_free(&self.tail)
-        out_free(&self.sealed)
         out_free(&self.unsealed)
-        ranges_free(&self.ranges)
+
+    @property
+    def condition(self) -> int:
+        """LogCondition."""
+        return self.state.condition
+
+    @property
+    def failure(self) -> int:
+        """The errno behind FULL or FAILED."""
+        return self.state.failure
+
+    @property
+    def written_seq(self) -> int:
+        """Every record up to here is in the file."""
+        return self.marks.written_seq
+
+    @property
+    def synced_seq(self) -> int:
+        """Every record up to here is on the disk."""
+        return self.marks.synced_seq
+
+    @property
+    def lost(self) -> list:
+        """(first_seq, count, reason) of what damage has cost."""
+        return self.removals.lost
+
+    @property
+    def guard(self) -> object:
+        """None, or the object that notes what messages say before they are removed."""
+        return self.removals.guard
+
+    @guard.setter
+    def guard(self, value: object) -> None:
+        self.removals.guarded_by(value)
+
+    @property
+    def guard_above(self) -> int:
+        """It is asked about messages with a higher sequence."""
+        return self.removals.guard_above
+
+    @guard_above.setter
+    def guard_above(self, value: int) -> None:
+        self.removals.guard_from(value)
 
     cdef int refuse(self) except -1:
-        if self.condition == HOLDS:
+        if self.state.condition == HOLDS:
             return 0
-        if self.condition == FULL:
+        if self.state.condition == FULL:
             self.pay()
-            if self.begin_anew:
+            if self.state.begin_anew:
                 self.resume()
             self.write()
-            if self.roll_failed:
+            if self.state.roll_failed:
                 self.roll(self.last_seq + 1)
             return 0
-        if self.condition == FAILED:
-            raise LogClosed(self.failure, os.strerror(self.failure), self.folder)
+        if self.state.condition == FAILED:
+            raise LogClosed(self.state.failure, os.strerror(self.state.failure), self.folder)
         raise LogClosed(9, "the log is closed", self.folder)
 
     cdef int start_segment(self, uint64_t first) except -1:
-        cdef Segment s = Segment()
-        s.first = first
+        cdef Segment s = new_segment(first)
         if self.memory:
-            s.size = 1                       # an offset of 0 says that nothing is stored
-            out_reserve(&s.memory, 64)[0] = 0
-            s.memory.len = 1
+            s.resize(1)                      # an offset of 0 says that nothing is stored
+            out_put(&s.memory, "\0", 1)
         else:
             self.make_file(s)
             self.begin_tail(s)
@@ -84,34 +117,27 @@ cdef class LogFiles:
 
     cdef int make_file(self, Segment s) except -1:
         self.segments.spare_handles()
-        s.handle = self.disk.open(self.segments.path(s, ".seg"), True)
+        self.segments.take_handle(s, self.disk.open(self.segments.path(s, ".seg"), True))
         self.folder_dirty = True
         self.unnamed.append(s)
-        self.segments.open_handles += 1
         return 0
 
     cdef int begin_tail(self, Segment s) except -1:
-        s.salt = <uint32_t>hash_bytes(<const char*>&s.first, 8) ^ <uint32_t>(self.last_ts_ns >> 7)
-        self.tail.len = 0
-        self.tail_base = 0
-        self.tail_written = 0
-        self.put_head(s, &self.tail)
-        s.size = s.begins
+        s.use_salt(<uint32_t>hash_bytes(<const char*>&s.first, 8) ^ <uint32_t>(self.last_ts_ns >> 7))
+        self.tail.begin(0)
+        self.put_head(s, &self.tail.out)
+        s.resize(s.begins)
         return 0
 
     cdef int put_head(self, Segment s, Out* out) except -1:
         if self.cipher is None or self.cipher.number == 0:
             put_segment_head(out, s.first, s.salt)
-            s.begins = SEGMENT_HEAD_BYTES
-            s.extra = RECORD_EXTRA_BYTES
-            s.key_number = 0
-            s.aead = None
+            s.use_form(SEGMENT_HEAD_BYTES, RECORD_EXTRA_BYTES)
+            s.use_key(0, None)
             return 0
-        s.aead = begin_file(self.cipher, out, s.first, s.salt, False)
-        s.head = PyBytes_FromStringAndSize(out.data + out.len - SEALED_HEAD_BYTES, SEALED_HEAD_BYTES)
-        s.begins = SEALED_HEAD_BYTES
-        s.extra = SEALED_EXTRA_BYTES
-        s.key_number = self.cipher.number
+        s.use_key(self.cipher.number, begin_file(self.cipher, out, s.first, s.salt, False))
+        s.use_head(PyBytes_FromStringAndSize(out.data + out.len - SEALED_HEAD_BYTES, SEALED_HEAD_BYTES))
+        s.use_form(SEALED_HEAD_BYTES, SEALED_EXTRA_BYTES)
         return 0
 
     cdef int resume(self) except -1:
@@ -119,19 +145,19 @@ cdef class LogFiles:
         # next goes to a file with another key. One that holds no message is made anew, what it says of others with it.
         cdef Segment s = self.active
         if s.count or s.first != self.last_seq + 1:
-            self.begin_anew = False
-            self.condition = TAKES
+            self.state.want_new_segment(False)
+            self.state.take()
             try:
                 self.roll(self.last_seq + 1)
             except OSError:
-                self.begin_anew = self.active is s
+                self.state.want_new_segment(self.active is s)
                 raise
             return 0
-        self.begin_anew = True
+        self.state.want_new_segment(True)
         self.write()
         self.make_anew(s)
-        self.begin_anew = False
-        self.condition = TAKES
+        self.state.want_new_segment(False)
+        self.state.take()
         return 0
 
     cdef int make_anew(self, Segment s) except -1:
@@ -140,22 +166,24 @@ cdef class LogFiles:
         cdef bytes records = PyBytes_FromStringAndSize(NULL, s.size - s.begins)
         cdef uint64_t begins = s.begins, extra = s.extra, number = s.key_number
         cdef object aead = s.aead, head = s.head
-        if self.sync_running:                     # its file is being synced, and would be closed
-            raise OSError(self.failure or EAGAIN, "the newest file is being synced", self.segments.path(s, ".seg"))
+        if self.marks.sync_running:                     # its file is being synced, and would be closed
+            raise OSError(self.state.failure or EAGAIN, "the newest file is being synced", self.segments.path(s, ".seg"))
         if self.disk.read_at(self.segments.handle(s), PyBytes_AS_STRING(records), s.size - begins, begins) != <int64_t>(s.size - begins):
             raise OSError(EIO, "a segment is shorter than it was", self.segments.path(s, ".seg"))
-        self.tail.len = self.tail_written = 0
-        self.tail_base = s.size
-        self.put_head(s, &self.tail)
-        records = PyBytes_FromStringAndSize(self.tail.data, self.tail.len) + records
-        self.tail.len = 0
+        self.tail.begin(s.size)
+        self.put_head(s, &self.tail.out)
+        records = PyBytes_FromStringAndSize(self.tail.out.data, self.tail.out.len) + records
+        self.tail.begin(s.size)
         try:
             self.disk.write_file_atomic(self.segments.path(s, ".seg"), records, PyBytes_GET_SIZE(records) > <Py_ssize_t>s.begins)
         except OSError:
-            s.begins, s.extra, s.key_number, s.aead, s.head = begins, extra, number, aead, head
+            s.use_form(begins, extra)
+            s.use_key(number, aead)
+            s.use_head(head)
             raise
-        self.tail_base = s.size = s.written_size = PyBytes_GET_SIZE(records)
-        s.synced_size = 0
+        s.set_written(PyBytes_GET_SIZE(records))
+        s.doubt_sync()
+        self.tail.begin(s.size)
         self.folder_dirty = True
         self.unnamed.append(s)
         self.segments.close_handle(s)
@@ -164,20 +192,20 @@ cdef class LogFiles:
 
     cdef int roll(self, uint64_t next_seq) except -1:
         cdef Segment old = self.active
-        if self.condition == HOLDS or (old.count == 0 and old.first == next_seq):
+        if self.state.condition == HOLDS or (old.count == 0 and old.first == next_seq):
             return 0                         # an empty segment would get its own file again
         if not self.memory:
             self.write()
             old = self.active
         self.begin_segment(next_seq)
-        old.sealed = True
+        old.seal(True)
         old.trim()
         if old.synced_size < old.written_size:
             self.unsynced.append(old)
         if old.live == 0:
             return self.retire(old)
         if not self.memory:
-            self.segments.loaded_bytes += old.count * sizeof(Entry)
+            self.segments.count_entries(old)
             if old.synced_size == old.written_size:
                 self.write_index(old)
             self.segments.make_room(None)
@@ -188,11 +216,10 @@ cdef class LogFiles:
         try:
             self.start_segment(first)
         except OSError as error:
-            self.condition = FULL
-            self.failure = error.errno or 5
-            self.roll_failed = True
+            self.state.full(error.errno or EIO)
+            self.state.roll_ended(True)
             raise
-        self.roll_failed = False
+        self.state.roll_ended(False)
         return 0
 
     cdef int retire(self, Segment s) except -1:
@@ -201,8 +228,8 @@ cdef class LogFiles:
         if at and s.relog_low:
             # Where it is told what went on in its sequences counts for the gap that it leaves behind the one before.
             before = <Segment>self.segments.items[at - 1]
-            note_teller(before, s.relog_low)
-            note_teller(before, s.relog_high)
+            before.told_by(s.relog_low)
+            before.told_by(s.relog_high)
         self.segments.discard(s)
         self.subjects_table.leave(s)
         if self.reading is s:
@@ -216,54 +243,51 @@ cdef class LogFiles:
 
     cdef bint dirty(self) noexcept:
         if self.memory:
-            return self.written_seq != self.last_seq
-        return self.tail.len > self.tail_written or self.ranges.count > 0 or self.written_seq != self.last_seq
+            return self.marks.written_seq != self.last_seq
+        return self.tail.out.len > self.tail.written or self.removals.ranges.count > 0 or self.marks.written_seq != self.last_seq
 
     cdef int write(self) except -1:
-        if self.condition == HOLDS:
+        if self.state.condition == HOLDS:
             return 0
         if self.memory:
-            self.written_seq = self.synced_seq = self.last_seq
+            self.marks.start(self.last_seq)
             return 0
-        if self.condition >= FAILED:
+        if self.state.condition >= FAILED:
             if self.dirty():
                 self.refuse()
             return 0
-        if self.ranges.count and self.guard is not None:
+        if self.removals.ranges.count and self.removals.guard is not None:
             self.heed_guard()
         if self.doomed:
             self.prepare_unlink()
-        if self.ranges.count:
+        if self.removals.ranges.count:
             self.put_removals()
         self.write_tail()
         if self.unsaid or self.stale is not None:
             self.sync_files()
             self.unsaid = False
-            if self.stale is not None:
-                self.disk.unlink(self.stale)     # what it says is in the log: one day its size might agree again
-                self.stale = None
-        self.condition = FULL if self.begin_anew else TAKES
-        self.written_seq = self.last_seq
-        self.check_watermarks()
-        if self.tail_written > TAIL_MAX_BYTES:
-            self.trim_tail()
+            self.drop_stale()
+        self.state.take()
+        self.marks.written(self.last_seq)
+        self.marks.check(self.last_seq)
+        self.tail.trim()
         if self.doomed:
             self.unlink_ready()
         return 0
 
     cdef int write_tail(self) except -1:
         cdef Segment s = self.active
-        cdef size_t n = self.tail.len - self.tail_written
+        cdef size_t n = self.tail.unwritten()
         if self.owed:
             self.pay()
         if n:
             try:
-                self.disk.write_at(self.segments.handle(s), self.unwritten(), n, self.tail_base + self.tail_written)
+                self.disk.write_at(self.segments.handle(s), self.tail.unwritten_bytes(s), n, self.tail.base + self.tail.written)
             except OSError as error:
                 self.write_failed(error)
-            self.tail_written = self.tail.len
-            s.written_size = s.size
-            self.write_mark += 1
+            self.tail.wrote_all()
+            s.wrote_all()
+            self.marks.bytes_written()
         return 0
 
     cdef int pay(self) except -1:
@@ -273,12 +297,11 @@ cdef class LogFiles:
                 self.owed[0]()
                 del self.owed[0]
         except OSError as error:
-            if self.condition >= FAILED:
+            if self.state.condition >= FAILED:
                 raise
             if error.errno not in NO_ROOM:
                 self.fail(error)
-            self.condition = FULL
-            self.failure = error.errno
+            self.state.full(error.errno)
             if not self.make_room():
                 raise
             self.pay()
@@ -286,62 +309,69 @@ cdef class LogFiles:
 
     def owe(self, error: OSError, call: object) -> None:
         """The disk has refused with an error: no append is taken before `call` has done it (None: what comes next does it)."""
-        code = error.errno or EIO
         self.unsaid = True
         if call is not None:
             self.owed.append(call)
-        if self.condition >= FAILED:
-            return
-        self.condition = FULL if code in NO_ROOM else FAILED
-        self.failure = code
+        self.state.refused(error.errno or EIO)
+
+    cdef int owe_first(self, object call) except -1:
+        self.owed.append(call)
+        return 0
+
+    cdef int put_off(self, object call) except -1:
+        self.late.append(call)
+        return 0
+
+    cdef int go_stale(self, str path) except -1:
+        self.stale = path
+        return 0
+
+    cdef int drop_stale(self) except -1:
+        if self.stale is not None:
+            self.disk.unlink(self.stale)         # what it says is in the log: one day its size might agree again
+            self.stale = None
+        return 0
 
     cdef int heed_guard(self) except -1:
         # Somebody reads at recovery what the newest messages say. Before a removal of such a message is written, the
         # messages are, and it notes what they say.
-        cdef uint64_t top = 0
-        cdef size_t k
-        for k in range(self.ranges.count):
-            top = max(top, self.ranges.items[k].first + self.ranges.items[k].count - 1)
-        if top > self.guard_above and self.guard.holds(top):
+        cdef uint64_t top = self.removals.highest()
+        if top > self.removals.guard_above and self.removals.guard.holds(top):
             self.write_tail()
-            self.written_seq = self.last_seq
-            if self.sync_used:
+            self.marks.written(self.last_seq)
+            if self.marks.sync_used:
                 self.sync_files()
-            self.guard.save()
+            self.removals.guard.save()
         return 0
 
     cdef int put_removals(self) except -1:
         # All removals since the last write as one record (more for very many ranges). Segments named in it remember
         # where, so that it is not lost with the segment that holds it.
         cdef Segment s, active = self.active
-        cdef size_t k, before = self.tail.len
+        cdef size_t k, before = self.tail.out.len
         cdef Py_ssize_t at
-        ranges_sort(&self.ranges)
-        active.removed_below = max(active.removed_below, self.removed_below())
-        put_ranges(&self.tail, self.ranges.items, self.ranges.count, self.last_seq, active.removed_below, active.salt)
-        active.size += self.tail.len - before
-        for k in range(self.ranges.count):
-            ranges_add(&active.removes, self.ranges.items[k].first, self.ranges.items[k].count)
-            at = self.segments.position(self.ranges.items[k].first)
+        ranges_sort(&self.removals.ranges)
+        active.raise_removed_below(self.removed_below())
+        put_ranges(&self.tail.out, self.removals.ranges.items, self.removals.ranges.count, self.last_seq, active.removed_below, active.salt)
+        active.grow(self.tail.out.len - before)
+        for k in range(self.removals.ranges.count):
+            ranges_add(&active.removes, self.removals.ranges.items[k].first, self.removals.ranges.items[k].count)
+            at = self.segments.position(self.removals.ranges.items[k].first)
             if at:
                 s = <Segment>self.segments.items[at - 1]
-                if s.first + s.count <= self.ranges.items[k].first and s is not active:
-                    note_teller(s, active.first)              # of the gap behind it
+                if s.first + s.count <= self.removals.ranges.items[k].first and s is not active:
+                    s.told_by(active.first)              # of the gap behind it
             while at < len(self.segments.items):
                 s = <Segment>self.segments.items[at]
                 at += 1
-                if s is active or s.first >= self.ranges.items[k].first + self.ranges.items[k].count:
+                if s is active or s.first >= self.removals.ranges.items[k].first + self.removals.ranges.items[k].count:
                     break
-                note_teller(s, active.first)
-        self.ranges.count = 0
+                s.told_by(active.first)
+        self.removals.written()
         return 0
 
     cdef uint64_t removed_below(self) noexcept:
-        cdef uint64_t below = self.first_seq
-        for first, count, _ in self.lost:
-            if count and first < below:
-                below = first
-        return below
+        return self.removals.removed_below(self.first_seq)
 
     cdef int write_early(self) except -1:
         # In the middle of a turn: a failure is kept in `condition`, and told by write() at the turn's end.
@@ -355,54 +385,40 @@ cdef class LogFiles:
         cdef Segment s = self.active
         if error.errno not in NO_ROOM:
             self.fail(error)
-        self.condition = FULL
-        self.failure = error.errno
+        self.state.full(error.errno)
         # What was written of it holds no room that others need.
         try:
-            self.disk.truncate(s.handle, self.tail_base + self.tail_written)
+            self.disk.truncate(s.handle, self.tail.base + self.tail.written)
         except OSError as other:
             self.fail(other)
         if not self.make_room():
             raise error
         try:                                 # room was made by dead segments: once more
-            self.disk.write_at(s.handle, self.unwritten(), self.tail.len - self.tail_written, self.tail_base + self.tail_written)
+            self.disk.write_at(s.handle, self.tail.unwritten_bytes(s), self.tail.unwritten(), self.tail.base + self.tail.written)
         except OSError as second:
             if second.errno not in NO_ROOM:
                 self.fail(second)
             raise
         return 0
 
-    cdef const char* unwritten(self) except NULL:
-        cdef Segment s = self.active
-        cdef const char* p = self.tail.data + self.tail_written
-        cdef size_t n = self.tail.len - self.tail_written, head = 0
-        if s.aead is None:
-            return p
-        self.sealed.len = 0
-        if self.tail_base + self.tail_written == 0:
-            head = s.begins
-            out_put(&self.sealed, p, head)
-        seal_records(s.aead, p + head, n - head, s.salt, &self.sealed)
-        return self.sealed.data
-
     cdef int fail(self, object error) except -1:
         cdef Segment s
-        self.condition = FAILED
+        self.state.failed()
         for s in self.unnamed:
             # Without its name nothing of it is on the disk.
-            s.synced_size = 0
+            s.doubt_sync()
             if s is not self.active and s in self.segments.items and s not in self.unsynced:
                 self.unsynced.append(s)
         self.note_unsure()
-        self.failure = error.errno or 5
-        raise LogClosed(self.failure, os.strerror(self.failure), self.folder) from error
+        self.state.because(error.errno or EIO)
+        raise LogClosed(self.state.failure, os.strerror(self.state.failure), self.folder) from error
 
     cdef int note_unsure(self) except -1:
         # Write down which segments are not to be believed. A disk that refuses this too is asked again with each mend().
         cdef Segment s
         cdef int handle
         cdef bytes data = b"".join([b"%d\n" % (<Segment>s).first for s in self.unsynced + [self.active]])
-        self.unsure_told = False
+        self.state.unsure_noted(False)
         try:
             handle = self.disk.open(f"{self.folder}/{UNSURE}", True)
             try:
@@ -412,41 +428,32 @@ cdef class LogFiles:
                 self.disk.close(handle)
         except OSError:
             return 0
-        self.unsure_told = True
-        return 0
-
-    cdef int trim_tail(self) except -1:
-        cdef size_t gone = self.tail_written - TAIL_KEEP_BYTES
-        memmove(self.tail.data, self.tail.data + gone, self.tail.len - gone)
-        self.tail.len -= gone
-        self.tail_base += gone
-        self.tail_written -= gone
+        self.state.unsure_noted(True)
         return 0
 
     cdef int sync(self) except -1:
         if self.memory:
             return self.write()
         self.write()
-        if self.condition < FAILED:
+        if self.state.condition < FAILED:
             self.sync_files()
         return 0
 
     cdef int sync_files(self) except -1:
         cdef Segment s
-        self.sync_used = True
+        self.marks.use_sync(True)
         try:
             for s in self.unsynced + [self.active]:
                 if s.synced_size < s.written_size:
                     self.disk.sync(self.segments.handle(s))
-                    s.synced_size = s.written_size
+                    s.synced_all()
             if self.folder_dirty:
                 self.sync_folder()
         except OSError as error:
             self.fail(error)
-        self.synced_seq = self.written_seq
-        self.synced_mark = self.write_mark
+        self.marks.synced()
         self.on_disk()
-        self.check_watermarks()
+        self.marks.check(self.last_seq)
         if self.doomed:
             self.unlink_ready()
         return 0
@@ -464,55 +471,48 @@ cdef class LogFiles:
         # One sync runs at a time: while one does, the answer is 0. A new file's name is made durable here (once per segment).
         cdef Segment s
         cdef int n = 0
-        if self.memory or self.sync_running or self.condition >= FAILED:
+        if self.memory or self.marks.sync_running or self.state.condition >= FAILED:
             return 0
         if not self.disk.in_background():
             self.sync_files()
             return 0
-        self.sync_used = True
+        self.marks.use_sync(True)
         try:
             if self.folder_dirty:
                 self.sync_folder()
             for s in self.unsynced + [self.active]:
                 if s.synced_size < s.written_size:
                     if n < room:
-                        s.sync_target = s.written_size
+                        s.begin_sync()
                         handles[n] = self.segments.handle(s)
                         n += 1
                     else:
                         self.disk.sync(self.segments.handle(s))
-                        s.synced_size = s.written_size
+                        s.synced_all()
         except OSError as error:
             self.fail(error)
         if n == 0:
-            self.synced_seq = self.written_seq
-            self.synced_mark = self.write_mark
+            self.marks.synced()
             return 0
-        self.sync_running = True
-        self.sync_upto = self.written_seq
-        self.sync_mark = self.write_mark
-        upto[0] = self.written_seq
+        upto[0] = self.marks.begin_sync()
         return n
 
     cdef int sync_end(self, uint64_t upto, int error) except -1:
         cdef Segment s
-        self.sync_running = False
+        self.marks.end_sync()
         for s in self.unsynced + [self.active]:
             if s.sync_target:
-                if error == 0 and self.condition < FAILED and s.sync_target > s.synced_size:
-                    s.synced_size = s.sync_target
-                s.sync_target = 0
-        if self.condition == CLOSED:
+                s.end_sync(error == 0 and self.state.condition < FAILED)
+        if self.state.condition == CLOSED:
             self.close_handles()
             return 0
         if error:
             self.fail(OSError(error, os.strerror(error)))
-        if self.condition == FAILED:
+        if self.state.condition == FAILED:
             return 0                         # another sync did, meanwhile: it was told of what this one was to write
-        self.synced_seq = max(upto, self.synced_seq)
-        self.synced_mark = max(self.sync_mark, self.synced_mark)
+        self.marks.sync_reached(upto)
         self.on_disk()
-        self.check_watermarks()
+        self.marks.check(self.last_seq)
         if self.doomed:
             self.unlink_ready()
         return 0
@@ -525,7 +525,7 @@ cdef class LogFiles:
         for s in before:
             if s.synced_size < s.written_size:
                 self.unsynced.append(s)
-            elif s.live and not s.has_index and s.removed_mark <= self.synced_mark:
+            elif s.live and not s.has_index and s.removed_mark <= self.marks.synced_mark:
                 self.write_index(s)
         return 0
 
@@ -538,15 +538,10 @@ cdef class LogFiles:
         """The index file of a segment, which could not be written before. OSError: not yet."""
         if s.has_index or s.damaged or s.live == 0 or s is self.active or s not in self.segments.items:
             return
-        if s.removed_mark > self.synced_mark:
+        if s.removed_mark > self.marks.synced_mark:
             return                               # maintain() does it when its removals are on the disk
         if not write_sidecar(self.segments, self.subjects_table, s, self.last_seq):
             raise OSError(EIO, "an index file can't be written", self.segments.path(s, ".idx"))
-
-    cdef int check_watermarks(self) except -1:
-        if not self.synced_seq <= self.written_seq <= self.last_seq:
-            raise AssertionError(f"synced {self.synced_seq} <= written {self.written_seq} <= accepted {self.last_seq} is broken")
-        return 0
 
     # --- retired segments ------------------------------------------------------------------------
 
@@ -557,17 +552,17 @@ cdef class LogFiles:
         for s in self.doomed:
             if s.retire_mark:
                 continue
-            s.retire_mark = self.write_mark + 1
+            s.retire(self.marks.write_mark + 1)
             for older in self.segments.items + self.doomed:
                 if older is self.active or not older.relog_low <= s.first <= older.relog_high or older.first >= s.first:
                     continue
                 self.say_removed(older)
             # A gap between segments that no removal names is a file that is gone.
-            self.say_gone(s.first, s.first + s.count, self.lost_within(s.first, s.first + s.count))
-            ranges_add(&self.ranges, 1, self.removed_below() - 1)
+            self.removals.say_gone(s.first, s.first + s.count, self.removals.lost_within(s.first, s.first + s.count))
+            self.removals.add(1, self.removed_below() - 1)
             if self.removed_below() < self.first_seq:
                 # Something down there is lost: what was removed between is said one by one. Its segments may be gone long since.
-                self.say_gone(self.removed_below(), self.first_seq, self.lost_within(self.removed_below(), self.first_seq))
+                self.removals.say_gone(self.removed_below(), self.first_seq, self.removals.lost_within(self.removed_below(), self.first_seq))
         return 0
 
     cdef int say_removed(self, Segment s) except -1:
@@ -579,46 +574,32 @@ cdef class LogFiles:
         if 0 < at < len(self.segments.items) and self.segments.items[at - 1] is s:
             # The gap behind it, also of one that holds nothing but damage.
             stop = (<Segment>self.segments.items[at]).first
-        if self.lost:
-            lost = self.lost_within(s.first, max(end, stop))
+        if self.removals.lost:
+            lost = self.removals.lost_within(s.first, max(end, stop))
         if stop > end:
-            self.say_gone(end, stop, lost)
+            self.removals.say_gone(end, stop, lost)
         while i < s.count:
             k = s.next_live(i) if s.live else s.count
-            self.say_gone(s.first + i, s.first + k, lost)
+            self.removals.say_gone(s.first + i, s.first + k, lost)
             i = k + 1
-        return 0
-
-    cdef list lost_within(self, uint64_t first, uint64_t end):
-        return sorted([entry for entry in self.lost if entry[1] and entry[0] < end and first < entry[0] + entry[1]])
-
-    cdef int say_gone(self, uint64_t first, uint64_t end, list lost) except -1:
-        # What is lost was not removed, and is told for as long as it is so.
-        for low, count, _ in lost:
-            if first < <uint64_t>low + <uint64_t>count and low < end:
-                if first < low:
-                    ranges_add(&self.ranges, first, low - first)
-                first = low + count
-        if first < end:
-            ranges_add(&self.ranges, first, end - first)
         return 0
 
     cdef int unlink_ready(self) except -1:
         # Oldest first: a segment is gone before those whose records speak of it.
         cdef Segment s
-        if self.sync_running:
+        if self.marks.sync_running:
             return 0
-        if self.sync_used and len(self.doomed) > DOOMED_MAX and self.synced_mark < self.write_mark:
+        if self.marks.sync_used and len(self.doomed) > DOOMED_MAX and self.marks.synced_mark < self.marks.write_mark:
             self.sync_files()
             return 0
-        if self.folder_dirty and not self.sync_used:
+        if self.folder_dirty and not self.marks.sync_used:
             # The name of the newest segment says how far the sequences went: it is durable before older files are gone.
             try:
                 self.sync_folder()
             except OSError:
                 return 0
         for s in sorted(self.doomed, key=first_of):
-            if s.retire_mark == 0 or s.retire_mark > (self.synced_mark if self.sync_used else self.write_mark):
+            if s.retire_mark == 0 or s.retire_mark > (self.marks.synced_mark if self.marks.sync_used else self.marks.write_mark):
                 break
             self.unlink(s)
         return 0
@@ -640,13 +621,13 @@ cdef class LogFiles:
         # The disk is full: of dead segments whose records no other one needs only that they are dead stays, until unlink_ready.
         cdef Segment s
         cdef uint64_t freed = 0
-        if self.sync_running:
+        if self.marks.sync_running:
             return False
         try:
             if self.folder_dirty:
                 self.sync_folder()
             for s in sorted(self.doomed, key=first_of):
-                if self.tells(s) or freed > self.tail.len - self.tail_written + ROOM_BYTES:
+                if self.tells(s) or freed > self.tail.unwritten() + ROOM_BYTES:
                     break
                 freed += self.reduce(s)
         except OSError:
@@ -666,8 +647,9 @@ cdef class LogFiles:
             return 0
         try:
             if s.packed is not None:
-                fresh = Segment()
-                fresh.first, fresh.salt, at = s.first, s.salt, 0
+                fresh = new_segment(s.first)
+                fresh.use_salt(s.salt)
+                at = 0
                 self.put_head(fresh, &out)
             ranges_free(&s.removes)
             self.say_gone_in(s, self.removed_below(), min(self.first_seq, last + 1))
@@ -677,13 +659,13 @@ cdef class LogFiles:
                 return 0
             self.disk.unlink(self.segments.path(s, ".idx"))      # it speaks of what will not be there
             self.disk.sync_dir(self.folder)
-            s.has_index = False
+            s.index_lost()
             self.disk.write_at(self.segments.handle(s), out.data, out.len, at)
             self.disk.sync(s.handle)
             self.disk.truncate(s.handle, at + out.len)
-            s.packed = None
-            s.size = s.written_size = s.synced_size = at + out.len
-            s.relog_low = s.relog_high = 0
+            s.use_blocks(None)
+            s.set_synced(at + out.len)
+            s.told_by_none()
             if s in self.unsynced:
                 self.unsynced.remove(s)
         finally:
@@ -692,7 +674,7 @@ cdef class LogFiles:
 
 
     cdef int say_gone_in(self, Segment s, uint64_t at, uint64_t end) except -1:
-        for low, count, _ in self.lost_within(at, end):
+        for low, count, _ in self.removals.lost_within(at, end):
             if at < <uint64_t>low:
                 ranges_add(&s.removes, at, low - at)
             at = max(at, low + count)
@@ -708,19 +690,92 @@ cdef class LogFiles:
                 return True
         return False
 
+    # --- for the modules that are built on it -------------------------------------------------------------
+
+    cdef int name_made(self) noexcept:
+        self.folder_dirty = True
+        return 0
+
+    cdef int folder_found(self) noexcept:
+        self.folder_made = True
+        return 0
+
+    cdef int take_unsynced(self, list segments) except -1:
+        self.unsynced = segments
+        return 0
+
+    cdef int activate(self, Segment s, uint64_t end) except -1:
+        self.active = s
+        self.segments.activate(s)
+        self.tail.begin(end)
+        return 0
+
+    cdef int begin_in_memory(self, Segment s) except -1:
+        self.segments.add(s)
+        self.active = s
+        return 0
+
+    cdef void raise_last(self, uint64_t seq, uint64_t ts_ns) noexcept:
+        if seq > self.last_seq:
+            self.last_seq = seq
+        if ts_ns > self.last_ts_ns:
+            self.last_ts_ns = ts_ns
+
+    cdef void given_before(self, uint64_t first) noexcept:
+        self.last_seq = first - 1
+
+    cdef int found_active(self, Segment s) except -1:
+        self.active = s
+        return 0
+
+    cdef void begin_at(self, uint64_t first_seq) noexcept:
+        self.first_seq = first_seq
+        self.last_seq = first_seq - 1
+
+    cdef void count_segment(self, Segment s) noexcept:
+        self.msgs += s.live
+        self.bytes += s.live_bytes
+
+    cdef int count_anew(self) except -1:
+        cdef Segment s
+        cdef uint64_t msgs = 0, bytes = 0
+        for s in self.segments.items:
+            msgs += s.live
+            bytes += s.live_bytes
+        use(self.usage, <int64_t>bytes - <int64_t>self.bytes)
+        self.removed += self.msgs - msgs
+        self.msgs = msgs
+        self.bytes = bytes
+        self.subject_count = self.subjects_table.live
+        self.first_seq = self.segments.next_live(self.first_seq) if msgs else self.last_seq + 1
+        return 0
+
+    cdef int end_counting(self) except -1:
+        self.removed = 0
+        self.subject_count = self.subjects_table.live
+        self.subject_ids = self.subjects_table.count
+        self.segments.make_room(None)
+        self.first_seq = self.segments.next_live(1) if self.msgs else self.last_seq + 1
+        self.marks.written(self.last_seq)
+        return 0
+
+    cdef int end(self) except -1:
+        self.state.close()
+        if not self.marks.sync_running:
+            self.close_handles()
+        self.pages.forget(0)
+        return 0
+
+    cdef int forget_files(self) except -1:
+        self.doomed = []
+        self.unsynced = []
+        return 0
+
     cdef int close_handles(self) except -1:
         cdef Segment s
         for s in self.segments.items + self.doomed + self.unsynced:
             self.segments.close_handle(s)
         return 0
-
-
-cdef void note_teller(Segment s, uint64_t first) noexcept:
-    # REMOVE records in the segment that begins with `first` speak of s, or of the gap behind it.
-    if s.relog_low == 0 or first < s.relog_low:
-        s.relog_low = first
-    if first > s.relog_high:
-        s.relog_high = first
 
 
 def first_of(Segment s) -> int:

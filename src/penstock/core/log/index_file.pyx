@@ -21,9 +21,8 @@ of the segment agree, and it is not doubtful: of a segment with damage, which ea
 is still evidence, when its salt is that of the segment: what it says is removed is removed, and what it says is there was there
 (`read_evidence`).
 """
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 from penstock.core.base.buffer cimport crc32c, hash_bytes
 from penstock.core.log.encryption cimport INDEX_TAIL_BYTES, open_entries, open_tables, seal_index
@@ -42,11 +41,11 @@ cdef enum:
 
 
 cdef class Sidecar:
-    """What a sidecar says besides the entries."""
+    """What an index file says besides the entries."""
 
 
 cdef class Evidence:
-    """What a sidecar says of a segment that is not as it was, or is gone."""
+    """What an index file says of a segment that has changed since, or is gone."""
 
 
 cdef inline void put32(char* p, size_t at, uint32_t v) noexcept:
@@ -77,10 +76,9 @@ cdef bint write_sidecar(SegmentList segments, SubjectTable subjects, Segment s, 
         # Written again after removals: the ranges are only in the old one.
         memset(&ranges, 0, sizeof(Ranges))
         if not read_ranges(segments, s, &ranges):
-            s.has_index = False
+            s.index_lost()
             return False
-        free(s.removes.items)
-        s.removes = ranges
+        s.take_removes(&ranges)
     try:
         segments.need(s)
         data = encode(subjects, s, last_seq)
@@ -88,12 +86,9 @@ cdef bint write_sidecar(SegmentList segments, SubjectTable subjects, Segment s, 
             data = seal_index(segments.cipher, s.key_number, data, s.count * sizeof(Entry))
         segments.disk.write_file_atomic(segments.path(s, ".idx"), data, False)
     except OSError:
-        s.has_index = False
+        s.index_lost()
         return False
-    s.has_index = True
-    s.index_old = False
-    free(s.removes.items)
-    memset(&s.removes, 0, sizeof(Ranges))
+    s.index_written()
     return True
 
 
@@ -106,7 +101,7 @@ cdef bytes encode(SubjectTable subjects, Segment s, uint64_t last_seq):
     cdef uint64_t headed
     for k in range(s.subject_count):
         id = s.subjects[k]
-        subjects.table[id].local = k
+        subjects.set_local(id, k)
         names += subjects.table[id].state.name_len
     if s.dead != NULL:
         words = (s.count + 63) >> 6
@@ -132,7 +127,7 @@ cdef bytes encode(SubjectTable subjects, Segment s, uint64_t last_seq):
     put32(p, 96, crc32c(p + INDEX_HEAD_BYTES + entries_bytes, tables_bytes, 0))
     put32(p, 100, crc32c(p + INDEX_HEAD_BYTES, entries_bytes, 0))
     put32(p, 108, crc32c(p, 108, 0))
-    s.plain = headed == 0
+    s.note_headers(headed)
     return data
 
 
@@ -182,7 +177,7 @@ cdef void put_fields(char* p, Segment s, uint64_t last_seq, uint32_t names, uint
 
 
 cdef Sidecar open_sidecar(SegmentList segments, Segment s, char* head, bint evidence=False):
-    # Head and tables of a sidecar that belongs to s (salt, first and size agree), or None. Of evidence first agrees, and the
+    # Head and tables of an index file that belongs to s (salt, first and size agree), or None. Of evidence first agrees, and the
     # salt unless s.salt is 0: not known.
     cdef int handle
     cdef uint64_t at, n, tags
@@ -277,13 +272,12 @@ cdef Sidecar read_sidecar(SegmentList segments, SubjectTable subjects, Segment s
     cdef Sidecar found = open_sidecar(segments, s, head)
     cdef const char* name
     cdef const char* end
-    cdef uint32_t k, n, words
+    cdef uint32_t k, n, words, count
     if found is None:
         return None
     words = get32(head, 80)
-    s.count = get32(head, 32)
-    if words and words != (s.count + 63) >> 6:
-        s.count = 0
+    count = get32(head, 32)
+    if words and words != (count + 63) >> 6:
         return None
     name = PyBytes_AS_STRING(found.tables) + found.row_count * sizeof(LocalSubject)
     end = name + get32(head, 76)
@@ -291,31 +285,20 @@ cdef Sidecar read_sidecar(SegmentList segments, SubjectTable subjects, Segment s
     while k < found.row_count:
         n = min(found.row_count - k, <uint32_t>AT_ONCE)
         if intern_some(subjects, s, found.rows + k, n, &name, end) < 0:
-            s.count = 0
             subjects.leave(s)
             return None
         k += n
-    if not rows_fit(found, s.count, get32(head, 36)):
-        s.count = 0
-        s.subject_count = 0
+    if not rows_fit(found, count, get32(head, 36)):
+        s.keep_subjects(0)
         return None
     if words:
-        s.dead = <uint64_t*>calloc(words, 8)
-        if s.dead == NULL:
-            raise MemoryError
-        s.dead_words = words
-        memcpy(s.dead, end, words * 8)
-    s.live = get32(head, 36)
-    s.live_bytes = get64(head, 40)
-    s.last_ts = get64(head, 64)
-    s.plain = get64(head, 88) == 1
-    s.removed_below = get64(head, 56)
-    s.has_index = True
+        s.take_dead(end, words)
+    s.take_index(count, get32(head, 36), get64(head, 40), get64(head, 64), get64(head, 88) == 1, get64(head, 56))
     return found
 
 
 cdef int doubt_sidecar(SegmentList segments, Segment s) except -1:
-    # A sidecar that would be believed no longer is. Torn, it is not even evidence: the segment itself is what counts.
+    # Marks an index file as doubtful: later openings scan the segment. One that is torn is not used as evidence either.
     cdef char head[INDEX_HEAD_BYTES]
     cdef int handle
     if open_sidecar(segments, s, head) is None:

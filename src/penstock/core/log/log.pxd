@@ -30,7 +30,7 @@ cdef class Log(LogFiles):
     cdef object __weakref__
     # Its readable state (first_seq, last_seq, written_seq, synced_seq, msgs, bytes, appended, removed, last_ts_ns, subject_ids,
     # subject_count, lost, disk, folder, memory) and its per-turn methods (dirty, write, sync, sync_begin, sync_end) are
-    # declared with LogFiles in log_files.pxd.
+    # declared with LogFiles in files.pxd.
 
     # --- per message -------------------------------------------------------------------------------------------------
     # Append: gives the sequence. Copies into the write buffer; visible to read() at once. flags: 0 or what read() gives back.

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from penstock.core.base.quota import Usage
-from penstock.core.log.files import LogClosed as LogClosed
+from penstock.core.log.disk_condition import LogClosed as LogClosed
 from penstock.core.log.files import LogFiles
 
 class StoredMessage(NamedTuple):

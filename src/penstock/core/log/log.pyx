@@ -15,15 +15,20 @@ from penstock.core.base.buffer cimport Out, out_reserve
 from penstock.core.base.disk cimport Disk
 from penstock.core.base.quota cimport Usage, use
 from penstock.core.log.encryption cimport open_record
-from penstock.core.log.files cimport CLOSED, FAILED, FULL, TAKES, LogFiles
-from penstock.core.log.files import LogClosed
+from penstock.core.log.disk_condition cimport TAKES, DiskCondition
+from penstock.core.log.files cimport LogFiles
 from penstock.core.log.read_windows cimport Pages
 from penstock.core.log.record cimport (
     GAP_MAX, MESSAGE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, RECORD_MARK, RECORD_MAX_BYTES, SEALED, SEALED_EXTRA_BYTES, TAG_BYTES,
-    TAGGED, Head, check_record, put_skip, ranges_add, seal_record,
+    TAGGED, Head, check_record, ranges_add, seal_record,
 )
-from penstock.core.log.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, SegmentList, is_live, push
+from penstock.core.log.removals cimport Removals
+from penstock.core.log.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, SegmentList, appended, is_live, push
 from penstock.core.log.subject_table cimport SubjectState, SubjectTable
+from penstock.core.log.tail cimport Tail
+from penstock.core.log.watermarks cimport Watermarks
+
+from penstock.core.log.disk_condition import LogClosed
 
 cdef enum:
     EARLY_BYTES = 524288             # unwritten bytes that are written before the turn's end
@@ -63,15 +68,12 @@ cdef class Log(LogFiles):
             self.record_state = TAGGED
             self.checks = False
         self.usage = Usage()
-        self.lost = []
         self.notes = []
         self.doomed, self.unsynced, self.unnamed = [], [], []
         self.owed, self.late = [], []
+        self.tail, self.marks, self.state, self.removals = Tail(), Watermarks(), DiskCondition(), Removals()
         self.pages = Pages()
-        self.segments = SegmentList()
-        self.segments.disk = self.disk
-        self.segments.folder = folder
-        self.segments.cipher = self.cipher
+        self.segments = SegmentList(self.disk, folder, self.cipher)
         self.subjects_table = SubjectTable(self.segments)
         self.first_seq = first_seq
         self.last_seq = first_seq - 1
@@ -79,7 +81,7 @@ cdef class Log(LogFiles):
 
     cdef int opened(self) except -1:
         self.reading = self.active
-        self.written_seq = self.synced_seq = self.last_seq
+        self.marks.start(self.last_seq)
         self.appended = self.msgs
         return 0
 
@@ -132,7 +134,7 @@ cdef class Log(LogFiles):
         cdef Out* out
         cdef char* p
         cdef Head head
-        if self.condition != TAKES:
+        if self.state.condition != TAKES:
             self.refuse()
             s = self.active                # it may have got room, and begun the segment that it could not
         if subject_id >= subjects.count:
@@ -149,11 +151,10 @@ cdef class Log(LogFiles):
         # Everything that can fail comes first.
         if s.count == s.cap:
             s.reserve(1)
-        out = &s.memory if self.memory else &self.tail
+        out = &s.memory if self.memory else &self.tail.out
         p = out_reserve(out, length)
         if subjects.table[subject_id].seen != s.serial:
-            subjects.join(s, subject_id)
-            subjects.table[subject_id].seen = s.serial
+            subjects.seen_in(s, subject_id)
         subjects.appended(subject_id, seq)
         head.length = length
         head.kind = MESSAGE
@@ -172,12 +173,9 @@ cdef class Log(LogFiles):
         elif self.record_state:
             memset(p + RECORD_HEAD_BYTES + n, 0, TAG_BYTES)
         out.len += length
-        s.last_ts = ts_ns
         push(s, <uint32_t>s.size, subject_id, n | (HAS_HEADERS if hlen else 0))
         n += self.size_extra + (self.header_extra if hlen else 0)
-        s.size += length
-        s.live += 1
-        s.live_bytes += n
+        appended(s, length, n, ts_ns)
         self.last_seq = seq
         self.msgs += 1
         self.bytes += n
@@ -186,13 +184,13 @@ cdef class Log(LogFiles):
         self.last_ts_ns = ts_ns
         self.subject_ids = subjects.count
         self.subject_count = subjects.live
-        if not self.memory and self.tail.len - self.tail_written > EARLY_BYTES:
+        if not self.memory and self.tail.out.len - self.tail.written > EARLY_BYTES:
             self.write_early()
         return seq
 
     cdef int skip_to(self, uint64_t next_seq) except -1:
         cdef uint64_t gap
-        if self.condition != TAKES:
+        if self.state.condition != TAKES:
             self.refuse()
         if next_seq <= self.last_seq:
             raise ValueError(f"sequence {next_seq} is given already: the last one is {self.last_seq}")
@@ -203,12 +201,11 @@ cdef class Log(LogFiles):
             self.roll(next_seq)
             if not self.memory:
                 # Said in the new segment, so that nobody takes the gap before it for a file that is gone.
-                ranges_add(&self.ranges, next_seq - gap, gap)
+                self.removals.add(next_seq - gap, gap)
         else:
             self.active.push_holes(<uint32_t>gap)
             if not self.memory:
-                put_skip(&self.tail, next_seq - gap, next_seq - 1, False, self.active.salt)
-                self.active.size += RECORD_EXTRA_BYTES
+                self.tail.skip(self.active, next_seq - gap, next_seq - 1, False)
         self.last_seq = next_seq - 1
         if self.msgs == 0:
             self.first_seq = next_seq
@@ -227,8 +224,8 @@ cdef class Log(LogFiles):
         if self.memory:
             return s.memory.data + e.offset
         length = (e.size & SIZE_MASK) + s.extra
-        if s is self.active and e.offset >= self.tail_base:
-            return self.tail.data + (e.offset - self.tail_base) if e.offset - self.tail_base + length <= self.tail.len else NULL
+        if s is self.active and e.offset >= self.tail.base:
+            return self.tail.out.data + (e.offset - self.tail.base) if e.offset - self.tail.base + length <= self.tail.out.len else NULL
         p = self.pages.get(self.segments, s, e.offset, length)
         if p == NULL or check_record(p, length, s.salt, &head) != length or head.seq != s.first + i or head.kind != MESSAGE:
             return NULL
@@ -314,7 +311,7 @@ cdef class Log(LogFiles):
             if not is_live(s, seq - s.first):
                 return 0
         if not self.memory:
-            ranges_add(&self.ranges, seq, 1)
+            ranges_add(&self.removals.ranges, seq, 1)        # once per removal: as add(), without a call more
         self.drop(s, <uint32_t>(seq - s.first))
         return 1
 
@@ -322,11 +319,7 @@ cdef class Log(LogFiles):
         cdef Entry* e = &s.entries[i]
         cdef uint64_t seq = s.first + i
         cdef uint32_t n = (e.size & SIZE_MASK) + self.size_extra + (self.header_extra if e.size & HAS_HEADERS else 0)
-        s.set_dead(i)
-        s.live -= 1
-        s.live_bytes -= n
-        s.index_old = True
-        s.removed_mark = self.write_mark + 1
+        s.drop(i, n, self.marks.write_mark + 1)
         self.msgs -= 1
         self.bytes -= n
         use(self.usage, -<int64_t>n)
@@ -341,8 +334,8 @@ cdef class Log(LogFiles):
 
     cdef int quarantine(self, Segment s, uint32_t i, str reason) except -1:
         # The record is damaged on the disk: from now on it is not there. Nothing is written about it.
-        s.damaged = True
-        self.lost.append((s.first + i, 1, reason))
+        s.mark_damaged(True)
+        self.removals.lost.append((s.first + i, 1, reason))
         return self.drop(s, i)
 
     # --- per subject -----------------------------------------------------------------------------
@@ -419,7 +412,7 @@ cdef class Log(LogFiles):
     def sync_start(self) -> tuple[list[int], int]:
         """For an owner that syncs in a worker thread: (handles to fdatasync, what to pass to sync_done); no handles: nothing to do."""
         cdef int handles[16]
-        cdef uint64_t upto = self.synced_seq
+        cdef uint64_t upto = self.marks.synced_seq
         cdef int k, n = self.sync_begin(handles, 16, &upto)
         return [handles[k] for k in range(n)], upto
 

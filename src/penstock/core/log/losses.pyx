@@ -9,7 +9,7 @@ from penstock.core.log.index_file cimport Evidence, read_evidence
 from penstock.core.log.log cimport Log
 from penstock.core.log.record cimport SEGMENT_HEAD_BYTES, Range, Ranges, ranges_add, ranges_free
 from penstock.core.log.scan cimport Opened
-from penstock.core.log.segment cimport Segment, is_live
+from penstock.core.log.segment cimport Segment, is_live, new_segment
 
 from penstock.core.log.lost import Explained
 
@@ -20,15 +20,14 @@ def is_segment_name(name: str) -> bool:
 
 
 cdef list find_orphans(Log log, list names, list opened):
-    """(first, evidence) of segments whose sidecar is there and whose file is not."""
+    """(first, evidence) of segments whose index file is there and whose own file is not."""
     cdef list found = []
     cdef Segment s
     cdef Evidence evidence
     cdef set there = {(<Opened>o).segment.first for o in opened}
     for name in names:
         if name.endswith(".idx") and is_segment_name(f"{name[:20]}.seg") and len(name) == 24 and int(name[:20]) not in there:
-            s = Segment()
-            s.first = int(name[:20])
+            s = new_segment(int(name[:20]))
             evidence = read_evidence(log.segments, s)
             if evidence is not None:
                 found.append((int(name[:20]), evidence))
@@ -63,7 +62,7 @@ cdef int tell_lost(Log log, list opened, list orphans) except -1:
         if s.first > end:
             if o is last and o.sidecar is None and (o.scan is None or o.scan.good_end <= SEGMENT_HEAD_BYTES):
                 # A skip begins a segment with a removal that says so; this one was cut off before anything was in it.
-                ranges_add(&log.ranges, end, s.first - end)
+                log.removals.add(end, s.first - end)
             else:
                 missing.append((end, s.first - end, "gone"))
         if o.scan is not None:
@@ -71,24 +70,25 @@ cdef int tell_lost(Log log, list opened, list orphans) except -1:
             missing.extend(o.scan.missing)
         if o.evidence is not None:
             missing.extend((low, high - low, "not there") for low, high in not_there(s, o.evidence.live))
-            s.damaged = s.damaged or o.evidence.size > s.size
+            if o.evidence.size > s.size:
+                s.mark_damaged(True)
         end = s.first + s.count
     if log.last_seq >= end:
         missing.append((end, log.last_seq + 1 - end, "the end is gone"))
     if missing:
-        log.lost.extend(explain(log, opened, orphans, missing))
-        for first, _, _ in log.lost:
+        log.removals.lost.extend(explain(log, opened, orphans, missing))
+        for first, _, _ in log.removals.lost:
             doubt(log, opened, first)
     return 0
 
 
 cdef int doubt(Log log, list opened, uint64_t seq) except -1:
-    """No sidecar is made for the segment in which, or behind which, something is lost."""
+    """No index file is written for the segment that something is lost of, or behind."""
     cdef Py_ssize_t at = log.segments.position(seq)
     if at < len(opened) and (<Opened>opened[at]).segment.first <= seq:
-        (<Opened>opened[at]).segment.damaged = True
+        (<Opened>opened[at]).segment.mark_damaged(True)
     elif at:
-        (<Opened>opened[at - 1]).segment.damaged = True
+        (<Opened>opened[at - 1]).segment.mark_damaged(True)
     return 0
 
 
@@ -115,7 +115,7 @@ cdef int drop_broken(list opened, Opened o, bint follows) except -1:
     What a removal names makes no hole: bytes that were being erased when the power went were on the disk with all of their group.
     """
     cdef Segment s = o.segment
-    cdef uint64_t i, known = o.evidence.count if o.evidence is not None else 0      # a sidecar is written when all it tells is synced
+    cdef uint64_t i, known = o.evidence.count if o.evidence is not None else 0      # an index file is written when all it describes is synced
     cdef list broken = o.scan.broken
     if s.packed is not None:
         return 0                       # compressed it is only when it is synced
@@ -126,8 +126,7 @@ cdef int drop_broken(list opened, Opened o, bint follows) except -1:
             continue
         for i in range(low, high):
             if is_live(s, i):
-                s.set_dead(<uint32_t>i)
-                s.live -= 1
+                s.lose(<uint32_t>i)
                 o.scan.missing.append((s.first + i, 1, "of a group that is not whole"))
     return 0
 

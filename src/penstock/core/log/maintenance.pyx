@@ -15,18 +15,17 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from penstock.core.base.buffer cimport Out, out_free, out_put, out_reserve
-from penstock.core.base.quota cimport use
 from penstock.core.log.compressed_segment cimport PACKED_BLOCK_BYTES, Packed, open_packed, pack
 from penstock.core.log.disk_recovery cimport take_handle, write_beside
 from penstock.core.log.encryption cimport plain_image, seal_records
-from penstock.core.log.files cimport CLOSED, FAILED, FULL, TAKES
+from penstock.core.log.disk_condition cimport CLOSED, FAILED, FULL, TAKES
 from penstock.core.log.index_file cimport doubt_sidecar, read_ranges, write_sidecar
 from penstock.core.log.log cimport Log
 from penstock.core.log.record cimport (
-    ERASED, MEMBER, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, SEALED_EXTRA_BYTES, SEALED_HEAD_BYTES, TAGGED, Head, Range, Ranges,
-    is_sealed_head, put_ranges, put_skip, ranges_add, ranges_free, ranges_sort, seal_record,
+    ERASED, MEMBER, MORE, RECORD_HEAD_BYTES, SEALED_EXTRA_BYTES, SEALED_HEAD_BYTES, TAGGED, Head, Ranges,
+    is_sealed_head, put_ranges, ranges_add, ranges_free, ranges_sort, seal_record,
 )
-from penstock.core.log.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, is_live
+from penstock.core.log.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, is_live, new_segment
 
 from penstock.core.log.deferred_writes import do_late
 from penstock.core.log.disk_recovery import mend
@@ -47,19 +46,19 @@ def purge(Log log, below: int | None = None) -> int:
     cdef uint64_t before = log.msgs
     cdef Segment s
     cdef uint32_t i
-    if log.condition == CLOSED:
+    if log.state.condition == CLOSED:
         log.refuse()
-    if not log.memory and (log.lost or (log.msgs and end > log.first_seq)):
+    if not log.memory and (log.removals.lost or (log.msgs and end > log.first_seq)):
         # What damage took below the first message is purged with it: nothing is kept of it, nothing more told.
         begin = min(log.removed_below(), log.first_seq)
         if end > begin:
-            ranges_add(&log.ranges, begin, end - begin)
-            log.lost[:] = [entry for entry in log.lost if entry[0] + entry[1] > end]
+            log.removals.add(begin, end - begin)
+            log.removals.purged(end)
     if log.msgs == 0 or end <= log.first_seq:
         return 0
     if end > log.last_seq:
         purge_all(log)
-        if not log.memory and log.condition < FAILED and log.active.size > EMPTY_MAX_BYTES:
+        if not log.memory and log.state.condition < FAILED and log.active.size > EMPTY_MAX_BYTES:
             try:
                 log.roll(log.last_seq + 1)
             except OSError:
@@ -84,24 +83,17 @@ def purge(Log log, below: int | None = None) -> int:
 cdef int purge_all(Log log) except -1:
     cdef Segment s
     cdef uint32_t i
-    log.removed += log.msgs
-    log.msgs = 0
-    use(log.usage, -<int64_t>log.bytes)
-    log.bytes = 0
-    log.first_seq = log.last_seq + 1
     log.subjects_table.reset()
-    log.subject_count = 0
     for s in list(log.segments.items):
         if s is not log.active:
-            s.live = 0
-            s.live_bytes = 0
+            s.clear_live()
             log.retire(s)
     s = log.active
     for i in range(s.count):
         s.set_dead(i)
-    s.live = 0
-    s.live_bytes = 0
-    if log.condition == FULL:
+    s.clear_live()
+    log.count_anew()
+    if log.state.condition == FULL:
         forget_unwritten(log, s)
     return 0
 
@@ -111,54 +103,40 @@ cdef int purge_older(Log log, uint64_t end) except -1:
     cdef Segment s, active = log.active
     cdef Entry* e
     cdef uint32_t i
-    log.removed += log.msgs - active.live
     log.subjects_table.reset()
     for s in list(log.segments.items):
         if s is not active:
-            s.live = 0
-            s.live_bytes = 0
-            s.index_old = True
+            s.clear_live()
+            s.index_outdated()
             log.retire(s)
     i = active.next_live(0)
     while i < active.count:
         e = &active.entries[i]
         if active.first + i < end:
-            active.set_dead(i)
-            active.live -= 1
-            active.live_bytes -= (e.size & SIZE_MASK) + log.size_extra + (log.header_extra if e.size & HAS_HEADERS else 0)
-            active.index_old = True
-            log.removed += 1
+            active.drop(i, (e.size & SIZE_MASK) + log.size_extra + (log.header_extra if e.size & HAS_HEADERS else 0), active.removed_mark)
         else:
             log.subjects_table.appended(e.subject, active.first + i)
         i = active.next_live(i + 1)
-    log.msgs = active.live
-    use(log.usage, <int64_t>active.live_bytes - <int64_t>log.bytes)
-    log.bytes = active.live_bytes
-    log.subject_count = log.subjects_table.live
-    i = active.next_live(0)
-    log.first_seq = active.first + i if i < active.count else log.last_seq + 1
-    return 0
+    return log.count_anew()
 
 
 cdef int forget_unwritten(Log log, Segment s) except -1:
     # The disk is full and all messages are removed: those that were not written yet give their room to the removal, as does what a
     # write that failed left half done. Only that their sequences were given has to be kept.
-    cdef size_t keep = log.tail_written if log.tail_base + log.tail_written else s.begins    # the head, when nothing was written yet
-    if log.tail.len <= keep:
+    cdef size_t keep = log.tail.written if log.tail.base + log.tail.written else s.begins    # the head, when nothing was written yet
+    if log.tail.out.len <= keep:
         return 0
-    log.tail.len = keep
-    s.size = log.tail_base + keep
+    log.tail.cut_to(keep)
+    s.resize(log.tail.base + keep)
     if s.handle >= 0:
-        log.disk.truncate(s.handle, log.tail_base + log.tail_written)
-    put_skip(&log.tail, 0, log.last_seq, False, s.salt)
-    s.size += RECORD_EXTRA_BYTES
-    return 0
+        log.disk.truncate(s.handle, log.tail.base + log.tail.written)
+    return log.tail.skip(s, 0, log.last_seq, False)
 
 
 def delete(Log log, seq: int, erase: bool = False) -> bool:
     """Remove one message; with erase, its bytes are overwritten with zeros too, durably, before this returns."""
     cdef Segment s
-    if log.condition == CLOSED:
+    if log.state.condition == CLOSED:
         log.refuse()
     if seq < 1 or seq > log.last_seq:
         return False
@@ -176,7 +154,7 @@ def delete(Log log, seq: int, erase: bool = False) -> bool:
     log.segments.need(s)
     try:
         if not log.memory:
-            ranges_add(&log.ranges, seq, 1)
+            log.removals.add(seq, 1)
             log.sync()
         log.segments.need(s)
         overwrite(log, s, <uint32_t>(seq - s.first))
@@ -214,8 +192,8 @@ cdef int overwrite(Log log, Segment s, uint32_t i) except -1:
     if log.memory:
         memcpy(s.memory.data + offset, q, length)
         return 0
-    if s is log.active and offset >= log.tail_base:
-        memcpy(log.tail.data + (offset - log.tail_base), q, length)
+    if s is log.active and offset >= log.tail.base:
+        memcpy(log.tail.out.data + (offset - log.tail.base), q, length)
     log.pages.forget(s.serial)
     if s.packed is not None:
         return overwrite_packed(log, s, q, length, offset)
@@ -266,7 +244,7 @@ cdef bint write_segment(Log log, Segment s, bytes data, bint compress, Segment f
     if compress:
         packed = pack(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), cipher)
         compress = PyBytes_GET_SIZE(packed) < PyBytes_GET_SIZE(data) - PyBytes_GET_SIZE(data) // 16 or (cipher is not None and aead is None)
-        s.unpackable = not compress
+        s.compressing_helps(compress)
     if cipher is not None and not compress:
         data = sealed_image(aead, data, s.salt if fresh is None else fresh.salt)
     handle = write_beside(log.disk, path, packed if compress else data)
@@ -282,11 +260,10 @@ cdef bint write_segment(Log log, Segment s, bytes data, bint compress, Segment f
         raise
     take_handle(log, s, handle)
     log.pages.forget(s.serial)               # what was read is ciphertext where it is plain in blocks
-    s.packed = blocks
-    s.aead = None if compress else aead
-    s.key_number = 0 if cipher is None else cipher.number
-    s.synced_size = s.written_size
-    log.folder_dirty = True
+    s.use_blocks(blocks)
+    s.use_key(0 if cipher is None else cipher.number, None if compress else aead)
+    s.synced_all()
+    log.name_made()
     return compress
 
 
@@ -310,11 +287,11 @@ def maintain(Log log) -> bool:
     cdef uint32_t wanted
     if log.subjects_table.leaving.len:
         log.give_back(GIVE_BACK)
-    if log.memory or log.condition != TAKES:
+    if log.memory or log.state.condition != TAKES:
         return False
     for s in log.segments.items:
         # Its index waited for a removal to be on the disk.
-        if not s.has_index and s.removed_mark and s.removed_mark <= log.synced_mark and s.live and s.sealed and s.synced_size == s.written_size:
+        if not s.has_index and s.removed_mark and s.removed_mark <= log.marks.synced_mark and s.live and s.sealed and s.synced_size == s.written_size:
             log.write_index(s)
     wanted = 0 if log.cipher is None else log.cipher.number
     if log.active.live == 0 and log.active.count and log.active.size > EMPTY_MAX_BYTES:
@@ -351,11 +328,11 @@ def unconverted(Log log) -> int:
 
 
 cdef bint compress(Log log, Segment s) except -1:
-    """Rewrite a sealed segment with its bytes compressed; index and sidecar stay as they are."""
+    """Rewrite a sealed segment with its bytes compressed; index and index file stay as they are."""
     cdef bytes data
     log.write()
     if s not in log.segments.items or not COMPACT_MIN_BYTES <= s.size <= COMPRESS_MAX_BYTES:
-        s.unpackable = True
+        s.compressing_helps(False)
         return False
     if log.folder_dirty:
         log.sync_folder()                    # else a compressed segment might be the last one that a power cut leaves
@@ -366,7 +343,7 @@ cdef bint compress(Log log, Segment s) except -1:
         compressed = write_segment(log, s, data, True, None)
         log.sync_folder()
         return compressed
-    s.unpackable = True
+    s.compressing_helps(False)
     return False
 
 
@@ -381,34 +358,30 @@ cdef bint compact(Log log, Segment s, bint convert) except -1:
     cdef Ranges kept
     cdef bytes places = PyBytes_FromStringAndSize(NULL, s.count * sizeof(uint32_t))
     cdef uint32_t* offsets = <uint32_t*>PyBytes_AS_STRING(places)
-    cdef Segment fresh = Segment()
+    cdef Segment fresh = new_segment(s.first)
     cdef size_t before = s.size
-    cdef bint sync_used = log.sync_used
+    cdef bint sync_used = log.marks.sync_used
     memset(&out, 0, sizeof(Out))
     memset(&kept, 0, sizeof(Ranges))
     memset(offsets, 0, s.count * sizeof(uint32_t))
     try:
         # What is left out is gone for good: first the messages that made it leave, by a limit or a rollup, are on the disk.
         log.sync()
-        log.sync_used = sync_used
+        log.marks.use_sync(sync_used)
         if s not in log.segments.items or not ranges_kept(log, s, &kept):
             return False
-        fresh.first = s.first
-        fresh.salt = s.salt * 2654435761u + 40503u
+        fresh.use_salt(s.salt * 2654435761u + 40503u)
         log.put_head(fresh, &out)
         copy_live(log, s, &out, offsets, fresh)
         if s.live == 0 or s.damaged:
             return True
         put_ranges(&out, kept.items, kept.count, s.first + s.count - 1, s.removed_below, fresh.salt)
         if out.len >= before and not convert:
-            s.futile_first = (<Segment>log.segments.items[0]).first
-            s.futile_bytes = max(s.live_bytes, 1)
+            s.compacting_was_futile((<Segment>log.segments.items[0]).first)
             return False
         write_segment(log, s, PyBytes_FromStringAndSize(out.data, out.len), log.compress, fresh)
         take_over(log, s, fresh, out.len, offsets)
-        ranges_free(&s.removes)
-        s.removes = kept
-        memset(&kept, 0, sizeof(Ranges))
+        s.take_removes(&kept)
         log.sync_folder()
     finally:
         out_free(&out)
@@ -438,10 +411,9 @@ cdef bint ranges_kept(Log log, Segment s, Ranges* kept) except -1:
     try:
         if s.has_index:
             if not read_ranges(log.segments, s, &held):
-                # Its sidecar is bad: it is made anew before anything else.
-                s.has_index = False
-                s.drop_entries()
-                log.segments.loaded_bytes -= s.count * sizeof(Entry)
+                # Its index file is bad: it is written anew first.
+                s.index_lost()
+                log.segments.forget_entries(s)
                 log.segments.need(s)
                 return False
         else:
@@ -463,7 +435,7 @@ cdef bint ranges_kept(Log log, Segment s, Ranges* kept) except -1:
                 # Of a gap that a removed segment left: all of it was removed, else it is told in `lost`.
                 older = <Segment>others[low - 1]
                 end = (<Segment>others[low]).first if low < <size_t>len(others) else s.first
-                if log.lost:
+                if log.removals.lost:
                     ranges_add(kept, held.items[k].first, min(end - held.items[k].first, held.items[k].count))
                 else:
                     ranges_add(kept, older.first + older.count, end - older.first - older.count)
@@ -514,29 +486,25 @@ cdef int take_over(Log log, Segment s, Segment fresh, uint64_t size, const uint3
     cdef uint32_t* subjects = s.subjects
     cdef Py_ssize_t at = log.segments.position(s.first + s.count)
     log.pages.forget(s.serial)
-    log.segments.serials += 1
-    s.serial = log.segments.serials
-    s.salt = fresh.salt
-    s.begins = fresh.begins
-    s.head = fresh.head
-    s.extra = fresh.extra
-    s.size = s.written_size = s.synced_size = size
-    s.has_index = False
+    log.segments.number(s)
+    s.take_form(fresh)
+    s.set_synced(size)
+    s.index_lost()
     if at == len(log.segments.items) or (<Segment>log.segments.items[at]).first == s.first + s.count:
-        s.relog_low = s.relog_high = 0       # it tells of itself now; of a gap behind it others still do
+        s.told_by_none()                     # it tells of itself now; of a gap behind it others still do
     for i in range(s.subject_count):
-        log.subjects_table.table[subjects[i]].local = 0
+        log.subjects_table.set_local(subjects[i], 0)
     for i in range(s.count):
-        s.entries[i].offset = offsets[i]
+        s.move_entry(i, offsets[i])
         if offsets[i]:
-            log.subjects_table.table[s.entries[i].subject].local = 1
+            log.subjects_table.set_local(s.entries[i].subject, 1)
     for i in range(s.subject_count):
         if log.subjects_table.table[subjects[i]].local:
             subjects[n] = subjects[i]
             n += 1
         else:
             log.subjects_table.leave_one(subjects[i])
-    s.subject_count = n
+    s.keep_subjects(n)
     return 0
 
 
@@ -545,13 +513,13 @@ cdef int take_over(Log log, Segment s, Segment fresh, uint64_t size, const uint3
 def close(Log log) -> None:
     """Flush, fsync, bring the index files up to date; the log takes nothing afterwards. Reads go on."""
     cdef Segment s
-    if log.condition == CLOSED:
+    if log.state.condition == CLOSED:
         return
     try:
-        if log.condition == FAILED and not log.sync_running:
+        if log.state.condition == FAILED and not log.marks.sync_running:
             while not mend(log):
                 pass
-        if not log.memory and log.condition < FAILED:
+        if not log.memory and log.state.condition < FAILED:
             log.write()
             log.sync_files()
             for s in list(log.segments.items):
@@ -560,21 +528,15 @@ def close(Log log) -> None:
                 elif s is log.active or s.index_old or not s.has_index:
                     write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
     finally:
-        log.condition = CLOSED
-        if not log.sync_running:
-            log.close_handles()
-        log.pages.forget(0)
+        log.end()
 
 
 def destroy(Log log) -> None:
     """Close without writing, forget all messages, remove the folder."""
     cdef Segment s
-    log.condition = CLOSED
-    if not log.sync_running:
-        log.close_handles()
+    log.end()
     purge_all(log)
     log.pages.forget(0)
-    log.doomed = []
-    log.unsynced = []
+    log.forget_files()
     if not log.memory:
         log.disk.remove_tree(log.folder)

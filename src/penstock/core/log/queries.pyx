@@ -79,7 +79,7 @@ cdef int find(Wanted w, str pattern) except -1:
 
 cdef object names_of(Log log):
     if log.subjects_table.names is None:
-        log.subjects_table.names = SubjectIndex(log.subjects_table)
+        log.subjects_table.keep_index(SubjectIndex(log.subjects_table))
     return log.subjects_table.names
 
 
@@ -221,7 +221,7 @@ cdef list last_by_walk(Wanted w, uint64_t top, size_t straddles, size_t most):
         straddles -= 1
         found.append(seq)
         seq -= 1
-    w.log.subjects_table.debt += top - seq
+    w.log.subjects_table.looked_at(top - seq)
     if len(found) > most:
         return None
     found.sort()
@@ -282,7 +282,7 @@ cdef uint64_t walk(Wanted w, uint64_t seq) except? 18446744073709551615:
         return next_wanted(w, seq)
     found = w.log.next_wanted(seq, w.log.last_seq, w.at(), w.count())
     if w.n <= FEW:
-        w.log.subjects_table.debt += (found if found else w.log.last_seq) - seq
+        w.log.subjects_table.looked_at((found if found else w.log.last_seq) - seq)
     return found
 
 

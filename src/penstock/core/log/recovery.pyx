@@ -1,15 +1,15 @@
 """Opening a log: from its files to one that can go on.
 
-Each sealed segment is taken from its sidecar when that holds, else scanned (core/log/scan; the sidecar is made anew); the last segment
+Each sealed segment is read from its index file when that is valid, else scanned (core/log/scan) and indexed anew; the last segment
 is scanned unless the log was closed in order. Then all removals are applied: sequences are never used twice, so their order does
 not matter. Nothing is deleted:
 
     damaged bytes                    stay where they are; the messages that they were are told in `lost`
     an unfinished end                of the last segment is kept beside it as `<name>.torn-<n>` before it is cut; so is a group of
                                      messages at that end whose last one is not there (core/stream/atomic_batch)
-    a head that is gone              is made again, in memory, from the sidecar or from what the records agree on (core/log/checksum_repair)
+    a head that is gone              is made again, in memory, from the index file or from what the records agree on (core/log/checksum_repair)
     a file that is no part of this   (a copy under another name, one that overlaps others) is renamed to `<name>.seg.aside-<n>`
-    a segment, or its end, is gone   every sequence that nothing explains is lost; its sidecar says which of them were messages
+    a segment, or its end, is gone   every sequence that nothing explains is lost; its index file says which of them were messages
 
 Each sequence up to the last is a message, or named by a removal or a skip, or lost: told at each opening, as long as it is so.
 
@@ -20,7 +20,6 @@ from functools import partial
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint32_t, uint64_t
-from libc.stdlib cimport free
 from libc.string cimport memset
 from penstock.core.base.disk cimport Disk
 from penstock.core.log.checksum_repair cimport find_salt
@@ -28,17 +27,16 @@ from penstock.core.log.compressed_segment cimport ends_packed, open_packed
 from penstock.core.log.counts cimport count_bytes, count_entries, merge_rows, recount
 from penstock.core.log.deferred_writes cimport restart, set_aside, start_found, sync_found, sync_names, write_found
 from penstock.core.log.encryption cimport aead_of
-from penstock.core.log.files cimport CLOSED, FULL, TAKES, note_teller
-from penstock.core.log.index_file cimport Evidence, Sidecar, read_evidence, read_ranges, read_sidecar, write_sidecar
+from penstock.core.log.disk_condition cimport TAKES
+from penstock.core.log.index_file cimport Evidence, read_evidence, read_ranges, read_sidecar, write_sidecar
 from penstock.core.log.log cimport Log
 from penstock.core.log.losses cimport find_orphans, ranges_said, tell_lost
 from penstock.core.log.record cimport (
     SEALED_EXTRA_BYTES, SEALED_HEAD_BYTES, SEGMENT_HEAD_BYTES, Range, Ranges, get_sealed_half, get_segment_head, is_packed_head,
-    is_sealed_head, mend_segment_head, ranges_add, ranges_free,
+    is_sealed_head, mend_segment_head, ranges_free,
 )
 from penstock.core.log.scan cimport Opened, Scan, guessed, never_written, read_all, scan
-from penstock.core.log.segment cimport Segment, is_live
-from penstock.core.log.subject_table cimport SubjectTable
+from penstock.core.log.segment cimport Segment, is_live, new_segment
 from penstock.core.log.tail_recovery cimport begin_anew, mend_tail, settle
 
 from penstock.core.log.disk_recovery import reopened
@@ -89,7 +87,7 @@ cdef class LogOpening:
         """End it; nothing may be asked of the log afterwards."""
         cdef Segment s
         self.steps = None
-        self.log.condition = CLOSED
+        self.log.state.close()
         for s in self.log.segments.items:
             self.log.segments.close_handle(s)
 
@@ -108,7 +106,7 @@ def opened_in_steps(LogOpening opening, create: bool, numbered: bool, patient: b
     cdef Opened o
     cdef Segment last
     cdef list orphans = []
-    log.segments.rebuild = Rebuild(log)
+    log.segments.rebuild_with(Rebuild(log))
     opening.segments_found = len(found)
     for k in range(len(found)):
         open_next(log, opened, found[k], k == len(found) - 1)
@@ -121,15 +119,15 @@ def opened_in_steps(LogOpening opening, create: bool, numbered: bool, patient: b
         start_empty(log, orphans, patient)
         return
     sync_names(log)
-    log.last_seq = (<Opened>opened[0]).segment.first - 1
+    log.given_before((<Opened>opened[0]).segment.first)
     for o in opened:
         note_last(log, o)
     for e in orphans:
-        log.last_seq = max(log.last_seq, (<Evidence>e[1]).last_seq, e[0] + (<Evidence>e[1]).count - 1)
+        log.raise_last(max((<Evidence>e[1]).last_seq, e[0] + (<Evidence>e[1]).count - 1), 0)
     o = <Opened>opened[len(opened) - 1]
     last = o.segment
-    log.active = last
-    mark_seen(log.subjects_table, last)          # it is appended to
+    log.found_active(last)
+    log.subjects_table.note_seen(last)          # it is appended to
     apply_removals(log, opened, orphans)
     if o.sidecar is not None:
         log.segments.need(last)
@@ -150,12 +148,7 @@ cdef int end_opening(Log log, Segment last, list doubted, Evidence evidence) exc
     (<Rebuild>log.segments.rebuild).opened = True
     if (<Rebuild>log.segments.rebuild).short:
         (<Rebuild>log.segments.rebuild).count_anew(log)
-        log.removed = 0
-    log.subject_count = log.subjects_table.live
-    log.subject_ids = log.subjects_table.count
-    log.segments.make_room(None)
-    log.first_seq = log.segments.next_live(1) if log.msgs else log.last_seq + 1
-    log.written_seq = log.last_seq
+    log.end_counting()
     if log.active is last and not last.has_index and evidence is not None:
         write_found(log, doubted, log.segments.path(last, ".idx"))     # it says how the segment was before
     else:
@@ -169,20 +162,19 @@ cdef int go_on(Log log) except -1:
     """An encrypted log takes messages from here on; when the disk refuses, as soon as it doesn't."""
     if log.cipher is None or not (log.active.key_number or log.cipher.number):
         return 0
-    log.begin_anew = True
+    log.state.want_new_segment(True)
     try:
-        if log.condition == TAKES:
+        if log.state.condition == TAKES:
             log.resume()
     except OSError as error:
-        log.condition = FULL
-        log.failure = error.errno or EIO
+        log.state.full(error.errno or EIO)
     return 0
 
 
 cdef int find_folder(Log log, bint create, bint patient) except -1:
     """There is no segment: the folder is there, or it is made."""
     if log.disk.exists(log.folder):
-        log.folder_made = True               # the process that made it may have stopped before it synced its name
+        log.folder_found()                   # the process that made it may have stopped before it synced its name
         return 0
     if not create:
         raise FileNotFoundError(2, "no such log", log.folder)
@@ -199,7 +191,7 @@ def make_folder(Log log) -> None:
     """OSError."""
     log.disk.make_dir_durable(log.folder.rpartition("/")[0] or ".")
     log.disk.make_dir(log.folder)
-    log.folder_made = True
+    log.folder_found()
 
 
 cdef int start_empty(Log log, list orphans, bint patient) except -1:
@@ -207,9 +199,8 @@ cdef int start_empty(Log log, list orphans, bint patient) except -1:
     for at, evidence in orphans:
         end = max(at + (<Evidence>evidence).count, (<Evidence>evidence).last_seq + 1)
         first = max(first, end)
-        log.lost.extend((low, high - low, "the segment is gone") for low, high in (<Evidence>evidence).live)
-    log.last_seq = first - 1
-    log.first_seq = first
+        log.removals.lost.extend((low, high - low, "the segment is gone") for low, high in (<Evidence>evidence).live)
+    log.begin_at(first)
     if patient:
         start_found(log, first)
     else:
@@ -217,7 +208,7 @@ cdef int start_empty(Log log, list orphans, bint patient) except -1:
     if orphans:
         begin_anew(log)
     elif first > 1:
-        ranges_add(&log.ranges, 1, first - 1)          # nothing was ever there
+        log.removals.add(1, first - 1)                 # nothing was ever there
     try:
         log.write()
     except OSError as error:
@@ -251,7 +242,7 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     cdef uint64_t named = 0
     cdef size_t got
     cdef bint good
-    o.segment = s
+    o.hold(s)
     memset(head, 0, SEALED_HEAD_BYTES)
     got = log.disk.read_at(s.handle, head, SEALED_HEAD_BYTES, 0)
     good = read_head(log, o, head, got, &named)
@@ -260,17 +251,17 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
         log.segments.items.pop()
         return None
     if not good:
-        s.salt = 0
-        o.evidence = read_evidence(log.segments, s)
+        s.use_salt(0)
+        o.take_evidence(read_evidence(log.segments, s))
         if is_last and got < s.begins and o.evidence is None:
             restart(log, s)
             return o
-        good = o.mended = find_head(log, o)
+        good = o.mend(find_head(log, o))
         if not good and is_last and never_written(head, first):
             # Bytes that were written behind the head reached the disk, the whole head did not: no write of them was acknowledged.
-            o.scan = guessed(log, s)
+            o.take_scan(guessed(log, s))
             restart(log, s)
-            o.scan.good_end = s.begins
+            o.scan.end_at(s.begins)
             return o
     if good:
         read_messages(log, o)
@@ -281,14 +272,13 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
 
 cdef Segment open_file(Log log, uint64_t first):
     """A sealed segment at the end of the list; all bytes of its file are synced."""
-    cdef Segment s = Segment()
-    s.first = first
+    cdef Segment s = new_segment(first)
     log.segments.add(s)
     log.segments.handle(s)
-    s.size = log.disk.size(s.handle)
+    s.resize(log.disk.size(s.handle))
     sync_found(log, s)
-    s.written_size = s.synced_size = s.size
-    s.sealed = True
+    s.set_synced(s.size)
+    s.seal(True)
     return s
 
 
@@ -297,19 +287,19 @@ cdef bint read_head(Log log, Opened o, char* head, size_t got, uint64_t* named) 
     cdef Segment s = o.segment
     cdef bint good = get_segment_head(head, got, named, &s.salt)
     if not good and got >= SEGMENT_HEAD_BYTES:
-        good = o.mended = mend_segment_head(head, named, &s.salt)
+        good = o.mend(mend_segment_head(head, named, &s.salt))
     if good and named[0] == s.first and is_sealed_head(head):
-        s.begins = SEALED_HEAD_BYTES
+        s.use_form(SEALED_HEAD_BYTES, s.extra)
         good = open_sealed(log, s, head, got)
     if good and is_packed_head(head) and s.key_number:
-        s.packed = open_packed(log.disk, s.handle, log.cipher, log.segments.path(s, ".seg"))
-        s.aead = None
-        s.size = s.written_size = s.synced_size = s.packed.size
+        s.use_blocks(open_packed(log.disk, s.handle, log.cipher, log.segments.path(s, ".seg")))
+        s.use_key(s.key_number, None)
+        s.set_synced(s.packed.size)
     elif good and named[0] == s.first and is_packed_head(head) or not good and ends_packed(log.disk, s.handle):
-        s.packed = open_packed(log.disk, s.handle, None, log.segments.path(s, ".seg"))
-        s.size = s.written_size = s.synced_size = s.packed.size
+        s.use_blocks(open_packed(log.disk, s.handle, None, log.segments.path(s, ".seg")))
+        s.set_synced(s.packed.size)
         if not good and s.packed.read_at(log.disk, s.handle, head, SEGMENT_HEAD_BYTES, 0) == SEGMENT_HEAD_BYTES:
-            good = o.mended = get_segment_head(head, SEGMENT_HEAD_BYTES, named, &s.salt)
+            good = o.mend(get_segment_head(head, SEGMENT_HEAD_BYTES, named, &s.salt))
     return good
 
 
@@ -317,18 +307,18 @@ cdef int read_messages(Log log, Opened o) except -1:
     """Take a segment whose salt is known from its index file, or from its records."""
     cdef Segment s = o.segment
     if o.mended:
-        s.damaged = True
+        s.mark_damaged(True)
         log.notes.append(f"the head of segment {s.first} is damaged; what it said is known all the same")
     else:
-        o.sidecar = read_sidecar(log.segments, log.subjects_table, s)
+        o.take_sidecar(read_sidecar(log.segments, log.subjects_table, s))
     if o.sidecar is None:
         if o.evidence is None:
-            o.evidence = read_evidence(log.segments, s)
-        o.scan = scan(log, s)
+            o.take_evidence(read_evidence(log.segments, s))
+        o.take_scan(scan(log, s))
         log.notes.extend(o.scan.notes)
-        s.damaged = s.damaged or len(o.scan.damaged) > 0 or len(o.scan.notes) > 0
+        s.mark_damaged(s.damaged or len(o.scan.damaged) > 0 or len(o.scan.notes) > 0)
     if s.packed is not None and s.packed.mended:
-        s.damaged = True
+        s.mark_damaged(True)
         log.notes.append(f"one flipped bit in a compressed block of segment {s.first} was put right in memory")
     return 0
 
@@ -336,45 +326,36 @@ cdef int read_messages(Log log, Opened o) except -1:
 cdef int give_up_records(Log log, Opened o) except -1:
     """The salt of a segment is not known: none of its records can be checked."""
     cdef Segment s = o.segment
-    o.headless = True
-    s.damaged = True
-    o.scan = guessed(log, s)
-    o.scan.damaged = [(0, s.size)]
-    o.scan.good_end = s.size
+    s.mark_damaged(True)
+    o.lose_head(guessed(log, s))
+    o.scan.nothing_good(s.size)
     log.notes.append(f"the head of segment {s.first} is gone; without it none of its records can be believed")
     return 0
 
 
 cdef bint open_sealed(Log log, Segment s, char* head, size_t got) except -1:
     """Take the key of an encrypted segment from its head; False: the second half of that is damaged."""
-    s.extra = SEALED_EXTRA_BYTES
+    s.use_form(s.begins, SEALED_EXTRA_BYTES)
     if got < SEALED_HEAD_BYTES or not get_sealed_half(head, &s.key_number):
         return False
-    s.head = PyBytes_FromStringAndSize(head, SEALED_HEAD_BYTES)
-    s.aead = aead_of(log.cipher, head, log.segments.path(s, ".seg"))
+    s.use_head(PyBytes_FromStringAndSize(head, SEALED_HEAD_BYTES))
+    s.use_key(s.key_number, aead_of(log.cipher, head, log.segments.path(s, ".seg")))
     return True
 
 
 cdef bint find_head(Log log, Opened o) except -1:
-    """Whether the salt of a segment without head is known: its sidecar says it, or its records agree on one (core/log/checksum_repair)."""
+    """Whether the salt of a segment without head is known: its index file says it, or its records agree on one (core/log/checksum_repair)."""
     cdef Segment s = o.segment
     cdef bytes data
     cdef int places = 0
     if o.evidence is not None:
-        s.salt = o.evidence.salt
+        s.use_salt(o.evidence.salt)
         return True
     data = read_all(log, s)
     if s.packed is not None and s.packed.unsure:
         return False                         # what is damaged in a block may come again in each record of it
-    s.salt = find_salt(PyBytes_AS_STRING(data), min(<size_t>SEGMENT_HEAD_BYTES, <size_t>len(data)), len(data), &places)
+    s.use_salt(find_salt(PyBytes_AS_STRING(data), min(<size_t>SEGMENT_HEAD_BYTES, <size_t>len(data)), len(data), &places))
     return places > 1
-
-
-cdef int mark_seen(SubjectTable subjects, Segment s) except -1:
-    cdef uint32_t k
-    for k in range(s.subject_count):
-        subjects.table[s.subjects[k]].seen = s.serial
-    return 0
 
 
 # --- putting the segments together ---------------------------------------------------------------
@@ -388,14 +369,10 @@ cdef int note_last(Log log, Opened o) except -1:
         last = o.scan.last_seq
     if o.evidence is not None:
         last = max(last, o.evidence.last_seq, s.first + o.evidence.count - 1)
-        if o.evidence.last_ts > log.last_ts_ns:
-            log.last_ts_ns = o.evidence.last_ts
-    if last > log.last_seq:
-        log.last_seq = last
-    if s.last_ts > log.last_ts_ns:
-        log.last_ts_ns = s.last_ts
-    if o.scan is not None and o.scan.last_ts > log.last_ts_ns:
-        log.last_ts_ns = o.scan.last_ts
+        log.raise_last(last, o.evidence.last_ts)
+    log.raise_last(last, s.last_ts)
+    if o.scan is not None:
+        log.raise_last(last, o.scan.last_ts)
     return 0
 
 
@@ -438,7 +415,7 @@ cdef int apply_range(Log log, list opened, Segment holder, Range r) except -1:
     if at:
         s = (<Opened>opened[at - 1]).segment
         if holder is not None and s.first + s.count <= r.first and s is not holder:
-            note_teller(s, holder.first)
+            s.told_by(holder.first)
     while at < len(opened):
         o = <Opened>opened[at]
         s = o.segment
@@ -446,7 +423,7 @@ cdef int apply_range(Log log, list opened, Segment holder, Range r) except -1:
         if s.first >= end:
             break
         if holder is not None and s is not holder:
-            note_teller(s, holder.first)
+            s.told_by(holder.first)
         remove_from(o, r.first - s.first if r.first > s.first else 0, end - s.first)
     return 0
 
@@ -459,10 +436,9 @@ cdef int remove_from(Opened o, uint64_t i, uint64_t stop) except -1:
         return 0
     while i < stop:
         if is_live(s, i):
-            s.set_dead(<uint32_t>i)
-            s.live -= 1
-            s.index_old = True
-            o.touched = True
+            s.lose(<uint32_t>i)
+            s.index_outdated()
+            o.touch()
         i += 1
     return 0
 
@@ -476,39 +452,38 @@ cdef int count(Log log, Opened o) except -1:
     if s.first == log.active.first and s is not log.active:
         return 0          # its file was set aside, and the active one has its name
     if s.live == 0:
-        s.live_bytes = 0
+        s.set_live_bytes(0)
     elif o.sidecar is not None and not o.touched and s.first not in (<Rebuild>log.segments.rebuild).remade:
         merge_rows(log.subjects_table, s, o.sidecar.rows)
-        o.sidecar = None
+        o.take_sidecar(None)
     else:
         count_entries(log, s)
-    log.msgs += s.live
-    log.bytes += s.live_bytes
+    log.count_segment(s)
     if not indexed and s is not log.active and s.live and s not in log.unsynced:
         log.write_index(s)
     if s.live == 0 and s is not log.active:
         if s.damaged and lost_in(log, s):
             return 0      # nothing in it can be read, but it is not recorded as dead: it stays
-        s.damaged = False
+        s.mark_damaged(False)
         log.retire(s)
     log.segments.make_room(s)
     return 0
 
 
 cdef bint lost_in(Log log, Segment s) except -1:
-    for first, _, _ in log.lost:
+    for first, _, _ in log.removals.lost:
         if s.first <= first <= s.first + s.count:
             return True
     return False
 
 
-# --- while the log is open: a sidecar that no longer holds ---------------------------------------
+# --- while the log is open: an index file that is not valid ---------------------------------------
 
 cdef class Rebuild:
     """Called with a segment whose entries can't be read back: reads them from its records."""
     cdef object log          # weak, so that a log dropped without close goes at once
     cdef bint opened         # all segments are counted
-    cdef set remade          # first sequences of those whose entries the opening has read again: their sidecar says nothing any more
+    cdef set remade          # first sequences of those whose entries the opening has read again: their index file is not used any more
     cdef bint short          # messages turned out to be missing of one that may be counted already
     cdef bint counting       # a count reads the entries of all: what it finds missing it does not count
 
@@ -528,84 +503,69 @@ cdef class Rebuild:
         return 0
 
     def __call__(self, Segment s) -> None:
-        """Fill s.entries again and write its sidecar anew."""
+        """Fill s.entries again and write its index file anew."""
         cdef Log log = self.log()
         cdef Segment fresh = Segment()
         cdef Scan found
         cdef uint32_t i
-        fresh.first = s.first
-        fresh.salt = s.salt
-        fresh.packed = s.packed
-        fresh.begins = s.begins
-        fresh.extra = s.extra
-        fresh.key_number = s.key_number
-        fresh.aead = s.aead
-        fresh.size = s.size
-        fresh.sealed = True
-        log.segments.serials += 1
-        fresh.serial = log.segments.serials
+        fresh.copy_form(s)
+        log.segments.number(fresh)
         found = scan(log, fresh)
         if fresh.count < s.count:
             fresh.push_holes(s.count - fresh.count)
-        s.entries = fresh.entries
-        s.cap = fresh.cap
-        fresh.entries = NULL
-        fresh.cap = 0
+        s.take_entries(fresh)
         if self.opened:
             # What its entries name is what it names.
-            s.subjects, fresh.subjects = fresh.subjects, s.subjects
-            s.subject_count, fresh.subject_count = fresh.subject_count, s.subject_count
-            s.subject_cap, fresh.subject_cap = fresh.subject_cap, s.subject_cap
+            s.swap_subjects(fresh)
             log.subjects_table.leave(fresh)
         else:
             take_subjects(log, s, fresh)
             self.remade.add(s.first)
         if found.damaged or s.damaged:
             say_again(log, s)
-        ranges_free(&s.removes)
-        s.removes = fresh.removes
-        memset(&fresh.removes, 0, sizeof(Ranges))
+        s.take_removes(&fresh.removes)
         for i in range(s.count):
             if is_live(s, i) and s.entries[i].offset == 0:
-                log.lost.append((s.first + i, 1, "checksum"))
-                s.damaged = True
-                s.set_dead(i)
-                s.live -= 1
+                log.removals.lost.append((s.first + i, 1, "checksum"))
+                s.mark_damaged(True)
+                s.lose(i)
                 self.short = True
-        # While the log is being opened, removals newer than the sidecar are marked and not counted yet.
+        # While the log is being opened, removals newer than the index file are marked and not counted yet.
         count_bytes(log, s)
         if self.short and self.opened:
             self.count_anew(log)
-        if not s.damaged and s.removed_mark <= log.synced_mark:
+        if not s.damaged and s.removed_mark <= log.marks.synced_mark:
             write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
 
 
 cdef int say_again(Log log, Segment s) except -1:
     """Its index file will not be believed any more, and may be the only one to know some removals: they are written once more."""
-    cdef list lost = log.lost_within(s.first, s.first + s.count)
+    cdef list lost = log.removals.lost_within(s.first, s.first + s.count)
     cdef uint64_t end = log.last_seq + 1
     cdef uint32_t i = 0, live
     cdef Ranges said
     cdef size_t k
     while i < s.count:                           # one was made of a segment of which nothing was lost
         live = s.next_live(i) if s.live else s.count
-        log.say_gone(s.first + i, s.first + live, lost)
+        log.removals.say_gone(s.first + i, s.first + live, lost)
         i = live + 1
     memset(&said, 0, sizeof(Ranges))
     try:
         read_ranges(log.segments, s, &said)
         for k in range(said.count):
             if said.items[k].first < end:
-                ranges_add(&log.ranges, said.items[k].first, min(said.items[k].count, end - said.items[k].first))
+                log.removals.add(said.items[k].first, min(said.items[k].count, end - said.items[k].first))
     finally:
         ranges_free(&said)
     if s.removed_below > 1:
-        ranges_add(&log.ranges, 1, min(s.removed_below, end) - 1)
+        log.removals.add(1, min(s.removed_below, end) - 1)
     return 0
 
 
 cdef int take_subjects(Log log, Segment s, Segment fresh) except -1:
-    """What its sidecar named stays named, for who has noted that it is (`seen`); what its records name comes behind it."""
+    """Keep the subjects that the index file named, since the subject table counts this segment among their holders; add those that the
+    records name besides.
+    """
     cdef uint32_t k
     cdef set known = {s.subjects[k] for k in range(s.subject_count)}
     for k in range(fresh.subject_count):
@@ -613,7 +573,5 @@ cdef int take_subjects(Log log, Segment s, Segment fresh) except -1:
             log.subjects_table.leave_one(fresh.subjects[k])
         else:
             s.add_subject(fresh.subjects[k])
-    free(fresh.subjects)
-    fresh.subjects = NULL
-    fresh.subject_count = fresh.subject_cap = 0
+    fresh.forget_subjects()
     return 0

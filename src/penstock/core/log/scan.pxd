@@ -21,6 +21,8 @@ cdef class Scan:
     cdef list broken             # (first, end) indexes of groups that a hole of unknown making has torn
     cdef uint64_t group_at       # offset of the first record of a group whose last message has not come; 0: none
     cdef uint32_t group_index    # ... and its index
+    cdef void end_at(self, uint64_t offset) noexcept            # good_end
+    cdef int nothing_good(self, uint64_t size) except -1        # all of its bytes are damaged
 
 
 cdef class Opened:
@@ -32,6 +34,13 @@ cdef class Opened:
     cdef bint touched            # removals newer than the sidecar
     cdef bint headless           # its head is gone, and nothing tells what it was: none of its records can be believed
     cdef bint mended             # its head is bad on the disk
+    cdef int hold(self, Segment s) except -1
+    cdef bint mend(self, bint known) noexcept                   # whether its bad head is known all the same
+    cdef int take_evidence(self, Evidence evidence) except -1
+    cdef int take_sidecar(self, Sidecar sidecar) except -1      # None: it was used, or there is none
+    cdef int take_scan(self, Scan scan) except -1
+    cdef int lose_head(self, Scan scan) except -1
+    cdef void touch(self) noexcept
 
 
 cdef Scan scan(Log log, Segment s)

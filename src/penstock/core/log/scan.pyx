@@ -17,6 +17,7 @@ from libc.string cimport memcpy, memset
 from penstock.core.base.buffer cimport crc32c
 from penstock.core.log.checksum_repair cimport mend_bytes
 from penstock.core.log.encryption cimport open_record
+from penstock.core.log.index_file cimport Evidence, Sidecar
 from penstock.core.log.log cimport Log
 from penstock.core.log.record cimport (
     ERASED, GAP_MAX, LOST, MEMBER, MESSAGE, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, RECORD_MARK, RECORD_MAX_BYTES, REMOVE,
@@ -29,9 +30,45 @@ from penstock.core.log.subject_table cimport SubjectTable
 cdef class Scan:
     """What reading a segment from its start found besides the messages."""
 
+    cdef void end_at(self, uint64_t offset) noexcept:
+        self.good_end = offset
+
+    cdef int nothing_good(self, uint64_t size) except -1:
+        self.damaged = [(0, size)]
+        self.good_end = size
+        return 0
+
 
 cdef class Opened:
     """A segment on its way into the log."""
+
+    cdef int hold(self, Segment s) except -1:
+        self.segment = s
+        return 0
+
+    cdef bint mend(self, bint known) noexcept:
+        self.mended = known
+        return known
+
+    cdef int take_evidence(self, Evidence evidence) except -1:
+        self.evidence = evidence
+        return 0
+
+    cdef int take_sidecar(self, Sidecar sidecar) except -1:
+        self.sidecar = sidecar
+        return 0
+
+    cdef int take_scan(self, Scan scan) except -1:
+        self.scan = scan
+        return 0
+
+    cdef int lose_head(self, Scan scan) except -1:
+        self.headless = True
+        self.scan = scan
+        return 0
+
+    cdef void touch(self) noexcept:
+        self.touched = True
 
 
 cdef bytes read_all(Log log, Segment s):
@@ -237,15 +274,13 @@ cdef int take_message(State state, const char* p, uint32_t offset, Head* head, b
         return 0
     id = subjects.intern(p + RECORD_HEAD_BYTES, head.subject_len)
     if subjects.table[id].seen != s.serial:
-        subjects.join(s, id)
-        subjects.table[id].seen = s.serial
+        subjects.seen_in(s, id)
     s.reserve(1)
     push(s, offset, id, n | (HAS_HEADERS if head.hlen else 0))
     if head.state & ERASED:
         s.set_dead(s.count - 1)
         return 0
-    s.live += 1
-    s.last_ts = head.ts_ns
+    s.found(head.ts_ns)
     return 0
 
 
@@ -257,7 +292,7 @@ cdef int take_ranges(Segment s, const char* p, Head* head) except -1:
         # What was not given yet when it was written was not removed by it.
         if r.first <= head.seq:
             ranges_add(&s.removes, r.first, min(r.count, head.seq - r.first + 1))
-    s.removed_below = max(s.removed_below, min(head.ts_ns, head.seq + 1))
+    s.raise_removed_below(min(head.ts_ns, head.seq + 1))
     return 0
 
 

@@ -63,6 +63,55 @@ cdef class Segment:
     cdef Out memory                       # the records of a memory log
     cdef uint64_t retire_mark             # retired: unlinked when what was written up to this mark is safe (0: not looked at yet)
 
+    # what it is
+    cdef void use_salt(self, uint32_t salt) noexcept
+    cdef void use_form(self, uint32_t begins, uint32_t extra) noexcept      # bytes of its head; of a record besides its contents
+    cdef int use_key(self, uint32_t number, object aead) except -1          # 0 and None: its records are not encrypted
+    cdef int use_head(self, bytes head) except -1                           # of an encrypted file
+    cdef int use_blocks(self, Packed packed) except -1                      # None: its file is not compressed
+    cdef int copy_form(self, Segment other) except -1           # of a sealed segment whose records are read once more
+    cdef int take_form(self, Segment fresh) except -1           # its file was made anew in the form of `fresh`
+    cdef void seal(self, bint sealed) noexcept
+    # its bytes
+    cdef void grow(self, uint64_t n) noexcept                   # so many more bytes of records
+    cdef void resize(self, uint64_t size) noexcept
+    cdef void set_written(self, uint64_t size) noexcept         # so many bytes, all in the file
+    cdef void set_synced(self, uint64_t size) noexcept          # ... and on the disk
+    cdef void wrote_all(self) noexcept
+    cdef void synced_all(self) noexcept                         # all written bytes are on the disk
+    cdef void doubt_sync(self) noexcept                         # nothing of it is known to be on the disk
+    cdef void begin_sync(self) noexcept
+    cdef void end_sync(self, bint good) noexcept
+    # its messages
+    cdef int drop(self, uint32_t i, uint32_t n, uint64_t mark) except -1    # one of n bytes was removed: on the disk with that write
+    cdef void removed_later(self) noexcept                      # its newest removal is recorded by the write after that one
+    cdef int lose(self, uint32_t i) except -1                   # a message is not live; its bytes are not counted
+    cdef void clear_live(self) noexcept                         # no message is live; the bitmap is the caller's
+    cdef void found(self, uint64_t ts_ns) noexcept              # a live message was read from its records
+    cdef void set_live_bytes(self, uint64_t n) noexcept
+    cdef void note_headers(self, uint64_t headed) noexcept      # so many of its messages have headers
+    cdef void mark_damaged(self, bint damaged) noexcept
+    cdef int cut_to(self, uint32_t count) except -1             # the entries behind were never there
+    cdef void move_entry(self, uint32_t i, uint32_t offset) noexcept
+    cdef void take_entries(self, Segment fresh) noexcept
+    cdef void swap_subjects(self, Segment fresh) noexcept
+    cdef void keep_subjects(self, uint32_t n) noexcept          # the first n
+    cdef void forget_subjects(self) noexcept
+    # removals
+    cdef void take_removes(self, Ranges* ranges) noexcept       # its REMOVE records hold those; the source is empty then
+    cdef void raise_removed_below(self, uint64_t seq) noexcept
+    cdef void told_by(self, uint64_t first) noexcept            # REMOVE records of the segment that begins there name sequences of this one
+    cdef void told_by_none(self) noexcept
+    cdef void retire(self, uint64_t mark) noexcept              # unlinked when that write is safe
+    # its index file
+    cdef void index_written(self) noexcept
+    cdef void index_lost(self) noexcept
+    cdef void index_outdated(self) noexcept
+    cdef int take_index(self, uint32_t count, uint32_t live, uint64_t live_bytes, uint64_t last_ts, bint plain, uint64_t removed_below) except -1
+    cdef int take_dead(self, const char* bits, uint32_t words) except -1
+    # what was tried
+    cdef void compressing_helps(self, bint helps) noexcept
+    cdef void compacting_was_futile(self, uint64_t oldest) noexcept
     cdef int reserve(self, uint32_t more) except -1             # room for entries, so that push can't fail
     cdef int push_holes(self, uint32_t n) except -1             # n sequences with nothing stored
     cdef int set_dead(self, uint32_t i) except -1
@@ -77,6 +126,17 @@ cdef class Segment:
 
 cdef inline bint is_live(Segment s, uint64_t i) noexcept:
     return s.dead == NULL or not (s.dead[i >> 6] >> (i & 63)) & 1
+
+
+cdef inline void appended(Segment s, uint32_t length, uint32_t n, uint64_t ts_ns) noexcept:
+    # A message whose entry was pushed: `length` bytes of records, of which n count.
+    s.last_ts = ts_ns
+    s.size += length
+    s.live += 1
+    s.live_bytes += n
+
+
+cdef Segment new_segment(uint64_t first)
 
 
 cdef inline void push(Segment s, uint32_t offset, uint32_t subject, uint32_t size) noexcept:
@@ -102,6 +162,12 @@ cdef class SegmentList:
     cdef Py_ssize_t hint
     cdef uint32_t serials
 
+    cdef int rebuild_with(self, object rebuild) except -1      # what is called with a segment whose entries can't be read back
+    cdef void number(self, Segment s) noexcept                 # its pages get a new name
+    cdef void take_handle(self, Segment s, int handle) noexcept     # its file was opened
+    cdef void count_entries(self, Segment s) noexcept          # those of a sealed segment are in memory
+    cdef void forget_entries(self, Segment s) noexcept
+    cdef void activate(self, Segment s) noexcept               # it takes the appends
     cdef str path(self, Segment s, str suffix)
     cdef int add(self, Segment s) except -1
     cdef int discard(self, Segment s) except -1

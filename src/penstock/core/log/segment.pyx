@@ -6,7 +6,8 @@ from libc.string cimport memcpy, memset
 from penstock.core.base.buffer cimport crc32c, out_free
 from penstock.core.base.disk cimport Disk
 from penstock.core.log.encryption cimport open_entries
-from penstock.core.log.record cimport RECORD_EXTRA_BYTES, SEGMENT_HEAD_BYTES, ranges_free
+from penstock.core.log.compressed_segment cimport Packed
+from penstock.core.log.record cimport RECORD_EXTRA_BYTES, SEGMENT_HEAD_BYTES, Ranges, ranges_free
 
 cdef extern from *:
     int popcount "__builtin_popcountll"(uint64_t) nogil
@@ -34,6 +35,211 @@ cdef class Segment:
         free(self.subjects)
         ranges_free(&self.removes)
         out_free(&self.memory)
+
+    cdef void use_salt(self, uint32_t salt) noexcept:
+        self.salt = salt
+
+    cdef void use_form(self, uint32_t begins, uint32_t extra) noexcept:
+        self.begins = begins
+        self.extra = extra
+
+    cdef int use_key(self, uint32_t number, object aead) except -1:
+        self.key_number = number
+        self.aead = aead
+        return 0
+
+    cdef int use_head(self, bytes head) except -1:
+        self.head = head
+        return 0
+
+    cdef int use_blocks(self, Packed packed) except -1:
+        self.packed = packed
+        return 0
+
+    cdef int copy_form(self, Segment other) except -1:
+        self.first = other.first
+        self.salt = other.salt
+        self.packed = other.packed
+        self.begins = other.begins
+        self.extra = other.extra
+        self.key_number = other.key_number
+        self.aead = other.aead
+        self.size = other.size
+        self.sealed = True
+        return 0
+
+    cdef int take_form(self, Segment fresh) except -1:
+        self.salt = fresh.salt
+        self.begins = fresh.begins
+        self.head = fresh.head
+        self.extra = fresh.extra
+        return 0
+
+    cdef void seal(self, bint sealed) noexcept:
+        self.sealed = sealed
+
+    # --- its bytes -----------------------------------------------------------------------------------
+
+    cdef void grow(self, uint64_t n) noexcept:
+        self.size += n
+
+    cdef void resize(self, uint64_t size) noexcept:
+        self.size = size
+
+    cdef void set_written(self, uint64_t size) noexcept:
+        self.size = self.written_size = size
+
+    cdef void set_synced(self, uint64_t size) noexcept:
+        self.size = self.written_size = self.synced_size = size
+
+    cdef void wrote_all(self) noexcept:
+        self.written_size = self.size
+
+    cdef void synced_all(self) noexcept:
+        self.synced_size = self.written_size
+
+    cdef void doubt_sync(self) noexcept:
+        self.synced_size = 0
+
+    cdef void begin_sync(self) noexcept:
+        self.sync_target = self.written_size
+
+    cdef void end_sync(self, bint good) noexcept:
+        if good and self.sync_target > self.synced_size:
+            self.synced_size = self.sync_target
+        self.sync_target = 0
+
+    # --- its messages --------------------------------------------------------------------------------
+
+    cdef int drop(self, uint32_t i, uint32_t n, uint64_t mark) except -1:
+        if self.dead != NULL:                # once per removal: no further call
+            self.dead[i >> 6] |= <uint64_t>1 << (i & 63)
+        else:
+            self.set_dead(i)
+        self.live -= 1
+        self.live_bytes -= n
+        self.index_old = True
+        self.removed_mark = mark
+        return 0
+
+    cdef void removed_later(self) noexcept:
+        self.removed_mark += 1
+
+    cdef int lose(self, uint32_t i) except -1:
+        self.set_dead(i)
+        self.live -= 1
+        return 0
+
+    cdef void clear_live(self) noexcept:
+        self.live = 0
+        self.live_bytes = 0
+
+    cdef void found(self, uint64_t ts_ns) noexcept:
+        self.live += 1
+        self.last_ts = ts_ns
+
+    cdef void set_live_bytes(self, uint64_t n) noexcept:
+        self.live_bytes = n
+
+    cdef void note_headers(self, uint64_t headed) noexcept:
+        self.plain = headed == 0
+
+    cdef void mark_damaged(self, bint damaged) noexcept:
+        self.damaged = damaged
+
+    cdef int cut_to(self, uint32_t count) except -1:
+        cdef uint32_t i
+        for i in range(count, self.count):
+            if is_live(self, i):
+                self.live -= 1
+            else:
+                self.dead[i >> 6] &= ~(<uint64_t>1 << (i & 63))
+        self.count = count
+        return 0
+
+    cdef void move_entry(self, uint32_t i, uint32_t offset) noexcept:
+        self.entries[i].offset = offset
+
+    cdef void take_entries(self, Segment fresh) noexcept:
+        self.entries = fresh.entries
+        self.cap = fresh.cap
+        fresh.entries = NULL
+        fresh.cap = 0
+
+    cdef void swap_subjects(self, Segment fresh) noexcept:
+        self.subjects, fresh.subjects = fresh.subjects, self.subjects
+        self.subject_count, fresh.subject_count = fresh.subject_count, self.subject_count
+        self.subject_cap, fresh.subject_cap = fresh.subject_cap, self.subject_cap
+
+    cdef void keep_subjects(self, uint32_t n) noexcept:
+        self.subject_count = n
+
+    cdef void forget_subjects(self) noexcept:
+        free(self.subjects)
+        self.subjects = NULL
+        self.subject_count = self.subject_cap = 0
+
+    # --- removals and the index file -----------------------------------------------------------------
+
+    cdef void take_removes(self, Ranges* ranges) noexcept:
+        free(self.removes.items)
+        self.removes = ranges[0]
+        memset(ranges, 0, sizeof(Ranges))
+
+    cdef void raise_removed_below(self, uint64_t seq) noexcept:
+        if seq > self.removed_below:
+            self.removed_below = seq
+
+    cdef void told_by(self, uint64_t first) noexcept:
+        if self.relog_low == 0 or first < self.relog_low:
+            self.relog_low = first
+        if first > self.relog_high:
+            self.relog_high = first
+
+    cdef void told_by_none(self) noexcept:
+        self.relog_low = self.relog_high = 0
+
+    cdef void retire(self, uint64_t mark) noexcept:
+        self.retire_mark = mark
+
+    cdef void index_written(self) noexcept:
+        self.has_index = True
+        self.index_old = False
+        free(self.removes.items)
+        memset(&self.removes, 0, sizeof(Ranges))
+
+    cdef void index_lost(self) noexcept:
+        self.has_index = False
+
+    cdef void index_outdated(self) noexcept:
+        self.index_old = True
+
+    cdef int take_index(self, uint32_t count, uint32_t live, uint64_t live_bytes, uint64_t last_ts, bint plain, uint64_t removed_below) except -1:
+        self.count = count
+        self.live = live
+        self.live_bytes = live_bytes
+        self.last_ts = last_ts
+        self.plain = plain
+        self.removed_below = removed_below
+        self.has_index = True
+        return 0
+
+    cdef int take_dead(self, const char* bits, uint32_t words) except -1:
+        self.dead = <uint64_t*>calloc(words, 8)
+        if self.dead == NULL:
+            raise MemoryError
+        self.dead_words = words
+        memcpy(self.dead, bits, words * 8)
+        return 0
+
+    cdef void compressing_helps(self, bint helps) noexcept:
+        self.unpackable = not helps
+
+    cdef void compacting_was_futile(self, uint64_t oldest) noexcept:
+        self.futile_first = oldest
+        self.futile_bytes = max(self.live_bytes, 1)
+
+    # --- arrays --------------------------------------------------------------------------------------
 
     cdef int reserve(self, uint32_t more) except -1:
         cdef uint64_t cap = self.cap if self.cap else 64
@@ -172,12 +378,45 @@ cdef class Segment:
         return False
 
 
+cdef Segment new_segment(uint64_t first):
+    cdef Segment s = Segment()
+    s.first = first
+    return s
+
+
 cdef class SegmentList:
     """The segments of one log, in order of their sequences."""
 
     def __cinit__(self) -> None:
         self.items = []
         self.loaded_limit = LOADED_LIMIT_BYTES
+
+    def __init__(self, Disk disk=None, str folder=None, cipher=None) -> None:
+        self.disk = disk
+        self.folder = folder
+        self.cipher = cipher
+
+    cdef int rebuild_with(self, object rebuild) except -1:
+        self.rebuild = rebuild
+        return 0
+
+    cdef void number(self, Segment s) noexcept:
+        self.serials += 1
+        s.serial = self.serials
+
+    cdef void take_handle(self, Segment s, int handle) noexcept:
+        s.handle = handle
+        self.open_handles += 1
+
+    cdef void count_entries(self, Segment s) noexcept:
+        self.loaded_bytes += s.count * sizeof(Entry)
+
+    cdef void forget_entries(self, Segment s) noexcept:
+        s.drop_entries()
+        self.loaded_bytes -= s.count * sizeof(Entry)
+
+    cdef void activate(self, Segment s) noexcept:
+        self.active = s
 
     cdef str path(self, Segment s, str suffix):
         return f"{self.folder}/{s.first:020d}{suffix}"
@@ -236,7 +475,7 @@ cdef class SegmentList:
         return 0
 
     cdef int load(self, Segment s) except -1:
-        # Reads the entry array back: from the sidecar, or by scanning the segment when the sidecar does not hold.
+        # Reads the entry array back: from the index file, or by scanning the segment when the index file is not valid.
         cdef uint32_t i, crc
         cdef size_t n = s.count * sizeof(Entry)
         cdef char head[INDEX_HEAD_BYTES]
@@ -286,7 +525,7 @@ cdef class SegmentList:
         return 0
 
     cdef int make_room(self, Segment keep) except -1:
-        # Drops entry arrays used longest ago. One that no sidecar holds stays: reading it back would mean a scan.
+        # Drops entry arrays used longest ago. One that is in no index file stays: reading it back would mean a scan.
         cdef Segment s, oldest
         while self.loaded_bytes > self.loaded_limit:
             oldest = None

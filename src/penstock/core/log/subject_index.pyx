@@ -90,14 +90,13 @@ cdef class SubjectIndex:
                 self.cap = cap
             for id in range(self.run):
                 self.order[table.ordered + id] = table.ordered + id
-            table.runs[table.ordered // self.run].mixed = True
-            table.ordered += self.run
+            table.run_added()
             budget -= 1
         budget = RUNS_EACH
         for k in range(table.ordered // self.run):
             if budget and table.runs[k].mixed and k != table.filling:
                 self.sort(self.order + k * self.run, self.run, self.scratch)
-                table.runs[k].mixed = False
+                table.run_sorted(k)
                 budget -= 1
         return 0
 

@@ -86,6 +86,14 @@ cdef class SubjectTable:
     # Of a name that will be interned soon: one after the other, with some time between, to have the memory at hand by then.
     cdef void look_at(self, uint64_t h) noexcept
     cdef int64_t look_closer(self, uint64_t h) noexcept                  # the id that it will probably be, or -1
+    cdef int seen_in(self, Segment s, uint32_t id) except -1             # the same, of the segment that is being filled: asked once for each
+    cdef void note_seen(self, Segment s) noexcept                        # a segment that names subjects already is filled further
+    cdef void set_local(self, uint32_t id, uint32_t number) noexcept     # scratch of the caller, until the next one uses it
+    cdef void counted(self, uint32_t id, uint32_t live, uint64_t first, uint64_t last) noexcept     # so many more live messages, behind all others
+    cdef void looked_at(self, uint64_t entries) noexcept                 # for want of histories
+    cdef int keep_index(self, object names) except -1                    # the SubjectIndex of this table
+    cdef void run_added(self) noexcept                                   # the SubjectIndex has one more run of ids, not sorted yet
+    cdef void run_sorted(self, uint32_t run) noexcept
     cdef int join(self, Segment s, uint32_t id) except -1                # the segment names it
     cdef int leave(self, Segment s) except -1                            # the segment names none any more
     cdef int leave_one(self, uint32_t id) except -1
@@ -102,6 +110,7 @@ cdef class SubjectTable:
     cdef void leave_place(self, uint32_t tag, uint32_t id) noexcept
     cdef int appended(self, uint32_t id, uint64_t seq) except -1
     cdef void removed(self, uint32_t id, uint64_t seq) noexcept
+    cdef void stop_tracking(self) noexcept                               # the histories are not believed any more
     cdef void reset(self) noexcept                                       # no live message left
     cdef SubjectState* state(self, uint32_t id) except? NULL             # exact; NULL without live messages
     cdef int repair(self, Subject* s, uint32_t id) except -1

@@ -214,12 +214,48 @@ cdef class SubjectTable:
         self.table[id].holders += 1
         return 0
 
+    cdef int seen_in(self, Segment s, uint32_t id) except -1:
+        self.join(s, id)
+        self.table[id].seen = s.serial
+        return 0
+
+    cdef void note_seen(self, Segment s) noexcept:
+        cdef uint32_t k
+        for k in range(s.subject_count):
+            self.table[s.subjects[k]].seen = s.serial
+
+    cdef void set_local(self, uint32_t id, uint32_t number) noexcept:
+        self.table[id].local = number
+
+    cdef void counted(self, uint32_t id, uint32_t live, uint64_t first, uint64_t last) noexcept:
+        cdef Subject* s = &self.table[id]
+        if live == 0:
+            return
+        if s.state.msgs == 0:
+            s.state.first = first
+            self.live += 1
+        s.state.last = last
+        s.state.msgs += live
+        self.total += live
+
+    cdef void looked_at(self, uint64_t entries) noexcept:
+        self.debt += entries
+
+    cdef int keep_index(self, object names) except -1:
+        self.names = names
+        return 0
+
+    cdef void run_added(self) noexcept:
+        self.runs[self.ordered // self.run_ids].mixed = True
+        self.ordered += self.run_ids
+
+    cdef void run_sorted(self, uint32_t run) noexcept:
+        self.runs[run].mixed = False
+
     cdef int leave(self, Segment s) except -1:
         if s.subject_count:
             out_put(&self.leaving, <const char*>s.subjects, s.subject_count * sizeof(uint32_t))
-        free(s.subjects)
-        s.subjects = NULL
-        s.subject_count = s.subject_cap = 0
+        s.forget_subjects()
         return 0
 
     cdef int leave_one(self, uint32_t id) except -1:
@@ -348,6 +384,9 @@ cdef class SubjectTable:
                 return
             s.stale = 0
             self.forget(s)
+
+    cdef void stop_tracking(self) noexcept:
+        self.tracking = False
 
     cdef void reset(self) noexcept:
         cdef uint32_t id

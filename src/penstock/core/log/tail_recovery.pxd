@@ -1,4 +1,4 @@
-"""The end of the newest segment, when a log is opened. See log_end.pyx."""
+"""The end of the newest segment, when a log is opened. See tail_recovery.pyx."""
 from penstock.core.log.log cimport Log
 from penstock.core.log.scan cimport Opened
 

@@ -11,9 +11,9 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport uint32_t, uint64_t
 from penstock.core.log.deferred_writes cimport keep_aside, set_aside, start_found
 from penstock.core.log.log cimport Log
-from penstock.core.log.record cimport GAP_MAX, RECORD_EXTRA_BYTES, put_skip, ranges_add
+from penstock.core.log.record cimport GAP_MAX, RECORD_EXTRA_BYTES
 from penstock.core.log.scan cimport UNREADABLE_MAX, Opened, last_named, read_all
-from penstock.core.log.segment cimport Entry, Segment, is_live
+from penstock.core.log.segment cimport Segment
 
 cdef enum:
     LOST_RUNS_MAX = 256          # more runs of lost sequences at an end are written down as one
@@ -42,7 +42,7 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
         if s.first != log.active.first and (s.packed is not None or o.mended):
             settle(log, o)
         return 0
-    s.sealed = False
+    s.seal(False)
     if told < s.first + s.count:
         told = 0                             # nothing behind the end was told as lost yet
     if o.scan is not None and o.scan.group_at and (o.evidence is None or o.evidence.count <= o.scan.group_index):
@@ -50,35 +50,32 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
     expected = s.first + s.count
     if o.scan is not None and o.scan.good_end < s.size:
         cut = keep_aside(log, s, o.scan.good_end)
-        s.damaged = len(o.scan.damaged) > o.scan.bad_end or len(o.scan.missing) > 0 or len(o.scan.notes) > 0
+        s.mark_damaged(len(o.scan.damaged) > o.scan.bad_end or len(o.scan.missing) > 0 or len(o.scan.notes) > 0)
         at = len(cut) if not o.scan.bad_end else o.scan.damaged[len(o.scan.damaged) - 1][0] - o.scan.good_end
         if not numbered:
             first = max(expected, seen + 1)
             seen = max(seen, last_named(PyBytes_AS_STRING(cut) + at, len(cut) - at, s.salt, first, &whole))
             if whole >= first and whole > told:
                 first = max(expected, told + 1)
-                log.lost.append((first, whole + 1 - first, "damaged at the end"))
+                log.removals.lost.append((first, whole + 1 - first, "damaged at the end"))
     if o.evidence is not None and o.evidence.size > s.size:
-        # What only the sidecar says is said again: it goes, for it fits no more.
+        # The index file does not match the segment any more and goes: what only it records of removals is recorded again.
         for low, high in o.evidence.gone:
-            ranges_add(&log.ranges, low, high - low)
+            log.removals.add(low, high - low)
         for low, high in o.evidence.ranges:
-            ranges_add(&log.ranges, low, high)
-    log.tail_base = s.size
-    log.active = s
-    log.segments.active = s
+            log.removals.add(low, high)
+    log.activate(s, s.size)
     if s.entries == NULL and s.count:
         log.segments.need(s)
-    s.has_index = False       # it will not match any more
-    if seen > log.last_seq:
-        log.last_seq = seen
+    s.index_lost()            # it will not match any more
+    log.raise_last(seen, 0)
     if log.last_seq >= expected:
         # Also after records that name sequences whose own record is gone.
         if log.last_seq - expected > GAP_MAX:
             try:
                 log.roll(log.last_seq + 1)
             except OSError as error:
-                log.roll_failed = True
+                log.state.roll_ended(True)
                 log.owe(error, None)
             return 0
         put_skips(log, s, expected)
@@ -91,9 +88,9 @@ cdef int say_removals(Log log, Segment s) except -1:
     cdef size_t k
     for k in range(s.removes.count):
         if s.removes.items[k].first < end:
-            ranges_add(&log.ranges, s.removes.items[k].first, min(s.removes.items[k].count, end - s.removes.items[k].first))
+            log.removals.add(s.removes.items[k].first, min(s.removes.items[k].count, end - s.removes.items[k].first))
     if s.removed_below > 1:
-        ranges_add(&log.ranges, 1, min(s.removed_below, end) - 1)
+        log.removals.add(1, min(s.removed_below, end) - 1)
     return 0
 
 
@@ -119,65 +116,55 @@ cdef int pass_over_end(Log log, Opened o) except -1:
     else:
         last = last_named(PyBytes_AS_STRING(data) + at, len(data) - at, s.salt, expected, &whole)
     if whole >= first:
-        log.lost.append((first, whole + 1 - first, "damaged at the end"))
+        log.removals.lost.append((first, whole + 1 - first, "damaged at the end"))
     if last >= first:
         if last > max(whole, first - 1):
             first = max(whole + 1, first)
-            ranges_add(&log.ranges, first, last + 1 - first)
-        log.last_seq = last
+            log.removals.add(first, last + 1 - first)
+        log.raise_last(last, 0)
     return 0
 
 
 cdef int begin_anew(Log log) except -1:
     """A record that says nothing: what is missing before this segment is not a skip that was cut off."""
-    put_skip(&log.tail, 0, log.last_seq, False, log.active.salt)
-    log.active.size += RECORD_EXTRA_BYTES
-    return 0
+    return log.tail.skip(log.active, 0, log.last_seq, False)
 
 
 cdef int put_skips(Log log, Segment s, uint64_t expected) except -1:
     """Write down which of the sequences behind the end are lost, so that each opening tells."""
-    cdef size_t before = log.tail.len
     cdef uint64_t at = expected, end = log.last_seq + 1
-    cdef list lost = sorted([(max(first, expected), first + count) for first, count, _ in log.lost if count and first + count > expected])
+    cdef list lost = sorted([(max(first, expected), first + count) for first, count, _ in log.removals.lost if count and first + count > expected])
     if len(lost) > LOST_RUNS_MAX:
         lost = [(lost[0][0], end)]
     for first, stop in lost:
         if first > at:
-            put_skip(&log.tail, at, first - 1, False, s.salt)
+            log.tail.skip(s, at, first - 1, False)
         if stop > max(first, at):
-            put_skip(&log.tail, max(first, at), stop - 1, True, s.salt)
-            s.damaged = True
+            log.tail.skip(s, max(first, at), stop - 1, True)
+            s.mark_damaged(True)
             at = stop
     if at < end:
-        put_skip(&log.tail, at, end - 1, False, s.salt)
+        log.tail.skip(s, at, end - 1, False)
     s.push_holes(<uint32_t>(end - expected))
-    s.size += log.tail.len - before
     return 0
 
 
 cdef uint64_t drop_group(Log log, Opened o) except? 0:
     # The last messages are a group that was not finished: they were never there. The highest sequence one of them has.
-    cdef uint32_t i
     cdef Segment s = o.segment
     cdef uint64_t last = s.first + s.count - 1, first = s.first + o.scan.group_index
-    for i in range(o.scan.group_index, s.count):
-        if is_live(s, i):
-            s.live -= 1
-        else:
-            s.dead[i >> 6] &= ~(<uint64_t>1 << (i & 63))
-    s.count = o.scan.group_index
-    o.scan.good_end = o.scan.group_at
-    log.lost[:] = [entry for entry in log.lost if entry[0] < first or entry[0] > last]
+    s.cut_to(o.scan.group_index)
+    o.scan.end_at(o.scan.group_at)
+    log.removals.forget_lost(first, last)
     return last
 
 
 cdef int settle(Log log, Opened o) except -1:
     # A sealed segment: its file is closed until somebody reads.
     cdef Segment s = o.segment
-    s.sealed = True
+    s.seal(True)
     log.segments.close_handle(s)
     s.trim()
     if s.entries != NULL and o.sidecar is None:
-        log.segments.loaded_bytes += s.count * sizeof(Entry)
+        log.segments.count_entries(s)
     return 0

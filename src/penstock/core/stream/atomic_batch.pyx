@@ -17,7 +17,7 @@ from libc.string cimport memcpy, memmove, memset
 from penstock.core.base.buffer cimport Out, out_free, out_put, out_reserve
 from penstock.core.base.quota cimport full
 from penstock.core.broker.router cimport Message
-from penstock.core.log.files cimport HOLDS, TAKES
+from penstock.core.log.disk_condition cimport TAKES
 from penstock.core.log.log cimport Log
 from penstock.core.log.record cimport GAP_MAX, MEMBER, MORE, RECORD_HEAD_BYTES, Head, seal_record
 from penstock.core.log.segment cimport SIZE_MASK, Segment
@@ -173,7 +173,7 @@ cdef uint64_t store_group(PublishPath stream, Group group) except? 0:
 
 cdef int hold(Log log, uint64_t size, uint32_t count) except -1:
     cdef Segment s = log.active
-    if log.condition != TAKES:
+    if log.state.condition != TAKES:
         log.refuse()
         s = log.active
     if log.memory:
@@ -183,8 +183,8 @@ cdef int hold(Log log, uint64_t size, uint32_t count) except -1:
         s = log.active
     if s.size + size > SEGMENT_MAX_BYTES or count >= GAP_MAX:
         raise OSError(27, "too much for one segment")
-    out_reserve(&log.tail, size)
-    log.condition = HOLDS
+    out_reserve(&log.tail.out, size)
+    log.state.hold()
     return 0
 
 
@@ -196,7 +196,7 @@ cdef int let_go(Log log, uint64_t first_seq, bint whole) except -1:
     cdef bint member = False
     if log.memory:
         return 0
-    log.condition = TAKES
+    log.state.release()
     end = s.count
     while end and s.first + end > first_seq and s.entries[end - 1].offset == 0:
         end -= 1                       # sequences that were consumed without a message
@@ -206,7 +206,7 @@ cdef int let_go(Log log, uint64_t first_seq, bint whole) except -1:
         last += 1                      # recovery puts them aside: nobody was told of them
     while i < end:
         if s.entries[i].offset:
-            p = log.tail.data + (s.entries[i].offset - log.tail_base)
+            p = log.tail.out.data + (s.entries[i].offset - log.tail.base)
             length = (s.entries[i].size & SIZE_MASK) + s.extra
             memcpy(&head, p, RECORD_HEAD_BYTES)
             head.state |= (MORE if i + 1 < last else 0) | (MEMBER if member else 0)
@@ -214,6 +214,6 @@ cdef int let_go(Log log, uint64_t first_seq, bint whole) except -1:
             seal_record(p, length, s.salt)
             member = True
         i += 1
-    if log.tail.len - log.tail_written > EARLY_BYTES:
+    if log.tail.unwritten() > EARLY_BYTES:
         log.write_early()
     return 0

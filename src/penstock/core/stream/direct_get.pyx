@@ -15,7 +15,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from penstock.core.base.buffer cimport Out, out_free, out_put, out_reserve, put_u64
 from penstock.core.broker.router cimport Message
-from penstock.core.log.files cimport CLOSED
+from penstock.core.log.disk_condition cimport CLOSED
 from penstock.core.log.log cimport Log, Record
 from penstock.core.log.queries cimport Wanted, walk, wanted_from, wanted_of
 from penstock.core.stream.stream cimport Listener, Stream
@@ -127,7 +127,7 @@ cdef class Answers(Listener):
         """Call then() when the stream is as durable as it promises up to a sequence: now, or later in a turn's deliveries."""
         if seq <= self.stream.visible:
             then()
-        elif self.stream.log.condition < CLOSED:
+        elif self.stream.log.state.condition < CLOSED:
             self.held.append((seq, then, None))
             self.stream.await_more(self)
 
@@ -179,7 +179,7 @@ cdef class Answers(Listener):
         try:
             if barrier <= self.stream.visible:
                 self.send(to, &out)
-            elif self.stream.log.condition < CLOSED:
+            elif self.stream.log.state.condition < CLOSED:
                 self.held.append((barrier, to, PyBytes_FromStringAndSize(out.data, out.len)))
                 self.stream.await_more(self)
         finally:
@@ -220,7 +220,7 @@ cdef class Answers(Listener):
                 out.data = PyBytes_AS_STRING(text)
                 out.len = PyBytes_GET_SIZE(text)
                 self.send(one[1], &out)
-        if self.held and self.stream.log.condition < CLOSED:
+        if self.held and self.stream.log.state.condition < CLOSED:
             self.stream.await_more(self)
         return 0
 

@@ -17,7 +17,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 from penstock.core.broker.reactor cimport Connection, Synced, Task
 from penstock.core.broker.router cimport Message, Router
-from penstock.core.log.files cimport TAKES
+from penstock.core.log.disk_condition cimport TAKES
 from penstock.core.log.log cimport Log, Record
 from penstock.core.log.segment cimport Segment
 from penstock.core.log.subject_table cimport SubjectState
@@ -87,7 +87,7 @@ cdef class Committer(Synced):
                 s.log.write()
             except OSError as error:
                 return s.write_failed(error)
-            if s.failure and s.log.condition == TAKES:
+            if s.failure and s.log.state.condition == TAKES:
                 s.failure = ""
         if s.sync == 0 or s.log.memory:
             s.syncing = len(s.removing)
@@ -111,7 +111,7 @@ cdef class Committer(Synced):
         except OSError as error:
             return s.write_failed(error)
         if n == 0:
-            return s.reveal(s.log.synced_seq)
+            return s.reveal(s.log.marks.synced_seq)
         self.error = 0
         self.outstanding = n
         for i in range(n):
@@ -130,8 +130,8 @@ cdef class Committer(Synced):
             s.log.sync_end(self.upto, self.error)
         except OSError as error:
             return s.write_failed(error)
-        s.reveal(s.log.synced_seq)
-        if s.sync != 0 and (s.log.synced_seq < s.log.written_seq or s.removing):
+        s.reveal(s.log.marks.synced_seq)
+        if s.sync != 0 and (s.log.marks.synced_seq < s.log.marks.written_seq or s.removing):
             self.begin()
         return 0
 
@@ -170,18 +170,18 @@ cdef class Stream(PublishPath):
         self.routes = Routes()
         self.routes.stream = self
         log.subjects_table.watchers.append(self.routes)
-        log.sync_used = True      # it will be: a segment that the opening retired is not unlinked before that
-        self.visible = log.last_seq if sync == 0 or log.memory else log.synced_seq
+        log.marks.use_sync(True)  # it will be: a segment that the opening retired is not unlinked before that
+        self.visible = log.last_seq if sync == 0 or log.memory else log.marks.synced_seq
         self.configure()
-        if log.condition != TAKES and not log.memory:
-            self.failure = os.strerror(log.failure)          # its opening met a disk that did not take what it wished to write
+        if log.state.condition != TAKES and not log.memory:
+            self.failure = os.strerror(log.state.failure)          # its opening met a disk that did not take what it wished to write
         if self.visible < log.last_seq:
             self.reactor.enlist_commit(self.committer)
 
     def owe(self, error: OSError, call: object) -> None:
         """For the engine, at an opening: no message is taken before `call` has done what the disk has refused. It raises OSError."""
         self.log.owe(error, call)
-        self.failure = os.strerror(self.log.failure)
+        self.failure = os.strerror(self.log.state.failure)
 
     def configure(
         self, *, max_msgs: int = -1, max_bytes: int = -1, max_age_ns: int = 0, max_msgs_per_subject: int = -1,
@@ -330,8 +330,8 @@ cdef class Stream(PublishPath):
     cdef int reveal(self, uint64_t upto) except -1:
         """Messages up to a sequence are as durable as promised: send their acks, run the consumers that wait for them."""
         cdef Listener listener
-        if upto > self.log.written_seq and not self.log.memory:
-            raise AssertionError(f"release of {upto} before its write ({self.log.written_seq})")
+        if upto > self.log.marks.written_seq and not self.log.memory:
+            raise AssertionError(f"release of {upto} before its write ({self.log.marks.written_seq})")
         if upto > self.visible:
             self.visible = upto
             if self.waiting:
@@ -339,7 +339,7 @@ cdef class Stream(PublishPath):
                 for listener in waiting:
                     listener.awaiting = False
                     self.reactor.enlist_delivery(listener)
-        while self.syncing and self.log.condition == TAKES:
+        while self.syncing and self.log.state.condition == TAKES:
             self.syncing -= 1
             self.removing.pop(0)()
         return self.acks.release(self.router, self.visible)
@@ -352,7 +352,7 @@ cdef class Stream(PublishPath):
         """
         self.failure = error.strerror or str(error)
         if self.sync == 0:
-            self.reveal(self.log.written_seq)
+            self.reveal(self.log.marks.written_seq)
         return self.acks.release(self.router, self.visible)
 
     cdef int read_failed(self, object error) except -1:
@@ -386,9 +386,9 @@ cdef class Stream(PublishPath):
             return whole
         self.failure = ""
         if self.sync == 0:
-            self.reveal(self.log.written_seq)
+            self.reveal(self.log.marks.written_seq)
         else:
-            self.reveal(self.log.synced_seq)
+            self.reveal(self.log.marks.synced_seq)
         self.reactor.enlist_commit(self.committer)
         return True
 
@@ -580,5 +580,5 @@ cdef class Stream(PublishPath):
         self.closed = True
         self.settle()
         self.syncing = 0
-        while self.removing and self.log.condition == TAKES:     # it is synced when it is closed
+        while self.removing and self.log.state.condition == TAKES:     # it is synced when it is closed
             self.removing.pop(0)()

@@ -1,0 +1,71 @@
+"""Whether a log takes appends, and what its disk said when it does not.
+
+    TAKES -> FULL      a write found no room, or no new segment could be begun; the next write that succeeds ends it
+    TAKES -> FAILED    a write or sync failed in another way; mend() (core/log/disk_recovery) ends it
+    any   -> CLOSED    for good
+
+Knows nothing of files, nor of when to try again.
+"""
+from errno import EDQUOT, EFBIG, EIO, ENOMEM, ENOSPC
+
+NO_ROOM = frozenset((ENOSPC, EDQUOT, EFBIG, ENOMEM))
+"""What a write may fail with that says nothing of what was written before."""
+
+
+class LogClosed(OSError):
+    """The log takes no appends: a write or fsync failed and mend() has not worked yet, or it was closed."""
+
+
+cdef class DiskCondition:
+    """One of LogCondition, and the errno behind it."""
+
+    cdef void take(self) noexcept:
+        self.condition = FULL if self.begin_anew else TAKES
+
+    cdef void full(self, int error) noexcept:
+        self.condition = FULL
+        self.failure = error
+
+    cdef void failed(self) noexcept:
+        self.condition = FAILED
+
+    cdef void because(self, int error) noexcept:
+        self.failure = error
+
+    cdef void refused(self, int error) noexcept:
+        if self.condition >= FAILED:
+            return
+        self.condition = FULL if error in NO_ROOM else FAILED
+        self.failure = error
+
+    cdef void suspected(self) noexcept:
+        self.condition = FAILED
+        if self.failure == 0:
+            self.failure = EIO
+
+    cdef void close(self) noexcept:
+        self.condition = CLOSED
+
+    cdef void hold(self) noexcept:
+        self.condition = HOLDS
+
+    cdef void release(self) noexcept:
+        self.condition = TAKES
+
+    cdef void recovered(self) noexcept:
+        self.condition = TAKES
+        self.failure = 0
+        self.tries = 0
+
+    cdef int unreadable(self) noexcept:
+        self.tries += 1
+        return self.tries
+
+    cdef void roll_ended(self, bint failed) noexcept:
+        self.roll_failed = failed
+
+    cdef void want_new_segment(self, bint wanted) noexcept:
+        self.begin_anew = wanted
+
+    cdef void unsure_noted(self, bint noted) noexcept:
+        self.unsure_told = noted

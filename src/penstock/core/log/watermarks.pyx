@@ -1,0 +1,54 @@
+"""How far a log is written and synced.
+
+    accepted (last_seq)  >=  written (in the file)  >=  synced (on the disk)
+
+Writes are counted, too: a mark says which write has to be on the disk before something that depends on it may happen.
+Knows nothing of files.
+"""
+from libc.stdint cimport uint64_t
+
+
+cdef class Watermarks:
+    """Sequences that are written and synced, and the counts of writes behind them."""
+
+    cdef void start(self, uint64_t last_seq) noexcept:
+        self.written_seq = self.synced_seq = last_seq
+
+    cdef void bytes_written(self) noexcept:
+        self.write_mark += 1
+
+    cdef void written(self, uint64_t last_seq) noexcept:
+        self.written_seq = last_seq
+
+    cdef void synced(self) noexcept:
+        self.synced_seq = self.written_seq
+        self.synced_mark = self.write_mark
+
+    cdef uint64_t begin_sync(self) noexcept:
+        self.sync_running = True
+        self.sync_mark = self.write_mark
+        return self.written_seq
+
+    cdef void end_sync(self) noexcept:
+        self.sync_running = False
+
+    cdef void sync_reached(self, uint64_t upto) noexcept:
+        if upto > self.synced_seq:
+            self.synced_seq = upto
+        if self.sync_mark > self.synced_mark:
+            self.synced_mark = self.sync_mark
+
+    cdef void rewritten(self, uint64_t last_seq) noexcept:
+        self.write_mark += 1
+        self.synced_mark = self.sync_mark = self.write_mark
+        self.written_seq = self.synced_seq = last_seq
+
+    cdef bint use_sync(self, bint used) noexcept:
+        cdef bint before = self.sync_used
+        self.sync_used = used
+        return before
+
+    cdef int check(self, uint64_t last_seq) except -1:
+        if not self.synced_seq <= self.written_seq <= last_seq:
+            raise AssertionError(f"synced {self.synced_seq} <= written {self.written_seq} <= accepted {last_seq} is broken")
+        return 0
