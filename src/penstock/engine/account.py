@@ -1,9 +1,7 @@
-"""One account: its subjects, its streams, its counters. Everything an API call may touch hangs
-here.
+"""One account with JetStream: its subjects, streams, limits and counters, which API calls work on.
 
-Lifecycle of streams is in `engine/streams`, of consumers in `engine/consumers`; they work on an
-JetStreamAccount. Nothing here is global: a server with several accounts has several of these over one reactor
-and one disk.
+`engine/streams` has the lifecycle of streams, `engine/consumers` that of consumers. Nothing here is
+global: a server has one JetStreamAccount per account, over one reactor and one disk.
 """
 
 from collections.abc import Callable, Generator

@@ -1,7 +1,7 @@
-"""Advisories: what an account tells about its streams and consumers, to those who listen.
+"""Advisories: events about the streams and consumers of an account.
 
-Published under `$JS.EVENT.ADVISORY.`, and only made when somebody is subscribed. Field order is the
-order on the wire.
+They are published under `$JS.EVENT.ADVISORY.`, and made only when a client subscribes to them. The
+order of the fields is the order on the wire.
 """
 
 from typing import Annotated

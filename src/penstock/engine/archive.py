@@ -1,12 +1,11 @@
-"""Tar archives in pieces: what a backup is a sequence of, written and read without ever holding a
-whole file.
+"""Tar archives in pieces: a backup is a sequence of tar entries.
 
     entry    = head of 512 bytes, content, zeros up to a multiple of 512
     archive  = entry*, 1024 zeros
 
-Extended (PAX) entries say what a head has no room for: a long path, a large size. Knows nothing of
-what the files mean, and touches no disk: a reader gives names and bytes, whose worth its caller
-judges.
+No function holds a whole file in memory. Extended (PAX) entries carry what does not fit into a head:
+a long path, a large size. The module does not know what the files mean and does not touch the disk:
+a reader returns names and bytes, and its caller decides whether to trust them.
 """
 
 import tarfile

@@ -1,7 +1,7 @@
-"""The calls that begin a backup or a restore.
+"""The API calls that start a backup or a restore.
 
-What they need is loaded with the first of them: most servers never see one, and each start would
-wait for it. Knows nothing of how it is done: `engine/snapshots`, `engine/restores`.
+The first such call loads the modules `engine/snapshots` and `engine/restores`: most servers never
+receive one, and loading them would slow down each start.
 """
 
 from typing import TYPE_CHECKING

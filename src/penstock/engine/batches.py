@@ -1,6 +1,6 @@
-"""How many batches publishers have open on all streams of a server, and what they may ask for.
+"""Counts of the batches that publishers have open on all streams of a server, and their limits.
 
-Counts only: the batches themselves are kept by the streams (`core/stream/open_batches`, `core/stream/fast_batch`).
+The streams keep the batches themselves (`core/stream/open_batches`, `core/stream/fast_batch`).
 """
 
 from penstock.core.stream.fast_batch import Inflight

@@ -1,7 +1,7 @@
-"""What the control plane keeps for one stream and one consumer, and how it looks in the API.
+"""The entries of streams and consumers in an account, and how the API shows them.
 
-An entry joins the configuration that was asked for, the compiled object that carries it out, and
-the files. Entries decide nothing.
+An entry joins the configuration, the compiled object that carries it out, and the files. Entries
+make no decisions.
 """
 
 from collections.abc import Callable

@@ -1,16 +1,16 @@
-"""Configuration files: sealed by a checksum, and each of them twice.
+"""Configuration files: each has a checksum and a copy.
 
     <name>         one line of JSON, then a line `crc32c <8 hex digits>` over the first with its end
     <name>.copy    the same
 
-Both are on the disk before the call that wrote them is answered. The first counts as long as it is
-sound; without a second line (somebody has changed it by hand) it is taken as it is. One that is
-damaged or gone is made again: from itself when one flipped bit is all that is wrong, else from the
-other. What was damaged is kept as `<name>.bad-<n>`.
+Both are on the disk before the server answers the call that wrote them. The first one counts as long
+as it is sound; a file without a second line (edited by hand) counts as it is. A damaged or missing
+file is restored: from itself by checksum repair of one flipped bit, otherwise from the other one. The
+damaged bytes are kept as `<name>.bad-<n>`.
 
-    a damage of another kind is taken for one flipped bit: 8 n in 2^32, n bytes; 1 in 500,000 at 1 KB
+    other damage passes for one flipped bit with probability 8 n in 2^32, n bytes: 1 in 500,000 at 1 KB
 
-Knows nothing of what the files mean.
+The module does not know what the files mean.
 """
 
 import contextlib

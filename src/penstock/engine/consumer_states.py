@@ -1,20 +1,18 @@
-"""The saved states of a stream's consumers: bases that hold all of them, written in turn, and the
-journal of what changed since.
+"""The saved states of a stream's consumers: two base files, written in turn, and a journal of changes.
 
     states.0, .1      8 bytes   "PSSTATE2"
                       4 bytes   CRC32C of what follows, little endian
                       the rest  MessagePack [number, [[name, created, state], ...]]
-    acks.<number>     records since then; drawn and written by core.ack_journal
+    acks.<number>     records since then, in the format of core/consumer/ack_journal
 
-A base holds everything up to the journal file of its number; those behind it are applied in
-order, to the newer base that is not damaged. One flipped bit is put right by the checksum
-(core/log/checksum_repair). A record with more damage is passed over; a torn one ends its file. A state belongs to
-a consumer's name and creation time, so that a new consumer never gets its namesake's. What a state
-means is core.snapshot's.
+A base holds every change up to the journal file of its number; reading starts from the newer base
+that is sound and applies the later journal files in order. Checksum repair (core/log/checksum_repair)
+corrects one flipped bit. A record with more damage is ignored; a torn record ends its file. A state
+belongs to a consumer's name and creation time, so that a new consumer never gets the state of an
+older one of the same name. core/consumer/snapshot has the format of a state.
 
-Reading ends in `SavedState`, one per consumer: its state as bytes, and the ranges of sequences of which
-nothing is known but that they were handed out, when records between are missing: the caller takes
-those for unacknowledged.
+Reading returns one `SavedState` per consumer: its state as bytes and, when records are missing in the
+middle, the ranges of sequences that may have been delivered; the caller counts those as pending.
 """
 
 import struct

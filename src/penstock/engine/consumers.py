@@ -1,7 +1,8 @@
-"""Lifecycle of consumers: create, update, pause, delete, recover, and their state on disk.
+"""Lifecycle of consumers: create, update, pause, delete, recover, and their states on the disk.
 
-A create is on disk before it returns. Consumers of memory streams and those with `mem_storage` live
-until the server stops. Works on an JetStreamAccount; knows neither JSON nor the dispatch table.
+A created consumer is on the disk before the call returns. Consumers of memory streams and consumers
+with `mem_storage` live until the server stops. The functions work on a JetStreamAccount; they know
+neither JSON nor the dispatch table.
 """
 
 from collections.abc import Iterator

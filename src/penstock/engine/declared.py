@@ -1,7 +1,6 @@
-"""Streams and consumers that an operator declares: made when they are not there, changed when they
-are otherwise, left alone when they are as declared; never deleted.
+"""Declared streams and consumers: created when they are missing, updated when they differ, never deleted.
 
-The configurations are those of the JSON API, and are refused for the same reasons.
+The configurations are those of the JSON API, with the same checks and errors.
 """
 
 import json

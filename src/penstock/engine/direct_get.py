@@ -1,7 +1,7 @@
-"""Direct get: what is asked for, and whether it can be; the answers are made by `core/stream/direct_get`.
+"""Direct get: parses requests and checks them; `core/stream/direct_get` makes the answers.
 
-Errors are status lines, never JSON, as the protocol has it. Knows nothing of who serves a stream's
-direct gets: that is `Account.direct_server`.
+Errors are status lines and not JSON, as in the protocol. `JetStreamAccount.direct_server` decides
+which stream serves a request.
 """
 
 from penstock.api.calls import MsgGetRequest

@@ -1,9 +1,8 @@
-"""The `$JS.API.` table: which subject is which call, what it takes, what it answers; and the one
-place that answers.
+"""The table of `$JS.API.` calls: the subject of each call, its request, its response and its handler.
 
-A subject that is in no row gets silence, as the protocol has it; direct get of a stream that does
-not offer it is not taken, so that the requester learns that nobody serves it. Help, manual and
-metrics read the same rows.
+A subject without a row gets no answer, as in the protocol. The server does not receive direct gets
+of a stream that does not allow them, so that the requester gets "no responders". The API reference
+and the metrics read the same table.
 """
 
 import enum

@@ -1,7 +1,7 @@
-"""The engine: the accounts of a server, their recovery, their timers, their end.
+"""The engine: the accounts of a server, their recovery, their timers and their shutdown.
 
-A shell owns sockets and the loop: it calls `tick` when a deadline has come, then the reactor's turn as
-usual, and `close` at the end. The engine has no clock: time is what the reactor and the callers say.
+The server's shell owns sockets and the event loop: it calls `tick` when a deadline has come, and
+`close` at the end. The engine has no clock: the reactor and the callers give the time.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Short hashes of names, as the protocol has them in subjects and headers."""
+"""Short hashes of names, as subjects and headers of the protocol carry them."""
 
 import hashlib
 

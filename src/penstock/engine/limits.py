@@ -1,8 +1,8 @@
-"""The limits of an account and of the server: which hold for an asset, and what would pass them.
+"""The limits of an account and of the server: which apply to a stream or consumer, and what exceeds them.
 
-An account has one set of limits for all its assets, under the name "", or one for each tier, such
-as "R1". Bytes that are stored are counted by the logs themselves (core/base/quota) and refused there;
-here is what a configuration reserves, and what is counted in assets.
+An account has one set of limits for all its streams, under the name "", or one for each tier, such as
+"R1". The logs count stored bytes and refuse what exceeds them (core/base/quota); this module checks
+reserved bytes and counts of streams and consumers.
 """
 
 from penstock.api import errors_generated as errors

@@ -1,9 +1,9 @@
-"""The state of a consumer in the terms of nats-server, and back: what a backup carries of it.
+"""The state of a consumer in nats-server's terms, and back: the form in backups.
 
-nats-server knows, of a delivered and unacknowledged message, when it went out last and how often it
-was delivered again; ours also knows whether it waits, was refused with a delay or is due. What is
-due is told as delivered so long ago that its ack wait is over. Messages that went out as often as
-they may are, for nats-server, delivered again and not pending.
+nats-server stores, for a pending message, the time of its last delivery and the number of its
+redeliveries; Penstock also stores whether the message waits, was refused with a delay or is due. A
+message that is due is written with a delivery time so old that its ack wait is over. Messages that
+reached max_deliver are redelivered and not pending for nats-server.
 """
 
 from penstock.core.consumer.consumer import Consumer

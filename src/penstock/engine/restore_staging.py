@@ -1,14 +1,13 @@
-"""Where a stream stands while it is being restored: a folder that no stream has, until all of it is
-there.
+"""The folder of a stream while it is being restored; it becomes the stream's folder at the end.
 
-Works on an Account like engine/streams; knows nothing of archives or of chunks. Until `adopt`
-nothing of it can be seen but its bytes, which count as the account's; `discard` removes what there
-is, and a server that starts does the same with what a crash left (engine/files).
+The functions work on a JetStreamAccount like engine/streams and do not know archives or chunks.
+Before `adopt`, the account shows nothing of the stream but its bytes; `discard` removes the folder,
+and so does the next start after a crash (engine/files).
 
-An archive of some kilobytes can say terabytes of zeros. Messages go to the disk and are bounded by
-the limits for what is stored. All else an archive holds (`spool`), and a record that no client could
-have published, may be so many times as large as what was received, and no consumer's state names more
-messages than there can be.
+An archive of a few kilobytes can claim terabytes of zeros. Messages go to the disk and count against
+the limits of stored bytes. Everything else in an archive (`spool`), and a record that no client could
+have published, may be a bounded multiple of the received bytes, and no consumer state names more
+messages than the stream can have.
 """
 
 import contextlib

@@ -1,14 +1,12 @@
-"""STREAM.RESTORE: a stream from a backup that a client sends in chunks, made by us or by a nats-
-server.
+"""STREAM.RESTORE: creates a stream from a backup that a client sends in chunks.
 
-A chunk is a message with a reply; it is answered (empty) when it has been taken in, so the sender
-waits for the disk. An empty chunk ends the backup; its reply gets the stream's info, or why there
-is none.
+Backups of Penstock and of nats-server are accepted. A chunk is a message with a reply; the server
+answers it (empty) after processing it, so that the sender waits for the disk. An empty chunk ends the
+backup; its reply gets the info of the stream or the error.
 
-What comes is unpacked into a folder of its own that no stream has. Only when all of it is there, is
-sound and is on the disk, the folder becomes the stream's; a restore that fails, stalls or dies with
-the server leaves nothing behind, in memory either. Names in an archive are looked up, never used as
-paths.
+The chunks are unpacked into a staging folder. The folder becomes the stream's only when the backup is
+complete, sound and on the disk; a restore that fails, stalls or ends with the server leaves nothing
+behind. Names in an archive are never used as paths.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What a server tells the engine about itself, and the limits that hold for every account."""
+"""Identity and policies of a server for the engine, and the limits of every account."""
 
 from dataclasses import dataclass
 

@@ -1,10 +1,10 @@
-"""What a restore can't use before its archive is there, on the store's disk meanwhile.
+"""Bytes of an archive that a restore needs only after the last chunk, kept in the store meanwhile.
 
     <folder>/spool.<n>     pieces of 1 MiB, encrypted as the stream's files are; the last one, which is
                            shorter, is in memory
 
-Bytes are put one behind the other and read again by their place. They count where messages
-do. Knows nothing of what they mean.
+The spool appends bytes and reads them again by position. They count against the limits of stored
+bytes. The module does not know what they mean.
 """
 
 import contextlib

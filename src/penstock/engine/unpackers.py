@@ -1,11 +1,11 @@
-"""Backups of the two kinds that there are, unpacked into a stream that is being restored.
+"""Unpackers of the two backup formats, into a stream that is being restored.
 
     tar       meta.inf, meta.sum, msgs/<n>.blk, msgs/index.db, obs/<consumer>/{meta.inf, meta.sum, o.dat}
     NATSARC1  state.json, consumers/<name>, messages, end mark
 
-Knows nothing of chunks or compression. What it finds it hands to a Staging; nothing in an archive
-decides where anything is written. Messages go into the log as they come; what is of use only when
-they are all there waits in the staging's spool.
+An unpacker does not know chunks or compression. It hands messages and states to a Staging; nothing in
+an archive decides where a file is written. Messages go into the log as they come; the spool of the
+staging keeps what can be used only after the last message.
 """
 
 import re

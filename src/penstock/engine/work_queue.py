@@ -1,7 +1,7 @@
-"""What a stream with workqueue retention asks of its consumers: each message has one that takes it.
+"""Checks of consumers on streams with workqueue retention: each message has one consumer.
 
-Knows the entries of streams and consumers; changes nothing. Internal consumers (direct, sourcing)
-take messages beside the others.
+The checks read the entries of streams and consumers and change nothing. Internal consumers (direct,
+sourcing) may read the same messages as other consumers.
 """
 
 from penstock.api import errors_generated as errors

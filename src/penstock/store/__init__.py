@@ -1,5 +1,5 @@
-"""Working on a store folder without a server: look, check, repair, read, back up, restore.
+"""Tools for a store folder without a server: check, verify, repair, dump, back up, restore.
 
-Pure functions over a disk and a folder that give typed results (store.reports); what a store's
-files mean is core's and the engine's. Who prints is the command line.
+Pure functions over a disk and a folder, with typed results (store/reports). The core and the engine
+define what the files of a store mean; the command line prints the results.
 """

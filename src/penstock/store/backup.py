@@ -1,14 +1,14 @@
-"""Making backups: of a stopped store, or of one that a server writes in.
+"""Makes backups of a stopped store, or of a store that a server writes to.
 
-A stream's folder is held as it is at one moment (core/base/readonly_disk), consumers before messages, and
-copied from the held files. What results is what a power loss at that moment would have left: every
-message that was acknowledged before is in it, and the next start of a server on it recovers as it
-always does. Files that can be made again and those kept aside are left out; index files are, unless
-the stream is damaged: then they may be all that tells of what is gone.
+The backup holds a stream's folder at one moment (core/base/readonly_disk), consumers before messages,
+and copies the held files. The result is what a power cut at that moment would have left: it has every
+message that was acknowledged before, and a server that starts on it recovers as after a power cut.
+Files that a server can rebuild and files that an earlier start kept aside are left out; index files of
+a damaged stream are copied, because they may be the only evidence of what is missing.
 
-A file whose inode, size and times are those of the backup before is not read again: a sealed
-segment is copied once. What changes in place while it is copied (erased messages) shows as damaged
-records: such a copy is made again until it is sound, or the damage proves to be the file's own.
+A file with the inode, size and times of the previous backup is not read again, so a sealed segment is
+copied once. Messages that are erased during the copy look like damaged records: the file is copied
+again until the copy is sound, or the damage proves to be in the file.
 """
 
 import contextlib

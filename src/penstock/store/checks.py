@@ -1,13 +1,12 @@
-"""Looking at the streams of a store: quick (`check`) or at every byte (`verify`).
+"""Checks the streams of a store: quickly (`check`) or every byte (`verify`).
 
-Nothing is written. The log is opened by core/log/recovery on a disk that keeps what it writes to
-itself, so that the counts are those of the next start; where the damage is, segment by segment,
-says core/log/segment_reader. A quick look believes an index file that holds, as a start does; a whole
-one reads every record, block and file, and compares the index files with the records.
+Nothing is written. core/log/recovery opens the log on a disk that keeps changes in memory, so that the
+counts are those of the next start; core/log/segment_reader locates the damage in each segment. A quick
+check trusts a valid index file, as a start does; a full one reads every record, block and file, and
+compares the index files with the records.
 
-A folder that a server writes in is held as it is at one moment. What is changed in place while it
-is read (erased messages) could look damaged: what is found in such a store counts only when another
-look finds it too.
+A folder that a server writes to is held at one moment. Messages that are erased during the check could
+look damaged, so a problem in such a store counts only when a second check finds it too.
 """
 
 import contextlib

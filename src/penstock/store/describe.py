@@ -1,4 +1,4 @@
-"""A stream's configuration and its consumers as plain data, as far as their files can be read."""
+"""The configuration of a stream and of its consumers as plain data, as far as the files are readable."""
 
 import msgspec
 

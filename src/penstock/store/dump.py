@@ -1,4 +1,4 @@
-"""The messages of a stream read from its folder, whatever state the folder is in."""
+"""Reads the messages of a stream from its folder, whatever the state of the folder."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

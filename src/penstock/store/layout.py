@@ -1,9 +1,9 @@
-"""Where the streams of a store folder are.
+"""The folders of a store.
 
-    <store>/jetstream/<account>/streams/<stream>            engine/files draws what is in it
+    <store>/jetstream/<account>/streams/<stream>            engine/files draws its files
     <store>/domain_<domain>/jetstream/...                   a second server of that JetStream domain
 
-Knows names and folders, not what is in the files.
+The module knows names and folders, and not the content of files.
 """
 
 import re

@@ -1,9 +1,9 @@
-"""Putting right what can be, in a store that no server uses. Nothing is deleted.
+"""Repairs a store that no server uses. Nothing is deleted.
 
-All is first done on a disk that keeps what is written to itself (core/base/readonly_disk): flipped bits are
-mended where a checksum proves them, and the log is opened as a start of the server would. What
-came out is the plan. Only then is the store changed, file by file, each as a whole; whatever is
-replaced or taken away is on the disk in `<stream>/aside/<number>/` before.
+The repair first runs on a disk that keeps changes in memory (core/base/readonly_disk): checksum repair
+corrects flipped bits, and the log is opened as at a start of the server. The result is the plan. Then
+the store is changed, file by file, each as a whole; the original of each replaced or removed file is on
+the disk in `<stream>/aside/<number>/` before.
 """
 
 import contextlib

@@ -1,10 +1,10 @@
-"""What looking at a store finds, as plain values; the JSON forms of the command line.
+"""The results of checks as plain values, which are the JSON output of the command line.
 
-A problem's kind says how bad it is:
+The kind of a problem is its severity:
 
-    lost      messages or a configuration that should be there can't be read
-    worn      damaged, missing or old, and can be made again without loss
-    note      nothing is wrong with it; somebody may want to know
+    lost      messages or a configuration that should exist cannot be read
+    worn      damaged, missing or old, and restorable without loss
+    note      for information; nothing is wrong
 """
 
 from msgspec import Struct, field

@@ -1,9 +1,9 @@
-"""Streams of a backup put into a store that no server uses, and backups checked and removed.
+"""Restores streams of a backup into a store that no server uses; verifies and removes backups.
 
-All bytes are proved by their hash while they are written into `restoring/` of the account, and the
-log is opened there once: what is put in place (by a rename per stream, after all of them are on the
-disk) is complete, sound and has its index files. Until then nothing of the store has changed; what
-an interrupted restore leaves is removed by the next one, or by a start of the server.
+Each byte is verified by its hash while it is written into `restoring/` of the account, and the log is
+opened there once. Then one rename per stream puts it in place, after all of them are on the disk, so
+each stream is complete, sound and has its index files. Until then the store does not change; the next
+restore, or a start of the server, removes what an interrupted restore left.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,8 +1,8 @@
-"""Atomic batches (`allow_atomic`): messages that are kept until the last one says commit, then
-checked and stored together, or not at all.
+"""Atomic batches (`allow_atomic`): messages that the server keeps until the commit, then checks and
+stores together, or not at all.
 
-What is done per message is compiled (`penstock.core.stream.open_batches`); here is when a stream has it, the
-look at batches whose publisher has gone, and who is told of them.
+`core/stream/open_batches` does the work per message; this module decides which streams have atomic
+batches, ends batches whose publisher is gone, and sends the advisories.
 """
 
 from typing import TYPE_CHECKING, Final

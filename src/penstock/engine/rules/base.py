@@ -1,4 +1,4 @@
-"""What a rule is, for those who write one. Knows no feature and no stream."""
+"""The interface of a rule. It knows no feature and no stream."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,7 +1,7 @@
-"""Fast-ingest batches (`allow_batched`): publishes that are answered once per many messages.
+"""Fast-ingest batches (`allow_batched`): the server answers once per many messages.
 
-What is done per message is compiled (`penstock.core.stream.fast_batch`); here is when a stream has it, and the
-look at batches whose publisher has gone.
+`core/stream/fast_batch` does the work per message; this module decides which streams have fast-ingest
+batches, and ends batches whose publisher is gone.
 """
 
 from typing import TYPE_CHECKING

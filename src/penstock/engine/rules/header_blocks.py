@@ -1,4 +1,4 @@
-"""Header blocks changed by rules: a header taken out, put in, or replaced. Bytes in, bytes out."""
+"""Header blocks: add, remove or replace a header. Bytes in, bytes out."""
 
 STATUS = b"NATS/1.0\r\n"
 _END = b"\r\n"

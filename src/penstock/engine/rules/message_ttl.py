@@ -1,11 +1,11 @@
-"""Messages that end by themselves: Nats-TTL, max_age beside it, and the markers they leave behind.
+"""Message TTLs: expiry by Nats-TTL and max_age, and the delete markers of expired messages.
 
-A message with a TTL ends that long after its timestamp; one with `never` outlives max_age. When the
-only message of a subject ends and the stream has a `subject_delete_marker_ttl`, a marker takes its
-place: an empty message with a new sequence, whose rollup removes the old one. A marker ends without
-leaving another.
+A message with a TTL expires that long after its timestamp; a message with `never` outlives max_age.
+When the only message of a subject expires and the stream has a `subject_delete_marker_ttl`, a marker
+takes its place: an empty message with a new sequence, whose rollup removes the old message. A marker
+expires without another marker.
 
-An agenda knows when the next message ends, so that nothing is looked at before its time.
+A heap of deadlines tells when the next message expires, so that no message is read before.
 """
 
 import contextlib

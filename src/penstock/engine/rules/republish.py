@@ -1,8 +1,8 @@
-"""republish: what a stream has stored is published again, under another subject and with headers
-that say where it is stored.
+"""republish: publishes a stored message again under another subject, with headers that name its stream
+and sequence.
 
-It goes out when the message is as durable as the stream promises, before its PubAck. A message that
-was not stored for want of interest is not published again.
+The message goes out when it is as durable as the stream promises, before its PubAck. A message that
+the stream did not store for lack of interest is not republished.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
-"""Which rules a stream has, and how they are asked.
+"""The rules of one stream, and the order in which the data path asks them.
 
-Knows nothing of any feature: a feature is a module of this package with a factory `feature` that
-makes a `Rule`, or none. It is loaded for the first stream whose configuration asks for it, so that
-a server without such streams starts sooner.
+A feature is a module of this package with a factory `feature` that makes a `Rule`, or None. The module
+is loaded for the first stream whose configuration uses it, so that a server without such streams starts
+sooner.
 """
 
 from collections.abc import Callable

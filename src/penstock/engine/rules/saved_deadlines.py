@@ -1,5 +1,7 @@
-"""A rule's agenda in the stream's folder: written now and then, up to a sequence that is safe on
-the disk; what came after is read from the messages. It may be gone at any time.
+"""The deadlines of a rule in a file of the stream's folder.
+
+The file is written from time to time, up to a sequence that is synced; the deadlines of later messages
+are read from the messages. Without the file all messages are read.
 """
 
 from typing import TYPE_CHECKING

@@ -1,9 +1,9 @@
-"""Message schedules: a stored message that tells when another one is to be published in its stream.
+"""Message schedules: a stored message that tells when the stream publishes another message.
 
-A schedule stands as long as its message is the last one of its subject. What it produces has the
-schedule's body (or that of the last message of another subject) and its headers but for those of
-the schedule, and says which schedule made it and when it makes the next. What was missed while the
-server was down is made once. A produced message of a schedule that is due only once removes it.
+A schedule is valid while its message is the last one of its subject. A produced message has the body of
+the schedule (or of the last message of another subject) and the headers of the schedule without the
+schedule's own; it names the schedule and the time of the next message. Times that passed while the
+server was down produce one message. A schedule that is due only once is removed by its message.
 """
 
 from collections.abc import Mapping

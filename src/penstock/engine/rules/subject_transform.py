@@ -1,7 +1,7 @@
-"""subject_transform: a message is stored under another subject than it was published to.
+"""subject_transform: stores a message under another subject than the published one.
 
-Comes before everything: expectations, limits and republish see the new subject. A subject that does
-not match the source stays as it is.
+The transform comes first: expectations, limits and republish use the new subject. A subject that does
+not match the source is not changed.
 """
 
 from collections.abc import Callable, Mapping

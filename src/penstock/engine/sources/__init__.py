@@ -1,5 +1,5 @@
 """Mirrors and sources: streams that follow other streams, of this server or of another one.
 
-`checks` is what a configuration may ask for, `supply` what a following stream keeps, `upstream` one
-origin of it within the server, `remote` one that is reached by the JetStream API over a `links`.
+`checks` validates configurations, `upstreams` keeps the upstreams of a following stream, `local` copies
+an origin of this server, `linked` reads an origin over the JetStream API, through one of the `links`.
 """

@@ -1,7 +1,7 @@
-"""What a configuration may ask of a mirror or of sources: the protocol's checks, in its order.
+"""The checks of a mirror or of sources in a configuration, in the order of the protocol.
 
-`check_mirror` and `check_sources` look at the configuration alone; `check_neighbours` at the
-streams it names, as far as they can be seen here.
+`check_mirror` and `check_sources` read the configuration alone; `check_neighbours` also reads the
+streams that it names, as far as this server has them.
 """
 
 from collections import deque

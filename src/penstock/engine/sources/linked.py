@@ -1,17 +1,16 @@
-"""An origin that is reached by the JetStream API over a link: a push consumer there, made by us.
+"""An origin over the JetStream API: the upstream creates a push consumer on the origin and reads it.
 
     waiting --(time)--> asking --(created)--> following --(silence, gap, refusal, link down)--> waiting
 
-The consumer is ephemeral, without acks, with flow control and a heartbeat each second; an origin
-from which messages leave when they are taken (interest, workqueue) makes a durable one of it, whose
-acks are our answers to its flow control. Messages
-carry their sequence in the origin and in the consumer: a step of the consumer's sequence by more
-than one means that something was lost on the way, and another consumer is made where the follower
-stands. So what lands is always the next one. A consumer that was made beforehand (`consumer` in the
-configuration) is reset instead. Flow control that counts as acks is answered when what came before
-is as durable as the follower promises.
+The consumer is ephemeral, without acks, with flow control and a heartbeat each second. On an origin
+with interest or workqueue retention it is durable, and the answers to its flow control are its acks.
+Messages carry their sequences in the origin and in the consumer: a gap in the consumer's sequences
+means that messages were lost on the way, and the upstream creates another consumer at the follower's
+position. So the follower stores messages in order. A consumer that the configuration names
+(`consumer`) is reset instead. Flow control that counts as acks is answered when the earlier messages
+are as durable as the follower promises.
 
-Knows no time but what `tick` says, no sockets.
+The upstream has no clock but `tick` and no sockets.
 """
 
 import json

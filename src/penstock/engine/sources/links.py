@@ -1,10 +1,10 @@
-"""How an upstream reaches the JetStream API of its origin: requests, subscriptions, publishes.
+"""Links to the JetStream API of an origin: requests, subscriptions, publishes.
 
-    RouterLink    the account's own subjects: a consumer of this server, or who else serves the API
-                  prefix here
-    a remote      another NATS server, under the API prefix of its domain: server/origin_servers
+    RouterLink    the subjects of the account: a consumer of this server, or another service under the
+                  API prefix
+    OriginLink    another NATS server, under the API prefix of its domain: server/origin_servers
 
-A link does not block and keeps no order but that of one direction. Knows nothing of streams.
+A link does not block and keeps the order of one direction only. It knows no streams.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""One origin of a stream that follows it; here, an origin of the same server.
+"""An origin of the same server.
 
-Its messages are copied in the core (`core.copying`), from the origin's log into the follower's, as
-soon as they are as durable as the origin promises. An origin need not be there: when it comes, the
-copying begins.
+`core/stream/source_copy` copies its messages from the origin's log into the follower's as soon as they
+are as durable as the origin promises. When the origin does not exist yet, copying starts when it is
+created.
 """
 
 from collections.abc import Callable

@@ -1,17 +1,16 @@
-"""Where the sources of a stream stand: the sequence in each origin up to which the stream has it.
+"""The positions of a stream's sources: the sequence in each origin up to which the stream has its messages.
 
-The stream's messages say it themselves, in their `Nats-Stream-Source` headers, and that is what
-counts; but to read them all would take long, and the newest of a source may have been removed. So
-there is a file, which says how it was when the stream was at a sequence; what the stream holds
-above that is looked at when it is opened. Before the removal of a message that the file does not
-know of is written to the log, the file is (see `holds` and `save`, which the log calls).
+The header `Nats-Stream-Source` of each message has its position, and these headers count; but reading
+all of them takes long, and the newest message of a source may be removed. So a file has the positions
+at one sequence of the stream, and opening reads only later messages. Before the log writes the removal
+of a message that the file does not cover, it has the file written (`holds` and `save`).
 
     <stream>/sources.json    {"format":1,"seq":812,"positions":[{"name":"ORDERS > >","seq":17,...}]}
 
-Without a good file (after a restore) the whole stream is looked at. So it is when the file says more
-than the stream has: power took the rest, and other messages will have those sequences. The file is
-made anew then, before it could be believed again. Positions of sources that were taken out of the
-configuration stay, so that one that comes back goes on where it was.
+Without a valid file (after a restore) opening reads the whole stream. It does so too when the file is
+ahead of the stream: a power cut took the later messages, and others will get their sequences. The file
+is rewritten then. Positions of sources that are no longer in the configuration stay, so that a source
+that comes back continues.
 """
 
 from typing import Annotated

@@ -1,8 +1,8 @@
-"""What a stream that follows others keeps beside its messages: its upstreams, their positions.
+"""The upstreams of a stream that follows other streams, and their positions.
 
-Called by the lifecycle of streams (made, changed, gone) and by the engine's timer. A change of the
-configuration keeps what did not change; a mirror whose `mirror` is taken away becomes an ordinary
-stream, its supply ends.
+The lifecycle of streams and the engine's timer call this module. A change of the configuration keeps
+the upstreams that did not change; a mirror whose `mirror` is removed becomes an ordinary stream without
+upstreams.
 """
 
 import contextlib
