@@ -1,14 +1,14 @@
-"""The streams of an account are opened one after the other, in steps; what needs one of them waits for that one alone.
+"""Opens the streams of an account at a start, one after the other and in steps.
 
     folders -> configurations -> a StartupGate on the subjects of each stream    at once
     a step: a segment of a log, some message ids, a stream's consumers           as often as the shell calls
-    a stream is there: it takes the subjects, and what was kept for it
-    all are there: mirrors and sources are followed, requests that concern all are answered
+    a stream is open: it takes its subjects and the messages that its gate holds
+    all streams are open: mirrors and sources start, requests about all streams are answered
 
-While something is being opened a GatedSink stands before the account's ApiSubjects and looks whose a request
-is. The stream that somebody waits for is opened next; of several each gets a step in turn, so that
-a small one does not wait for the end of a large one. A stream that can't be opened is reported and
-offline; who waited for it goes on and hears that.
+During the opening a GatedSink stands before the account's ApiSubjects and finds the stream of each
+request. A stream with a waiting request is opened next; several such streams take steps in turn, so
+that a small stream does not wait for a large one. A stream that cannot be opened is reported and goes
+offline; requests that waited for it get that error.
 """
 
 from collections import deque

@@ -1,9 +1,9 @@
-"""Streams that could not be opened for the disk's sake: opened again by themselves.
+"""Opens offline streams again after an error of the disk.
 
-Opening needs a disk that reads (core/log/deferred_writes). A stream that is offline all the same, because of an
-error of the disk and not of what is in its files, is tried again after a second, then after two and
-so on up to a minute; a few segments at a time, so that clients are served meanwhile. Until it is
-there it is offline as before.
+Opening needs only a disk that reads (core/log/deferred_writes). When an error of the disk prevents it,
+and not the content of the files, the engine tries again after one second, then after two, and so on up
+to a minute; a few segments at a time, so that clients are served meanwhile. The stream stays offline
+until it is open.
 """
 
 from penstock.api import ApiError

@@ -1,7 +1,6 @@
-"""What the streams of one account listen to: which of them a subject or pattern would meet.
+"""The subjects of all streams of one account: finds the streams that a subject or pattern meets.
 
-One trie for all, so that a create or a list does not look at every subject of every stream. Knows
-names and subjects, no stream.
+One trie holds all of them, so that a create or a list does not compare every subject of every stream.
 """
 
 from collections.abc import Iterable

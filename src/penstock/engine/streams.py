@@ -1,7 +1,8 @@
-"""Lifecycle of streams: create, update, delete, recover (engine/stream_opening says when), close.
+"""Lifecycle of streams: create, update, delete, recover, close.
 
-A create is on disk before it returns; what fails half way is undone. Works on an JetStreamAccount; knows
-neither JSON nor the dispatch table.
+A created stream is on the disk before the call returns; a create that fails is undone. The functions
+work on a JetStreamAccount; they know neither JSON nor the dispatch table. engine/stream_opening decides
+when a stream is recovered.
 """
 
 import contextlib

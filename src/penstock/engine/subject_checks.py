@@ -1,7 +1,7 @@
-"""Which subjects a stream may listen to, and whether two sets of subjects meet.
+"""Checks of the subjects of a stream: which are allowed, and whether two lists of subjects meet.
 
-Rules over lists of subjects only; knows no stream. `collide`: some subject matches both patterns;
-`subset`: all of one.
+Pure functions over lists of subjects. Two patterns collide when one subject matches both; a pattern is
+a subset of another one when the other one matches all of its subjects.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

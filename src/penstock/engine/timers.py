@@ -1,6 +1,6 @@
-"""Deadlines: which of many things is due next, changed as often as one likes.
+"""Deadlines: which of many keys is due next. Setting a deadline again is cheap.
 
-A heap of (deadline, thing) in which only the latest deadline of a thing counts. Knows no clock.
+A heap of (deadline, key) in which only the latest deadline of a key counts. It has no clock.
 """
 
 import heapq

@@ -1,7 +1,6 @@
-"""The server's shell: options, configuration, sockets, timers, signals, logs and monitoring around
-core and engine.
+"""The server's shell around core and engine: options, configuration, sockets, timers, signals, logs,
+monitoring.
 
-It runs on asyncio over uvloop; the per-message path is not here but in ``penstock.core``. Modules
-import what they need when they need it, because how fast a server answers after its start is part
-of what it promises.
+It runs on asyncio over uvloop; ``penstock.core`` has the path of a message. Modules import others only
+when they need them, because the time from the start to the first answer matters.
 """

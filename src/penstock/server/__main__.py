@@ -1,7 +1,6 @@
-"""``penstock-server``: reads options and configuration, opens the sockets, runs the server.
+"""``penstock-server``: reads options and configuration, opens the sockets and runs the server.
 
-What is needed to answer --help, --version and a mistaken option is imported here; the rest only
-when a server starts.
+This module imports only what --help, --version and wrong options need; a start imports the rest.
 """
 
 import gc

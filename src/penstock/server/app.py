@@ -1,13 +1,11 @@
-"""The running server: builds the parts, connects them to asyncio's loop, and takes them down again
-in order.
+"""The running server: builds the parts, connects them to asyncio's loop, and closes them in order.
 
     sockets -> Listener -> turn.adopt -> Sessions -> Router -> JetStream
                               |             |connect, closed
                             loop         Clients (greeting, CONNECT, pings)
 
-What __init__ needs is imported here, all that comes later in _load: until that is done `EarlyStart`
-serves the clients that are there already. No port is listened on before its clients can be served.
-Knows nothing of how settings were written or what messages mean. One Server is one life; a reload
+This module imports what __init__ needs, and `_load` imports the rest: meanwhile `EarlyStart` serves
+clients. The server listens on a port only when it can serve its clients. One Server runs once; a reload
 changes its settings.
 """
 

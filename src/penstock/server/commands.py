@@ -1,11 +1,9 @@
-"""What an operator tells a running server to do: stop, reopen the log, reload, leave slowly; and what
-systemd is told.
+"""Commands of an operator to a running server: stop, reopen the log file, reload, lame duck mode; and
+notifications to systemd.
 
-    SIGINT   stop                             SIGTERM  stop, unless it is leaving already
+    SIGINT   stop                             SIGTERM  stop, unless the server is stopping already
     SIGUSR1  open the log file again          SIGUSR2  lame duck mode
     SIGHUP   reload
-
-Knows which parts there are, and nothing of what they do.
 """
 
 import os

@@ -1,7 +1,5 @@
-"""Applies what the configuration declares: streams first, then consumers, before the first client is
-served, and again with every reload.
-
-Knows nothing of how they were written or what they mean: the engine makes them.
+"""Applies the declarations of the configuration: first streams, then consumers, before the first client
+is served and with each reload. The engine creates them.
 """
 
 from collections.abc import Callable

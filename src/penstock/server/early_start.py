@@ -1,15 +1,15 @@
-"""The first moments of a server: clients are served while the rest of it is being loaded.
+"""The early start of a server: it serves clients while the rest of it is loading.
 
     main thread     accept, INFO, PING, SUB     CONNECT                  handover: asyncio's loop,
-                    what is published waits                              recovery, then what waited
+                    publishes wait                                       recovery, then the publishes
     other thread    import msgspec, ...         asyncio, uvloop, the engine, ...
 
-What is published may be for a stream that is not recovered yet, so its connection is not read from
-until the streams are there: nothing is lost, refused, or told that nobody listens. Everything that
-the main thread needs in this time was imported before, so that the two don't wait for each other.
+A publish may be for a stream that is not recovered yet, so the server does not read from its connection
+until the streams are open: no message is lost, refused, or answered with "no responders". Everything
+that the main thread needs in this time was imported before, so that the threads do not wait for each
+other.
 
-Only a plain server opens early: one whose settings ask for nothing that a client could notice the
-absence of. Knows nothing of what is loaded, of asyncio, or of JetStream.
+Only a plain server starts early: one whose settings use nothing that a client could miss meanwhile.
 """
 
 import os

@@ -1,6 +1,4 @@
-"""What can be wrong with how the server was started; each is shown to the user as one line, without
-a traceback.
-"""
+"""Errors of a start; the server prints each as one line, without a traceback."""
 
 
 class StartError(Exception):

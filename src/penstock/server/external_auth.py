@@ -1,5 +1,5 @@
-"""Who else decides who is let in: operators' JWTs, and a callout service. What they need is loaded
-when the settings ask for it; the server's own key is made then, too.
+"""Authentication by operator JWTs and by an auth callout service. The modules for them, and the key of
+the server, are loaded only when the settings use them.
 """
 
 from penstock.server.identity import new_server_id

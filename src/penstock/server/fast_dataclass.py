@@ -1,9 +1,9 @@
-"""Classes of plain values: what a dataclass with slots is, made without generating code.
+"""Dataclasses with slots that are made without generating code.
 
-A server makes some thirty such classes before the first client can be greeted. ``dataclasses``
-compiles three functions for each, and imports ``inspect`` and ``ast`` for that: together half of a
-start. Here a class has its fields in a table, and one `__init__` for all reads it. Type checkers
-see dataclasses. Knows nothing of what the values mean.
+A server makes some thirty such classes before it can greet the first client. ``dataclasses`` compiles
+three functions for each class and imports ``inspect`` and ``ast`` for that: together half of a start.
+Here a class keeps its fields in a table, and one `__init__` reads it for all classes. Type checkers see
+dataclasses.
 """
 
 TYPE_CHECKING = False

@@ -1,6 +1,4 @@
-"""Small files and limits around a running server: pid file, ports file, the lock of the store
-folder, open-file limit.
-"""
+"""Files and limits of a running server: pid file, ports file, lock of the store folder, open files."""
 
 import os
 import resource

@@ -1,11 +1,10 @@
-"""A small HTTP/1.1 server for monitoring: GET and HEAD, no bodies, one answer for each request,
-keep-alive.
+"""A small HTTP/1.1 server for monitoring: GET and HEAD, no bodies, keep-alive.
 
 Limits: a request head of 16 KiB, 10 seconds to send it (and for the TLS handshake before), 256
-connections at once, 128 of one address. Whoever comes gets in: where there is no room, the connection
-goes that has been silent longest, of the address that has most. So a probe gets its answer, whoever
-holds places. Knows nothing of what is asked: a callback answers (path, query). It reads with
-asyncio's streams, so a slow reader of metrics holds up nobody.
+connections, 128 of one address. A new connection is always accepted: when there is no room, the server
+closes the connection that has been silent longest, of the address with the most connections. So a probe
+gets its answer although others hold connections open. A callback answers (path, query). Connections use
+asyncio's streams, so a client that reads slowly delays no other client.
 """
 
 import asyncio

@@ -1,6 +1,4 @@
-"""What a server says of itself: its id and the INFO line that greets every connection. Pure, but
-for the random id.
-"""
+"""The identity of a server: its id, and the INFO line that greets every connection. Pure but for the id."""
 
 import os
 import sys

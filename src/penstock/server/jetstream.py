@@ -1,6 +1,6 @@
-"""JetStream in a running server: opens the store, drives the engine's timers, reports on it.
+"""JetStream in a running server: opens the store, drives the engine's timers and reports on it.
 
-Knows nothing of the API's calls or of the log: those are the engine's and the core's.
+The engine serves the API, the core keeps the logs.
 """
 
 import asyncio

@@ -1,11 +1,10 @@
-"""Lame duck mode: a server that is about to go takes nobody new and lets its clients move on.
+"""Lame duck mode: a server that is about to stop refuses new clients and lets its clients move on.
 
-    event -> listeners closed -> JetStream shut down -> nobody here? stop
+    event -> listeners closed -> JetStream shut down -> no clients? stop
           -> INFO with ldm:true -> grace period -> clients closed one by one, with gaps -> stop
 
-A gap is random, half to all of (duration - grace) / clients, a second at most, so that the clients
-don't arrive elsewhere together. Knows nothing of who listens or what clients are: the server hands
-in what to do.
+A gap is random, half to all of (duration - grace) / clients, and a second at most, so that the clients
+do not arrive at another server together. The server hands in the actions.
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""How much memory there is for this process: the machine's, or what its container was given.
-
-Knows nothing of what it is used for.
-"""
+"""The memory that this process may use: that of the machine, or of its container."""
 
 import os
 

@@ -1,7 +1,7 @@
-"""What watches a running server: the monitoring port, the system account, the port for profiles. Opened
-after everything else is there, closed before it goes.
+"""Opens and closes the monitoring port, the system account and the profile port of a running server.
 
-Knows nothing of what they say: see `monitor` and `system`. Loads of them what is asked for.
+They open after all other parts and close before them. `monitor` and `system` make the reports, and are
+loaded only when they are used.
 """
 
 import time

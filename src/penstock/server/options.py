@@ -1,8 +1,8 @@
-"""The command line: nats-server's flags, read the way Go programs read them.
+"""The command line: nats-server's flags, parsed as Go programs parse them.
 
 One or two dashes, ``-f value`` and ``-f=value``; a boolean stands alone or takes ``=true`` or
-``=false``. Options win over the configuration file. Knows nothing of what they do. Imports nothing
-heavy: --help and --version are answered from here.
+``=false``. Options win over the configuration file. The module imports nothing heavy, because --help
+and --version are answered here.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,14 +1,14 @@
-"""Another NATS server whose streams are followed: a connection to it as an ordinary client.
+"""Connections to origin servers: other NATS servers whose streams this server follows.
 
     down --(time)--> connecting --INFO--> [TLS] --CONNECT, PING--> PONG --> up --(lost)--> down
 
-It is a link (`engine.sources.links`) for the streams whose `external.api` is `$JS.<name>.API`, where
-`<name>` is what the configuration calls the remote: what they send to `$JS.API...` goes to that
-server's `$JS.API...`, and the subjects that they choose for answers and messages are subscribed
-there. What comes in is handled at once, and the turn is finished, as for clients.
+An OriginLink is a link (`engine.sources.links`) for the streams whose `external.api` is
+`$JS.<name>.API`, where `<name>` is the key in `jetstream.remotes`. Requests to `$JS.API...` go to that
+server, and the link subscribes there to the subjects of answers and messages. Received messages are
+handled at once, and the turn is finished, as for clients.
 
-Knows nothing of JetStream. A lost connection is made again, after a pause that grows; those who
-watch the link are told, and make their subscriptions anew.
+The connection is that of an ordinary client. A lost connection is made again after a growing pause;
+the users of the link are told, and subscribe again.
 """
 
 import asyncio

@@ -1,14 +1,14 @@
-"""Reloading: which settings a configuration that was read again changes, and who does what about it.
+"""Reloads: compares the settings of a configuration that was read again, and applies the changes.
 
-A part of the server that can change on the run has a row: names of settings, what has to be got
-ready before anything is changed, and what is done after. A setting with a row, or in RELOADABLE
-(those that everybody looks up anew), can be reloaded; any other one keeps the whole old
-configuration in force.
+A part of the server that can change while it runs has a ReloadHandler: the names of its settings, what
+to prepare before anything changes, and what to do after. A setting with a handler, or in RELOADABLE
+(settings that are looked up at each use), can change; any other change keeps the whole old
+configuration.
 
-    read again -> differences -> refused? -> prepare of each row -> settings changed -> apply of each
-                                    any StartError up to here leaves everything as it was
+    read again -> differences -> refused? -> prepare of each -> settings changed -> apply of each
+                                    a StartError up to here leaves everything as it was
 
-Knows nothing of what the parts are. The comparison is pure.
+The comparison is pure.
 """
 
 from collections.abc import Callable, Iterable

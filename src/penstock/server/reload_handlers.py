@@ -1,7 +1,6 @@
-"""What the parts of a server do when settings are reloaded: the rows of the table in ``reload``.
+"""The reload handlers of the server's parts; `reload` calls them.
 
-A part that needs more than its settings being looked at anew has a row here. Knows the server's
-parts, and nothing of files or comparisons.
+A part needs a handler when a changed setting takes more than a new look-up.
 """
 
 from penstock.server.clients.clients import AUTHORIZATION

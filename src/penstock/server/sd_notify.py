@@ -1,6 +1,6 @@
-"""Tells systemd how a server is (sd_notify): READY=1, RELOADING=1, STOPPING=1.
+"""Notifications to systemd (sd_notify): READY=1, RELOADING=1, STOPPING=1.
 
-Only a unit of Type=notify sets NOTIFY_SOCKET; without it nothing is told. Knows nothing of servers.
+Only a unit of Type=notify sets NOTIFY_SOCKET; without it nothing is sent.
 """
 
 import os

@@ -1,6 +1,4 @@
-"""From options and configuration file to Settings: options win over the file, the file over the
-defaults.
-"""
+"""Makes the Settings of a start: options win over the configuration file, the file over the defaults."""
 
 import os
 

@@ -1,11 +1,10 @@
-"""What recovery will wait for is begun early: bringing the files of logs and the folders of consumers to
-the disk, and from it what has to be read whole, in threads, while the rest of the server is loaded.
+"""Syncs the files of all logs in threads at a start, before recovery needs them.
 
-Recovery syncs every segment and folder of a stream before it believes what is in them: a process that
-was killed may have left much that only the kernel has. One after the other that is a wait for each
-stream; several at once share the disk's, and clients are not kept waiting for it: a log is opened
-when its files are done here. Nothing else depends on this: recovery asks again, and gets its answer
-at once.
+Recovery syncs every segment and folder of a stream before it trusts their content: a process that was
+killed may have left bytes that only the kernel has. One file after the other, each sync is a wait;
+several at once share it, and a log is opened when its files are synced here. The threads also read
+ahead the segments that recovery reads as a whole. Recovery does not depend on it: it syncs again, which
+then returns at once.
 """
 
 import contextlib

@@ -1,7 +1,6 @@
-"""Sizes, durations and addresses as people write them in options and configuration files.
+"""Sizes, durations and addresses as users write them in options and configuration files.
 
-Knows nothing of where the text came from; every function raises ValueError with a sentence that
-names the text.
+Every function raises ValueError with a sentence that quotes the text.
 """
 
 SECOND_NS = 1_000_000_000

@@ -1,7 +1,7 @@
-"""Accounts: who shares which subjects with whom.
+"""Accounts: their subjects, limits, exports and imports.
 
-`registry` has them by name, `sharing` checks exports and imports, `links` keeps the core's objects in step
-with the settings; `mapping`, `latency` and `who` are parts of that.
+`registry` has them by name, `sharing` checks exports and imports, `active_imports` keeps the core's
+objects in step with the settings; `mapping`, `latency` and `client_info` are parts of that.
 """
 
 from penstock.server.accounts.registry import Accounts, ServerAccount

@@ -1,7 +1,7 @@
-"""Makes what accounts share true: core objects for exports and imports, kept in step with settings.
+"""The active exports and imports: core objects that follow the settings of the accounts.
 
-One Links for all accounts, made when the first of them shares something. An import whose exporter
-is not there (yet), or does not let it, is left out and looked at again when that account changes.
+One ActiveImports serves all accounts; the first export or import creates it. An import whose exporter
+does not exist or does not allow it is ignored, and checked again when that account changes.
 """
 
 from typing import TYPE_CHECKING, NamedTuple

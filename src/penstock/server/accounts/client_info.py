@@ -1,4 +1,4 @@
-"""Who a connection is, as other accounts, advisories and measurements tell it."""
+"""The description of a client in requests to other accounts, in advisories and in measurements."""
 
 from penstock.api.calls import ClientInfo
 from penstock.api.codec import encode

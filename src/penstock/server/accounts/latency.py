@@ -1,7 +1,5 @@
-"""How long services of other accounts take: measured for a share of the requests, or for those whose
-trace headers ask for it, and published in the account that serves.
-
-The core says when a request went out and what came of it (core/broker/service_imports); here is what is told.
+"""Service latency: measures a share of the requests, or those whose trace headers ask for it, and
+publishes the result in the account of the service. core/broker/service_imports reports the times.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""Subject mappings of an account: where a client's message goes instead of where it was published.
+"""Subject mappings of an account: the subject that replaces the subject of a client's message.
 
-The first mapping whose pattern matches decides, once; of its targets one is drawn by weight. What
-the weights leave up to 100 stays where it was, unless the subject is among its own targets: then it
-is dropped. A subject that is published may have wildcards of its own: a mapping takes those that its
-pattern covers. Knows no connection and no message; randomness comes from the caller.
+The first mapping whose pattern matches decides; one of its targets is drawn by weight. The weight that
+remains up to 100 keeps the subject, unless the subject is one of the targets: then the message is
+dropped. A published subject may contain wildcards: a mapping matches those that its pattern covers. The
+caller gives the randomness.
 """
 
 from collections.abc import Callable

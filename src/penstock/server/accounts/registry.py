@@ -1,9 +1,9 @@
-"""The accounts of a running server: each has subjects of its own (a core Router over the one Reactor),
-limits, and what it shares with others.
+"""The accounts of a running server: each has subjects of its own (a Router over the one Reactor), limits,
+exports and imports.
 
-Settings come from a configuration or from JWTs, with the same values: `put` takes one account in,
-or brings it up to date, and what others share with it follows. `$G` and the system account are
-always there. Who a connection is was decided elsewhere (`server/auth`); `join` binds it.
+Settings come from a configuration or from JWTs: `put` adds or updates an account, and the imports of
+others follow. `$G` and the system account always exist. `server/auth` decides the account of a
+connection; `join` binds it.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,5 +1,5 @@
-"""Which imports fit which exports: authorization, circles, subject transforms; in nats-server's
-words. Works on settings alone, and knows nothing of how messages travel (core/broker/service_imports).
+"""Checks which imports fit which exports: authorization, cycles, subject transforms; with nats-server's
+texts. The checks work on settings alone; core/broker/service_imports carries the messages.
 """
 
 import re

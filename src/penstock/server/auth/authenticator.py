@@ -1,9 +1,9 @@
-"""The gate: which of the ways to authenticate is asked, in nats-server's order.
+"""The authenticator: asks the methods of authentication in nats-server's order.
 
     operator mode (JWTs) -> nkey -> users table -> token -> single user;  an auth callout on top
 
-One Gate serves all listeners; after a reload it is told to look at the settings again. Answers that
-take time come as Later. Knows nothing of sockets.
+One Authenticator serves all listeners; a reload has it read the settings again. An answer that takes
+time is a PendingOutcome.
 """
 
 from collections.abc import Callable

@@ -1,11 +1,11 @@
-"""The auth callout: a service in one of the accounts decides who is let in.
+"""The auth callout: a service in one of the accounts decides whether a client may connect.
 
     CONNECT -> request JWT, signed by this server -> $SYS.REQ.USER.AUTH -> the service
                                                                               |
     Admitted | Refused <- response JWT with a user JWT, signed by an account <-+
 
-Both may be sealed with curve keys. The request names a fresh user key; only an answer for that key
-counts, so that no answer can be used twice. Knows nothing of sockets.
+Both may be encrypted with curve keys. The request names a fresh user key, and only a response for that
+key counts, so that no response can be used twice.
 """
 
 import os

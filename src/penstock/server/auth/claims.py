@@ -1,7 +1,7 @@
-"""What JWTs of the decentralised mode say: the claims as typed values, and what makes them unsound.
+"""The claims of JWTs as typed values, and their validation.
 
-A number that is absent is 0, which for a limit means "nothing": writers put -1 for no limit. Only a
-scoped signing key's template begins without limits. Knows nothing of signatures.
+A number that is absent is 0, which for a limit means "nothing": writers put -1 for no limit. Only the
+template of a scoped signing key begins without limits. `jwt` verifies signatures.
 """
 
 import ipaddress

@@ -1,10 +1,8 @@
-"""The requests of the system account that look up, list, update and delete account JWTs: what
-``nsc push``, ``nsc pull`` and other servers ask.
+"""The requests to the system account that look up, list, update and delete account JWTs, as ``nsc push``,
+``nsc pull`` and other servers send them.
 
     $SYS.REQ.CLAIMS.UPDATE   .LIST   .PACK   .DELETE
     $SYS.REQ.ACCOUNT.<account>.CLAIMS.LOOKUP   .UPDATE      (and the older $SYS.ACCOUNT.<account>...)
-
-Knows nothing of the resolvers' files.
 """
 
 from collections.abc import Callable

@@ -1,5 +1,5 @@
-"""Permissions as the core checks them: compiled once for equal ones, and handed out as copies, which
-share what was compiled and decided but not the leave to answer.
+"""Permissions in the form that the core checks. Equal permissions are compiled once; each connection gets
+a copy with its own state of allowed answers (`allow_responses`).
 """
 
 from collections import OrderedDict

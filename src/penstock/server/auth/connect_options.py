@@ -1,7 +1,7 @@
-"""Reading CONNECT as nats-server does: names of fields in any case, null for absent, unknown fields
-skipped, bytes that are no UTF-8 replaced; a wrong type is an error.
+"""Reads CONNECT as nats-server does: names of fields in any case, null for absent, unknown fields
+ignored, bytes that are not UTF-8 replaced; a wrong type is an error.
 
-What clients send is read in one go; only what is odd is looked at a second time. Pure.
+The usual form of CONNECT is read in one pass; only an unusual one is read a second time. Pure.
 """
 
 import json

@@ -1,9 +1,8 @@
-"""How long a failed attempt waits for its answer: the more of them an address makes, the longer.
+"""Delays the answer to failed authentication attempts: the more attempts of an address fail, the longer.
 
-The first ones are answered at once: somebody mistyped, or a test counts on it. Later ones wait, and
-one behind the other, so that many connections at a time are no way around it. Good attempts never
-come here. State is bounded: a few numbers for each of the addresses that failed lately. Pure; time
-comes in.
+The first failures are answered at once: a user mistyped, or a test expects it. Later answers wait, one
+behind the other, so that many connections at a time do not help. Successful attempts do not wait. The
+state is bounded: a few numbers for each address that failed lately. Pure; the caller gives the time.
 """
 
 from collections import OrderedDict

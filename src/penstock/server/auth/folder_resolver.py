@@ -1,9 +1,8 @@
-"""The resolver with a folder: a file ``<account key>.jwt`` for each account, as nats-server keeps
-them.
+"""The account resolver with a folder: a file ``<account key>.jwt`` for each account, as nats-server
+keeps them.
 
-`full` has all accounts and gives up none but by a delete request; `cache` has up to `limit` of them,
-for `ttl`, and lets go of those that were used least lately. Knows nothing of what a JWT means but
-when it expires.
+`full` has all accounts and removes one only by a delete request; `cache` has up to `limit` accounts for
+`ttl` each, and removes the least recently used ones. Of a JWT it reads only the expiry.
 """
 
 import hashlib

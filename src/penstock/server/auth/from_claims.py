@@ -1,4 +1,4 @@
-"""Account and user claims as the values that configurations come down to, too. Pure."""
+"""Converts account and user claims to the values that a configuration has, too. Pure."""
 
 from penstock.server.auth.claims import (
     AccountClaims,

@@ -1,10 +1,10 @@
-"""JWTs of the decentralised mode as text: three parts of base64, signed with an nkey.
+"""JWTs of the operator mode as text: three parts of base64, signed with an nkey.
 
     base64url({"typ":"JWT","alg":"ed25519-nkey"}) . base64url(claims) . base64url(signature)
 
 Version 2 signs the first two parts; version 1 (algorithm "ed25519", before 2020) only the claims.
-``decode`` verifies the signature and the kinds of keys; whether the issuer is to be trusted is the
-caller's question. Pure: time comes in.
+``decode`` verifies the signature and the kinds of keys; the caller decides whether to trust the issuer.
+Pure; the caller gives the time.
 """
 
 import base64

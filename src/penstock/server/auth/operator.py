@@ -1,8 +1,8 @@
-"""The operator mode: a client shows a JWT signed by its account, whose JWT is signed by an operator
-that the settings trust, and signs a nonce to show that the user JWT is its own.
+"""The operator mode: a client shows a user JWT that its account signed, whose JWT is signed by an operator
+that the settings trust, and signs a nonce to prove that the user JWT is its own.
 
-Accounts come from a resolver when somebody of theirs comes first, and go into the server's Accounts
-as the values of a configuration would. Knows nothing of sockets and files; time comes from a clock.
+A resolver gives the JWT of an account when its first client connects, and the account is added to the
+server's Accounts as from a configuration. The caller gives a clock.
 """
 
 from collections.abc import Callable

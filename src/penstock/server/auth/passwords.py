@@ -1,8 +1,7 @@
-"""Passwords and tokens: plain ones are compared in constant time, bcrypt hashes are checked in
-threads, so that somebody who tries many passwords slows down nobody but himself.
+"""Checks passwords and tokens: plain ones in constant time, bcrypt hashes in threads, so that a client
+that tries many passwords delays no other client.
 
-Waiting checks are taken from each address in turn, and an address has few places. Knows nothing of
-users.
+Waiting checks are taken from each address in turn, and an address may have only a few.
 """
 
 import os

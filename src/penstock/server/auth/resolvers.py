@@ -1,6 +1,4 @@
-"""Resolvers in memory and over HTTP: where the JWT of an account comes from. Those with a folder are
-in ``folder``.
-"""
+"""Account resolvers in memory and over HTTP; `folder_resolver` has those with a folder."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING

@@ -1,7 +1,4 @@
-"""What the checks work on and what comes of them: plain values, shared by all ways to authenticate.
-
-Knows nothing of connections.
-"""
+"""Inputs and outcomes of authentication: plain values, shared by all methods."""
 
 from collections.abc import Callable
 

@@ -1,5 +1,5 @@
-"""What a scoped signing key gives to a user: its template, with the user's own name, key and tags put
-in.
+"""The permissions of a user under a scoped signing key: the key's template with the user's name, key and
+tags filled in.
 
     deny pub to "orders.{{name()}}.>"    {{subject()}} {{account-name()}} {{account-subject()}}
                                          {{tag(region)}} {{account-tag(region)}}: one for each value

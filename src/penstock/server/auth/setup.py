@@ -1,5 +1,5 @@
-"""Puts the operator mode and the auth callout together for a server that has one in its settings;
-loaded by no other.
+"""Builds the operator mode and the auth callout of a server whose settings have one; other servers do not
+load this module.
 """
 
 import os

@@ -1,7 +1,5 @@
-"""The users of the configuration: by name with a password, or by nkey with a signature; and a
-single user or a token. The order of checks is nats-server's.
-
-Knows nothing of connections; what takes long is handed to Passwords.
+"""The users of the configuration: by name with a password, or by nkey with a signature; and a single
+user or a token. The order of checks is nats-server's. Slow checks go to Passwords.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,6 +1,4 @@
-"""From where and when a user JWT counts: networks, and parts of the day in a time zone. Pure; time
-comes in.
-"""
+"""Source networks and times of day for which a user JWT is valid. Pure; the caller gives the time."""
 
 import ipaddress
 from datetime import UTC, datetime, time, timedelta, tzinfo

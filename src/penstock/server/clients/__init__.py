@@ -1,1 +1,1 @@
-"""The server's clients as people: greeting, CONNECT, pings, and what is remembered of them."""
+"""The clients of the server: greeting, CONNECT, pings, and records of closed connections."""

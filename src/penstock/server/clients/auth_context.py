@@ -1,5 +1,5 @@
-"""What the listener that a client came by adds to its credentials: the names in its certificate, the
-cookies of its WebSocket, other users than the server's. Pure.
+"""The context of a client's authentication: the names in its certificate, the cookies of its WebSocket,
+the users of its listener. Pure.
 """
 
 from penstock.server.auth import AuthContext

@@ -1,6 +1,4 @@
-"""What the server keeps with a client's connection, as its ``session``: plain facts, filled in by whoever
-finds them out.
-"""
+"""The server's data of a client, kept as the ``session`` of its connection."""
 
 from penstock.core.base.quoting import quoted
 from penstock.core.broker.reactor import Connection

@@ -1,8 +1,8 @@
-"""The server's clients as people: greeting, CONNECT, who they are, pings, and what is remembered of
-them when they have gone.
+"""The clients of one server: greeting, CONNECT, authentication, pings, and records of closed
+connections.
 
-Called by the core on CONNECT and on close, by the listener for every new connection, and by a
-timer. Nothing here runs per message. Knows nothing of sockets; time comes from the reactor.
+The core calls this module on CONNECT and on close, the listener for every new connection, and a timer
+for pings and deadlines. Nothing here runs per message. The reactor gives the time.
 """
 
 from penstock.core.broker.reactor import Connection, Reactor

@@ -1,4 +1,4 @@
-"""What is remembered of closed connections, for monitoring. Plain values."""
+"""Records of closed connections, for monitoring. Plain values."""
 
 from collections import deque
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""Who is to be looked at when: clients in slots of time, so that looking costs as much as there is to do.
+"""A timer wheel: clients in slots of time by their next deadline, so that a look costs only what is due.
 
-A client is in one slot at most. Whoever changes when it is due says so here; that a client has
-become due later needs no word, it is moved when its slot comes. Knows nothing of what is done.
+A client is in one slot at most. A client whose deadline moves closer must be set again here; a client
+whose deadline moves back is moved when its slot comes.
 """
 
 from penstock.core.broker.reactor import Connection
