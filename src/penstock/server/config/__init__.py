@@ -1,9 +1,7 @@
-"""The configuration file: nats-server's grammar, which keys there are, what each may hold, and where
-its value goes in the Settings.
+"""The configuration file: nats-server's grammar, the keys, their values, and their place in the Settings.
 
-`grammar` reads the text, `reader` walks it along tables of keys, `values` makes such keys, and each
-section has a module: a function that is a key of the table above it. Nothing here knows what
-settings do.
+`grammar` parses the text, `reader` walks it along tables of keys, `values` makes keys, and each section
+has a module: a function that is a key of the table above it.
 """
 
 from penstock.server.config.load import load_config, read_config

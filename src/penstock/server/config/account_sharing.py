@@ -1,5 +1,5 @@
-"""``exports`` and ``imports`` of an account. Whether they fit each other is looked at by
-`server/accounts/sharing`, once all accounts are known.
+"""``exports`` and ``imports`` of an account. `server/accounts/sharing` checks whether they fit each other,
+when all accounts are known.
 """
 
 from collections.abc import Callable

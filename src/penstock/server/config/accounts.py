@@ -1,6 +1,6 @@
-"""``accounts``: isolated sets of subjects, who belongs to them, and what they share with each other.
+"""``accounts``: their users, limits, exports and imports.
 
-A problem is told in nats-server's words where it has some.
+Errors have nats-server's texts where nats-server has the same check.
 """
 
 from collections.abc import Iterator

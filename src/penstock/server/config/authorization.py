@@ -1,4 +1,4 @@
-"""``authorization``: who may connect, and ``no_auth_user``."""
+"""``authorization``: the users that may connect, and ``no_auth_user``."""
 
 from penstock.server.config.grammar import Item
 from penstock.server.config.permissions import read_permissions

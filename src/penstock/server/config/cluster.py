@@ -1,8 +1,8 @@
-"""``cluster`` and ``gateway``: this is one server, so what makes it a member of several is refused by
-name, and what one member says of itself is kept.
+"""``cluster`` and ``gateway``: the server refuses keys that need other members, and keeps its own name
+and addresses.
 
-A server that left out its routes would start, take messages, and not hand them on: worse than one
-that does not start. Its name and its port for routes are no promise to anybody without routes.
+A server that ignored its routes would accept messages and not forward them, which is worse than a
+server that does not start. Without routes, a cluster name and a port for routes have no effect.
 """
 
 from urllib.parse import urlsplit

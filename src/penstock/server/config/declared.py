@@ -1,5 +1,5 @@
-"""``streams``, ``consumers``, ``kv`` and ``objects``: what has to be there before the first client is
-served.
+"""``streams``, ``consumers``, ``kv`` and ``objects``: the server creates them before it serves the first
+client.
 
     streams   { ORDERS { subjects: ["orders.>"], max_age: 7d, max_bytes: 10GB } }
     consumers { ORDERS { packing { ack_policy: explicit, ack_wait: 30s } } }
@@ -7,8 +7,7 @@ served.
     objects   { files { max_bytes: 100GB } }
 
 Fields have the names of the JSON API. A duration has a unit (`7d`, `1h30m`) or is a number of
-nanoseconds, as in the API; a size may have one. A bucket is turned into its stream here. Knows
-nothing of how a stream is made.
+nanoseconds, as in the API; a size may have a unit. This module converts a bucket to its stream.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""``jetstream``: the store, its limits."""
+"""``jetstream``: the store and its limits."""
 
 from penstock.server.config.grammar import Item
 from penstock.server.config.operations import taken

@@ -1,4 +1,4 @@
-"""``leafnodes``: servers that are leafs of this one, and servers that this one is a leaf of."""
+"""``leafnodes``: the listener for leaf nodes, and the remotes: hubs that this server connects to."""
 
 import re
 from urllib.parse import urlsplit

@@ -1,5 +1,5 @@
-"""Reads a configuration file into Settings. All problems of a file are reported at once, one line
-each, with file, line and column.
+"""Reads a configuration file into Settings, and reports all problems of a file at once: one line each,
+with file, line and column.
 """
 
 import hashlib

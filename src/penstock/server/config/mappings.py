@@ -1,4 +1,4 @@
-"""``mappings``: where messages go that clients publish to a subject, of one account."""
+"""``mappings`` of an account: the destinations of messages that clients publish to a subject."""
 
 from penstock.core.protocol.subjects import valid
 from penstock.server.config.grammar import Item

@@ -1,4 +1,4 @@
-"""Keys of running a server: what it tells of itself, where it logs, how it is watched."""
+"""Keys for operation: names, logging, monitoring."""
 
 from penstock.server.config.grammar import Item
 from penstock.server.config.reader import Key, Reader

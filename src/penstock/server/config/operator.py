@@ -1,4 +1,4 @@
-"""The operator mode: ``operator``, ``trusted_keys``, ``resolver`` and its siblings."""
+"""The operator mode: ``operator``, ``trusted_keys``, ``resolver`` and related keys."""
 
 import os
 import re

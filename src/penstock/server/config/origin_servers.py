@@ -1,4 +1,4 @@
-"""``jetstream.remotes``: other servers whose streams can be followed."""
+"""``jetstream.remotes``: origin servers, whose streams this server can follow."""
 
 import re
 from urllib.parse import urlsplit

@@ -1,6 +1,6 @@
-"""Permissions as a configuration writes them: for users, for accounts' defaults and for leaf nodes.
+"""Permissions in a configuration: of users, of accounts' defaults and of leaf nodes.
 
-Everything here returns a plain value and puts what is wrong on the reader's list of problems.
+Each function returns a plain value and adds problems to the reader's list.
 """
 
 from penstock.core.protocol.subjects import valid

@@ -1,6 +1,6 @@
-"""Walks a parsed configuration along tables of keys and fills plain objects; collects every problem.
+"""Walks a parsed configuration along tables of keys, fills plain objects and collects every problem.
 
-Knows nothing of which keys there are (the modules beside it) nor of the file's grammar (``grammar``).
+The modules beside it have the tables; ``grammar`` has the syntax.
 """
 
 from collections.abc import Callable, Mapping

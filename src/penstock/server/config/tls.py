@@ -1,4 +1,4 @@
-"""``tls``: certificates, what is asked of clients, limits of the handshake."""
+"""``tls``: certificates, client certificates, limits of the handshake."""
 
 import re
 from collections.abc import Callable

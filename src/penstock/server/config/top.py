@@ -1,5 +1,5 @@
-"""The top level of the configuration: its keys, what depends on several of them, and what nats-server
-knows and this server does not serve.
+"""The top level of the configuration: its keys, checks of several keys together, and keys of nats-server
+that this server does not support.
 """
 
 from penstock.server.config.accounts import accounts, check_accounts, system_account

@@ -1,4 +1,4 @@
-"""Arrays of users: of ``authorization`` and of every account."""
+"""Arrays of users, in ``authorization`` and in every account."""
 
 from penstock.server.config.grammar import Item
 from penstock.server.config.permissions import read_permissions

@@ -1,6 +1,6 @@
-"""Values of a configuration file: converters from an Item to a plain value, and the makers of keys.
+"""Values of a configuration file: converters from an Item to a plain value, and makers of keys.
 
-A converter raises ValueError with what was expected. Knows nothing of which keys there are.
+A converter raises ValueError with the expected form.
 """
 
 import re

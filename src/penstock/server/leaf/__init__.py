@@ -1,7 +1,7 @@
-"""Leaf nodes: servers that are connected to this one, or that this one connects to, each bound to
-an account of its side.
+"""Leaf nodes: servers that connect to this one, and hubs that this one connects to, each bound to an
+account.
 
-`handshake` is what they say to each other, `nodes` who is there and what follows from it, `remotes`
-connects and connects again, `part` puts it into a server. Messages and interest are the core's
-(core/broker/leaf, core/broker/remote_servers).
+`negotiation` has the messages before the traffic, `nodes` the connected leaf nodes, `remotes` the
+connections to hubs, `service` is the part of a server that runs them. The core carries messages and
+interest (core/broker/leaf, core/broker/remote_servers).
 """

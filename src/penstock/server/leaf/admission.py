@@ -1,8 +1,8 @@
-"""Who may be a leaf of this server, and what may cross a connection: the checks of CONNECT, and the
-rules that come of permissions, settings and JetStream domains. Pure.
+"""Checks of the CONNECT of a leaf node, and the permissions of its connection, from the user's permissions,
+the settings and JetStream domains. Pure.
 
-A leaf's user has permissions as a client has: what it may publish comes from there, what it may
-subscribe to goes there. Neither side's JetStream is seen by the other under its plain subjects.
+The user of a leaf node has permissions as a client has: what it may publish comes in, what it may
+subscribe to goes out. Neither side sees the JetStream of the other under the plain subjects.
 """
 
 from penstock.core.broker.leaf import Leaf, LeafPermissions

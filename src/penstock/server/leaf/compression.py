@@ -1,10 +1,10 @@
-"""S2 on a leaf node connection: what two servers agree on, and the transport that does it.
+"""S2 compression of a leaf node connection: the agreement of both servers, and the transport.
 
     hub   INFO {compression}            plain  ->
           <- plain            INFO {compression}   leaf        both switch behind these
     hub   INFO {compression, nonce}     S2     ->              CONNECT and the rest follow
 
-Each write is a framed stream of its own (core/base/s2). One encoder stands for all levels.
+Each write is a framed stream of its own (core/base/s2). One encoder serves all levels.
 """
 
 from penstock.core.base.s2 import FrameReader, FrameWriter

@@ -1,6 +1,4 @@
-"""Who this server says it is to other servers: the INFO and the CONNECT of leaf node connections, out
-of its settings.
-"""
+"""INFO and CONNECT of this server on leaf node connections, from its settings."""
 
 from typing import NamedTuple
 

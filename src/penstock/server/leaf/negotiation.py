@@ -1,11 +1,11 @@
-"""What two servers say to each other before messages flow over a leaf node connection.
+"""The negotiation of two servers on a leaf node connection, before messages flow.
 
     hub   INFO {server, nonce, leafnode_urls, ...}                                  ->
           <- CONNECT {server, account, credentials, domain, cluster, ...}         leaf
     hub   INFO {..., connect_info, remote_account, import, export}                  ->
 
-A hub that is older says one INFO only. `import` and `export` are what the leaf's user may subscribe
-and publish to: the leaf keeps to it, and the hub hangs up on one that does not.
+An older hub sends one INFO only. `import` and `export` are the subjects that the leaf's user may
+subscribe and publish to: the leaf node respects them, and the hub closes a connection that does not.
 """
 
 import base64

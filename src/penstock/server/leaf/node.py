@@ -1,4 +1,4 @@
-"""A server at the other end of a leaf node connection, as the rest of the server knows it."""
+"""A leaf node connection and the server at its other end, as the rest of this server sees them."""
 
 from typing import TYPE_CHECKING
 

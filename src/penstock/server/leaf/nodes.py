@@ -1,11 +1,10 @@
-"""The leaf nodes of one server: who is connected, what is said before messages flow, and what ends
-a connection.
+"""The leaf node connections of one server: negotiation, authentication, joining and closing.
 
-    accepted --INFO--> CONNECT --who is it--> INFO --> joined
-    called   --INFO--> we CONNECT ----------> INFO --> joined
+    accepted --INFO--> CONNECT --authenticate--> INFO --> joined
+    called   --INFO--> CONNECT of this server -> INFO --> joined
 
-Runs when connections come and go, and once a second; nothing of it per message. Knows nothing of
-how a connection is opened: ``remotes`` and the listener do that.
+The code runs when connections come and go, and once a second; nothing runs per message. ``remotes``
+and the listener open the connections.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
-"""Servers that this one is a leaf of: connects to them, and again when a connection has ended.
+"""The remotes: hubs that this server connects to, and connects to again after a connection has ended.
 
     pause --> resolve, dial --> LeafNodes.called --> (closed) --> pause
 
-The pause is the configured one with as much again at random, longer when the other side has said
-why it hung up. Knows nothing of what is said on a connection.
+The pause is random between one and two times the configured one; it is longer when the hub named a
+reason for closing the connection.
 """
 
 import asyncio

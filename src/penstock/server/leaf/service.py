@@ -1,4 +1,4 @@
-"""Leaf nodes in a running server: opens their listener, calls the remotes, takes all down again."""
+"""The leaf node part of a running server: opens the listener, connects to the remotes, closes all."""
 
 import asyncio
 import socket

@@ -1,5 +1,5 @@
-"""Opens the WebSocket of a leaf node connection that this side makes: TLS when it is wanted, the
-request and its answer. Knows nothing of what follows in the frames.
+"""Opens the WebSocket of a connection to a remote: TLS when it is configured, the request and the
+response.
 """
 
 import asyncio

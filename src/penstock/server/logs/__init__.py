@@ -1,1 +1,1 @@
-"""The log: lines for the operator, in files, to a syslog, not more of them than somebody can read."""
+"""The log of the server: lines to stderr, files or a syslog, with limits on their number."""

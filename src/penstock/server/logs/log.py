@@ -1,11 +1,11 @@
-"""The server's log: one line for each thing said, in nats-server's form or as JSON.
+"""The server's log: one line per message, in nats-server's form or as JSON.
 
     [4711] 2026/01/31 14:05:09.123456 [INF] Server is ready
     {"pid":4711,"time":"2026-01-31T14:05:09.123456+01:00","level":"INF","text":"Server is ready"}
 
-Lines go to a file, to a syslog, or to stderr. A line that can't be written is dropped: a full disk
-must not stop the server. Clients choose names, subjects and what is wrong with their bytes: what a
-terminal would obey of a text is shown, not obeyed. Knows nothing of who logs.
+Lines go to a file, to a syslog, or to stderr. A line that cannot be written is dropped: a full disk
+must not stop the server. Clients choose names, subjects and bytes in errors, so control characters in a
+line are escaped.
 """
 
 import os

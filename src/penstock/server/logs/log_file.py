@@ -1,10 +1,9 @@
-"""The file that log lines go to: appended to, opened again by name, put aside when it is large.
+"""The log file: appended to, reopened by name, rotated when it reaches its size limit.
 
     server.log                                  in use
-    server.log.2026.01.31.14.05.09.123456789    put aside then; the oldest go when there are too many
+    server.log.2026.01.31.14.05.09.123456789    rotated at that time; the oldest are removed
 
-A line that can't be written is dropped: a full disk must not stop the server. Knows nothing of what
-lines mean.
+A line that cannot be written is dropped: a full disk must not stop the server.
 """
 
 import os

@@ -1,7 +1,6 @@
-"""Lines of the log about what clients do wrong, so many in a second and no more: who is hostile decides
-how often they happen, not how much is written.
+"""Rate-limited log lines about faults of clients: a hostile client cannot fill the log.
 
-Knows nothing of what is wrong. Time is handed in.
+The caller gives the time.
 """
 
 from penstock.server.logs.log import Log

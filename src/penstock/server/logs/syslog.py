@@ -1,10 +1,10 @@
-"""Log lines to syslog: the machine's own, or one that is reached over UDP, TCP or a socket's path.
+"""Log lines to syslog: the one of the machine, or another one over UDP, TCP or a Unix socket.
 
     <29>Jan 31 14:05:09 penstock-server[4711]: Server is ready                        the machine's
     <29>2026-01-31T14:05:09+01:00 host penstock-server[4711]: Server is ready         another one
 
-Nobody waits for a syslog: what it does not take at once is dropped, and a lost connection is tried
-again after some seconds. Knows nothing of what lines mean.
+The server never waits for a syslog: a line that the syslog does not accept at once is dropped, and a
+lost connection is made again after some seconds.
 """
 
 import os

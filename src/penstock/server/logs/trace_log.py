@@ -1,10 +1,10 @@
-"""Trace lines: what clients and server say to each other, operation by operation, with ``-V``.
+"""The trace log (``-V``): one line for each protocol operation of clients and server.
 
     127.0.0.1:40222 - cid:5 - <<- [PUB orders.new 8]
     127.0.0.1:40222 - cid:5 - <<- MSG_PAYLOAD: ["42 bolts"]
 
-A server that does not trace has none of this: the reactor's tracer is None. Of CONNECT the fields are
-shown that are known to be no secret. Knows nothing of accounts or of what operations do.
+Without ``-V`` the reactor's tracer is None and nothing of this runs. Of CONNECT, only fields that are
+known not to be secret are shown.
 """
 
 import json

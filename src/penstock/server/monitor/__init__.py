@@ -1,10 +1,9 @@
-"""Monitoring: what the server knows of itself, with nats-server's paths, arguments and field names,
-and as metrics for Prometheus.
+"""Monitoring: reports on the server with nats-server's paths, arguments and field names, and metrics for
+Prometheus.
 
-A module for each family, loaded when it is asked for the first time: `Options` (a msgspec Struct, as
-requests over the system account bring them), `from_query` and `report`, a pure function of the
-ServerState. Pages that are no JSON, or have a status of their own, have `answer` instead. Knows nothing
-of sockets.
+Each report is a module that is loaded at its first request: `Options` (a msgspec Struct, also for
+requests over the system account), `from_query` and `report`, a pure function of the ServerState. Pages
+that are not JSON, or have a status of their own, have `answer` instead.
 """
 
 from importlib import import_module

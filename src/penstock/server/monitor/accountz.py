@@ -1,4 +1,4 @@
-"""/accountz: the names of the accounts, or all of one of them."""
+"""/accountz: the names of the accounts, or the details of one account."""
 
 from typing import Any
 

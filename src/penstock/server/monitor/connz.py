@@ -1,4 +1,4 @@
-"""/connz: the connections, open ones and those of the past."""
+"""/connz: open and closed connections."""
 
 import json
 from base64 import urlsafe_b64decode

@@ -1,6 +1,4 @@
-"""How the reports are written: JSON as Go's encoder writes it, uptimes, numbers without a useless
-fraction.
-"""
+"""Encoding of reports: JSON as Go writes it, uptimes, numbers without a superfluous fraction."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""/gatewayz: the gateways to other clusters; a server alone has none."""
+"""/gatewayz: gateways to other clusters; a single server has none."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""/healthz: whether the server, an account's JetStream, a stream or a consumer is there and works."""
+"""/healthz: whether the server, an account's JetStream, a stream or a consumer works."""
 
 import json
 import os

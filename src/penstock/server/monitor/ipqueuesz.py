@@ -1,6 +1,4 @@
-"""/ipqueuesz: queues between parts of the server. A turn does all that came in at once, so nothing
-waits between two of them.
-"""
+"""/ipqueuesz: queues between parts of the server; this server has none that a message waits in."""
 
 from typing import Any
 

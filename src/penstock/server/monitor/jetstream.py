@@ -1,5 +1,5 @@
-"""JetStream's numbers as /varz, /jsz and STATSZ show them: configuration, use, limits; an account
-with its streams and consumers.
+"""JetStream in /varz, /jsz and STATSZ: configuration, use and limits; an account with its streams and
+consumers.
 """
 
 import json

@@ -1,6 +1,4 @@
-"""/jsz: JetStream: its totals, and with ``accounts``, ``streams``, ``consumers``, ``config`` the
-details.
-"""
+"""/jsz: totals of JetStream, and details with ``accounts``, ``streams``, ``consumers``, ``config``."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""/leafz: the connections to leaf nodes, and as a leaf node to others."""
+"""/leafz: the leaf node connections, in both directions."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
-"""/metrics: the server's numbers for Prometheus, read when they are asked for.
+"""/metrics: metrics for Prometheus, read from the server at each request.
 
-METRICS is the list of all of them: what the reference page and the rules for alerts are checked
-with. Series of streams and consumers are bounded: the first STREAMS and CONSUMERS by name are
-shown, fewer with the arguments ``streams`` and ``consumers`` (0: none).
+METRICS lists all of them; the reference page and the alert rules are checked against it. Series of
+streams and consumers are bounded: the first STREAMS and CONSUMERS by name, fewer with the arguments
+``streams`` and ``consumers`` (0: none).
 """
 
 import contextlib

@@ -1,9 +1,8 @@
-"""Profiles of the running server: where its processor time goes, where its threads are, what its
-memory is used for.
+"""Profiles of the running server: processor time, threads, memory.
 
-The processor's profile is of samples: every few milliseconds a thread looks where the loop is, and
-counts the stacks. Its text is one line for each, ``outer;inner count``, what flame graph tools read.
-The core's own functions are no Python frames: time in them is counted at the line that called.
+The processor profile samples: every few milliseconds a thread reads the stack of the loop and counts
+it. Its text has one line per stack, ``outer;inner count``, which flame graph tools read. Functions of
+the core are not Python frames: their time counts for the line that called them.
 """
 
 import gc

@@ -1,5 +1,5 @@
-"""The port for profiles: an HTTP server with threads of its own, since a profile takes seconds and looks
-at the loop from outside. Not for the open net: whoever reaches it can slow the server down.
+"""The profile port: an HTTP server with threads of its own, because a profile takes seconds and observes
+the loop from outside. A client of this port can slow the server down: do not expose it.
 """
 
 import threading

@@ -1,7 +1,7 @@
-"""The arguments of a monitoring request, out of a URL's query: booleans and numbers as nats-server
-reads them, with its error texts.
+"""The arguments of a monitoring request: booleans and numbers as nats-server parses them, with its error
+texts.
 
-Each report has a msgspec Struct of options; requests over the system account bring the same as JSON.
+Each report has a msgspec Struct of options; requests over the system account bring them as JSON.
 """
 
 import json

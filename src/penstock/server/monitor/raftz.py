@@ -1,4 +1,4 @@
-"""/raftz: the groups of a cluster; a server alone has none, and says so."""
+"""/raftz: the groups of a cluster; a single server has none and says so."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""/routez: the routes of a cluster; a server alone has none."""
+"""/routez: the routes of a cluster; a single server has none."""
 
 from typing import Any
 

@@ -1,7 +1,6 @@
-"""What monitoring looks at: the parts of a running server, and small server_state worked out of them.
+"""The state of a running server for its reports: the parts of the server, and values derived from them.
 
-Nothing here changes the server. Knows nothing of HTTP or of the system account's subjects: both ask
-the same reports.
+Nothing here changes the server. Requests over HTTP and over the system account use the same reports.
 """
 
 import os

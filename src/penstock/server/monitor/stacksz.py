@@ -1,4 +1,4 @@
-"""/stacksz: where every thread of the server is just now."""
+"""/stacksz: the current stack of each thread."""
 
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""/subsz: how many subscriptions there are, how the look-ups do, and with ``subs`` which they are."""
+"""/subsz: counts of subscriptions and look-ups, and the subscriptions with ``subs``."""
 
 from collections.abc import Iterable
 from typing import Any, Protocol

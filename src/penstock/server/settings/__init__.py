@@ -1,9 +1,7 @@
-"""What a server runs with: one plain value for each thing that can be set, with nats-server's
-defaults.
+"""The settings of a server: plain values with nats-server's defaults.
 
-Filled by ``penstock.server.config`` from a file and by ``penstock.server.options`` from the command
-line; read by everything else. Knows nothing of how values are written. Larger parts have a module
-each beside this one.
+``penstock.server.config`` fills them from a file, ``penstock.server.options`` from the command line.
+Larger parts have a module each beside this one.
 """
 
 from penstock.server.fast_dataclass import FastDataclass, field

@@ -1,5 +1,5 @@
-"""Accounts as plain values: who belongs to one, what it may use, what it gives to others and takes
-from them. What configuration files and account JWTs come down to; knows nothing of either.
+"""Settings of accounts: users, limits, exports and imports. Configuration files and account JWTs are
+converted to these values.
 """
 
 from penstock.server.fast_dataclass import FastDataclass, field

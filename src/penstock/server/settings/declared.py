@@ -1,4 +1,4 @@
-"""Streams and consumers that a configuration declares, as plain values."""
+"""Declared streams and consumers, as plain values."""
 
 from penstock.server.fast_dataclass import FastDataclass, field
 

@@ -1,6 +1,4 @@
-"""Leaf nodes as plain values: a listener for servers that want to be leafs of this one, and servers
-that this one is a leaf of. Knows nothing of how they are written or reached.
-"""
+"""Settings of leaf nodes: the listener, and the remotes. Plain values."""
 
 from penstock.server.fast_dataclass import FastDataclass, field, field_names
 from penstock.server.settings.tls import Tls

@@ -1,6 +1,4 @@
-"""Who vouches for users other than a table in the configuration: the operator mode's keys and where
-its account JWTs come from, and the auth callout. Plain values; JWTs are text here.
-"""
+"""Settings of the operator mode (keys, resolver) and of the auth callout. Plain values; JWTs are text."""
 
 from penstock.server.fast_dataclass import FastDataclass, field
 from penstock.server.units import SECOND_NS

@@ -1,5 +1,5 @@
-"""TLS of one listener or of the connections to other servers, as plain values: file names and
-limits. Knows nothing of ``ssl``; ``penstock.server.transports.tls`` makes contexts of it.
+"""Settings of TLS for a listener or for connections to other servers: file names and limits.
+``penstock.server.transports.tls`` makes contexts of them.
 """
 
 from penstock.server.fast_dataclass import FastDataclass, field

@@ -1,5 +1,5 @@
-"""Users and what they may do, as plain values: what configuration files, JWTs and auth callouts all
-come down to. Knows nothing of how they were written or proved.
+"""Settings of users and permissions. Configuration files, JWTs and auth callouts are converted to these
+values.
 """
 
 from penstock.server.fast_dataclass import FastDataclass, field

@@ -1,4 +1,4 @@
-"""The WebSocket listener, as plain values. Knows nothing of how they were written."""
+"""Settings of the WebSocket listener. Plain values."""
 
 from penstock.server.fast_dataclass import FastDataclass, field
 from penstock.server.settings.tls import Tls

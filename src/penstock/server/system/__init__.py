@@ -1,9 +1,8 @@
-"""The system account: what it is told of the server's life, and the services that it and every other
-account can ask.
+"""The system account: events about the server, and services that it and every other account can request.
 
-This module is what a server has from its start: the subjects, a timer, and the test whether anybody
-listens. What is said and answered is in the modules beside it, loaded when it is needed first:
-``events``, ``services``, ``tracing``; ``envelope`` is the frame of all messages.
+A server has this module from its start: the subjects, a timer, and the test whether a client listens.
+The modules beside it are loaded when they are needed first: ``events``, ``services``,
+``message_trace``; ``envelope`` is the frame of all messages.
 
     $SYS.REQ.SERVER.<id>.*     $SYS.REQ.SERVER.PING[.*]     $SYS.REQ.ACCOUNT.*.*
     $SYS.REQ.USER.*.INFO       $SYS.DEBUG.SUBSCRIBERS       $JS.API.ACCOUNT.PURGE.*

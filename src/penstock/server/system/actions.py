@@ -1,4 +1,4 @@
-"""What the services of the system account can do to a running server."""
+"""Actions of the system account's services on a running server."""
 
 from typing import TYPE_CHECKING
 

@@ -1,6 +1,4 @@
-"""The frame of what the system account sends: who the server is, compact JSON, compression when it
-is asked for.
-"""
+"""The frame of messages of the system account: the server, compact JSON, compression on request."""
 
 import gzip
 from itertools import count

@@ -1,6 +1,4 @@
-"""What the system account is told of the server's life. An event is made only when somebody listens
-to its subject.
-"""
+"""Events of the system account. An event is made only when a client subscribes to its subject."""
 
 from random import SystemRandom
 from typing import Any

@@ -1,9 +1,9 @@
-"""Message tracing: a message with a ``Nats-Trace-Dest`` header is followed through the server, and what
-becomes of it is published under that subject.
+"""Message traces: events about the way of a message with a ``Nats-Trace-Dest`` header, published under
+that subject.
 
-The core asks about messages that look like it (`begin`), keeps a list of what happens (core.reactor.Trace)
-while it publishes, and hands it back (`end`). With ``Nats-Trace-Only`` nothing is delivered or stored.
-An account may also have a destination for messages with a sampled W3C ``traceparent``.
+The core calls `begin` for such a message, records events in a list (core/broker/reactor, Trace) while it
+publishes, and calls `end` with it. With ``Nats-Trace-Only`` nothing is delivered or stored. An account
+may also have a destination for messages with a sampled W3C ``traceparent``.
 
     in  the message comes in      sm  a mapping changed its subject    js  a stream took it
     eg  a client gets it          si  it went through a service import  se  through a stream import

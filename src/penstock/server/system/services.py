@@ -1,8 +1,7 @@
-"""The services that can be asked over the system account, and the few that every account has.
+"""The services of the system account, and the few that every account has.
 
-An answer is {server, data} or {server, error}; options come as JSON and may name the servers that
-are meant. Reports are those of monitoring. Who may ask is decided by which account's subjects a
-request came on.
+An answer is {server, data} or {server, error}; options come as JSON and may select servers. Reports are
+those of monitoring. The account of a request decides what it may ask.
 """
 
 import threading

@@ -1,5 +1,5 @@
-"""The ways in besides plain TCP: what clients with TLS or behind a proxy pass, and the WebSocket
-listener. Loads nothing of them as long as the settings ask for none.
+"""The acceptors of a server: for clients with TLS or behind a proxy, and for the WebSocket listener. Their
+modules are loaded only when the settings use them.
 """
 
 import socket

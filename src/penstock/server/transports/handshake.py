@@ -1,6 +1,5 @@
-"""What happens on a socket before its connection speaks its protocol: waiting for the first bytes,
-the TLS handshake. Small coroutines over a Pipe; each has its time limit. `Arrivals` are the sockets
-for which that is going on.
+"""Coroutines over a Pipe before its connection speaks its protocol: the first bytes, the TLS handshake,
+the head of an HTTP message. The callers set the time limits. `Arrivals` are the tasks of such sockets.
 """
 
 import asyncio

@@ -1,11 +1,9 @@
-"""Takes accepted sockets to the core: what is encrypted, proxied or a WebSocket passes its
-preliminaries here first, everything else goes straight through.
+r"""Brings accepted sockets of clients to the core, through a PROXY header and the TLS handshake.
 
     accepted --plain-----------------------------------------------> turn.adopt
-        \\--INFO or not--PROXY header--first byte?--TLS handshake--> Transport --> turn.attach
+        \--INFO or not--PROXY header--first byte?--TLS handshake--> Transport --> turn.attach
 
-Each socket on its way is a task with time limits. Knows the greeting and the order of things;
-nothing of CONNECT or what comes after it.
+Each such socket has a task with time limits.
 """
 
 import asyncio

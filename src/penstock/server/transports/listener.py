@@ -1,7 +1,5 @@
-"""Listening sockets: bind them, listen when a connection can be served, take connections in batches as
-part of the core's turns, hand each descriptor over.
-
-Knows nothing of the protocol: what is to be done with a new connection is a callback.
+"""Listening sockets: binds them, listens when a connection can be served, accepts connections in batches
+within the core's turns, and gives each descriptor to a callback.
 """
 
 import errno

@@ -1,13 +1,13 @@
-"""A connected socket with TLS on it or not: bytes up, bytes down, and what the kernel has not taken.
+"""A connected socket with or without TLS, and the bytes that the kernel has not taken yet.
 
     kernel --recv--> [incoming BIO --> TLS] --> receive()
     send() --> [TLS --> outgoing BIO] --> backlog --> kernel
 
-Never waits. Knows nothing of loops, nor of what the bytes mean: ``transport`` drives it for a
-connection of the core, ``handshake`` before there is one.
+A pipe never waits. ``transport`` drives it for a connection of the core, ``handshake`` before there is
+one.
 
-What is received is handed out as a view into a buffer that all pipes share: it is valid until the
-next receive() of any of them, so an idle pipe holds no buffer.
+receive() returns a view into a buffer that all pipes share: it is valid until the next receive() of any
+of them, so an idle pipe holds no buffer.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
-"""The header that a proxy puts in front of a connection to say who is behind it. Pure.
+"""The PROXY protocol: the header in which a proxy names the address of a client. Pure.
 
-v1:  PROXY TCP4 192.0.2.1 198.51.100.7 51234 4222 CR LF          (TCP6; UNKNOWN: nobody)
+v1:  PROXY TCP4 192.0.2.1 198.51.100.7 51234 4222 CR LF          (TCP6; UNKNOWN: no address)
 
 v2:   0                12             13               14        16
      +----------------+--------------+----------------+---------+------------------------+

@@ -1,7 +1,7 @@
-"""TLS of the server: contexts from settings, and what a finished handshake tells.
+"""TLS of the server: contexts from settings, and the properties of a finished handshake.
 
-Knows nothing of sockets: ``pipe`` moves the bytes. Loaded only when something is encrypted;
-``cryptography`` only when a certificate's contents are asked for.
+``pipe`` moves the bytes. The module is loaded only when a connection is encrypted; ``cryptography`` only
+when the content of a certificate is needed.
 """
 
 import hashlib

@@ -1,5 +1,5 @@
-"""Names of TLS: what nats-server's configuration (and Go) calls cipher suites and curves, and what
-OpenSSL calls them. Tables, and the text of --help_tls.
+"""Names of cipher suites and curves: those of nats-server's configuration (and Go), and those of OpenSSL;
+and the text of --help_tls.
 """
 
 # TLS 1.2 suites by their IANA names. Those of TLS 1.3 can't be chosen: all are always there.

@@ -1,9 +1,9 @@
-"""What stands between a connection of the core and its pipe: the turn says when the socket is
-ready, this reads and writes.
+"""The transport between a connection of the core and its pipe: the event loop reports a ready socket, the
+transport reads and writes.
 
     turn --readable()--> Pipe.receive --> turn.take_in          core --write(bytes)--> Pipe.send
 
-Knows nothing of the protocol. ``websocket`` has one of its own that puts frames between.
+The WebSocket transport puts frames between.
 """
 
 import ssl

@@ -1,3 +1,3 @@
-"""The WebSocket listener: request and answer (`upgrade`), origins, frames, and the door that puts
-them in front of the core. Loaded only when there is such a listener.
+"""The WebSocket listener: request and response (`upgrade`), origins, frames, and the acceptor. Loaded only
+when the server has such a listener or a WebSocket remote.
 """

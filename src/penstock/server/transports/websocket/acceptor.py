@@ -1,8 +1,8 @@
-"""The listener for WebSockets: TLS if there is any, the request, and a connection of the core whose
-bytes travel in frames.
+"""The acceptor of the WebSocket listener: TLS if configured, the request, and a connection of the core
+whose bytes travel in frames.
 
-    accepted --[TLS handshake]--request--answer--> client: greeting, FramedTransport --> turn
-                                                   /leafnode: handed to whoever takes leaf nodes
+    accepted --[TLS handshake]--request--response--> client: greeting, FramedTransport --> turn
+                                                     /leafnode: to the leaf node service
 """
 
 import asyncio

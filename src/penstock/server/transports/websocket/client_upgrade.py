@@ -1,7 +1,7 @@
-"""The calling side of a WebSocket: the request that asks for one, and what its answer agrees to.
+"""The client's side of a WebSocket upgrade: the request, and the check of the response.
 
-Pure: bytes in, bytes out. What other servers are called with is a leaf node's: the path is
-``/leafnode`` behind whatever path the URL has.
+Pure: bytes in, bytes out. Only leaf nodes call other servers: the path is ``/leafnode`` behind the path
+of the URL.
 """
 
 import base64

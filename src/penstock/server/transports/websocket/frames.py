@@ -1,8 +1,8 @@
-"""The frames of one WebSocket connection: bytes of the NATS protocol in and out of them.
+"""The frames of one WebSocket connection: packs and unpacks bytes of the NATS protocol.
 
-A message carries any slice of the protocol's bytes, so boundaries mean nothing. Framing, masks,
-control frames and inflation are done by ``websockets``, without I/O. What comes in is bounded: a
-message by the limit that the owner sets, whether it is written out or inflated.
+A message carries any slice of the protocol's bytes, so its boundaries have no meaning. ``websockets``
+does framing, masks, control frames and inflation, without I/O. An incoming message is bounded by the
+limit of the owner, compressed or not.
 """
 
 import logging

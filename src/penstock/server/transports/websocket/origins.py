@@ -1,4 +1,4 @@
-"""Which pages' scripts may connect: a browser says in a header where its script comes from. Pure."""
+"""The origins of pages whose scripts may connect; a browser sends the origin in a header. Pure."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

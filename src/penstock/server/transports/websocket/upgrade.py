@@ -1,4 +1,4 @@
-"""The request that makes a WebSocket of a connection: what is asked, whether it may be, the answer.
+"""The server's side of a WebSocket upgrade: parses the request, checks it, and makes the response.
 Pure: bytes in, bytes out. The order of checks and their statuses are nats-server's.
 """
 
