@@ -150,7 +150,7 @@ def test_what_is_declared_is_there_before_the_first_client(tmp_path):
         write(200, "all")
         server.signal(signal.SIGHUP)
         server.wait_for(
-            r"Not as declared: \S+x.conf:3:22: consumer .*ack policy can not be updated"
+            r"Cannot apply the declaration: \S+x.conf:3:22: consumer .*ack policy can not be updated"
         )
     refused(path)
     write(200)

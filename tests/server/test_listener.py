@@ -157,7 +157,7 @@ def test_without_room_it_looks_away_for_a_moment(looping, tmp_path):
     with house.client() as client:
         for _ in range(3):
             house.turn.run(0)
-        assert house.said().count("Can't accept a connection: Too many open files") == 1
+        assert house.said().count("Cannot accept a connection: Too many open files") == 1
         assert house.said().count("raise the limit of open files") == 1
         listening.full = False
         house.turn.run(0)

@@ -90,7 +90,7 @@ def test_interrupt_stops_it_well():
         (2, ["-t"], "option -t needs a configuration file"),
         (1, ["-l", "/no/such/log", "-p", "-1"], "can't open log file /no/such/log"),
         (1, ["-a", "203.0.113.7", "-p", "-1"], "this machine has no such address"),
-        (2, ["-p", "4999", "-m", "4999"], "can't share port 4999"),
+        (2, ["-p", "4999", "-m", "4999"], "cannot share port 4999"),
         (2, ["-sl", "explode=1"], 'unknown signal "explode"'),
         (2, ["--routes", "nats://10.0.0.1:6222"], "option --routes: routes to other servers"),
         (1, ["-sl", "quit=/no/such.pid"], "neither a process id nor a readable pid file"),
@@ -265,7 +265,7 @@ def test_the_limit_of_open_files_is_raised_and_a_low_one_is_told():
     child.terminate()
     child.communicate(timeout=20)
     assert re.search(r"Max open files +500 +500", limits)
-    assert any("Only 500 files may be open" in line for line in lines)
+    assert any("may open only 500 files" in line for line in lines)
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (soft, hard)
 
 
@@ -282,7 +282,7 @@ def test_running_out_of_descriptors_is_survived():
     server.child, server.text = child, ""
     port = server.port()
     many = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(80)]
-    server.wait_for("Can't accept a connection: Too many open files")
+    server.wait_for("Cannot accept a connection: Too many open files")
     for each in many:
         each.close()
     with Wire(port) as wire:

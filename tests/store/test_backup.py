@@ -240,7 +240,7 @@ def test_a_damaged_store_is_backed_up_and_restored_as_it_is(tmp_path: Path) -> N
     flip(segments_of(folder)[0], 100)
     save(tmp_path / "a", tmp_path / "backups")
     (text,) = bring_back(tmp_path / "backups", tmp_path / "b")
-    assert "1 messages were lost already" in text
+    assert "1 messages were already lost" in text
     restored = messages_of(tmp_path / "b" / folder.relative_to(tmp_path / "a"))
     assert restored == messages_of(folder)
     assert len(restored) == 179

@@ -56,7 +56,7 @@ class Openable(Protocol):
 
 
 class ReopenRetry:
-    """When a stream that could not be opened is tried again, and how far that is."""
+    """The next try to open an offline stream, and its progress."""
 
     def __init__(self, now_ns: int) -> None:
         """The first try has just failed."""
@@ -74,7 +74,7 @@ class ReopenRetry:
 
 @dataclass(frozen=True)
 class OfflineStream:
-    """A stream that is on the disk and can't be opened."""
+    """A stream on the disk that cannot be opened."""
 
     reason: str
     files: StreamFiles
@@ -148,7 +148,7 @@ class JetStreamAccount:
         self.memory = Usage(whole=memory)
         self.storage = Usage(whole=storage)
         self.advisories = Advisories(router, self.ids, settings.domain, name)
-        self.caller: Connection | None = None  # who made the call that is being carried out
+        self.caller: Connection | None = None  # the connection of the current call
         self.describe: Callable[[Connection], ClientInfo] = self._client_of
         self.batches = batches or OpenBatches(settings.batch)
         self.transit = transit or RestoreUsage()
@@ -224,7 +224,7 @@ class JetStreamAccount:
         return owner, entry
 
     def direct_server(self, name: str) -> StreamEntry | None:
-        """The stream that answers direct gets of this name; None: nobody does."""
+        """The stream that answers direct gets of this name, or None."""
         entry = self.streams.get(name)
         if entry is not None and entry.config.allow_direct:
             return entry
@@ -246,7 +246,7 @@ class JetStreamAccount:
         return self.memory if storage == "memory" else self.storage
 
     def client_info(self) -> ClientInfo | None:
-        """Who made the call that is being carried out; None: nobody outside."""
+        """The client of the current call; None for a call from inside the server."""
         return None if self.caller is None else self.describe(self.caller)
 
     def _client_of(self, source: Connection) -> ClientInfo:

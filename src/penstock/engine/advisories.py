@@ -78,7 +78,7 @@ class Terminated(Advisory, kw_only=True):
 
 
 class ApiAudit(Advisory, kw_only=True):
-    """Somebody made a call of the API."""
+    """A client made a call of the API."""
 
     server: str = ""
     client: ClientInfo | None = None

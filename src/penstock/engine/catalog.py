@@ -66,7 +66,7 @@ class ConsumerEntry:
 
     @property
     def internal(self) -> bool:
-        """Another stream reads through it: it counts for no limit."""
+        """Whether another stream reads through it; such a consumer counts for no limit."""
         return self.config.direct or self.config.sourcing
 
     @property
@@ -75,7 +75,7 @@ class ConsumerEntry:
         return max(self.config.pause_until or 0, 0)
 
     def file(self) -> ConsumerFile:
-        """What is written down about it."""
+        """Its configuration file."""
         return ConsumerFile(
             format=FORMAT,
             created=self.created_ns,
@@ -94,25 +94,27 @@ class StreamEntry:
     core: Stream
     files: StreamFiles | None  # None: in memory
     consumers: dict[str, ConsumerEntry] = field(default_factory=dict)
-    offline: dict[str, str] = field(default_factory=dict)  # consumers not opened, and why
-    lost_reported: int = 0  # entries of the log's `lost` that the operator was told of
+    offline: dict[str, str] = field(
+        default_factory=dict
+    )  # consumers that cannot be opened, and why
+    lost_reported: int = 0  # entries of the log's `lost` that were reported
     notes_reported: int = 0  # ... and of its `notes`
-    expire_at_ns: int = 0  # when core wants expire() to be called again
-    disk_failure: "DiskFailure | None" = None  # the disk does not take its messages
-    unread_since_ns: int = 0  # when the disk began not to give them back; 0: it does
-    unread_at_ns: int = 0  # when it last did not
+    expire_at_ns: int = 0  # when expire() is due
+    disk_failure: "DiskFailure | None" = None  # set while the disk fails
+    unread_since_ns: int = 0  # when reads began to fail; 0: they work
+    unread_at_ns: int = 0  # when a read last failed
     rewrites: dict[str, Callable[[], None]] = field(
         default_factory=dict
-    )  # files of which a write failed half way: what writes them as they should be
+    )  # files whose last write failed: the calls that write them again
     rewrite_at_ns: int = 0
     reported_failures: set[str] = field(
         default_factory=set
-    )  # what the operator was told does not work
+    )  # actions whose failure was reported and that have not succeeded since
     rules: RuleSet | None = None
-    rules_at_ns: int = 0  # when its rules want to be called again
-    answers: Answers | None = None  # made when somebody asks for messages
+    rules_at_ns: int = 0  # when its rules are due
+    answers: Answers | None = None  # made at the first direct get
     upstreams: "Upstreams | None" = None  # the streams that it follows
-    upstreams_at_ns: int = 0  # when that wants to be called again
+    upstreams_at_ns: int = 0  # when they are due
     journal: AckJournal | None = None  # of its consumers; None: in memory
     save_at_ns: int = 0  # when the consumers' states may be written again
     # whose states are to be written, in the order in which they changed
@@ -121,12 +123,12 @@ class StreamEntry:
     direct_consumers: int = 0  # how many are not even shown
 
     def file(self) -> StreamFile:
-        """What is written down about it."""
+        """Its configuration file."""
         return StreamFile(format=FORMAT, created=self.created_ns, config=self.config)
 
 
 def configure_stream(core: Stream, config: StreamConfig) -> None:
-    """Hand the rules to the data path."""
+    """Give the configuration to the compiled object."""
     core.configure(
         max_msgs=config.max_msgs,
         max_bytes=config.max_bytes,
@@ -146,7 +148,7 @@ def configure_stream(core: Stream, config: StreamConfig) -> None:
 
 
 def configure_consumer(core: Consumer, config: ConsumerConfig, stream: StreamConfig) -> None:
-    """Hand the rules to the data path."""
+    """Give the configuration to the compiled object."""
     core.configure(
         ack_policy=_ACK_POLICIES[config.ack_policy],
         ack_wait_ns=config.ack_wait,
@@ -242,7 +244,7 @@ def stream_info(
 
 
 def leader(settings: Settings) -> ClusterInfo:
-    """A server alone leads everything."""
+    """A single server leads everything."""
     return ClusterInfo(leader=settings.server_name)
 
 

@@ -25,11 +25,11 @@ _SUM = b"crc32c"
 _MENDED_MAX_BYTES = 1 << 16
 T = TypeVar("T")
 DeferWrite = Callable[[str, Callable[[], None]], object]
-"""Gets what can't be done now: a path, and a call that raises OSError until it is done."""
+"""Takes a deferred write: a path, and a call that raises OSError until it succeeds."""
 
 
 class FileStore(Protocol):
-    """Where the files are: a disk, or one that encrypts (engine/metadata_files)."""
+    """The place of the files: a disk, or one that encrypts (engine/metadata_files)."""
 
     def exists(self, path: str) -> bool:
         """Whether there is a file of that name."""
@@ -48,11 +48,11 @@ class FileStore(Protocol):
 
 
 class BadFileError(Exception):
-    """A file is there but can't be understood; str() says which and why."""
+    """A file exists and is not valid; str() has its path and the reason."""
 
 
 class DamagedFileError(BadFileError):
-    """The bytes of a file are not those that were written."""
+    """The bytes of a file differ from the written ones."""
 
 
 def sealed(data: bytes) -> bytes:
@@ -74,7 +74,7 @@ def unsealed(path: str, data: bytes) -> bytes:
 
 
 def mended(data: bytes) -> bytes | None:
-    """A sealed file put right, when exactly one bit of it is flipped; else None."""
+    """The bytes of a file after checksum repair of one flipped bit, or None."""
     if len(data) > _MENDED_MAX_BYTES:
         return None
     copy = bytearray(data)
@@ -111,11 +111,11 @@ def read(
     report: Callable[[str], None],
     later: DeferWrite | None = None,
 ) -> T | None:
-    """What a file says; None when there is none. `decode` gets path and bytes and raises
-    BadFileError. What was wrong and is mended is told to `report`. When the disk does not take what
-    is to be made again, that goes to `later`, to be called until it raises no OSError; without it,
-    the next reading tries again. BadFileError: neither the file nor its copy can be understood.
-    OSError: they can't be read.
+    """Read and decode a file; None when it does not exist. `decode` gets path and bytes and raises
+    BadFileError. `report` gets a line for each file that was restored. When the disk does not accept
+    the restored file, `later` gets a call to repeat until it raises no OSError; without `later`, the
+    next read tries again. BadFileError: neither the file nor its copy is sound. OSError: they cannot
+    be read.
     """
     first = _read(disk, path)
     second = _read(disk, path + COPY)
@@ -142,9 +142,7 @@ def read(
 def restore(
     disk: FileStore, path: str, decode: Callable[[str, bytes], T], report: Callable[[str], None]
 ) -> None:
-    """Make a file and its copy what they should be, when one of them tells. OSError: the disk does not
-    take it.
-    """
+    """Restore a file and its copy from the sound one. OSError when the disk does not accept the write."""
     failed: list[tuple[str, Callable[[], None]]] = []
     with contextlib.suppress(BadFileError):
         read(disk, path, decode, lambda _: None, lambda *one: failed.append(one))
@@ -160,7 +158,7 @@ def _read(disk: FileStore, path: str) -> bytes | None:
 def _understood(
     path: str, data: bytes | None, decode: Callable[[str, bytes], T]
 ) -> tuple[bytes | None, T | None, BadFileError | None]:
-    """The bytes as they should be, and what they say; or why nothing."""
+    """The sound bytes and their decoded value, or the error."""
     if data is None:
         return None, None, None
     try:
@@ -180,8 +178,8 @@ def _restore(
     whole: bytes,
     report: Callable[[str], None],
 ) -> None:
-    """Make both what they should be. One of two that differ and are both sound is what a write that
-    was cut short left behind, or what was there before somebody edited the file. OSError.
+    """Make the file and its copy equal. When both are sound and differ, an interrupted write left the
+    older one, or a user edited the file. OSError.
     """
     if found == (whole, whole):
         return

@@ -182,7 +182,7 @@ def delete(
 def step_down(
     account: JetStreamAccount, request: LeaderStepDownRequest, stream: str, name: str
 ) -> Response:
-    """CONSUMER.LEADER.STEPDOWN: a server alone has nobody to hand over to."""
+    """CONSUMER.LEADER.STEPDOWN: a single server cannot give up the lead."""
     raise errors.ClusterRequiredError()
 
 

@@ -171,7 +171,7 @@ def check_replicas_supported(config: ConsumerConfig) -> None:
 
 
 def check_update(old: ConsumerConfig, new: ConsumerConfig, *, bound: bool) -> None:
-    """ApiError for what can not change. `bound`: somebody listens on the old deliver subject."""
+    """ApiError for a change that is not allowed. `bound`: the old deliver subject has a subscriber."""
     refused = errors.ConsumerCreateError
     for name, what in (
         ("deliver_policy", "deliver policy"),

@@ -212,7 +212,7 @@ class ConsumerStates:
         try:
             found.take(state)
         except ValueError:
-            found.state = state  # whoever restores it says so
+            found.state = state  # restoring it reports the error
 
     def _replay(self, data: bytes, start_seqs: dict[tuple[str, int], int]) -> list[str]:
         keys = [(name.encode("utf-8", "surrogateescape"), created) for name, created in start_seqs]

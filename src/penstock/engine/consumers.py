@@ -144,8 +144,9 @@ def detach(
 
 
 def recover(account: JetStreamAccount, stream: StreamEntry) -> None:
-    """Bring back a stream's consumers; what can't be read is reported and left. Messages that all
-    were done with leave the stream, unless a consumer is left aside: it may need them.
+    """Recover the consumers of a stream; one that cannot be read is reported and stays offline.
+    Messages that every consumer has acknowledged leave the stream, unless a consumer is offline: it
+    may need them.
     """
     files = stream.files
     if files is None:
@@ -231,7 +232,7 @@ def _supported(
 def restore(
     account: JetStreamAccount, stream: StreamEntry, meta: ConsumerFile, state: bytes
 ) -> None:
-    """Bring back one consumer of a stream in memory; `state` as it is saved, empty: as new."""
+    """Restore one consumer of a stream in memory from its saved state; empty: a new consumer."""
     entry = _start(account, stream, meta)
     if state:
         entry.core.restore(state)
@@ -295,7 +296,7 @@ def save_states(account: JetStreamAccount, stream: StreamEntry, *, durable: bool
 
 
 def not_confirmed(account: JetStreamAccount, stream: StreamEntry, error: OSError) -> None:
-    """The states of consumers, or acks that were to be confirmed, could not be written."""
+    """Note that states of consumers, or acks to be confirmed, could not be written."""
     account.unsaved[stream] = None
     if stream.files is None:
         return
@@ -483,13 +484,13 @@ def _grace_ns(entry: ConsumerEntry) -> int:
 def _go_unused(
     account: JetStreamAccount, stream: StreamEntry, entry: ConsumerEntry, now_ns: int
 ) -> int:
-    """Delete it if nobody has used it for its inactive threshold; when to look again."""
+    """Delete a consumer that was unused for its inactive threshold; the time of the next check."""
     threshold_ns = entry.config.inactive_threshold
     if threshold_ns <= 0:
         return 0
     idle_ns = entry.core.idle_since_ns()
     if not idle_ns:
-        # a push consumer says itself when nobody listens any more
+        # a push consumer reports itself when its last subscriber is gone
         return 0 if entry.config.deliver_subject else now_ns + threshold_ns
     due_ns = idle_ns + threshold_ns + _grace_ns(entry)
     if due_ns > now_ns:

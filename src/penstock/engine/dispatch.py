@@ -70,7 +70,7 @@ _NO_MEMBERS = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
 _REQUIRED_LEVEL = re.compile(rb"\r\nNats-Required-Api-Level:[ \t]*([^\r\n]*)\r\n")
 _LEVEL_DIGITS_MAX = 9
 _QUIET_NS = 60_000_000_000
-_DIRECT = f"{API_PREFIX}.DIRECT.GET"  # and all that begins so: served by streams, or by nobody
+_DIRECT = f"{API_PREFIX}.DIRECT.GET"  # and every subject with this prefix: streams serve them
 
 
 class Body(enum.Enum):
@@ -374,7 +374,7 @@ class Dispatcher:
     def take(
         self, source: Connection | None, subject: str, reply: str, headers: bytes, body: bytes
     ) -> bool:
-        """One message under `$JS.API.`; False: nobody serves this subject."""
+        """Answer one message under `$JS.API.`; False when no call has this subject."""
         if subject.startswith(_DIRECT):
             return self._direct(subject, reply, headers, body)
         tokens = subject.removeprefix(f"{API_PREFIX}.").split(".")
@@ -406,7 +406,7 @@ class Dispatcher:
         return None
 
     def _finish(self, asked: _Asked, response: Response, headers: bytes = b"") -> None:
-        """Count the answer, send it, and tell those who want to know of calls."""
+        """Count the answer, send it, and publish the audit advisory."""
         account, call = self._account, asked.call
         told = call.counted or response.error is not None
         account.api_total += told

@@ -75,7 +75,7 @@ class Engine:
         self._batches = OpenBatches(settings.batch)
         self._transit = RestoreUsage()
         self.accounts: dict[str, JetStreamAccount] = {}
-        self._all: list[JetStreamAccount] = []  # the same, for those who sum up over all of them
+        self._all: list[JetStreamAccount] = []  # the same, for sums over all of them
         self._dispatchers: dict[str, Dispatcher] = {}
         self.may_open: Callable[[str], bool] = lambda log_folder: True  # or the disk is not ready
         self.waiting = False  # the last open_more() had nothing that may be opened

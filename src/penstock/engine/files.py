@@ -138,7 +138,7 @@ class AccountFiles:
         self.finish_removal(self.move_away(files, unique))
 
     def move_away(self, files: "StreamFiles", unique: str) -> str:
-        """The first half: the folder has another name, where nobody looks for a stream."""
+        """The first half: rename the folder to a place where no stream is looked for."""
         name = files.folder.rpartition("/")[2]
         target = f"{self._deleted}/{unique}.{name}"[: len(self._deleted) + 200]
         if not self._disk.exists(self._deleted):

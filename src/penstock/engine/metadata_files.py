@@ -86,7 +86,7 @@ class MetadataFiles:
             for name in self._disk.list_dir(f"{self.folder}/{base}".rstrip("/")):
                 if name.startswith("key.") or name in ("log", "consumers"):
                     continue
-                if ".bad-" in name or name.endswith(".tmp"):  # nobody reads these
+                if ".bad-" in name or name.endswith(".tmp"):  # not read again
                     continue
                 if self._needs_keys(f"{self.folder}/{base}{name}"):
                     return False

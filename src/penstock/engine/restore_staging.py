@@ -135,7 +135,7 @@ class Staging:
 
     @property
     def meta_max(self) -> int:
-        """How long a configuration may be: somebody has sent it in one message."""
+        """The maximum size of a configuration: a client can send it in one message."""
         return max(self.payload_max, 1 << 20) + 4096
 
     def settle(self, first: int, last: int) -> None:
@@ -192,11 +192,11 @@ class Staging:
         return _Consumer(meta, b"" if new else from_peer(state))
 
     def warn(self, text: str) -> None:
-        """What the operator should know."""
+        """Report a warning."""
         self._account.report(f"restore of stream {self.config.name}: {text}")
 
     def adopt(self) -> StreamEntry:
-        """It is the account's stream from now on. ApiError, OSError: it is not."""
+        """Make the staged stream a stream of the account. ApiError, OSError."""
         account, files, core = self._account, self._files, self._core
         assert core is not None
         if self.config.name in account.streams:

@@ -55,7 +55,7 @@ _LISTENER_WAIT_NS = 2 * SECOND
 _SILENCE_NS = 2 * SECOND
 """For the first ack, when all chunks are sent: then the receiver is one that sends none."""
 _ACK_WAIT_NS = 5 * SECOND
-"""For an ack where one has to come, and for anybody at all who wants chunks."""
+"""The wait for a required ack, and for a first subscriber."""
 
 
 def start(
@@ -105,8 +105,8 @@ class Snapshot:
         self._stop = 0  # the last sequence that the backup holds
         self._index = 0  # of the last full chunk
         self._unacked: set[int] = set()  # indexes of full chunks
-        self._begun = False  # it listens for acks and for who wants chunks
-        self._waiting = False  # nothing goes out yet: nobody is known to take it
+        self._begun = False  # it listens for acks and subscribers
+        self._waiting = False  # no chunk is sent yet, because no subscriber is known
         self._listened = False  # a subscription named the deliver subject
         self._acks_come = False  # one came
         self._all_sent = False  # but for the end
@@ -292,7 +292,7 @@ class Snapshot:
         self._job.soon()
 
     def tick(self, now_ns: int) -> None:
-        """Now and then: whether somebody listens, whether acks come."""
+        """From time to time: check for subscribers and for acks."""
         if self._gone():
             self._job.soon()  # it says so
             return

@@ -34,7 +34,7 @@ class UnopenedStream:
     def __init__(
         self, files: StreamFiles, meta: StreamFile, on_asked: Callable[["UnopenedStream"], None]
     ) -> None:
-        """Nothing of it is open; on_asked() is called when somebody begins to wait for it."""
+        """The stream is not open; on_asked() is called at the first request that waits for it."""
         self.files = files
         self.meta = meta
         self.config = meta.config
@@ -85,7 +85,7 @@ class StreamOpening:
         pending = [UnopenedStream(files, meta, self._asked) for files, meta in found]
         self._account = account
         self._pending = {each.config.name: each for each in pending}
-        self._turns = dict.fromkeys(pending)  # in this order, if nobody waits
+        self._turns = dict.fromkeys(pending)  # the order when no request waits
         self._awaited: deque[UnopenedStream] = deque()  # whose step is next, then
         self._late: list[tuple[UnopenedStream, StreamEntry]] = []  # that need all the others first
         self._all = StartupGate()  # what has to wait for all of them
@@ -103,7 +103,7 @@ class StreamOpening:
 
     @property
     def awaited(self) -> bool:
-        """Whether somebody waits for a stream."""
+        """Whether a request waits for a stream."""
         return bool(self._awaited)
 
     def take(

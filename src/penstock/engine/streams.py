@@ -250,7 +250,7 @@ def serve(account: JetStreamAccount, entry: StreamEntry) -> None:
 
 
 def _drop(account: JetStreamAccount, entry: StreamEntry) -> None:
-    """Take back what was opened of a stream; its files stay."""
+    """Close a stream that is partly open; its files stay."""
     for consumer in list(entry.consumers.values()):
         consumers.detach(account, entry, consumer, "Server Shutdown")
     if entry.journal is not None:
@@ -267,8 +267,8 @@ def _drop(account: JetStreamAccount, entry: StreamEntry) -> None:
 def put_offline(
     account: JetStreamAccount, name: str, files: StreamFiles, why: Exception | str
 ) -> None:
-    """A stream on the disk can't be opened: the operator is told, and so is who asks for it. `name`
-    is "" when it is not known. When it was for the disk it is tried again (engine/stream_reopening).
+    """Report a stream that cannot be opened, and keep it offline. `name` is "" when it is not known.
+    After an error of the disk the engine tries again (engine/stream_reopening).
     """
     account.report(f"cannot open stream folder {files.folder}, the stream stays offline: {why}")
     if name and name not in account.streams:
@@ -277,21 +277,21 @@ def put_offline(
 
 
 def forget_offline(account: JetStreamAccount, name: str) -> None:
-    """A stream that could not be opened is not offline any more."""
+    """Remove a stream from the offline streams."""
     retry = account.offline.pop(name).retry
     if retry is not None:
         retry.end()
 
 
 def report_lost(account: JetStreamAccount, entry: StreamEntry) -> None:
-    """Tell the operator, once each, of messages that damage on the disk has cost, and of what an
-    opening has mended.
-    """
+    """Report each lost range of messages, and each repair of an opening, once."""
     notes, lost = entry.core.log.notes, entry.core.log.lost
     for note in notes[entry.notes_reported :]:
         account.report(f"stream {entry.config.name}: {note}")
     entry.notes_reported = len(notes)
-    entry.lost_reported = min(entry.lost_reported, len(lost))  # a purge forgets what was lost
+    entry.lost_reported = min(
+        entry.lost_reported, len(lost)
+    )  # a purge clears the list of lost messages
     for first, count, why in lost[entry.lost_reported :]:
         what = (
             f"messages {first} to {first + count - 1} are" if count != 1 else f"message {first} is"

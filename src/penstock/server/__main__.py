@@ -109,7 +109,7 @@ def _serve(options: Options) -> int:
         for line in str(problem).split("\n"):
             log.fatal(line)
         if settings.log_file or settings.syslog_address is not None:
-            raise  # who started it looks at stderr
+            raise  # the error goes to stderr
         return 1
     finally:
         log.close()

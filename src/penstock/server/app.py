@@ -268,7 +268,7 @@ class Server:
         tell_systemd("READY=1")
 
     async def _listen(self) -> None:
-        """Open all ports, now that whoever comes is served at once."""
+        """Open all ports: the server can serve every client now."""
         if self._http_sockets:
             context = self.acceptors.monitoring_context()
             await self.watching.open_monitoring(self._http_sockets, context)
@@ -298,7 +298,7 @@ class Server:
             self.jetstream.declare(self.settings.declared)
 
     def close_jetstream(self) -> None:
-        """All on disk, nothing served: who asks hears that nobody is there."""
+        """Sync and close JetStream; later requests get "no responders"."""
         if self.jetstream is None:
             return
         self.log.info("Initiating JetStream Shutdown...")
@@ -344,7 +344,7 @@ class Server:
         return found
 
     def close_listeners(self) -> None:
-        """Take nobody new."""
+        """Accept no new connections."""
         self.listener.close()
         self.acceptors.close_listener()
 

@@ -67,17 +67,17 @@ class Visit:
 
 
 class Seats:
-    """The connections that have a place, by address; who was heard of last stands last."""
+    """The open connections by address, the most recently active one last."""
 
     def __init__(self, most: int, most_of_address: int) -> None:
-        """Everything is free."""
+        """No connection is open."""
         self._most = most
         self._most_of_address = most_of_address
         self._of: dict[str, OrderedDict[Visit, None]] = {}
         self._taken = 0
 
     def take(self, visit: Visit) -> Visit | None:
-        """One more; who has lost its place for it."""
+        """Add a connection; returns the connection to close for it, or None."""
         own = self._of.setdefault(visit.address, OrderedDict())
         own[visit] = None
         self._taken += 1
@@ -92,13 +92,13 @@ class Seats:
         return evicted
 
     def refresh(self, visit: Visit) -> None:
-        """It has sent a whole request."""
+        """Note that a connection has sent a whole request."""
         own = self._of.get(visit.address)
         if own is not None and visit in own:
             own.move_to_end(visit)
 
     def leave(self, visit: Visit) -> None:
-        """Its place is free; nothing if it has none."""
+        """Remove a connection, if it is there."""
         own = self._of.get(visit.address)
         if own is None or visit not in own:
             return
@@ -153,7 +153,7 @@ class HttpServer:
             loop.add_reader(listening.fileno(), self._accept, listening)
 
     def _accept(self, listening: socket.socket) -> None:
-        """Take those who wait, not too many at once."""
+        """Accept waiting connections, a few at once."""
         for _ in range(ACCEPTED_AT_ONCE):
             try:
                 connected, address = listening.accept()
@@ -200,7 +200,7 @@ class HttpServer:
             TimeoutError,
             asyncio.CancelledError,
         ):
-            # the peer went away or sent nothing, made room, or the server stops: nobody is to tell
+            # the client closed or sent nothing, the connection made room, or the server stops
             if transport is not None:
                 transport.abort()
 

@@ -76,7 +76,7 @@ class Greeting:
         self._later = [_around_payload(_known(settings, fields)) for fields in first]
 
     def _of_websocket(self, settings: Settings, head: dict[str, object]) -> dict[str, object]:
-        """What those are told who come over a WebSocket: its address, its TLS."""
+        """The fields of INFO for WebSocket clients: address, TLS."""
         options = settings.websocket
         secure = {"tls_required": True, "tls_available": True} if options.tls is not None else {}
         told: dict[str, object] = {}

@@ -369,7 +369,7 @@ class JetStream:
         self._log.info(f"Took {ms:.3f}ms to start JetStream")
 
     def recovering(self) -> str:
-        """What is not there yet, for those who ask how the server is; empty: all is."""
+        """What is still loading, for health checks; empty when nothing is."""
         done, total, _ = self._engine.opening()
         return f"recovering {done} of {total} streams" if total else ""
 

@@ -123,7 +123,7 @@ class Observability:
             self._timer = server.loop.call_later((due_ns - now_ns) / SECOND_NS, self._tick)
 
     def leaving(self, *, lame_duck: bool) -> None:
-        """The server goes, or is about to: tell who listens."""
+        """The server stops, or enters lame duck mode: publish the event."""
         system = self._server.clients.system
         if system is not None:
             system.leaving(lame_duck=lame_duck)

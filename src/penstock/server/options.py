@@ -70,7 +70,7 @@ TLS options:
 
 Cluster options (this is a server of its own: names and ports are kept, routes are refused):
         --cluster_name <name>        Name of the cluster
-        --cluster, --cluster_listen <url>  Address for routes; nobody is served there
+        --cluster, --cluster_listen <url>  Address for routes; the server does not listen there
         --routes <urls>              Refused, but for this server's own address
         --no_advertise, --cluster_advertise, --connect_retries  Taken, without effect
 

@@ -82,7 +82,7 @@ _TOLD: "dict[str, Callable[[Any], str]]" = {
 
 
 class ReloadHandler(FastDataclass):
-    """What one part has to do with a reload."""
+    """The work of one part at a reload."""
 
     names: frozenset[str]
     apply: Apply  # the changed names among `names`; called when there are any
@@ -91,10 +91,10 @@ class ReloadHandler(FastDataclass):
 
 
 class Reloads:
-    """The rows of the parts, in the order in which they are called."""
+    """The handlers of the parts, in the order of the calls."""
 
     def __init__(self, settings: Settings, log: Log, read_again: ReadAgain) -> None:
-        """A table without rows, for the settings that a server runs with."""
+        """No handlers yet, for the settings of a running server."""
         self._settings = settings
         self._log = log
         self._read_again = read_again
@@ -108,7 +108,7 @@ class Reloads:
         *,
         always: bool = False,
     ) -> None:
-        """A part tells which settings it can take on a running server.
+        """Add a handler for settings that can change on a running server.
 
         prepare(old, new) is called before anything is changed and may raise StartError, which
         leaves all as it was; it is called for changes of these names only, and has to be harmless

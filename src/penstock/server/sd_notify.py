@@ -8,7 +8,7 @@ import socket
 
 
 def notify(state: str) -> None:
-    """Send a state to systemd, if it wants to know. Never fails: nobody depends on it here."""
+    """Send a state to systemd, if it asked for it. Never fails."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return

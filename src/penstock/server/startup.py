@@ -65,7 +65,7 @@ def settings_of(options: Options) -> tuple[Settings, list[str]]:
 
 
 def _passwords(settings: Settings) -> list[str]:
-    """All that somebody may log in with: of the server, its accounts and its other listeners."""
+    """All credentials that are accepted: of the server, its accounts and its other listeners."""
     found = [settings.password, settings.websocket.password]
     found += [user.password for user in settings.all_users()]
     if settings.leafnodes is not None:

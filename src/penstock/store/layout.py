@@ -134,7 +134,7 @@ def find(disk: ReadOnlyDisk, path: str, vault: "Vault | None" = None) -> Store:
 
 
 def accounts_in(disk: ReadOnlyDisk, root: str) -> list[str]:
-    """The folders of accounts of a store; a file among them is somebody else's."""
+    """The folders of accounts of a store; files among them are ignored."""
     folder = f"{root}/jetstream"
     return [name for name in disk.list_dir(folder) if disk.is_dir(f"{folder}/{name}")]
 

@@ -1,7 +1,7 @@
 """Backup folders: files by their hash, and one manifest per backup.
 
     <target>/penstock-backups            "penstock backups 1": what makes the folder one
-             lock                        who writes here (core/log/store_lock)
+             lock                        the lock of the writer (core/log/store_lock)
              objects/<2 hex>/<64 hex>    the bytes of a file; its name is their SHA-256
              backups/<id>.json           a manifest: one line of JSON (Manifest), then a line
                                          `sha256 <64 hex>` over the first with its end
@@ -10,7 +10,7 @@ An object is written once, whole or not at all, and shared by all backups that h
 manifest is written after all of its objects are on the disk. So whatever is cut short leaves at
 most objects that no manifest names. The id of a backup is the time when it began, in UTC.
 
-Knows nothing of streams: who makes the entries is store.backup.
+store/backup makes the entries.
 """
 
 import hashlib

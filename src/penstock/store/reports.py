@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 LOST, WORN, NOTE = "lost", "worn", "note"
 SOUND, DAMAGED, UNREADABLE = "sound", "damaged", "not recoverable"
-LOCKED = "encrypted"  # without its key nobody can say more
+LOCKED = "encrypted"  # nothing more is known without its key
 
 
 class Problem(Struct, kw_only=True):

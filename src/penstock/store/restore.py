@@ -216,14 +216,14 @@ def _try_out(disk: Disk, folder: str, entry: BackedUpStream) -> list[str]:
     finally:
         maintenance.close(log)
     if not lost and there != (entry.messages, entry.last_seq):
-        # every byte is the one that was backed up: nobody is served by having none of them
+        # every byte is the one that was backed up: a partial stream is better than none
         return [
-            f"{entry.label}: {there[0]} messages up to {there[1]} came out, "
-            f"{entry.messages} up to {entry.last_seq} were there when it was backed up"
+            f"{entry.label}: the restored stream has {there[0]} messages up to {there[1]}, "
+            f"the backup had {entry.messages} up to {entry.last_seq}"
         ]
     if not lost:
         return []
-    return [f"{entry.label}: {lost} messages were lost already in what was backed up"]
+    return [f"{entry.label}: {lost} messages were already lost at the time of the backup"]
 
 
 def _put_in_place(disk: Disk, entry: BackedUpStream, store: str) -> None:

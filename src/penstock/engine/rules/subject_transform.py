@@ -26,7 +26,7 @@ def feature(account: "JetStreamAccount", entry: "StreamEntry") -> Rule | None:
 
 
 def subject_of(entry: "StreamEntry", subject: str) -> str:
-    """Under which subject a stream stores a message: for those who store without publishing."""
+    """The subject under which a stream stores a message that was not published to it."""
     for rule in entry.rules.rules if entry.rules is not None else ():
         if isinstance(rule, SubjectTransform):
             return rule.apply(subject) or subject

@@ -225,7 +225,7 @@ class LinkedUpstream:
             if self.writer.mirror
             else errors.SourceConsumerSetupFailedError
         )
-        if headers and not payload:  # nobody serves the API there (now)
+        if headers and not payload:  # no responders: the API is not served there now
             self._fail(setup_failed("no responders"))
             return
         try:

@@ -58,7 +58,7 @@ class RouterLink:
         self._router = router
 
     def publish(self, subject: str, reply: str, headers: bytes, payload: bytes) -> None:
-        """To whoever takes it here."""
+        """Publish to the account."""
         if subject.startswith(f"{API_PREFIX}.") and self.prefix != API_PREFIX:
             subject = self.prefix + subject.removeprefix(API_PREFIX)
         self._router.publish_message(subject, payload, reply, headers)

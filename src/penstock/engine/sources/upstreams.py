@@ -201,6 +201,6 @@ def changed(account: "JetStreamAccount", entry: "StreamEntry") -> None:
 
 
 def stop(entry: "StreamEntry", *, for_good: bool) -> None:
-    """The stream ends, or follows nobody any more; or only the server ends."""
+    """Stop the upstreams of a stream; not for good when only the server stops."""
     if entry.upstreams is not None:
         entry.upstreams.close(for_good=for_good)

@@ -50,5 +50,5 @@ class RequestInfo:
         info = client_info(connection, detailed=detailed, server=server, service=service)
         client = connection.session
         if detailed and isinstance(client, Client) and client.admitted is not None:
-            info.jwt = client.admitted.jwt  # the service may check it; nobody else is told
+            info.jwt = client.admitted.jwt  # only the service gets it, and may check it
         return encode(info)

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class ServerAccount:
-    """One account. Plain facts: whoever wants to know looks here."""
+    """One account: plain values, read by the other parts."""
 
     def __init__(self, settings: AccountSettings, router: Router) -> None:
-        """Nobody is in it yet."""
+        """No connection is in the account yet."""
         self.settings = settings
         self.router = router
         self.connections: dict[int, Connection] = {}  # by id: clients and leaf nodes
@@ -35,7 +35,7 @@ class ServerAccount:
         self.total_connections = 0  # ever
         self.jetstream: JetStreamAccount | None = None
         self.slow_consumers = 0
-        self.expired = False  # its JWT has: nobody gets in
+        self.expired = False  # its JWT has expired: no client may connect
 
     def __repr__(self) -> str:
         """Its name."""
@@ -118,7 +118,7 @@ class Accounts:
         return list(self.by_name.values())
 
     def of(self, connection: Connection) -> ServerAccount:
-        """The account that a connection is in; before it has said who it is, the default one."""
+        """The account of a connection; before CONNECT, the default one."""
         return self._of.get(connection.id, self.default)
 
     @property
@@ -256,7 +256,7 @@ class Accounts:
         return self._links.sharing.importers() if self._links is not None else []
 
     def shares_who_asks(self) -> bool:
-        """Whether such a request may tell who asks."""
+        """Whether such a request may name the client."""
         return self._links is not None and self._links.sharing.shared()
 
     def pending_responses(self, account: ServerAccount) -> int:

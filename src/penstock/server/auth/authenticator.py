@@ -27,7 +27,7 @@ MOVED = Refused("the user was removed or moved to another account", b"", "Client
 
 
 class Authenticator:
-    """Decides who is let in."""
+    """Decides whether a client may connect, and as which user."""
 
     def __init__(self, settings: Settings, run_on_loop: RunOnLoop | None = None) -> None:
         """`run_on_loop` runs a call on the loop's thread, from any thread; without one, in place."""
@@ -49,7 +49,7 @@ class Authenticator:
         return bool(self.table.nkeys) or self.settings.operator is not None
 
     def check(self, asked: "Credentials", context: AuthContext) -> Outcome:
-        """Who this is: Admitted, Refused, or a Later that becomes one of them."""
+        """Check credentials: Admitted, Refused, or a PendingOutcome of one of them."""
         if self.failure_delay.unheard(context.host):
             return Refused("too many failed attempts from this address")
         if asked.account or asked.new_account:
@@ -76,7 +76,7 @@ class Authenticator:
         return Admitted(asked.user or asked.nkey)
 
     def refused(self, context: AuthContext, asked: "Credentials", refusal: Refused) -> None:
-        """Tell those who want to know."""
+        """Call the hooks for a refusal."""
         for call in self.on_error:
             call(context, asked, refusal)
 

@@ -51,7 +51,7 @@ class CalloutServer(Protocol):
 
 
 class ServerKeys:
-    """Who this server is, provably: the key that signs its requests, and one to seal them with."""
+    """The keys of this server: one signs its requests, one encrypts them."""
 
     def __init__(self, raw: bytes, curve: bytes) -> None:
         """From 32 random bytes each."""
@@ -166,7 +166,7 @@ class _Question:
         self.token = token
         self.name_tag = ""
         self.tags: list[str] = []
-        # Nobody needs the private half: it is a name for this request alone.
+        # The private half is not needed: the key is only the name of this request.
         self.user_key = KeyPair(USER, os.urandom(32)).public
         self.reply = f"$SYS._INBOX.{os.urandom(12).hex()}"
         self.answer = PendingOutcome()
@@ -368,7 +368,7 @@ def _filled(fields: Mapping[str, object]) -> dict[str, object]:
 
 
 def _guarded(outcome: Admitted | Refused, account: str) -> Admitted | Refused:
-    """Nobody in the service's account may ask it: that is the server's alone."""
+    """Clients in the service's account may not publish requests to it: only the server may."""
     if isinstance(outcome, Refused) or (outcome.account or DEFAULT_ACCOUNT) != account:
         return outcome
     before = outcome.permissions or Permissions()

@@ -118,7 +118,7 @@ class GenericClaims(Claims, kw_only=True):
 
 
 class UserClaims(Claims, kw_only=True):
-    """Who a user is."""
+    """The claims of a user."""
 
     nats: UserPart = msgspec.field(default_factory=UserPart)
 
@@ -305,7 +305,7 @@ class OperatorPart(msgspec.Struct, kw_only=True):
 
 
 class OperatorClaims(Claims, kw_only=True):
-    """Who vouches for accounts."""
+    """The claims of an operator."""
 
     nats: OperatorPart = msgspec.field(default_factory=OperatorPart)
 

@@ -32,13 +32,13 @@ class FailureDelay:
     """Counts failures by address."""
 
     def __init__(self) -> None:
-        """Nobody has failed yet."""
+        """No attempt has failed yet."""
         self._addresses: OrderedDict[str, _Address] = OrderedDict()
 
     def failed(self, host: str, now_ns: int) -> int:
         """Another failure: when to answer it, at most WAIT_MAX_NS from now; 0 for at once.
 
-        Who waits reports back with answered().
+        The caller reports the end of the wait with answered().
         """
         key = group(host)
         address = self._addresses.get(key)

@@ -168,4 +168,4 @@ def _digest(token: str) -> bytes:
 
 
 def _nothing(account: str) -> None:
-    """A hook that nobody has set."""
+    """The default of a hook."""

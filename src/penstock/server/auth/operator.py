@@ -73,7 +73,7 @@ class Record(FastDataclass):
     removed: bool = False
 
     def expired(self, now_ns: int) -> bool:
-        """Whether nobody of this account may be there any more."""
+        """Whether no client of this account may stay connected."""
         return self.removed or 0 < self.claims.exp * SECOND_NS <= now_ns
 
     def revoked(self, user: str, issued_at: int) -> bool:
@@ -183,7 +183,7 @@ class OperatorMode:
                 call(record)
 
     def remove(self, account: str) -> None:
-        """An account was deleted: nobody may stay in it."""
+        """An account was deleted: disconnect its clients."""
         record = self.records.get(account)
         if record is not None:
             record.removed = True
@@ -216,7 +216,7 @@ class OperatorMode:
     # -- users
 
     def check(self, asked: Credentials, context: AuthContext) -> Outcome:
-        """Who shows this JWT."""
+        """Check the user JWT of a client."""
         token = asked.jwt
         try:
             user = decode(token, UserClaims)
@@ -294,7 +294,7 @@ class OperatorMode:
         return fill(template, user, record.claims)
 
     def still_valid(self, before: Admitted) -> Admitted | Refused:
-        """Somebody who came in with a JWT, after an update of the account's."""
+        """Check a connected client again after an update of its account's JWT."""
         record = self.records.get(before.account)
         if record is None:
             return Refused()
@@ -341,7 +341,7 @@ def admitted(
 
 
 def kind_allowed(wanted: list[str] | None, kind: str) -> bool:
-    """Whether a JWT's connection types let this kind in; types that nobody knows let nobody in."""
+    """Whether a JWT allows this type of connection; unknown types allow none."""
     if not wanted:
         return True
     return kind in {each.upper() for each in wanted} & CONNECTION_TYPES

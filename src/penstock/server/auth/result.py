@@ -50,7 +50,7 @@ UNLIMITED = Limits()
 
 
 class Admitted(FastDataclass):
-    """Somebody who may come in, and as whom."""
+    """A client that may connect, and its user."""
 
     name: str  # as monitoring shows it
     account: str = ""  # "": the default account
@@ -60,7 +60,7 @@ class Admitted(FastDataclass):
     user: User | None = None  # the entry of a users table
     nkey: str = ""  # public key that proved it
     jwt: str = field(default="", secret=True)  # the user JWT
-    issuer: str = ""  # who signed that
+    issuer: str = ""  # the signer of the JWT
     name_tag: str = ""
     tags: list[str] = field(default_factory=list)
     issued_at: int = 0  # of the JWT, seconds since the epoch
@@ -70,7 +70,7 @@ class Admitted(FastDataclass):
 
     @property
     def shown(self) -> str:
-        """As whom, as the log shows it; empty: nobody has to say."""
+        """The user as the log shows it; empty when no authentication is configured."""
         if self.way == "token":
             return "token"
         kind = "jwt" if self.jwt else "nkey" if self.nkey else "user"
@@ -78,7 +78,7 @@ class Admitted(FastDataclass):
 
 
 class Refused(FastDataclass):
-    """Somebody who may not."""
+    """A client that may not connect."""
 
     why: str = ""  # for the log; never the client
     error: bytes = b"Authorization Violation"

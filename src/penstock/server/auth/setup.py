@@ -136,7 +136,7 @@ class Setup:
             )
 
     def _stored(self, resolver: FolderResolver, operator: OperatorMode, account: str) -> None:
-        """A JWT was put into the folder: those who are here already learn of it."""
+        """A JWT was put into the folder: apply it to connected clients."""
         if account in operator.records:
             token = resolver.load(account)
             if token is not None and token != operator.records[account].jwt:

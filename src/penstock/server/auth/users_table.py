@@ -124,7 +124,7 @@ def check_single(
 
 
 def single(name: str, stored: str, way: str = "single") -> Admitted:
-    """Who is let in by the settings' only credentials; they are kept to see when they change."""
+    """The outcome for a client with the single user or token; it keeps them to notice a change."""
     return Admitted(name, way=way, stored=stored)
 
 
@@ -135,7 +135,7 @@ def check_password(
     given: str,
     then: Callable[[], Admitted | Refused],
 ) -> Outcome:
-    """then() when the password fits; a Later of it when that takes long."""
+    """then() when the password fits; a PendingOutcome of it when that takes long."""
     later = PendingOutcome()
     wrong = Refused("wrong password")
     fits = passwords.check(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def auth_context(settings: Settings, client: "Client", cid: int) -> AuthContext:
-    """What the authenticator may know of a client besides its CONNECT."""
+    """The context of a client for the authenticator."""
     context = AuthContext(client.host, cid, client.kind, nonce=client.nonce)
     listener = settings.websocket.tls if client.kind == WEBSOCKET else settings.tls
     context.tls_map = listener is not None and listener.map
@@ -63,7 +63,7 @@ def with_cookies(asked: "Credentials", client: "Client") -> "Credentials":
 
 
 def has_guest(settings: Settings, kind: str) -> bool:
-    """Whether there is a user for clients of a listener who show no credentials."""
+    """Whether the listener has a user for clients without credentials."""
     options = settings.websocket
     if kind == WEBSOCKET and options.auth_override:
         return bool(options.no_auth_user)
@@ -71,5 +71,5 @@ def has_guest(settings: Settings, kind: str) -> bool:
 
 
 def must_log_in(settings: Settings, kind: str) -> bool:
-    """Whether clients of a listener have to show who they are."""
+    """Whether clients of a listener must authenticate."""
     return settings.auth_required or (kind == WEBSOCKET and settings.websocket.auth_override)

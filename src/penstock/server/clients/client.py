@@ -68,12 +68,12 @@ class Client:
         self.kind = "STANDARD"  # connection type, as users may restrict it
         self.nonce = ""  # what INFO asked it to sign
         self.account: ServerAccount | None = None  # None before CONNECT
-        self.admitted: Admitted | None = None  # who it is; None before CONNECT
-        self.expires_ns = NEVER_NS  # when it has to show again who it is
+        self.admitted: Admitted | None = None  # None before CONNECT
+        self.expires_ns = NEVER_NS  # when its authentication expires
 
     @property
     def account_name(self) -> str:
-        """The account that it is in; before it has said who it is, the default one."""
+        """The account of the client; before CONNECT, the default one."""
         return self.account.name if self.account is not None else DEFAULT_ACCOUNT
 
 

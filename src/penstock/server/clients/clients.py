@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.server.system import System
 
 FIRST_PING_NS = 2 * SECOND_NS
-# Settings that say who may come in.
+# Settings of authentication.
 AUTHORIZATION = frozenset(
     {"user", "password", "token", "users", "accounts", "no_auth_user", "auth_callout"}
 )
@@ -61,7 +61,7 @@ class Clients:
         self.total = 0
         self.stale = 0
         self._past: dict[str, ClosedTotals] = {}  # by account
-        self.system: System | None = None  # is told who comes and goes
+        self.system: System | None = None  # gets events about connections
         self.authenticator = authenticator
         self.accounts = accounts
         self.admit: Callable[[Connection, Router], object] = _nothing
@@ -87,7 +87,7 @@ class Clients:
         )
 
     def greet(self, connection: Connection, host: str, port: int) -> Client:
-        """A new plain connection: say who we are, and refuse it when there are too many."""
+        """Greet a new plain connection; refuse it when there are too many."""
         client = self.register(connection, host, port)
         self.say_info(connection, client)
         self.arrived(connection, client)
@@ -208,7 +208,7 @@ class Clients:
         outcome = self.authenticator.check(asked, self.auth_context(connection, client))
         if isinstance(outcome, PendingOutcome):
             if outcome.outcome is None:
-                self.look_at(connection, client, NEVER_NS)  # who decides has a timeout of its own
+                self.look_at(connection, client, NEVER_NS)  # the callout has a timeout of its own
                 outcome.then(lambda decided: self._decided(connection, client, asked, decided))
                 return PENDING
             outcome = outcome.outcome
@@ -217,7 +217,7 @@ class Clients:
         return self._enter(connection, client, asked, outcome)
 
     def auth_context(self, connection: Connection, client: Client) -> AuthContext:
-        """What the gate may know of a connection besides its CONNECT."""
+        """The context of a client for the authenticator."""
         return auth_context(self.settings, client, connection.id)
 
     def _decided(
@@ -263,7 +263,7 @@ class Clients:
     def _complain(
         self, connection: Connection, client: Client, asked: "Credentials", refusal: Refused
     ) -> None:
-        """A line for the operator, unless there were many of them in this second."""
+        """Log a refusal, unless there were many in this second."""
         begin = where(connection, client)
         if self.log.debug_on and refusal.why:
             self.log.debug(f"{begin} - {refusal.why}")
@@ -273,7 +273,7 @@ class Clients:
     def _enter(
         self, connection: Connection, client: Client, asked: "Credentials", admitted: Admitted
     ) -> Router | None:
-        """Who it is has been shown: take what CONNECT says, and let it in."""
+        """Authentication succeeded: apply CONNECT and admit the client."""
         if asked.protocol not in (0, 1):
             connection.fail(b"invalid client protocol", "Bad Client Protocol Version")
             return None
@@ -430,7 +430,7 @@ class Clients:
         self.kick()
 
     def _check_again(self, connection: Connection) -> None:
-        """After a change of users: who may not stay has to go, others have what they may do now."""
+        """After a change of users: close clients that are no longer allowed, update permissions of others."""
         client = connection.session
         if not isinstance(client, Client) or connection.closing:
             return
@@ -472,7 +472,7 @@ class Clients:
         connection.fail(b"maximum account active connections exceeded", text)
 
     def expel(self, connection: Connection, refusal: Refused) -> None:
-        """Close the connection of somebody who may not stay."""
+        """Close the connection of a client that is no longer allowed."""
         if refusal.error:
             connection.fail(refusal.error, refusal.reason)
         else:
@@ -527,4 +527,4 @@ class Clients:
 
 
 def _nothing(*_: object) -> None:
-    """A hook that nobody has set."""
+    """The default of a hook."""

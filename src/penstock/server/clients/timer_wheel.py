@@ -26,7 +26,7 @@ class TimerWheel:
     """The clients of one server by when they are due."""
 
     def __init__(self) -> None:
-        """Nobody is due."""
+        """No client is due."""
         self._slots: dict[int, dict[int, tuple[Connection, Due]]] = {}
 
     def put(self, connection: Connection, client: "Due", due_ns: int) -> None:
@@ -47,7 +47,7 @@ class TimerWheel:
             slot.pop(connection.id, None)
 
     def take(self, now_ns: int) -> list[tuple[Connection, "Due"]]:
-        """Who is due, in the order of the slots; they stay until they are put elsewhere."""
+        """The due clients, in the order of the slots; they stay until they are set again."""
         ready = sorted(slot for slot in self._slots if slot * STEP_NS <= now_ns)
         found = []
         for slot in ready:
@@ -59,7 +59,7 @@ class TimerWheel:
         return found
 
     def next_ns(self) -> int:
-        """When somebody is due, or a little earlier; NEVER_NS when nobody ever is."""
+        """The time of the next due client, or a little earlier; NEVER_NS without clients."""
         for slot in [slot for slot, members in self._slots.items() if not members]:
             del self._slots[slot]
         if not self._slots:

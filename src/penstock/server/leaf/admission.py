@@ -32,7 +32,7 @@ def leaf_users(own: LeafNodes) -> list[User]:
 
 
 def refusal(asked: Connect, cluster: str, min_version: str) -> tuple[str, str] | None:
-    """Why a server is not let in whoever it is: what it is told, and the reason of the close."""
+    """Why a server may not connect regardless of its user: the error, and the reason of the close."""
     if asked.lang:
         return "attempted to connect to leaf node port", "Incorrect Port"
     if " " in asked.cluster:
@@ -48,7 +48,7 @@ def refusal(asked: Connect, cluster: str, min_version: str) -> tuple[str, str] |
 
 
 def credentials(asked: Connect, node: LeafNode, own: LeafNodes) -> tuple[Credentials, AuthContext]:
-    """What the gate is asked about a server."""
+    """Credentials and context of a server for the authenticator."""
     shown = Credentials(
         name=asked.name,
         user=asked.user,
@@ -72,7 +72,7 @@ def kept(*, system: bool) -> tuple[str, ...]:
 
 
 def home(domain: str, other: str) -> list[str]:
-    """Requests to our own domain are for us, not for whoever calls itself so, too."""
+    """API subjects of this server's domain, which do not cross; none when both have the same domain."""
     return [f"$JS.{domain}.API.>"] if domain and domain != other else []
 
 

@@ -18,7 +18,7 @@ from penstock.server.transports.transport import Transport
 NOT_SUPPORTED = "not supported"
 OFF, ACCEPT, AUTO, FAST = "off", "accept", "s2_auto", "s2_fast"
 LEVELS = frozenset((AUTO, "s2_uncompressed", FAST, "s2_better", "s2_best"))
-STRANGER_BYTES = 64 * 1024  # of what waits before it is known who sends it
+STRANGER_BYTES = 64 * 1024  # the limit of waiting bytes before authentication
 
 
 def agree(own: str, theirs: str) -> str:

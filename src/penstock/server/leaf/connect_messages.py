@@ -12,7 +12,7 @@ from penstock.server.settings.leafnodes import LeafNodes, LeafRemote
 
 
 class Identity(NamedTuple):
-    """Who this server is."""
+    """The identity of this server."""
 
     server_id: str
     name: str

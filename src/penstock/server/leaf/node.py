@@ -51,7 +51,7 @@ class LeafNode:
     )
 
     def __init__(self, connection: "Connection", host: str, port: int) -> None:
-        """Somebody at that address, of whom nothing else is known."""
+        """A server at that address; nothing else is known yet."""
         self.connection = connection
         self.leaf: Leaf | None = None
         self.host = host

@@ -66,7 +66,7 @@ class LeafNodes(Events):
         authenticator: Authenticator,
         accounts: Accounts,
     ) -> None:
-        """Nobody is connected yet."""
+        """No leaf node is connected yet."""
         self.turn = turn
         self.settings = settings
         self._we = Introduction(settings, identity)
@@ -74,7 +74,9 @@ class LeafNodes(Events):
         self.peers: dict[int, LeafNode] = {}  # by connection id
         # told of a joined connection that is closed, while it still has its subscriptions
         self.gone_hooks: list[Callable[[Connection, LeafNode], object]] = []
-        self.changed_hooks: list[Callable[[LeafNode], object]] = []  # told who has come or gone
+        self.changed_hooks: list[
+            Callable[[LeafNode], object]
+        ] = []  # called when a leaf node joins or leaves
         self.delays: dict[int, int] = {}  # id() of a LeafRemote -> ns to wait before the next call
         self.encrypted: set[int] = set()  # id() of a LeafRemote whose hub wants TLS
         self._authenticator = authenticator
@@ -245,7 +247,7 @@ class LeafNodes(Events):
             node.discovered(info)
 
     def connect(self, leaf: Leaf, text: bytes) -> None:
-        """CONNECT: somebody wants to be our leaf."""
+        """CONNECT of a server that wants to join as a leaf node."""
         node = self._node(leaf)
         if node is None or node.remote is not None or node.joined or node.greeted:
             self._fail(leaf.connection, b"Unknown Protocol Operation", "Protocol Violation")
@@ -294,7 +296,7 @@ class LeafNodes(Events):
             node.pinged_ns = 0
 
     def loop(self, leaf: Leaf) -> None:
-        """It is behind two of our connections."""
+        """The other server is reachable over two connections."""
         node = self._node(leaf)
         if node is not None:
             self._looped(node, tell=True)
@@ -363,7 +365,7 @@ class LeafNodes(Events):
         self._join(node, account)
 
     def _refuse(self, node: LeafNode, refusal: Refused) -> None:
-        """Say no: at once, or later when this address has failed often, also as a client."""
+        """Refuse a leaf node: at once, or later when its address has failed often, also as a client."""
         delay, now = self._authenticator.failure_delay, self.turn.now_ns
         when_ns = delay.failed(node.host, now)
 
@@ -436,7 +438,7 @@ class LeafNodes(Events):
         self.log.debug(f"{node.shown} - Remote leafnode connect msg sent")
 
     def _finish(self, node: LeafNode, info: Info) -> None:
-        """It has let us in."""
+        """The hub has accepted this server."""
         remote = node.remote
         assert remote is not None
         account = self._accounts.get(remote.account)

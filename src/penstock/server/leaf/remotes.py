@@ -52,7 +52,7 @@ class Remotes:
             caller.open()
 
     def close(self) -> None:
-        """Call nobody any more."""
+        """Stop connecting to the remote."""
         for caller in self._callers:
             caller.close()
         self._callers = []

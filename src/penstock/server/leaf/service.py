@@ -141,7 +141,7 @@ class LeafService:
             raise StartError("; ".join(f"config reload not supported for {name}" for name in fixed))
 
     def reloaded(self, changed: Collection[str]) -> None:
-        """Settings have changed: other remotes are called, who may not stay any more has to go."""
+        """Apply changed settings: connect to other remotes, close connections that are no longer allowed."""
         if "leafnodes" in changed:
             self.remotes.apply(self.nodes.own.remotes)
         self.nodes.reloaded()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Log:
-    """Where everything in the server says what it does."""
+    """The log of one server."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Log:
         return None, None
 
     def configure(self, *, debug: bool, trace: bool, stamps: bool, utc: bool, form: str) -> None:
-        """Change what is said and how, on a running server."""
+        """Change the form of the lines on a running server."""
         self.debug_on = debug
         self.trace_on = trace
         self._stamps = stamps
@@ -122,33 +122,33 @@ class Log:
         self._file = self._syslog = None
 
     def info(self, text: str) -> None:
-        """Something that an operator expects to see once."""
+        """A normal event."""
         self.write("INF", text)
 
     def warn(self, text: str) -> None:
-        """Something that works but not as well as it should."""
+        """A problem that the server works around."""
         self.write("WRN", text)
 
     def error(self, text: str) -> None:
-        """Something went wrong for one client or one stream."""
+        """A failure for one client or one stream."""
         self.write("ERR", text)
 
     def fatal(self, text: str) -> None:
-        """The server can't go on; the caller ends it."""
+        """A failure that stops the server; the caller stops it."""
         self.write("FTL", text)
 
     def debug(self, text: str) -> None:
-        """Connections coming and going; only with -D."""
+        """Connections that open and close; only with -D."""
         if self.debug_on:
             self.write("DBG", text)
 
     def trace(self, text: str) -> None:
-        """What clients ask for; only with -V."""
+        """Protocol operations; only with -V."""
         if self.trace_on:
             self.write("TRC", text)
 
     def write(self, level: str, text: str) -> None:
-        """One line; line ends and control characters inside the text are shown, not obeyed."""
+        """Write one line; line ends and control characters inside the text are escaped."""
         text = shown(text)
         if self._syslog is not None:
             self._syslog.write(level, text)

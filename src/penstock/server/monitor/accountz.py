@@ -108,7 +108,7 @@ def _exports(server_state: ServerState, name: str) -> list[dict[str, Any]]:
 
 
 def _imports(server_state: ServerState, account: ServerAccount) -> list[dict[str, Any]]:
-    """The services of the system account that every account reaches; itself, who it is."""
+    """The services that an account imports from the system account."""
     name = account.name
     if name == server_state.system_account:
         return [

@@ -165,7 +165,7 @@ def _chosen(
         opened = [each for each in opened if _party(each).user == options.user]
         closed = [each for each in closed if each.client.user == options.user]
     if options.mqtt_client:
-        opened, closed = [], []  # nobody speaks MQTT here
+        opened, closed = [], []  # the server has no MQTT clients
     return opened, closed, total
 
 
@@ -262,7 +262,7 @@ def _credentials(client: Client | LeafNode, gone: bool) -> dict[str, Any]:
 
 
 def credentials(client: Client | LeafNode) -> dict[str, Any]:
-    """What a client has shown of a JWT; not one that whoever has it may use."""
+    """The JWT of a client unless it is a bearer token, its issuer and tags."""
     admitted = client.admitted
     if admitted is None or not admitted.jwt:
         return {}
@@ -274,7 +274,7 @@ def credentials(client: Client | LeafNode) -> dict[str, Any]:
 
 
 def _bearer(jwt: str) -> bool:
-    """Whether whoever has it may use it: then it is as good as a password."""
+    """Whether the JWT is a bearer token, and so as secret as a password."""
     try:
         payload = jwt.split(".")[1]
         claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))

@@ -57,7 +57,7 @@ class ProfilePort:
         self._thread.start()
 
     def close(self) -> None:
-        """Accept nobody any more."""
+        """Accept no more connections."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -43,7 +43,9 @@ class ServerState(FastDataclass):
     warn: Callable[[str], object] = print
     leaf_port: Callable[[], int] = int  # where leaf nodes are taken; 0: nowhere
     system_account: str = SYSTEM_ACCOUNT  # "": there is none
-    loop_thread: int = field(default_factory=threading.get_ident)  # who makes the ServerState
+    loop_thread: int = field(
+        default_factory=threading.get_ident
+    )  # the thread that makes the ServerState
     loaded_ns: int = 0  # when the configuration was read; 0: at the start
     requests: dict[str, int] = field(default_factory=dict)
     _looked: tuple[float, float] = (0.0, 0.0)  # (moment, CPU seconds) of the last look
@@ -102,7 +104,7 @@ def leaf_of(connection: Connection) -> LeafNode | None:
 
 
 def account_of(connection: Connection) -> str:
-    """The account that it is in; before it has said who it is, the default one."""
+    """The account of a connection; before CONNECT, the default one."""
     party = client_of(connection) or leaf_of(connection)
     return party.account_name if party is not None else DEFAULT_ACCOUNT
 

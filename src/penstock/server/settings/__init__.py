@@ -129,7 +129,7 @@ class Settings(FastDataclass):
     max_subscription_memory: int = 0  # of all connections; 0: a quarter of what there is
     max_output_memory: int = 0  # that waits for slow connections; 0: a quarter of what there is
     max_sub_tokens: int = 0  # of a subscription's subject; 0: no limit
-    no_fast_producer_stall: bool = False  # who is slow misses messages, who publishes never waits
+    no_fast_producer_stall: bool = False  # slow subscribers miss messages, publishers never wait
     max_closed_clients: int = 10_000  # how many closed connections /connz?state=closed remembers
     ping_interval_ns: int = 120 * SECOND_NS
     ping_max: int = 2
@@ -147,7 +147,7 @@ class Settings(FastDataclass):
 
     @property
     def auth_required(self) -> bool:
-        """Whether a client has to show who it is."""
+        """Whether clients must authenticate."""
         return bool(self.user or self.token or self.operator or self.all_users())
 
     def all_users(self) -> list[User]:

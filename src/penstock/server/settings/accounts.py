@@ -41,7 +41,7 @@ class Export(FastDataclass):
 
     subject: str = ""
     service: bool = False
-    accounts: list[str] | None = None  # who may import; None or []: everybody
+    accounts: list[str] | None = None  # the accounts that may import; None or []: all
     token_required: bool = False  # an import needs an activation token (JWT accounts)
     account_token_position: int = 0  # this token of an import's subject has to be its account
     response: str = SINGLETON
@@ -62,7 +62,7 @@ class Import(FastDataclass):
     service: bool = False
     to: str = ""
     prefix: str = ""
-    share: bool = False  # tell the service who asks
+    share: bool = False  # the service gets the identity of the client
     allow_trace: bool = False
     token: str = ""  # activation token
     name: str = ""  # of a JWT
@@ -119,7 +119,7 @@ class AccountSettings(FastDataclass):
     trace_sampling: int = 0  # percent
     name_tag: str = ""  # a name for people, of an account that is called by its key
     jwt: str = field(default="", secret=True)  # that it came from; "": from the configuration
-    issuer_key: str = ""  # who signed that
+    issuer_key: str = ""  # the signer of the JWT
     tags: list[str] = field(default_factory=list)  # in it
     revoked_users: dict[str, int] = field(default_factory=dict)  # user's key -> JWTs until then
     updated_ns: int = 0  # when it came

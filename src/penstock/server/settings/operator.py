@@ -33,7 +33,7 @@ class Operator(FastDataclass):
 
 
 class AuthCallout(FastDataclass):
-    """A service that decides who is let in."""
+    """A service that decides whether a client may connect."""
 
     issuer: str = ""  # public account key that signs its answers
     account: str = ""  # that the service listens in; "": the default account

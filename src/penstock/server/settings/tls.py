@@ -24,7 +24,7 @@ class Tls(FastDataclass):
     certificates: list[Pair] = field(default_factory=list)  # chosen by the name that is asked for
     ca_file: str = ""  # "": the system's certificates
     verify: bool = False  # clients have to show a certificate that the CA has signed
-    map: bool = False  # verify_and_map: the certificate says who the user is
+    map: bool = False  # verify_and_map: the certificate names the user
     check_known_urls: bool = False  # routes and gateways only
     insecure: bool = False  # connections to others: whatever certificate they show
     cipher_suites: list[str] = field(default_factory=list)  # by their IANA names; []: the default

@@ -6,7 +6,7 @@ from penstock.server.units import SECOND_NS
 
 
 class Websocket(FastDataclass):
-    """A ``websocket`` map; nobody listens as long as the port is 0."""
+    """A ``websocket`` map; there is no listener while the port is 0."""
 
     host: str = "0.0.0.0"
     port: int = 0  # -1: any free one
@@ -20,7 +20,7 @@ class Websocket(FastDataclass):
     headers: dict[str, str] = field(default_factory=dict)  # more of the answer's
     ping_interval_ns: int = 0  # 0: as of other clients
 
-    # Who may come in over it; where nothing is said here, those of the server.
+    # Credentials for this listener; without any, those of the server.
     user: str = ""
     password: str = field(default="", secret=True)
     token: str = field(default="", secret=True)

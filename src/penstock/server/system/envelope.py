@@ -16,7 +16,7 @@ _sequence = count(1)  # of the messages of this process
 
 
 def server_info(server_state: ServerState) -> dict[str, Any]:
-    """Who says it, and when."""
+    """The server and the time."""
     settings = server_state.settings
     on = server_state.jetstream() is not None
     info: dict[str, Any] = {

@@ -101,7 +101,7 @@ class MessageTraces:
         return account.settings.trace_destination
 
     def end(self, connection: Connection, trace: Trace, error: str = "") -> None:
-        """Publish what became of it, in the account of who sent it."""
+        """Publish the events of a message in the account of its sender."""
         if not isinstance(trace, TracedMessage):
             return
         account = self._server_state.account(account_of(connection))
@@ -163,7 +163,7 @@ def _ingress(
 
 
 def _end_of(connection: Connection) -> dict[str, Any]:
-    """Who is at the other end."""
+    """Kind, id and name of the other end of a connection."""
     peer = leaf_of(connection)
     party = peer or client_of(connection)
     end: dict[str, Any] = {"kind": _CLIENT if peer is None else _LEAF, "cid": connection.id}

@@ -95,12 +95,12 @@ class Acceptors:
             self._log.warn("Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
 
     def close_listener(self) -> None:
-        """Take nobody new."""
+        """Accept no new connections."""
         if self._listener is not None:
             self._listener.close()
 
     def close(self) -> None:
-        """Give up those who are on their way."""
+        """Close connections that are still in their handshake."""
         self.close_listener()
         for part in (self._handshakes, self.websocket):
             if part is not None:

@@ -20,7 +20,7 @@ FIRST_BYTES = 4096  # read at once while looking what comes
 
 
 class HandshakeFailed(Exception):
-    """The other side does not do it right. `quiet`: it has only looked whether somebody is there."""
+    """The client violated the handshake. `quiet`: it only opened a connection, as a probe does."""
 
     def __init__(self, text: str, *, quiet: bool = False) -> None:
         """The text is for the log."""
@@ -29,7 +29,7 @@ class HandshakeFailed(Exception):
 
 
 async def wait_readable(pipe: Pipe) -> None:
-    """Until its socket has something. Who closes the pipe meanwhile calls forget() first."""
+    """Wait until the socket is readable. Before closing the pipe meanwhile, call forget()."""
     loop = asyncio.get_running_loop()
     came: asyncio.Future[None] = loop.create_future()
 
@@ -62,7 +62,7 @@ async def receive_head(pipe: Pipe) -> tuple[bytes, bytes] | None:
 
 
 def forget(pipe: Pipe, loop: asyncio.AbstractEventLoop) -> None:
-    """Nobody waits for its socket any more."""
+    """Stop waiting for the socket."""
     if not pipe.closed:
         loop.remove_reader(pipe.fileno())
 

@@ -68,7 +68,7 @@ def listen(bound: socket.socket, option: str = "-p") -> None:
 def _refusal(problem: OSError, where: str, option: str) -> str:
     if problem.errno == errno.EADDRINUSE:
         return (
-            f"can't listen on {where}: the port is taken; stop who uses it "
+            f"can't listen on {where}: the port is taken; stop the process that uses it "
             f"or choose another with {option} (-1: any free one)"
         )
     if problem.errno == errno.EACCES:

@@ -25,7 +25,7 @@ _ADDRESS_BYTES = {_IPV4: 4, _IPV6: 16}
 
 
 class Header(NamedTuple):
-    """A whole header: how many bytes it has, and who is behind the proxy ("", 0: the proxy itself)."""
+    """A whole header: its size in bytes and the client's address ("", 0: the proxy itself)."""
 
     length: int
     host: str

@@ -38,7 +38,7 @@ from penstock.server.units import SECOND_NS
 
 MESSAGE_PAYLOADS = 8  # a message may carry so many times max_payload
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
-STRANGER_BYTES = 64 * 1024  # of a message before it is known who sends it
+STRANGER_BYTES = 64 * 1024  # the limit of a message before authentication
 
 LeafAccepted = Callable[["FramedTransport", str, int, "TlsInfo | None"], None]
 
@@ -78,7 +78,7 @@ class FramedTransport(Transport):
     def close(self) -> None:
         """The core has closed the connection: say why."""
         if self.connection is not None and not self.pipe.closed:
-            with contextlib.suppress(PipeClosed):  # there may be nobody to tell
+            with contextlib.suppress(PipeClosed):  # the client may be gone
                 self.pipe.send(self._frames.close_frame(self.connection.reason))
         super().close()
 
@@ -123,7 +123,7 @@ class WebSocketAcceptor:
         self._context = context
 
     def close(self) -> None:
-        """Give up those that are on their way."""
+        """Close connections that are still in their handshake."""
         self._arrivals.close()
 
     def receive(self, connected: socket.socket, host: str, port: int) -> None:
