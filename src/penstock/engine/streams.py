@@ -78,7 +78,7 @@ def clear_leftovers(account: JetStreamAccount) -> None:
     """
     for name, files in list(account.leftovers.items()):
         if not account.files.discard(files, account.ids.next()):
-            raise OSError(errno.EIO, "cannot remove the files of the refused stream", files.folder)
+            raise OSError(errno.EIO, "what a refused create left can't be removed", files.folder)
         del account.leftovers[name]
 
 
