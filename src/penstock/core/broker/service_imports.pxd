@@ -92,3 +92,5 @@ cdef class ServiceImport(Sink):
     cdef readonly bint closed
     cdef Sharing sharing
     cdef bytes info_line(self, Connection source)
+    cdef Response expect_answer(self, Connection source, Message* m)
+    cdef tuple write_info(self, Connection source, Message* m, Message* out, Message* bare)

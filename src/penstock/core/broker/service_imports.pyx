@@ -412,59 +412,33 @@ cdef class ServiceImport(Sink):
         info = self.sharing.describe(source, first.share, server, self.border.name if chain else "")
         return b"Nats-Request-Info: " + <bytes?>info + b"\r\n" if info else b""
 
-    cdef int take(self, Connection source, Message* m) except -1:
-        cdef Message out = m[0], bare = m[0]
+    cdef Response expect_answer(self, Connection source, Message* m):
+        """The answer that the request asks for, None: it asks for none. Says for the service's latency what is measured."""
         cdef AccountBorder home = self.service.border
-        cdef Sharing sharing = self.sharing
         cdef Response response = None
-        cdef ServiceImport each
-        cdef Trace trace = sharing.reactor.trace if source is not None else None
-        cdef bytes subject = self.target, line, head, bare_body, body
-        cdef int took
         cdef object headers = None
-        for each in sharing.chain:
-            if each.service is self.service:
-                return 0                           # in a circle
-        if self.closed:
-            return 0
         if self.service.latency is not None:
-            headers = sharing.sample(self.service, source, PyBytes_FromStringAndSize(m.body, m.hlen))
+            headers = self.sharing.sample(self.service, source, PyBytes_FromStringAndSize(m.body, m.hlen))
         if m.reply_len and not is_ack(m.reply, m.reply_len):
             response = home.expect(self.service, self.border, PyBytes_FromStringAndSize(m.reply, m.reply_len))
             response.shared = self.share
-            out.reply = PyBytes_AS_STRING(response.key)
-            out.reply_len = <uint32_t>PyBytes_GET_SIZE(response.key)
             if headers is not None and self.service.response_type == SINGLETON:
                 response.requester = source
                 response.headers = headers
         elif m.reply_len == 0 and headers is not None:
-            response = Response(self.service, home, self.border, b"", b"")
-            response.closed = True
-            response.shared = self.share
-            response.requester = source
-            response.headers = headers
-            sharing.measured(response, None, STATUS_NO_REPLY)
-            response = None
-        if self.transform is not None:
-            found = self.transform(text_of(m.subject, m.subject_len))
-            if found is None:
-                return 0
-            subject = (<str?>found).encode("utf-8", "surrogateescape")
-        if home.router.mapping is not None:
-            found = home.router.mapping(
-                subject.decode("utf-8", "surrogateescape") if subject else text_of(m.subject, m.subject_len))
-            subject = b"" if found is None else (<str?>found).encode("utf-8", "surrogateescape")
-            if found is None:
-                if response is not None:
-                    response.close()
-                return 0
-        if subject:
-            out.subject = PyBytes_AS_STRING(subject)
-            out.subject_len = <uint32_t>PyBytes_GET_SIZE(subject)
-        bare = out
-        line = self.info_line(source)
-        payload = PyBytes_FromStringAndSize(m.body + m.hlen, m.body_len - m.hlen)
-        head = head_without_info(m)
+            unanswered = Response(self.service, home, self.border, b"", b"")
+            (<Response>unanswered).closed = True
+            (<Response>unanswered).shared = self.share
+            (<Response>unanswered).requester = source
+            (<Response>unanswered).headers = headers
+            self.sharing.measured(unanswered, None, STATUS_NO_REPLY)
+        return response
+
+    cdef tuple write_info(self, Connection source, Message* m, Message* out, Message* bare):
+        """Let `out` have the header line that tells the service who asks, and `bare` none; what they point to then."""
+        cdef bytes line = self.info_line(source)
+        cdef bytes payload = PyBytes_FromStringAndSize(m.body + m.hlen, m.body_len - m.hlen)
+        cdef bytes head = head_without_info(m), bare_body = None, body = None
         if m.hlen and header_value(m.body, m.hlen, b"Nats-Request-Info", 17).at != NULL:
             bare_body = head + b"\r\n" + payload
             bare.body = PyBytes_AS_STRING(bare_body)
@@ -475,10 +449,48 @@ cdef class ServiceImport(Sink):
             out.body = PyBytes_AS_STRING(body)
             out.hlen = <uint32_t>(PyBytes_GET_SIZE(head) + PyBytes_GET_SIZE(line) + 2)
             out.body_len = <uint32_t>PyBytes_GET_SIZE(body)
+        return bare_body, body
+
+    cdef int take(self, Connection source, Message* m) except -1:
+        cdef Message out = m[0], bare
+        cdef AccountBorder home = self.service.border
+        cdef Sharing sharing = self.sharing
+        cdef Response response
+        cdef ServiceImport each
+        cdef Trace trace = sharing.reactor.trace if source is not None else None
+        cdef bytes subject = self.target
+        cdef int took
+        for each in sharing.chain:
+            if each.service is self.service:
+                return 0                           # in a circle
+        if self.closed:
+            return 0
+        response = self.expect_answer(source, m)
+        if response is not None:
+            out.reply = PyBytes_AS_STRING(response.key)
+            out.reply_len = <uint32_t>PyBytes_GET_SIZE(response.key)
+        if self.transform is not None:
+            found = self.transform(text_of(m.subject, m.subject_len))
+            if found is None:
+                return 0
+            subject = (<str?>found).encode("utf-8", "surrogateescape")
+        if home.router.mapping is not None:
+            found = home.router.mapping(
+                subject.decode("utf-8", "surrogateescape") if subject else text_of(m.subject, m.subject_len))
+            if found is None:
+                if response is not None:
+                    response.close()
+                return 0
+            subject = (<str?>found).encode("utf-8", "surrogateescape")
+        if subject:
+            out.subject = PyBytes_AS_STRING(subject)
+            out.subject_len = <uint32_t>PyBytes_GET_SIZE(subject)
+        bare = out
+        kept = self.write_info(source, m, &out, &bare)
         if trace is not None:
             trace.events.append(("si", home.name, text_of(m.subject, m.subject_len), text_of(out.subject, out.subject_len)))
             if trace.only and not self.service.allow_trace:
-                return 1                               # what was made for the answer ends with the service's threshold
+                return 1                           # what was made for the answer ends with the service's threshold
             sharing.reactor.trace = trace if self.service.allow_trace else None
         sharing.chain.append(self)
         try:

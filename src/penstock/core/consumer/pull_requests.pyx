@@ -40,88 +40,93 @@ cdef inline const char* plain_text(const char* p, const char* end) noexcept nogi
     return p if p < end else NULL
 
 
+cdef inline const char* skip_blanks(const char* p, const char* end) noexcept nogil:
+    while p < end and blank(p[0]):
+        p += 1
+    return p
+
+
+cdef inline bint is_key(const char* key, size_t n, const char* name, size_t name_len) noexcept nogil:
+    return n == name_len and memcmp(key, name, name_len) == 0
+
+
+cdef inline bint set_text(PullSpec* spec, const char* key, size_t n, const char* text, size_t text_len) noexcept nogil:
+    """A member whose value is a string; False: its key is not one of a string."""
+    if is_key(key, n, b"group", 5):
+        spec.group = text
+        spec.group_len = text_len
+    elif is_key(key, n, b"id", 2):
+        spec.client = text
+        spec.client_len = text_len
+    else:
+        return False
+    return True
+
+
+cdef inline bint set_word(PullSpec* spec, const char* key, size_t n, const char* word, size_t word_len) noexcept nogil:
+    """A member whose value is a number, true or false; False: the value does not fit its key, or the key is unknown."""
+    cdef int64_t value
+    if is_key(key, n, b"no_wait", 7):
+        spec.no_wait = is_key(word, word_len, b"true", 4)
+        return spec.no_wait or is_key(word, word_len, b"false", 5)
+    if word_len > 1 and word[0] == c'0':
+        return False
+    value = parse_u63(word, word_len)
+    if value < 0:
+        return False
+    if is_key(key, n, b"batch", 5):
+        spec.batch = value
+    elif is_key(key, n, b"expires", 7):
+        spec.expires_ns = value
+    elif is_key(key, n, b"max_bytes", 9):
+        spec.max_bytes = value
+    elif is_key(key, n, b"idle_heartbeat", 14):
+        spec.heartbeat_ns = value
+    elif is_key(key, n, b"priority", 8):
+        spec.priority = value
+    elif is_key(key, n, b"min_pending", 11):
+        spec.min_pending = value
+    elif is_key(key, n, b"min_ack_pending", 15):
+        spec.min_ack_pending = value
+    else:
+        return False
+    return True
+
+
 cdef bint read_fast(const char* p, const char* end, PullSpec* spec) noexcept nogil:
-    """The common form; False when it is anything else (then spec is not to be used)."""
+    """Read the common form; False when it is another (then spec is not to be used)."""
     cdef const char* key
     cdef const char* start
     cdef size_t n
-    cdef int64_t value
-    p += 1
+    p = skip_blanks(p + 1, end)
+    if p >= end or p[0] != c'"':
+        return p < end and p[0] == c'}' and p + 1 == end
     while True:
-        while p < end and blank(p[0]):
-            p += 1
-        if p >= end or p[0] != c'"':
-            return p < end and p[0] == c'}' and p + 1 == end and spec.batch == 0
         key = p + 1
         p = <const char*>memchr(key, c'"', end - key)
         if p == NULL:
             return False
         n = p - key
-        p += 1
-        while p < end and blank(p[0]):
-            p += 1
+        p = skip_blanks(p + 1, end)
         if p >= end or p[0] != c':':
             return False
-        p += 1
-        while p < end and blank(p[0]):
-            p += 1
-        start = p
+        start = p = skip_blanks(p + 1, end)
         if p < end and p[0] == c'"':
             p = plain_text(p + 1, end)
-            if p == NULL:
-                return False
-            if n == 5 and memcmp(key, b"group", 5) == 0:
-                spec.group = start + 1
-                spec.group_len = p - start - 1
-            elif n == 2 and memcmp(key, b"id", 2) == 0:
-                spec.client = start + 1
-                spec.client_len = p - start - 1
-            else:
+            if p == NULL or not set_text(spec, key, n, start + 1, p - start - 1):
                 return False
             p += 1
         else:
             while p < end and (c'0' <= p[0] <= c'9' or c'a' <= p[0] <= c'z'):
                 p += 1
-        if start[0] == c'"':
-            pass
-        elif n == 7 and memcmp(key, b"no_wait", 7) == 0:
-            if p - start == 4 and memcmp(start, b"true", 4) == 0:
-                spec.no_wait = True
-            elif p - start == 5 and memcmp(start, b"false", 5) == 0:
-                spec.no_wait = False
-            else:
+            if not set_word(spec, key, n, start, p - start):
                 return False
-        else:
-            if p - start > 1 and start[0] == c'0':
-                return False
-            value = parse_u63(start, p - start)
-            if value < 0:
-                return False
-            if n == 5 and memcmp(key, b"batch", 5) == 0:
-                spec.batch = value
-            elif n == 7 and memcmp(key, b"expires", 7) == 0:
-                spec.expires_ns = value
-            elif n == 9 and memcmp(key, b"max_bytes", 9) == 0:
-                spec.max_bytes = value
-            elif n == 14 and memcmp(key, b"idle_heartbeat", 14) == 0:
-                spec.heartbeat_ns = value
-            elif n == 8 and memcmp(key, b"priority", 8) == 0:
-                spec.priority = value
-            elif n == 11 and memcmp(key, b"min_pending", 11) == 0:
-                spec.min_pending = value
-            elif n == 15 and memcmp(key, b"min_ack_pending", 15) == 0:
-                spec.min_ack_pending = value
-            else:
-                return False
-        while p < end and blank(p[0]):
-            p += 1
+        p = skip_blanks(p, end)
         if p < end and p[0] == c'}':
             return p + 1 == end
         if p >= end or p[0] != c',':
             return False
-        p += 1
-        while p < end and blank(p[0]):
-            p += 1
+        p = skip_blanks(p + 1, end)
         if p >= end or p[0] != c'"':
             return False
 

@@ -14,26 +14,16 @@ from penstock.core.broker.router cimport Message
 from penstock.core.log.log cimport Log
 from penstock.core.log.subject_table cimport SubjectState
 from penstock.core.protocol.publish_headers cimport (
-    RARE_COUNTER, RARE_ROLLUP, RARE_SCHEDULE, RARE_SOURCE, RARE_TTL, PublishHeaders, Text, header_value, scan_headers,
+    RARE_COUNTER, RARE_ROLLUP, RARE_SCHEDULE, RARE_TTL, PublishHeaders, Text, header_value, scan_headers,
 )
 from penstock.core.stream.atomic_batch cimport Group
 from penstock.core.stream.draft cimport Draft
-from penstock.core.stream.publish cimport REFUSED, STORED, PublishPath
+from penstock.core.stream.publish cimport COUNT, COUNTER, REFUSED, ROLLUP, SCHEDULE, STORED, TTL, TTL_VALUE, PublishPath
 
-from penstock.core.log import queries
 from penstock.core.stream.refusals import STAGED, parse_ttl
 
 cdef enum:
-    HEADER_MAX = 65535             # bytes of a stored header block
-    RECORD_MAX = 33554432          # bytes of a record of a file stream
     ASKED = RARE_COUNTER | RARE_TTL | RARE_SCHEDULE | RARE_ROLLUP
-    # refusals.STAGE_*
-    COUNTER = 1
-    TTL = 2
-    SCHEDULE = 3
-    ROLLUP = 4
-    TTL_VALUE = 5
-    COUNT = 9
 
 
 cdef class StagedBatch:
@@ -56,17 +46,16 @@ cdef class StagedBatch:
             outcome = stream.ask(COUNTER, &m, &h, draft)
             if outcome:
                 return outcome
-        if h.stream.at != NULL and (h.stream.n != <uint32_t>PyBytes_GET_SIZE(stream.name_bytes)
-                                    or memcmp(h.stream.at, PyBytes_AS_STRING(stream.name_bytes), h.stream.n) != 0):
-            return stream.refuse(400, 10060, "expected stream does not match")
+        if stream.check_expected_stream(&h):
+            return REFUSED
         if h.rare & RARE_TTL:
             outcome = self.check_ttl(&m, &h, draft)
             if outcome:
                 return outcome
         if h.message_id.at != NULL and self.check_id(&h):
             return REFUSED
-        if h.rare & RARE_SOURCE:
-            return stream.refuse(400, 10227, "message stream source header is not allowed")
+        if stream.check_source_header(&h):
+            return REFUSED
         if stream.every:
             outcome = stream.ask(COUNT, &m, &h, draft)
             if outcome:
@@ -91,11 +80,7 @@ cdef class StagedBatch:
     cdef int check_shape(self, Message* m, PublishHeaders* h) except -1:
         if h.last_id.at != NULL:
             return self.stream.refuse(400, 10177, "atomic publish unsupported header used: Nats-Expected-Last-Msg-Id")
-        if not self.stream.log.memory and <uint64_t>m.subject_len + m.body_len + 34 > RECORD_MAX:
-            return self.stream.refuse(503, 10077, "message too large")
-        if m.hlen > HEADER_MAX:
-            return self.stream.refuse(400, 10097, "header size exceeds maximum allowed of 64k")
-        return 0
+        return REFUSED if self.stream.check_record_size(m) or self.stream.check_header_size(m) else 0
 
     cdef int check_ttl(self, Message* m, PublishHeaders* h, object draft) except -1:
         cdef Text ttl = header_value(m.body, m.hlen, b"Nats-TTL", 8)
@@ -116,34 +101,19 @@ cdef class StagedBatch:
         return 0
 
     cdef int check_sequences(self, Message* m, PublishHeaders* h) except -1:
-        cdef Log log = self.stream.log
+        cdef PublishPath stream = self.stream
         cdef Text subject = h.subject
-        cdef uint64_t actual = log.last_seq + self.checked
-        cdef SubjectState* state
-        cdef int64_t id
+        cdef uint64_t actual = stream.log.last_seq + self.checked
         if h.last_sequence.at != NULL:
             if <uint64_t>parse_u63(h.last_sequence.at, h.last_sequence.n) != actual:
-                return self.stream.refuse(400, 10071, f"wrong last sequence: {actual}")
+                return stream.refuse_sequence(actual)
             if self.checked:
-                return self.stream.refuse(400, 10164, "wrong last sequence")
-        if h.subject_sequence.at == NULL:
-            if subject.at == NULL:
-                return 0
-            return self.stream.refuse(400, 10193, "missing sequence for expected last sequence per subject")
+                return stream.refuse(400, 10164, "wrong last sequence")
         if subject.at == NULL:
             subject.at, subject.n = m.subject, m.subject_len
-        if self.latest_on(subject.at, subject.n) >= 0:
-            return self.stream.refuse(400, 10164, "wrong last sequence")
-        actual = 0
-        if h.subject.at != NULL:
-            actual = queries.last_seq_of(log, PyBytes_FromStringAndSize(subject.at, subject.n).decode("utf-8", "surrogateescape"))
-        else:
-            id = log.find_subject(subject.at, subject.n)
-            state = log.subject(<uint32_t>id) if id >= 0 else NULL
-            actual = state.last if state != NULL else 0
-        if <uint64_t>parse_u63(h.subject_sequence.at, h.subject_sequence.n) != actual:
-            return self.stream.refuse(400, 10071, f"wrong last sequence: {actual}")
-        return 0
+        if h.subject_sequence.at != NULL and self.latest_on(subject.at, subject.n) >= 0:
+            return stream.refuse(400, 10164, "wrong last sequence")
+        return stream.check_subject_sequence(m, h)
 
     cdef int check_rollup(self, Message* m) except -1:
         cdef Text t = header_value(m.body, m.hlen, b"Nats-Rollup", 11)
@@ -166,9 +136,9 @@ cdef class StagedBatch:
         if self.checked == self.group.count:
             self.bytes += self.more
         if stream.max_msgs > 0 and log.msgs + self.checked > <uint64_t>stream.max_msgs:
-            return stream.refuse(503, 10077, "maximum messages exceeded")
+            return stream.refuse_msgs()
         if stream.max_bytes > 0 and log.bytes + self.bytes > <uint64_t>stream.max_bytes:
-            return stream.refuse(503, 10077, "maximum bytes exceeded")
+            return stream.refuse_bytes()
         if not stream.discard_new_per_subject:
             return 0
         hash = hash_bytes(m.subject, m.subject_len)
@@ -184,7 +154,7 @@ cdef class StagedBatch:
             there = state.msgs
         most = <uint64_t>max(stream.max_msgs_per_subject, 0)
         if there + on[0] > most:
-            return stream.refuse(503, 10077, "maximum messages per subject exceeded")
+            return stream.refuse_msgs_per_subject()
         return 0
 
     cdef int64_t latest_on(self, const char* subject, size_t n) except -2:

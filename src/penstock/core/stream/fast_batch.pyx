@@ -18,7 +18,6 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memrchr, memset
 from penstock.core.base.buffer cimport Out, hash_bytes, out_free, out_put, parse_u63
 from penstock.core.base.maps cimport BytesMap
-from penstock.core.base.quota cimport full
 from penstock.core.broker.router cimport Message
 from penstock.core.protocol.api_level import API_LEVEL
 from penstock.core.protocol.publish_headers cimport Text, header_value
@@ -128,13 +127,8 @@ cdef class OpenFastBatches(FastBatchHandler):
         cdef Stream stream = self.stream
         cdef FastBatch b
         cdef Place place
-        if stream.sealed:
-            return self.refuse(m, (400, 10109, "invalid operation on sealed stream"))
-        if full(stream.log.usage, stream.size_of(m)):
-            stream.refuse_for_room()
+        if stream.check_sealed() or stream.check_usage(m) or stream.check_payload_size(m):
             return 0 if stream.no_ack else self.say(m, 0, stream.refusal_text)
-        if stream.max_msg_size >= 0 and m.body_len > <uint64_t>stream.max_msg_size:
-            return self.refuse(m, (400, 10054, "message size exceeds maximum allowed"))
         if not read_place(m.reply, m.reply_len, &place):
             return self.refuse(m, INVALID_PATTERN)
         if place.id_len > ID_MAX:

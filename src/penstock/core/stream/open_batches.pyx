@@ -130,7 +130,7 @@ cdef class OpenAtomicBatches(AtomicBatchHandler):
         except StreamRefused as refused:
             return self.stream.refuse(refused.code, refused.err_code, refused.description)
         except OSError as error:
-            return self.stream.refuse(503, 10077, error.strerror or str(error))
+            return self.stream.refuse_for_disk(error)
 
     cdef int store(self, OpenBatch b, Message* m, bint before) except -1:
         cdef int outcome = check_group(self.stream, b.group, self.ttl, COMMIT_LINE_LEN if before else 0)

@@ -1,10 +1,10 @@
-"""What a stream takes: header scan -> expectations -> dedupe -> limits -> append."""
+"""The publish path of a stream: headers, expectations, duplicates, limits, append."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from penstock.core.base.buffer cimport Out
 from penstock.core.broker.reactor cimport Reactor
 from penstock.core.broker.router cimport Message, Router, Sink
 from penstock.core.log.log cimport Log
-from penstock.core.protocol.publish_headers cimport PublishHeaders
+from penstock.core.protocol.publish_headers cimport PublishHeaders, Text
 from penstock.core.stream.dedupe cimport MessageIds
 from penstock.core.stream.draft cimport Draft
 from penstock.core.stream.puback_queue cimport PubAckQueue
@@ -14,8 +14,22 @@ cdef enum Outcome:
     STORED = 0
     DUPLICATE = 1              # the sequence is that of the original
     REFUSED = 2                # PublishPath.refusal says why
-    HANDLED = 3                # a rule has dealt with it
+    HANDLED = 3                # a rule or a batch has taken it
     ANSWERED = 4               # stored; PublishPath.answer_text is its PubAck
+
+
+cdef enum Stage:
+    # when rules are asked; refusals.STAGE_*
+    BATCH = 0
+    COUNTER = 1
+    TTL = 2
+    SCHEDULE = 3
+    ROLLUP = 4
+    TTL_VALUE = 5
+    AFTER = 6
+    FAST_BATCH = 7
+    ARRIVED = 8
+    COUNT = 9
 
 
 cdef class FastBatchHandler:
@@ -34,11 +48,11 @@ cdef class PublishPath(Sink):
     cdef readonly str name
     cdef bytes name_bytes
     cdef readonly Log log
-    # rules
+    # configuration
     cdef int64_t max_msgs, max_bytes, max_msgs_per_subject, max_msg_size
     cdef uint64_t max_age_ns, duplicate_window_ns
     cdef bint discard_new, discard_new_per_subject, no_ack, sealed
-    cdef bint selective                      # what nobody takes gets a sequence and is not stored
+    cdef bint selective                      # a message that no consumer takes gets a sequence and is not stored
     cdef bint configured
     cdef public object rules                 # the slow path: the rules of the stream's rarer features; see stream.pyi
     cdef bint batching                       # the message being accepted is of a fast-ingest batch
@@ -57,28 +71,48 @@ cdef class PublishPath(Sink):
     cdef Out last_id                         # message id of the last stored message
 
     cdef int accept(self, Message* m, uint64_t* seq) except -1         # an Outcome
-    cdef int refuse(self, int code, int err_code, str description) except -1
+    cdef int store_checked(self, Message* m, PublishHeaders* h, uint64_t* seq, Draft draft) except -1
+    cdef int stored_or_refused(self, int outcome, Message* m, PublishHeaders* h, uint64_t seq, Draft draft) except -1
     cdef int weigh(self, Message* m) except -1
     cdef bint gathers(self, PublishHeaders* h) noexcept
-    cdef bint in_doubt(self, uint64_t seq) except -1                   # whether it may come to be stored, or not: it is refused then
+    cdef bint in_doubt(self, uint64_t seq) except -1                   # the message may be lost with the disk's failure: refused then
+    # Checks, for all that publishes: REFUSED, and `refusal` says why; 0: it passes.
+    cdef int check_sealed(self) except -1
+    cdef int check_record_size(self, Message* m) except -1
+    cdef int check_payload_size(self, Message* m) except -1
+    cdef int check_header_size(self, Message* m) except -1
     cdef int check_size(self, Message* m) except -1
+    cdef int check_tidied_size(self, Message* m) except -1
+    cdef int check_usage(self, Message* m) except -1
+    cdef int check_expected_stream(self, PublishHeaders* h) except -1
+    cdef int check_last_sequence(self, PublishHeaders* h) except -1
+    cdef int check_subject_sequence(self, Message* m, PublishHeaders* h) except -1
+    cdef int check_source_header(self, PublishHeaders* h) except -1
     cdef int check_headers(self, Message* m, PublishHeaders* h, uint64_t* seq, Draft draft) except -1
+    cdef int check_room(self, bint rollup, Message* m) except -1
+    cdef uint64_t last_seq_on(self, Message* m, PublishHeaders* h) except? 18446744073709551615
+    cdef uint64_t find_duplicate(self, Text id) except? 18446744073709551615
+    # Refusals: REFUSED.
+    cdef int refuse(self, int code, int err_code, str description) except -1
+    cdef int refuse_sequence(self, uint64_t actual) except -1
+    cdef int refuse_for_disk(self, object error) except -1
+    cdef int refuse_for_room(self) except -1
+    cdef int refuse_msgs(self) except -1
+    cdef int refuse_bytes(self) except -1
+    cdef int refuse_msgs_per_subject(self) except -1
     cdef int ask(self, int stage, Message* m, PublishHeaders* h, Draft draft) except -1  # 0: go on; REFUSED, HANDLED
     cdef int append(self, Message* m, PublishHeaders* h, uint64_t ts_ns, int flags, uint64_t* seq) except -1
     cdef int skip(self, PublishHeaders* h, uint64_t* seq) except -1
     cdef int remember(self, PublishHeaders* h, uint64_t seq) except -1
     # A message of an origin (mirrored: with the origin's sequence and time); an Outcome
-    cdef int land(self, Message* m, uint64_t* seq, uint64_t ts_ns, int flags, bint mirrored) except -1
-    cdef int check_subject_sequence(self, Message* m, PublishHeaders* h) except -1
+    cdef int accept_sourced(self, Message* m, uint64_t* seq, uint64_t ts_ns, int flags, bint mirrored) except -1
     cdef uint64_t size_of(self, Message* m) noexcept
-    cdef int refuse_for_room(self) except -1
-    cdef int check_room(self, bint rollup, Message* m) except -1
     cdef uint32_t id_of(self, const char* subject, uint32_t n) except? 4294967295
     cdef int tidied(self, Message* m) except -1
     cdef int trim_subject(self, uint32_t subject_id) except -1
     cdef int trim(self) except -1
-    # of the other half
+    # Stream overrides these
     cdef int commit(self) except -1                                    # let the commit phase see to the log
-    cdef bint anyone(self, Message* m) except -1                       # somebody takes messages of this subject
+    cdef bint anyone(self, Message* m) except -1                       # some consumer takes messages of this subject
     cdef int stored(self, uint32_t subject_id, Message* m, uint64_t seq) except -1
     cdef int evict(self, uint64_t seq) except -1

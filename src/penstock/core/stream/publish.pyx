@@ -1,9 +1,19 @@
-"""What a stream takes: header scan -> expectations -> dedupe -> limits -> append. The order of the checks is nats-server's.
+"""The publish path of a stream: headers, expectations, duplicates, limits, append. The order of the checks is nats-server's.
 
-An accepted message has its sequence and is in the log's hands; a refused one has used no sequence. Headers whose rules most
-streams have switched off (rollup, TTL, counters, schedules, batches) take the slow path: a hook in Python, or a fixed refusal.
-Knows nothing of acks, durability or consumers.
+    publish           Stream.take ─► accept ────────────────┐
+    fast batch        core/stream/fast_batch ─► accept ─────┤
+    mirror, source    source_copy ─► accept_sourced ────────┼─► check_*, ask (rules) ─► append ─► the log
+    atomic batch      batch_checks, then atomic_batch ──────┘
+
+Each limit and each text of a refusal is in one check_ or refuse_ method here; the ways differ in which of them they call, and when. An
+accepted message has its sequence and is in the log; a refused one has used no sequence. Headers of rarer features (rollup, TTL, counters,
+schedules, batches) are asked about: the stream's rules answer in Python, or a fixed refusal does.
+
+Five methods go up: Stream overrides `commit`, `anyone`, `stored`, `evict` and `in_doubt`. What they answer is the stream's state after
+the messages before this one (its consumers, its watermark), and it changes with each message of a batch, so it can't be handed down
+with the call. They are calls through the method table of one object, without a look-up. Knows nothing of PubAcks' durability or consumers.
 """
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memset
@@ -27,17 +37,7 @@ from penstock.core.stream.refusals import not_allowed
 cdef enum:
     HEADER_MAX = 65535             # bytes of a stored header block
     RECORD_MAX = 33554432          # bytes of a record of a file stream
-    # refusals.STAGE_*
-    BATCH = 0
-    COUNTER = 1
-    TTL = 2
-    SCHEDULE = 3
-    ROLLUP = 4
-    TTL_VALUE = 5
-    AFTER = 6
-    FAST_BATCH = 7
-    ARRIVED = 8
-    COUNT = 9
+    RECORD_EXTRA = 34              # bytes that nats-server adds to subject, headers and payload
 
 
 class StreamRefused(Exception):
@@ -51,21 +51,21 @@ class StreamRefused(Exception):
 
 
 cdef class FastBatchHandler:
-    """What a stream hands the messages of fast-ingest batches to."""
+    """Takes the messages of a stream's fast-ingest batches."""
 
     cdef int take(self, Message* m) except -1:
         return 0
 
 
 cdef class AtomicBatchHandler:
-    """What a stream hands the messages of atomic batches to."""
+    """Takes the messages of a stream's atomic batches."""
 
     cdef int take(self, Message* m, Draft draft) except -1:
         return REFUSED
 
 
 cdef class PublishPath(Sink):
-    """The taking half of a Stream."""
+    """The publish path of a Stream, which extends it."""
 
     def __cinit__(self):
         memset(&self.scratch, 0, sizeof(Out))
@@ -103,7 +103,7 @@ cdef class PublishPath(Sink):
         return False
 
     cdef int traced(self, Connection source, Message* m) except -1:
-        """As take(), and the trace says which stream it was, whether anybody wanted it, and why it was refused."""
+        """As take(), and the trace says which stream it was, whether a consumer wants the message, and why it was refused."""
         cdef Trace trace = self.reactor.trace
         cdef bint unwanted = self.selective and not self.anyone(m)
         subject = PyBytes_FromStringAndSize(m.subject, m.subject_len).decode("utf-8", "surrogateescape")
@@ -118,40 +118,26 @@ cdef class PublishPath(Sink):
         return took
 
     cdef int weigh(self, Message* m) except -1:
-        """Refuse what would be refused whatever other messages there are; nothing is stored."""
+        """Make the checks whose answer does not depend on rules or message ids; nothing is stored."""
         cdef PublishHeaders h
-        if self.sealed:
-            return self.refuse(400, 10109, "invalid operation on sealed stream")
-        if self.check_size(m):
+        if self.check_sealed() or self.check_size(m):
             return REFUSED
         scan_headers(m.body, m.hlen, &h)
-        if h.stream.at != NULL and (h.stream.n != <uint32_t>PyBytes_GET_SIZE(self.name_bytes)
-                                    or memcmp(h.stream.at, PyBytes_AS_STRING(self.name_bytes), h.stream.n) != 0):
-            return self.refuse(400, 10060, "expected stream does not match")
-        if (h.subject_sequence.at != NULL or h.subject.at != NULL) and self.check_subject_sequence(m, &h):
+        if self.check_expected_stream(&h) or self.check_subject_sequence(m, &h) or self.check_last_sequence(&h):
             return REFUSED
-        if h.last_sequence.at != NULL and <uint64_t>parse_u63(h.last_sequence.at, h.last_sequence.n) != self.log.last_seq:
-            return self.refuse(400, 10071, f"wrong last sequence: {self.log.last_seq}")
         if self.discard_new:
             return self.check_room((h.rare & RARE_ROLLUP) != 0, m)
         return 0
 
+    # --- accepting a message -------------------------------------------------------------------------------------------
     cdef int accept(self, Message* m, uint64_t* seq) except -1:
         """Check and store one message; an Outcome. The order of the checks is nats-server's."""
         cdef PublishHeaders h
         cdef Message own
         cdef Draft draft = None
         cdef int outcome
-        if not self.log.memory and <uint64_t>m.subject_len + m.body_len + 34 > RECORD_MAX:
-            return self.refuse(503, 10077, "message too large")
-        if self.sealed:
-            return self.refuse(400, 10109, "invalid operation on sealed stream")
-        if self.check_size(m):
-            scan_headers(m.body, m.hlen, &h)
-            own = m[0]
-            if not h.untidy or self.tidied(&own) or self.check_size(&own):         # what counts is what would be stored
-                return REFUSED
-            self.refusal = None
+        if self.check_record_size(m) or self.check_sealed() or (self.check_size(m) and self.check_tidied_size(m)):
+            return REFUSED
         h.present = False
         h.rare = 0
         h.message_id.at = NULL
@@ -163,9 +149,9 @@ cdef class PublishPath(Sink):
             if outcome:
                 return outcome
         if m.reply_len > 4 and memcmp(m.reply + m.reply_len - 4, b".$FI", 4) == 0:
-            if self.max_msg_size >= 0 and m.body_len > <uint64_t>self.max_msg_size:
-                return self.refuse(400, 10054, "message size exceeds maximum allowed")
-            return self.ask(FAST_BATCH, m, &h, None)       # who takes them has got it by now (core/stream/fast_batch)
+            if self.check_payload_size(m):
+                return REFUSED
+            return self.ask(FAST_BATCH, m, &h, None)       # a stream with fast batches has taken it before (core/stream/fast_batch)
         if m.hlen:
             scan_headers(m.body, m.hlen, &h)
             if h.untidy:
@@ -189,30 +175,44 @@ cdef class PublishPath(Sink):
                 return outcome
             if self.check_size(m):                 # what a rule has made of it
                 return REFUSED
-        if self.selective and not self.anyone(m):
-            outcome = self.skip(&h, seq)
-            if draft is not None:
-                draft.skipped = True
-        else:
-            if full(self.log.usage, self.size_of(m)):
-                return self.refuse_for_room()
-            if h.rare & RARE_TTL:
-                outcome = self.ask(TTL_VALUE, m, &h, draft)
-                if outcome:
-                    return outcome
-            if self.discard_new and self.check_room((h.rare & RARE_ROLLUP) != 0, m):
-                return REFUSED
-            outcome = self.append(m, &h, max(self.reactor.now_ns, self.log.last_ts_ns), 0 if draft is None else draft.flags, seq)
-        if outcome == STORED and draft is not None:
-            draft.seq = seq[0]
-            self.ask(AFTER, m, &h, draft)
-            if draft.extra is not None:
-                self.answer_text = self.acks.stored_text(seq[0], draft.extra)
-                outcome = ANSWERED
-        if outcome != REFUSED:
-            self.trim()
+        outcome = self.store_checked(m, &h, seq, draft)
+        if outcome == STORED and draft is not None and draft.extra is not None:
+            self.answer_text = self.acks.stored_text(seq[0], draft.extra)
+            return ANSWERED
         return outcome
 
+    @cython.final
+    cdef int store_checked(self, Message* m, PublishHeaders* h, uint64_t* seq, Draft draft) except -1:
+        """The last checks of a publish (room, TTL), then the store; STORED, or why not."""
+        cdef int outcome
+        if self.selective and not self.anyone(m):
+            outcome = self.skip(h, seq)
+            if draft is not None:
+                draft.skipped = True
+            return self.stored_or_refused(outcome, m, h, seq[0], draft)
+        if self.check_usage(m):
+            return REFUSED
+        if h.rare & RARE_TTL:
+            outcome = self.ask(TTL_VALUE, m, h, draft)
+            if outcome:
+                return outcome
+        if self.discard_new and self.check_room((h.rare & RARE_ROLLUP) != 0, m):
+            return REFUSED
+        outcome = self.append(m, h, max(self.reactor.now_ns, self.log.last_ts_ns), 0 if draft is None else draft.flags, seq)
+        return self.stored_or_refused(outcome, m, h, seq[0], draft)
+
+    @cython.final
+    cdef int stored_or_refused(self, int outcome, Message* m, PublishHeaders* h, uint64_t seq, Draft draft) except -1:
+        """After the store: rules see the stored message, limits remove old ones. The same outcome."""
+        if outcome != STORED:
+            return outcome
+        if draft is not None:
+            draft.seq = seq
+            self.ask(AFTER, m, h, draft)
+        self.trim()
+        return STORED
+
+    @cython.final
     cdef int append(self, Message* m, PublishHeaders* h, uint64_t ts_ns, int flags, uint64_t* seq) except -1:
         """Store a message that passed the checks; STORED or REFUSED. The limits of the whole stream are the caller's."""
         cdef uint32_t subject_id
@@ -222,7 +222,7 @@ cdef class PublishPath(Sink):
             subject_id = self.id_of(m.subject, m.subject_len)
             seq[0] = self.log.append_id(ts_ns, subject_id, m.body, m.hlen, m.body_len, <uint16_t>(flags | h.rare))
         except (OSError, ValueError) as error:
-            return self.refuse(503, 10077, getattr(error, "strerror", None) or str(error))
+            return self.refuse_for_disk(error)
         self.remember(h, seq[0])
         self.stored(subject_id, m, seq[0])
         if self.max_msgs_per_subject > 0:
@@ -230,16 +230,17 @@ cdef class PublishPath(Sink):
         return STORED
 
     cdef int skip(self, PublishHeaders* h, uint64_t* seq) except -1:
-        """Nobody takes the message: it gets its sequence and its id is remembered, and that is all. STORED or REFUSED."""
+        """No consumer takes the message: it gets a sequence, its id is remembered, and it is not stored. STORED or REFUSED."""
         seq[0] = self.log.last_seq + 1
         try:
             self.log.skip_to(seq[0] + 1)
         except OSError as error:
-            return self.refuse(503, 10077, getattr(error, "strerror", None) or str(error))
+            return self.refuse_for_disk(error)
         self.log.last_ts_ns = max(self.reactor.now_ns, self.log.last_ts_ns)
         self.remember(h, seq[0])
         return STORED
 
+    @cython.final
     cdef int remember(self, PublishHeaders* h, uint64_t seq) except -1:
         """The message's id is the last one, and is known inside the duplicate window."""
         self.last_id.len = 0
@@ -291,18 +292,16 @@ cdef class PublishPath(Sink):
         self.commit()
         return given
 
-    cdef int land(self, Message* m, uint64_t* seq, uint64_t ts_ns, int flags, bint mirrored) except -1:
-        """Store a message of an origin, which has checked what its headers ask for; an Outcome.
+    cdef int accept_sourced(self, Message* m, uint64_t* seq, uint64_t ts_ns, int flags, bint mirrored) except -1:
+        """Store a message of an origin, which has checked what its headers expect; an Outcome.
 
-        `seq`: with `mirrored`, the sequence that it must have, above the last one: what is between is skipped.
+        `seq`: with `mirrored`, the sequence that it must have, above the last one: sequences between are skipped.
         """
         cdef PublishHeaders h
         cdef Draft draft = None
         cdef int outcome
-        if self.sealed:
-            return self.refuse(400, 10109, "invalid operation on sealed stream")
-        if not self.log.memory and <uint64_t>m.subject_len + m.body_len + 34 > RECORD_MAX:
-            return self.refuse(503, 10077, "message too large")
+        if self.check_sealed() or self.check_record_size(m):
+            return REFUSED
         scan_headers(m.body, m.hlen, &h)
         if self.rules is not None and (self.every or h.rare):
             draft = draft_of(m)
@@ -316,24 +315,19 @@ cdef class PublishPath(Sink):
                 outcome = self.ask(ROLLUP, m, &h, draft)
                 if outcome:
                     return outcome
-        if h.message_id.at != NULL and self.duplicate_window_ns and not mirrored:
-            if self.reactor.now_ns > self.duplicate_window_ns:
-                self.ids.forget_until(self.reactor.now_ns - self.duplicate_window_ns)
-            if self.ids.find(h.message_id.at, h.message_id.n):
-                return DUPLICATE
+        if h.message_id.at != NULL and not mirrored and self.find_duplicate(h.message_id):
+            return DUPLICATE
         if draft is not None and self.every:
             outcome = self.ask(COUNT, m, &h, draft)
             if outcome:
                 return outcome
-        if self.max_msg_size >= 0 and m.body_len > <uint64_t>self.max_msg_size:
-            return self.refuse(400, 10054, "message size exceeds maximum allowed")
-        if m.hlen > HEADER_MAX:
-            return self.refuse(400, 10097, "header size exceeds maximum allowed of 64k")
+        if self.check_size(m):
+            return REFUSED
         if self.selective and not self.anyone(m):
             if draft is not None:
                 draft.skipped = True
-        elif full(self.log.usage, self.size_of(m)):
-            return self.refuse_for_room()
+        elif self.check_usage(m):
+            return REFUSED
         if draft is not None and h.rare & RARE_TTL:
             outcome = self.ask(TTL_VALUE, m, &h, draft)
             if outcome:
@@ -344,16 +338,11 @@ cdef class PublishPath(Sink):
             try:
                 self.log.skip_to(seq[0])
             except OSError as error:
-                return self.refuse(503, 10077, error.strerror or str(error))
+                return self.refuse_for_disk(error)
         if not mirrored:
             ts_ns = max(self.reactor.now_ns, self.log.last_ts_ns)
         outcome = self.append(m, &h, ts_ns, flags if draft is None else draft.flags, seq)
-        if outcome == STORED and draft is not None:
-            draft.seq = seq[0]
-            self.ask(AFTER, m, &h, draft)
-        if outcome != REFUSED:
-            self.trim()
-        return outcome
+        return self.stored_or_refused(outcome, m, &h, seq[0], draft)
 
     def answer(self, str reply, bytes text, *, after_seq: int = 0) -> None:
         """Send a publisher its answer in the order of the stream's acks, once the stream is durable up to a sequence."""
@@ -369,12 +358,9 @@ cdef class PublishPath(Sink):
 
     def duplicate_of(self, bytes message_id) -> int:
         """The sequence of the message with this id inside the duplicate window, or 0."""
-        cdef uint64_t now = self.reactor.now_ns
-        if not self.duplicate_window_ns:
-            return 0
-        if now > self.duplicate_window_ns:
-            self.ids.forget_until(now - self.duplicate_window_ns)
-        return self.ids.find(PyBytes_AS_STRING(message_id), <uint32_t>PyBytes_GET_SIZE(message_id))
+        cdef Text id
+        id.at, id.n = PyBytes_AS_STRING(message_id), <uint32_t>PyBytes_GET_SIZE(message_id)
+        return self.find_duplicate(id)
 
     def ack_text(self, seq: int, extra: bytes = b"") -> bytes:
         """The PubAck of a stored message; `extra`: further members, b',"batch":"x","count":2'."""
@@ -384,6 +370,7 @@ cdef class PublishPath(Sink):
         """The PubAck that says why not."""
         return self.acks.error(code, err_code, description)
 
+    @cython.final
     cdef uint32_t id_of(self, const char* subject, uint32_t n) except? 4294967295:
         """The log's id of a subject; the last one asked for is at hand."""
         if n == self.last_subject.len and memcmp(self.last_subject.data, subject, n) == 0:
@@ -406,7 +393,7 @@ cdef class PublishPath(Sink):
         return 0
 
     cdef int refuse(self, int code, int err_code, str description) except -1:
-        """Remember why; returns REFUSED."""
+        """Keep the refusal and its PubAck for the caller; REFUSED."""
         self.refusal = (code, err_code, description)
         text = self.refusal_texts.get(self.refusal)
         if text is None:
@@ -420,24 +407,75 @@ cdef class PublishPath(Sink):
         """Whether a message is of an atomic batch, and so kept as it is until the batch is whole."""
         return h.rare & RARE_BATCH and self.gathered is not None and not self.batching
 
-    cdef int check_size(self, Message* m) except -1:
-        """REFUSED for what is too large for the stream; 0: it is not."""
-        if self.max_msg_size >= 0 and m.body_len > <uint64_t>self.max_msg_size:
-            return self.refuse(400, 10054, "message size exceeds maximum allowed")
-        if m.hlen > HEADER_MAX:
-            return self.refuse(400, 10097, "header size exceeds maximum allowed of 64k")
+    # --- checks: each refuses with its text (REFUSED) or passes (0) ----------------------------------------------------
+    @cython.final
+    cdef int check_sealed(self) except -1:
+        return self.refuse(400, 10109, "invalid operation on sealed stream") if self.sealed else 0
+
+    @cython.final
+    cdef int check_record_size(self, Message* m) except -1:
+        if not self.log.memory and <uint64_t>m.subject_len + m.body_len + RECORD_EXTRA > RECORD_MAX:
+            return self.refuse(503, 10077, "message too large")
         return 0
 
+    @cython.final
+    cdef int check_payload_size(self, Message* m) except -1:
+        """max_msg_size, which counts headers and payload."""
+        if self.max_msg_size >= 0 and m.body_len > <uint64_t>self.max_msg_size:
+            return self.refuse(400, 10054, "message size exceeds maximum allowed")
+        return 0
+
+    @cython.final
+    cdef int check_header_size(self, Message* m) except -1:
+        return self.refuse(400, 10097, "header size exceeds maximum allowed of 64k") if m.hlen > HEADER_MAX else 0
+
+    @cython.final
+    cdef int check_size(self, Message* m) except -1:
+        return REFUSED if self.check_payload_size(m) or self.check_header_size(m) else 0
+
+    cdef int check_tidied_size(self, Message* m) except -1:
+        """The size of what would be stored of a message that is too large as it came."""
+        cdef PublishHeaders h
+        cdef Message own = m[0]
+        scan_headers(m.body, m.hlen, &h)
+        if not h.untidy:
+            return REFUSED
+        self.tidied(&own)
+        if self.check_size(&own):
+            return REFUSED
+        self.refusal = None
+        return 0
+
+    @cython.final
+    cdef int check_usage(self, Message* m) except -1:
+        """The room of the account and of the server."""
+        return self.refuse_for_room() if full(self.log.usage, self.size_of(m)) else 0
+
+    @cython.final
+    cdef int check_expected_stream(self, PublishHeaders* h) except -1:
+        if h.stream.at != NULL and (h.stream.n != <uint32_t>PyBytes_GET_SIZE(self.name_bytes)
+                                    or memcmp(h.stream.at, PyBytes_AS_STRING(self.name_bytes), h.stream.n) != 0):
+            return self.refuse(400, 10060, "expected stream does not match")
+        return 0
+
+    @cython.final
+    cdef int check_last_sequence(self, PublishHeaders* h) except -1:
+        if h.last_sequence.at != NULL and <uint64_t>parse_u63(h.last_sequence.at, h.last_sequence.n) != self.log.last_seq:
+            return self.refuse_sequence(self.log.last_seq)
+        return 0
+
+    @cython.final
+    cdef int check_source_header(self, PublishHeaders* h) except -1:
+        return self.refuse(400, 10227, "message stream source header is not allowed") if h.rare & RARE_SOURCE else 0
+
+    @cython.final
     cdef int check_headers(self, Message* m, PublishHeaders* h, uint64_t* seq, Draft draft) except -1:
-        """What the publisher expects, and whether the message is here already; STORED means: go on."""
-        cdef uint64_t now = self.reactor.now_ns
+        """What the publisher expects, and whether the message is a duplicate; STORED: it passes."""
         cdef int outcome
         if h.rare:
             if h.rare & RARE_BATCH and not self.batching:
-                if full(self.log.usage, self.size_of(m)):
-                    return self.refuse_for_room()
-                if self.max_msg_size >= 0 and m.body_len > <uint64_t>self.max_msg_size:
-                    return self.refuse(400, 10054, "message size exceeds maximum allowed")
+                if self.check_usage(m) or self.check_payload_size(m):
+                    return REFUSED
                 if self.gathered is not None:
                     return self.gathered.take(m, draft)
                 outcome = self.ask(BATCH, m, h, draft)
@@ -447,27 +485,24 @@ cdef class PublishPath(Sink):
                 outcome = self.ask(COUNTER, m, h, draft)
                 if outcome:
                     return outcome
-        if h.stream.at != NULL and (h.stream.n != <uint32_t>PyBytes_GET_SIZE(self.name_bytes)
-                                    or memcmp(h.stream.at, PyBytes_AS_STRING(self.name_bytes), h.stream.n) != 0):
-            return self.refuse(400, 10060, "expected stream does not match")
+        if h.stream.at != NULL and self.check_expected_stream(h):
+            return REFUSED
         if h.rare & RARE_TTL:
             outcome = self.ask(TTL, m, h, draft)
             if outcome:
                 return outcome
         if (h.subject_sequence.at != NULL or h.subject.at != NULL) and self.check_subject_sequence(m, h):
             return REFUSED
-        if h.last_sequence.at != NULL and <uint64_t>parse_u63(h.last_sequence.at, h.last_sequence.n) != self.log.last_seq:
-            return self.refuse(400, 10071, f"wrong last sequence: {self.log.last_seq}")
+        if h.last_sequence.at != NULL and self.check_last_sequence(h):
+            return REFUSED
         if h.rare & RARE_SCHEDULE:
             outcome = self.ask(SCHEDULE, m, h, draft)
             if outcome:
                 return outcome
-        if h.rare & RARE_SOURCE:
-            return self.refuse(400, 10227, "message stream source header is not allowed")
-        if h.message_id.at != NULL and self.duplicate_window_ns:
-            if now > self.duplicate_window_ns:
-                self.ids.forget_until(now - self.duplicate_window_ns)
-            seq[0] = self.ids.find(h.message_id.at, h.message_id.n)
+        if h.rare and self.check_source_header(h):
+            return REFUSED
+        if h.message_id.at != NULL:
+            seq[0] = self.find_duplicate(h.message_id)
             if seq[0]:
                 return REFUSED if self.in_doubt(seq[0]) else DUPLICATE
         if h.last_id.at != NULL and (h.last_id.n != self.last_id.len or memcmp(h.last_id.at, self.last_id.data, h.last_id.n) != 0):
@@ -479,25 +514,39 @@ cdef class PublishPath(Sink):
                 return outcome
         return STORED
 
+    @cython.final
     cdef int check_subject_sequence(self, Message* m, PublishHeaders* h) except -1:
         cdef uint64_t last = 0
-        cdef int64_t subject_id
-        cdef SubjectState* state
         if h.subject_sequence.at == NULL:
-            return self.refuse(400, 10193, "missing sequence for expected last sequence per subject")
-        if h.subject.at != NULL:
-            try:
-                last = queries.last_seq_of(self.log, PyBytes_FromStringAndSize(h.subject.at, h.subject.n).decode("utf-8", "surrogateescape"))
-            except OSError as error:
-                return self.refuse(503, 10077, error.strerror or str(error))
-        else:
-            subject_id = self.log.find_subject(m.subject, m.subject_len)
-            if subject_id >= 0:
-                state = self.log.subject(<uint32_t>subject_id)
-                last = state.last if state != NULL else 0
+            return 0 if h.subject.at == NULL else self.refuse(
+                400, 10193, "missing sequence for expected last sequence per subject")
+        try:
+            last = self.last_seq_on(m, h)
+        except OSError as error:
+            return self.refuse_for_disk(error)
         if <uint64_t>parse_u63(h.subject_sequence.at, h.subject_sequence.n) != last:
-            return self.refuse(400, 10071, f"wrong last sequence: {last}")
+            return self.refuse_sequence(last)
         return 0
+
+    cdef uint64_t last_seq_on(self, Message* m, PublishHeaders* h) except? 18446744073709551615:
+        """The last sequence on the subject, or on the pattern, that Nats-Expected-Last-Subject-Sequence is about; 0: none."""
+        cdef int64_t id
+        cdef SubjectState* state
+        if h.subject.at != NULL:
+            return queries.last_seq_of(self.log, PyBytes_FromStringAndSize(h.subject.at, h.subject.n).decode("utf-8", "surrogateescape"))
+        id = self.log.find_subject(m.subject, m.subject_len)
+        state = self.log.subject(<uint32_t>id) if id >= 0 else NULL
+        return state.last if state != NULL else 0
+
+    @cython.final
+    cdef uint64_t find_duplicate(self, Text id) except? 18446744073709551615:
+        """The sequence of the message with this id inside the duplicate window, or 0."""
+        cdef uint64_t now = self.reactor.now_ns
+        if not self.duplicate_window_ns:
+            return 0
+        if now > self.duplicate_window_ns:
+            self.ids.forget_until(now - self.duplicate_window_ns)
+        return self.ids.find(id.at, id.n)
 
     cdef int ask(self, int stage, Message* m, PublishHeaders* h, Draft draft) except -1:
         """The slow path: the rule's verdict at a stage, or what a stream answers that has such features switched off.
@@ -533,12 +582,29 @@ cdef class PublishPath(Sink):
         code, err_code, description = verdict
         return self.refuse(code, err_code, description)
 
+    @cython.final
     cdef uint64_t size_of(self, Message* m) noexcept:
         """The bytes that a message counts for."""
         return <uint64_t>m.subject_len + m.body_len + self.log.size_extra + (self.log.header_extra if m.hlen else 0)
 
+    cdef int refuse_sequence(self, uint64_t actual) except -1:
+        return self.refuse(400, 10071, f"wrong last sequence: {actual}")
+
+    cdef int refuse_for_disk(self, object error) except -1:
+        """The log raised an OSError (or a ValueError: it takes no such message)."""
+        return self.refuse(503, 10077, getattr(error, "strerror", None) or str(error))
+
+    cdef int refuse_msgs(self) except -1:
+        return self.refuse(503, 10077, "maximum messages exceeded")
+
+    cdef int refuse_bytes(self) except -1:
+        return self.refuse(503, 10077, "maximum bytes exceeded")
+
+    cdef int refuse_msgs_per_subject(self) except -1:
+        return self.refuse(503, 10077, "maximum messages per subject exceeded")
+
     cdef int refuse_for_room(self) except -1:
-        """The server has no room left, or the account."""
+        """The server or the account has no room left."""
         cdef Usage usage = self.log.usage
         if usage.whole is not None and usage.whole.used > usage.whole.limit:
             return self.refuse(503, 10023, "insufficient resources")
@@ -553,14 +619,14 @@ cdef class PublishPath(Sink):
         cdef uint64_t size = self.size_of(m)
         cdef uint32_t oldest_id = 0, oldest_size = 0
         if replaces and self.discard_new_per_subject and not rollup:
-            return self.refuse(503, 10077, "maximum messages per subject exceeded")
+            return self.refuse_msgs_per_subject()
         if self.max_msgs > 0 and self.log.msgs >= <uint64_t>self.max_msgs and not replaces:
-            return self.refuse(503, 10077, "maximum messages exceeded")
+            return self.refuse_msgs()
         if self.max_bytes > 0 and self.log.bytes + size > <uint64_t>self.max_bytes:
             if replaces:
                 self.log.peek(state.first, &oldest_id, &oldest_size)
             if not replaces or oldest_size < size:
-                return self.refuse(503, 10077, "maximum bytes exceeded")
+                return self.refuse_bytes()
         return 0
 
     cdef int trim_subject(self, uint32_t subject_id) except -1:
@@ -574,9 +640,10 @@ cdef class PublishPath(Sink):
                 self.evict(state.first)
                 state = self.log.subject(subject_id)
         except OSError:
-            return 0                           # what the disk does not say of old messages: they go with a later one
+            return 0                           # the disk refused to read an old message: a later publish removes it
         return 0
 
+    @cython.final
     cdef int trim(self) except -1:
         """Remove what is above the limits of the whole stream, oldest first."""
         if self.discard_new or not (
@@ -591,5 +658,5 @@ cdef class PublishPath(Sink):
                 while self.log.msgs and self.log.bytes > <uint64_t>self.max_bytes:
                     self.evict(self.log.first_seq)
         except OSError:
-            return 0                           # as above
+            return 0                               # as in trim_subject
         return 0

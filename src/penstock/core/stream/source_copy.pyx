@@ -72,7 +72,7 @@ cdef class SourceWriter:
             self.rename(m)
         m.reply = NULL
         m.reply_len = 0
-        outcome = self.target.land(m, &stored, ts_ns, 0 if self.mirror else SOURCED, self.mirror)
+        outcome = self.target.accept_sourced(m, &stored, ts_ns, 0 if self.mirror else SOURCED, self.mirror)
         if outcome == REFUSED:
             self.refusal = self.target.refusal
             return 0
