@@ -253,3 +253,15 @@ def test_exactly_once(tmp_path_factory, steps):
     for step in steps:
         query.step(*step)
         query.check()
+
+
+def test_a_table_that_lost_its_newest_commits_is_opened_anew(where):
+    """A restore may leave the older files as they are and take only the newer ones away."""
+    tables = Tables()
+    for batch in range(4):
+        assert tables.commit(where, write_of(where, [batch], Mark("q", batch)))
+    assert tables.opened(where).version() == 4
+    for number in (3, 4):
+        (where.folder / "_delta_log" / f"{number:020}.json").unlink()
+    assert tables.opened(where).version() == 2
+    assert sequences(where) == [0, 1]

@@ -108,8 +108,7 @@ class Tables:
         """The table as it is now; None when there is none. Raises when it can't be read."""
         kept = self._opened.get(place)
         try:
-            if kept is not None and kept[2] == _identity(kept[1]):
-                kept[0].update_incremental()
+            if kept is not None and kept[2] == _identity(kept[1]) and _caught_up(kept[0]):
                 return kept[0]
             self.forget(place)
             table = DeltaTable(place.uri, storage_options=place.storage_options or None)
@@ -247,6 +246,17 @@ def _identity(path: Path | None) -> object:
     except OSError:
         return None
     return found.st_dev, found.st_ino, found.st_mtime_ns
+
+
+def _caught_up(table: DeltaTable) -> bool:
+    """Read the commits since; False when the table has fewer versions now than when it was opened."""
+    try:
+        table.update_incremental()
+    except TableNotFoundError:
+        raise
+    except DeltaError:
+        return False
+    return True
 
 
 def add(table: DeltaTable, write: Write, place: Place) -> None:
