@@ -87,7 +87,7 @@ def test_what_a_server_shows_to_another_is_no_secret_of_the_log_s():
     """A leaf's CONNECT goes out; a name without a password may be a token."""
     traced = Traced()
     said = {"user": "hush", "auth_token": "hush", "pass": "p4ss", "jwt": "j", "name": "me"}
-    traced.reactor.tracer.sent(traced.client, b"CONNECT " + json.dumps(said).encode() + b"\r\n")
+    traced.reactor.trace_log.sent(traced.client, b"CONNECT " + json.dumps(said).encode() + b"\r\n")
     (line,) = traced.stream.getvalue().splitlines()
     assert "hush" not in line
     assert "p4ss" not in line

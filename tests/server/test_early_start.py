@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from penstock.core.base.clock import SystemClock
-from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.event_loop import EventLoop
 from penstock.core.broker.reactor import Connection
 from penstock.core.broker.router import Router
 from penstock.core.broker.session import Sessions
@@ -22,14 +22,14 @@ class Early:
     """A server that serves nothing but its opening; `client` works in the loading thread."""
 
     def __init__(self) -> None:
-        self.turn = Turn(SystemClock())
+        self.event_loop = EventLoop(SystemClock())
         self.connects = 0
-        self.router = Router(self.turn)
-        self.sessions = Sessions(self.turn, self.connected, self.router)
-        self.opening = EarlyStart(self.turn, self.sessions)
-        self.turn.start(self.sessions, self.opening.call_soon)
+        self.router = Router(self.event_loop)
+        self.sessions = Sessions(self.event_loop, self.connected, self.router)
+        self.opening = EarlyStart(self.event_loop, self.sessions)
+        self.event_loop.start(self.sessions, self.opening.call_soon)
         self.listening = socket.create_server(("127.0.0.1", 0))
-        self.turn.listen(self.listening.fileno(), self.accept)
+        self.event_loop.listen(self.listening.fileno(), self.accept)
 
     def connected(self, connection: Connection, _text: bytes) -> Router:
         connection.verbose = connection.pedantic = False
@@ -39,7 +39,7 @@ class Early:
     def accept(self) -> None:
         connected, _ = self.listening.accept()
         connected.setblocking(False)
-        self.turn.adopt(connected.detach())
+        self.event_loop.adopt(connected.detach())
 
     def client(self) -> socket.socket:
         client = socket.create_connection(self.listening.getsockname(), timeout=10)
@@ -55,7 +55,7 @@ def early() -> Iterator[Early]:
     early = Early()
     with early.listening:
         yield early
-    early.turn.shutdown()
+    early.event_loop.shutdown()
 
 
 def read_until(client: socket.socket, mark: bytes) -> bytes:
@@ -90,9 +90,9 @@ def test_pings_are_answered_while_loading_and_publishes_wait_for_its_end(early: 
         assert quiet == [b"PONG\r\n", b"PONG\r\n"]
         listener, talker = clients
         early.sessions.go_on()
-        early.turn.run(0)
+        early.event_loop.run(0)
         talker.sendall(b"B a.d 0\r\n\r\n")
-        early.turn.run(1000)
+        early.event_loop.run(1000)
         got = read_until(listener, b"MSG a.d 1 0\r\n\r\n")
         assert got == b"MSG a.b 1 2\r\nhi\r\nMSG a.c 1 3\r\nyou\r\nMSG a.d 1 0\r\n\r\n"
         assert read_until(talker, b"PONG\r\n") == b"PONG\r\n"
@@ -110,8 +110,8 @@ def test_one_that_goes_while_its_publish_waits_is_forgotten(early: Early) -> Non
     early.serve(load)
     early.sessions.go_on()
     for _ in range(3):
-        early.turn.run(10)
-    assert early.turn.all_connections() == []
+        early.event_loop.run(10)
+    assert early.event_loop.all_connections() == []
 
 
 def test_who_comes_first_is_answered_and_a_connect_waits_for_what_it_needs(early: Early) -> None:
@@ -130,7 +130,7 @@ def test_who_comes_first_is_answered_and_a_connect_waits_for_what_it_needs(early
     early.serve(load, for_connect)
     assert seen == [(b"PONG\r\n", 0), (b"PONG\r\n", 1)]
     early.sessions.go_on()
-    early.turn.run(0)
+    early.event_loop.run(0)
     with clients[0] as client:
         assert read_until(client, b"PONG\r\n") == b"PONG\r\n"  # behind the publish
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.core.base.clock import SystemClock
-from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.event_loop import EventLoop
 from penstock.core.broker.router import Router
 from penstock.core.broker.session import Sessions
 from penstock.server.logs.log import Log
@@ -42,22 +42,24 @@ class House:
     """A turn and a listener that lets everybody in."""
 
     def __init__(self, sockets: list[socket.socket], folder: Path) -> None:
-        self.turn = Turn(SystemClock())
-        self.router = Router(self.turn)
-        self.sessions = Sessions(self.turn, lambda _connection, _text: self.router, self.router)
+        self.event_loop = EventLoop(SystemClock())
+        self.router = Router(self.event_loop)
+        self.sessions = Sessions(
+            self.event_loop, lambda _connection, _text: self.router, self.router
+        )
         self.soon: list[Callable[[], None]] = []
-        self.turn.start(self.sessions, self.soon.append)
+        self.event_loop.start(self.sessions, self.soon.append)
         self.problems: list[BaseException] = []
-        self.turn.on_error = self.problems.append
+        self.event_loop.on_error = self.problems.append
         self.taken = 0
         self.log = folder / "log"
         self.sockets = sockets
-        self.listener = Listener(sockets, self.accepted, self.turn, Log(str(self.log)))
+        self.listener = Listener(sockets, self.accepted, self.event_loop, Log(str(self.log)))
 
     def accepted(self, connected: socket.socket, _host: str, _port: int) -> None:
         self.taken += 1
-        self.turn.adopt(connected.detach()).write(b"hello\r\n")
-        self.turn.kick()  # says nothing here: the turn goes on anyway
+        self.event_loop.adopt(connected.detach()).write(b"hello\r\n")
+        self.event_loop.kick()  # says nothing here: the turn goes on anyway
 
     def said(self) -> str:
         return self.log.read_text()
@@ -72,15 +74,15 @@ def house(tmp_path: Path) -> Iterator[House]:
     house.listener.open()
     yield house
     house.listener.close()
-    house.turn.shutdown()
+    house.event_loop.shutdown()
 
 
 def test_who_comes_is_greeted_in_the_same_turn(house):
     with house.client() as client:
-        house.turn.poll_once()
+        house.event_loop.poll_once()
         assert client.recv(100) == b"hello\r\n"
         client.sendall(b"PING\r\n")
-        house.turn.poll_once()
+        house.event_loop.poll_once()
         assert b"PONG" in client.recv(100)
 
 
@@ -89,7 +91,7 @@ def test_a_batch_at_a_time(house, monkeypatch):
     clients = [house.client() for _ in range(7)]
     taken = []
     while house.taken < 7:
-        house.turn.run(1000)
+        house.event_loop.run(1000)
         taken.append(house.taken)
     assert taken == [3, 6, 7]
     for client in clients:
@@ -105,7 +107,7 @@ def test_what_goes_wrong_with_one_is_reported_and_the_next_comes_in(house):
 
     house.listener._accepted = fail
     with house.client(), house.client() as second:
-        house.turn.poll_once()
+        house.event_loop.poll_once()
         assert second.recv(100) == b"hello\r\n"
     assert [str(problem) for problem in house.problems] == ["no"]
 
@@ -114,7 +116,7 @@ def test_after_close_nobody_is_taken_and_the_port_is_free(house):
     address = house.sockets[0].getsockname()
     with house.client() as waiting:
         house.listener.close()
-        house.turn.run(0)
+        house.event_loop.run(0)
         assert house.taken == 0
         with pytest.raises(ConnectionResetError):
             waiting.recv(100)
@@ -131,18 +133,18 @@ def test_one_listener_may_close_the_other_in_a_turn(tmp_path):
     def accept(each: socket.socket) -> None:
         heard.append(each)
         for listening in sockets:
-            house.turn.ignore(listening.fileno())
+            house.event_loop.ignore(listening.fileno())
 
     for each in sockets:
         each.listen()
-        house.turn.listen(each.fileno(), lambda each=each: accept(each))
+        house.event_loop.listen(each.fileno(), lambda each=each: accept(each))
     with house.client(), socket.create_connection(other.getsockname(), timeout=10):
-        house.turn.run(1000)
-        house.turn.run(0)
+        house.event_loop.run(1000)
+        house.event_loop.run(0)
     assert len(heard) == 1
     for each in sockets:
         each.close()
-    house.turn.shutdown()
+    house.event_loop.shutdown()
 
 
 @pytest.mark.parametrize("looping", [True, False])
@@ -156,21 +158,21 @@ def test_without_room_it_looks_away_for_a_moment(looping, tmp_path):
     house.listener.open(later if looping else None)
     with house.client() as client:
         for _ in range(3):
-            house.turn.run(0)
+            house.event_loop.run(0)
         assert house.said().count("Cannot accept a connection: Too many open files") == 1
         assert house.said().count("raise the limit of open files") == 1
         listening.full = False
-        house.turn.run(0)
+        house.event_loop.run(0)
         assert house.taken == 0
         if looping:
             later.calls.pop()()
         else:  # there is a loop at last
             house.listener.open(later)
-        house.turn.run(1000)
+        house.event_loop.run(1000)
         assert client.recv(100) == b"hello\r\n"
     house.listener.close()
     assert not later.calls
-    house.turn.shutdown()
+    house.event_loop.shutdown()
 
 
 def test_a_pause_may_outlive_the_listener(tmp_path):
@@ -182,20 +184,23 @@ def test_a_pause_may_outlive_the_listener(tmp_path):
     later = Later()
     house.listener.open(later)
     with house.client():
-        house.turn.run(1000)
+        house.event_loop.run(1000)
         house.listener.close()
         later.calls.pop()()
-    house.turn.run(0)
-    house.turn.shutdown()
+    house.event_loop.run(0)
+    house.event_loop.shutdown()
 
 
 def test_what_waits_for_asyncio_gets_its_turn_at_once(house):
     with house.client():
-        house.turn.poll_once()
+        house.event_loop.poll_once()
     assert house.soon == []
-    house.listener._accepted = lambda connected, *_: (connected.close(), house.turn.hand_back())
+    house.listener._accepted = lambda connected, *_: (
+        connected.close(),
+        house.event_loop.hand_back(),
+    )
     with house.client():
-        house.turn.poll_once()
+        house.event_loop.poll_once()
     assert len(house.soon) == 1
     house.soon.pop()()
     assert house.soon == []

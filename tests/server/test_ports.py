@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.core.base.clock import SystemClock
-from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.event_loop import EventLoop
 from penstock.server.errors import StartError
 from penstock.server.http import HttpServer, text_answer
 from penstock.server.logs.log import Log
@@ -104,7 +104,7 @@ def test_a_port_that_another_server_takes_meanwhile_is_said(tmp_path: Path) -> N
     with first, second:
         first.listen()
         listener = Listener(
-            [second], lambda *_: None, Turn(SystemClock()), Log(str(tmp_path / "log"))
+            [second], lambda *_: None, EventLoop(SystemClock()), Log(str(tmp_path / "log"))
         )
         with pytest.raises(
             StartError, match=f"can't listen on 127.0.0.1:{port}: the port is taken"

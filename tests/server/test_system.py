@@ -101,7 +101,7 @@ class Town(World):
                 self.system.serve(made.name, made.router) if made is not accounts.system else None
             )
         )
-        self.clients.system = self.sessions.tracer = self.system
+        self.clients.system = self.sessions.message_trace = self.system
 
     def look(self):
         self.looked += 1

@@ -31,7 +31,7 @@ class Traced:
             return router
 
         self.sessions = Sessions(self.reactor, connect, router)
-        self.reactor.tracer = TraceLog(log, Settings(**settings), lambda c: f"cid:{c.id}")
+        self.reactor.trace_log = TraceLog(log, Settings(**settings), lambda c: f"cid:{c.id}")
         self.client = self.sessions.accept()
 
     def lines(self, data):

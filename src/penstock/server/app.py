@@ -1,6 +1,6 @@
 """The running server: builds the parts, connects them to asyncio's loop, and closes them in order.
 
-    sockets -> Listener -> turn.adopt -> Sessions -> Router -> JetStream
+    sockets -> Listener -> EventLoop.adopt -> Sessions -> Router -> JetStream
                               |             |connect, closed
                             loop         Clients (greeting, CONNECT, pings)
 
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 from penstock.core.base.clock import SystemClock
-from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.event_loop import EventLoop
 from penstock.core.broker.reactor import Connection
 from penstock.core.broker.session import Sessions
 from penstock.server.accounts.registry import Accounts
@@ -102,9 +102,9 @@ class Server:
 
     def _build(self) -> None:
         settings = self.settings
-        self.turn = Turn(SystemClock(), seed=int.from_bytes(os.urandom(8), "little"))
+        self.event_loop = EventLoop(SystemClock(), seed=int.from_bytes(os.urandom(8), "little"))
         system, none = settings.system_account, settings.no_system_account
-        self.accounts = Accounts(self.turn, draw=_draw, system=system, no_system=none)
+        self.accounts = Accounts(self.event_loop, draw=_draw, system=system, no_system=none)
         self.accounts.call_at = self._call_at
         self.accounts.report = self.log.warn
         self.accounts.server_name = self.server_name
@@ -112,10 +112,10 @@ class Server:
         self.greeting = Greeting(settings, self.server_id, self.server_name, self.host, self.port)
         self.authenticator = Authenticator(settings, self.run_on_loop)
         self.clients = Clients(
-            self.turn, settings, self.greeting, self.log, self.authenticator, self.accounts
+            self.event_loop, settings, self.greeting, self.log, self.authenticator, self.accounts
         )
         self.sessions = Sessions(
-            self.turn, self.clients.connect, self.router, settings.auth_required
+            self.event_loop, self.clients.connect, self.router, settings.auth_required
         )
         self.clients.admit = self.sessions.admit
         self.clients.recheck = self.sessions.recheck
@@ -123,19 +123,19 @@ class Server:
         self.sessions.on_broken = self.clients.broke
         self.sessions.on_guest = self.clients.guest
         self.sessions.on_first_pong = self.clients.ponged
-        self.clients.kick = self.turn.kick
+        self.clients.kick = self.event_loop.kick
         self.clients.call_at = self._call_at
         self.clients.sweep_by = self._sweep_by
-        self.turn.on_close = self.clients.closed
-        self.turn.on_error = self._failed
-        self._opening = EarlyStart(self.turn, self.sessions)
-        self.turn.start(self.sessions, self._opening.call_soon)
+        self.event_loop.on_close = self.clients.closed
+        self.event_loop.on_error = self._failed
+        self._opening = EarlyStart(self.event_loop, self.sessions)
+        self.event_loop.start(self.sessions, self._opening.call_soon)
         self.apply_limits()
         self.apply_tracing()
         self.acceptors = Acceptors(
             self.settings,
             self.log,
-            self.turn,
+            self.event_loop,
             self.sessions,
             self.clients,
             self.greeting,
@@ -144,32 +144,32 @@ class Server:
         add_rows(self)
         self.apply_accounts()
         self.authorities.connect(self)
-        self.listener = Listener(self._sockets, self._accepted, self.turn, self.log)
+        self.listener = Listener(self._sockets, self._accepted, self.event_loop, self.log)
 
     def apply_limits(self) -> None:
         """Let the core know what the settings say."""
         settings = self.settings
-        self.turn.max_payload = settings.max_payload
-        self.turn.max_line = settings.max_control_line
-        self.turn.max_pending = settings.max_pending
+        self.event_loop.max_payload = settings.max_payload
+        self.event_loop.max_line = settings.max_control_line
+        self.event_loop.max_pending = settings.max_pending
         patient = settings.write_timeout == "retry"
-        self.turn.write_deadline_ns = NEVER_NS if patient else settings.write_deadline_ns
+        self.event_loop.write_deadline_ns = NEVER_NS if patient else settings.write_deadline_ns
         self.sessions.max_subscriptions = settings.max_subscriptions
         self.sessions.max_sub_tokens = settings.max_sub_tokens
         share = memory_bytes() // 4
-        self.turn.max_subscription_bytes = settings.max_subscription_memory or share
-        self.turn.max_output_bytes = settings.max_output_memory or share
-        self.turn.drop_for_slow = settings.no_fast_producer_stall
+        self.event_loop.max_subscription_bytes = settings.max_subscription_memory or share
+        self.event_loop.max_output_bytes = settings.max_output_memory or share
+        self.event_loop.drop_for_slow = settings.no_fast_producer_stall
         self.sessions.auth_required = settings.auth_required
 
     def apply_tracing(self) -> None:
         """Begin or stop to show what clients and server say."""
         if not self.settings.trace:
-            self.turn.tracer = None
+            self.event_loop.trace_log = None
             return
         from penstock.server.logs.trace_log import TraceLog
 
-        self.turn.tracer = TraceLog(self.log, self.settings, self.clients.label)
+        self.event_loop.trace_log = TraceLog(self.log, self.settings, self.clients.label)
 
     def apply_accounts(self) -> None:
         """Have the accounts that the settings say."""
@@ -200,7 +200,7 @@ class Server:
 
         self.loop = uvloop.new_event_loop()
         self._stopped = self.loop.create_future()
-        self.turn.start(self.sessions, self.loop.call_soon)
+        self.event_loop.start(self.sessions, self.loop.call_soon)
         asyncio.set_event_loop(self.loop)
         self.loop.set_exception_handler(self._loop_failed)
         self.loop.run_until_complete(self._live())
@@ -251,7 +251,7 @@ class Server:
                 self.acceptors.websocket.leaf_accepted = lambda transport, *peer: taken(
                     accept(transport), transport, *peer
                 )
-        self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
+        self.loop.add_reader(self.event_loop.fileno(), self.event_loop.poll_once)
         self.watching.open()
         await self._listen()
         self.write_files()
@@ -287,7 +287,7 @@ class Server:
         self.jetstream = JetStream(
             self.settings,
             self.store,
-            self.turn,
+            self.event_loop,
             self.accounts,
             self.log,
             self.server_name,
@@ -302,11 +302,11 @@ class Server:
         if self.jetstream is None:
             return
         self.log.info("Initiating JetStream Shutdown...")
-        self.turn.poll_once()
+        self.event_loop.poll_once()
         self.jetstream.close()
         self.jetstream = None
         self.store = None
-        self.turn.kick()
+        self.event_loop.kick()
         self.log.info("JetStream Shutdown")
 
     def _announce(self) -> None:
@@ -359,11 +359,11 @@ class Server:
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         self.commands.close()
-        self.turn.poll_once()
+        self.event_loop.poll_once()
         self.close_jetstream()
         self.authenticator.close()
-        self.loop.remove_reader(self.turn.fileno())
-        self.turn.shutdown()
+        self.loop.remove_reader(self.event_loop.fileno())
+        self.event_loop.shutdown()
         await self.watching.close()
         for path in (self.settings.pid_file, self.ports_file):
             if path:
@@ -375,8 +375,8 @@ class Server:
     def _accepted(self, connected: socket.socket, host: str, port: int) -> None:
         if self.acceptors.take(connected, host, port):
             return
-        self.turn.now_ns = self.turn.clock.now()
-        connection = self.turn.adopt(connected.fileno())
+        self.event_loop.now_ns = self.event_loop.clock.now()
+        connection = self.event_loop.adopt(connected.fileno())
         connected.detach()
         self._sweep_by(self.clients.greet(connection, host, port).due_ns)
 
@@ -384,7 +384,7 @@ class Server:
         """Run a call on the loop's thread, from another thread; nothing after the end."""
 
         def on_time() -> None:
-            self.turn.now_ns = self.turn.clock.now()
+            self.event_loop.now_ns = self.event_loop.clock.now()
             call()
 
         with contextlib.suppress(RuntimeError):  # the loop is closed
@@ -397,13 +397,13 @@ class Server:
             return
 
         def on_time() -> None:
-            self.turn.now_ns = self.turn.clock.now()
-            if self.turn.now_ns < when_ns:  # the loop counts milliseconds, by another clock
+            self.event_loop.now_ns = self.event_loop.clock.now()
+            if self.event_loop.now_ns < when_ns:  # the loop counts milliseconds, by another clock
                 self._call_at(when_ns, call)
             else:
                 call()
 
-        self.loop.call_later(max(when_ns - self.turn.clock.now(), 0) / SECOND_NS, on_time)
+        self.loop.call_later(max(when_ns - self.event_loop.clock.now(), 0) / SECOND_NS, on_time)
 
     def _sweep_by(self, due_ns: int) -> None:
         """Make sure that clients are looked at when one is due."""
@@ -412,15 +412,15 @@ class Server:
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         self._sweep_at_ns = due_ns
-        delay = max(due_ns - self.turn.clock.now(), 0) / SECOND_NS
+        delay = max(due_ns - self.event_loop.clock.now(), 0) / SECOND_NS
         self._sweep_timer = self.loop.call_later(delay, self._sweep)
 
     def _sweep(self) -> None:
-        self.turn.now_ns = self.turn.clock.now()
+        self.event_loop.now_ns = self.event_loop.clock.now()
         self._sweep_at_ns = NEVER_NS
         self._sweep_timer = None
-        self._sweep_by(self.clients.sweep(self.turn.now_ns))
-        self.turn.kick()
+        self._sweep_by(self.clients.sweep(self.event_loop.now_ns))
+        self.event_loop.kick()
 
     @property
     def stopping(self) -> bool:
@@ -459,7 +459,7 @@ class Server:
 
     def connection(self, cid: int) -> Connection | None:
         """An open connection by its id."""
-        return next((c for c in self.turn.all_connections() if c.id == cid), None)
+        return next((c for c in self.event_loop.all_connections() if c.id == cid), None)
 
 
 def _load_for_connect() -> None:

@@ -59,8 +59,8 @@ class Commands:
         failure = server.reloads.run()
         if not failure:
             server.watching.reloaded()
-        server.turn.now_ns = server.turn.clock.now()
-        server.turn.kick()
+        server.event_loop.now_ns = server.event_loop.clock.now()
+        server.event_loop.kick()
         tell_systemd("READY=1")
         return failure
 
@@ -75,7 +75,7 @@ class Commands:
 
         leaving = LameDuck(
             server.settings,
-            server.turn,
+            server.event_loop,
             server.log,
             [self._say_leaving, server.close_listeners, server.close_jetstream],
             self._tell_clients,
@@ -91,7 +91,7 @@ class Commands:
         server = self._server
         server.greeting.refresh(server.settings, lame_duck=True)
         server.clients.tell_lame_duck()
-        server.turn.kick()
+        server.event_loop.kick()
 
     def close(self) -> None:
         """The server stops: what was begun ends here."""

@@ -18,7 +18,7 @@ import sys
 import threading  # by the main thread: who imports it first is taken for that
 from collections.abc import Callable
 
-from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.event_loop import EventLoop
 from penstock.core.broker.session import Sessions
 from penstock.server.fast_dataclass import field_names
 from penstock.server.settings import Settings
@@ -95,23 +95,23 @@ def may_open_early(settings: Settings) -> bool:
 class EarlyStart:
     """Runs the core's turns without asyncio, for as long as something is loaded."""
 
-    def __init__(self, turn: Turn, sessions: Sessions) -> None:
+    def __init__(self, event_loop: EventLoop, sessions: Sessions) -> None:
         """Of a server that listens already."""
-        self._turn = turn
+        self._event_loop = event_loop
         self._sessions = sessions
         self._soon: list[Callable[[], None]] = []
         self._problem: BaseException | None = None
         self._loaded = 0  # parts, by the other thread
 
     def call_soon(self, call: Callable[[], None]) -> None:
-        """For Turn.start: the call is made in the next round."""
+        """For EventLoop.start: the call is made in the next round."""
         self._soon.append(call)
 
     def serve(self, for_connect: Callable[[], None], load: Callable[[], None]) -> None:
         """Serve clients until for_connect() and then load(), in a thread of their own, have
         returned; raises what they raised.
 
-        The turn takes new connections (Turn.listen). A CONNECT is held until for_connect() has
+        The event loop takes new connections (EventLoop.listen). A CONNECT is held until for_connect() has
         returned, publishes until the caller says ``sessions.go_on()``.
         """
         self._sessions.hold()
@@ -120,7 +120,7 @@ class EarlyStart:
         loaded = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         ready = select.epoll()
         try:
-            for descriptor in (loaded, self._turn.fileno()):
+            for descriptor in (loaded, self._event_loop.fileno()):
                 ready.register(descriptor, select.EPOLLIN)
             threading.Thread(
                 target=self._load, args=((for_connect, load), loaded), daemon=True
@@ -143,13 +143,13 @@ class EarlyStart:
                 call()
             for descriptor, _ in events:
                 if descriptor != loaded:
-                    self._turn.poll_once()
+                    self._event_loop.poll_once()
                     continue
                 self._loaded += os.eventfd_read(loaded)
                 if self._loaded >= _ALL:
                     return
                 self._sessions.take_connects()
-                self._turn.kick()
+                self._event_loop.kick()
 
     def _load(self, parts: tuple[Callable[[], None], ...], loaded: int) -> None:
         try:

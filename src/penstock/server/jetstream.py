@@ -20,7 +20,7 @@ from penstock.api.calls import (
 )
 from penstock.api.codec import encode
 from penstock.core.base.disk import Disk
-from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.event_loop import EventLoop
 from penstock.core.broker.reactor import Connection
 from penstock.core.broker.router import CallbackSink
 from penstock.core.protocol.api_level import API_LEVEL
@@ -71,7 +71,7 @@ class JetStream:
         self,
         settings: Settings,
         store: StoreLock,
-        turn: Turn,
+        event_loop: EventLoop,
         accounts: Accounts,
         log: Log,
         name: str,
@@ -80,7 +80,7 @@ class JetStream:
         """The store folder is locked already; name and id are the server's."""
         self._settings = settings
         self._store = store
-        self._turn = turn
+        self._event_loop = event_loop
         self._accounts = accounts
         self._log = log
         self._timer: asyncio.TimerHandle | None = None
@@ -101,7 +101,7 @@ class JetStream:
             server_id=server_id,
         )
         self._engine = Engine(
-            turn,
+            event_loop,
             Disk(),
             store.folder,
             settings=self._engine_settings,
@@ -127,7 +127,7 @@ class JetStream:
         from penstock.server.origin_servers import OriginLink  # with TLS, which few servers need
 
         for each in self._settings.remotes:
-            remote = OriginLink(each, self._turn, self._log, Random(os.urandom(16)))
+            remote = OriginLink(each, self._event_loop, self._log, Random(os.urandom(16)))
             self._remotes.append(remote)
 
     # -- accounts
@@ -315,7 +315,7 @@ class JetStream:
         if not settings.store_dir:
             log.warn("Temporary storage directory used, data could be lost on system reboot")
         self._loop = loop
-        self._turn.now_ns = self._turn.clock.now()
+        self._event_loop.now_ns = self._event_loop.clock.now()
         try:
             self._started = True
             for made in self._accounts.all():
@@ -345,7 +345,7 @@ class JetStream:
         if self._loop is None or not self._recovering:
             return
         started_ns = now_ns = time.perf_counter_ns()
-        self._turn.now_ns = self._turn.clock.now()
+        self._event_loop.now_ns = self._event_loop.clock.now()
         more = True
         try:
             while more and now_ns < started_ns + RECOVERY_SLICE_NS:
@@ -354,7 +354,7 @@ class JetStream:
                 if self._engine.waiting:
                     break
         finally:
-            self._turn.kick()
+            self._event_loop.kick()
             if more and self._engine.waiting:
                 self._loop.call_later(RECOVERY_WAIT_SECONDS, self._recover)
             elif more:
@@ -404,7 +404,7 @@ class JetStream:
             return
         self._timer.cancel()
         self._due_ns = due_ns
-        wait_s = max(due_ns - self._turn.clock.now(), 0) / SECOND_NS
+        wait_s = max(due_ns - self._event_loop.clock.now(), 0) / SECOND_NS
         self._timer = self._loop.call_later(wait_s, self._tick)
 
     def _sync(self) -> str:
@@ -413,11 +413,11 @@ class JetStream:
 
     def _tick(self) -> None:
         self._due_ns = 0
-        now_ns = self._turn.clock.now()
+        now_ns = self._event_loop.clock.now()
         due_ns = 0
         try:
             due_ns = self._engine.tick(now_ns)
-            self._turn.kick()
+            self._event_loop.kick()
         finally:
             if self._loop is not None:
                 latest = now_ns + (BUSY_TICK_NS if self._engine.busy else IDLE_TICK_NS)
@@ -451,9 +451,9 @@ class JetStream:
 
         for made in self.accounts():
             self._engine.finish(made.name)
-        self._turn.now_ns = self._turn.clock.now()
+        self._event_loop.now_ns = self._event_loop.clock.now()
         apply(declared, self._account_of, self._log)
-        self._turn.kick()
+        self._event_loop.kick()
 
     def _account_of(self, name: str) -> JetStreamAccount | None:
         return self._engine.accounts.get(name or self._accounts.default.name)

@@ -46,7 +46,7 @@ class Observability:
                 port=server.port,
                 http_port=server.http_port,
                 start_ns=server.start_ns,
-                reactor=server.turn,
+                reactor=server.event_loop,
                 clients=server.clients,
                 accounts=server.accounts.all,
                 jetstream=lambda: server.jetstream,
@@ -111,15 +111,15 @@ class Observability:
         server.accounts.when_made(
             lambda made: system.serve(made.name, made.router) if made is not account else None
         )
-        server.clients.system = server.sessions.tracer = system
+        server.clients.system = server.sessions.message_trace = system
         self._tick()
 
     def _tick(self) -> None:
         server = self._server
         if server.clients.system is not None:
-            now_ns = server.turn.now_ns = server.turn.clock.now()
+            now_ns = server.event_loop.now_ns = server.event_loop.clock.now()
             due_ns = server.clients.system.tick(now_ns)
-            server.turn.kick()
+            server.event_loop.kick()
             self._timer = server.loop.call_later((due_ns - now_ns) / SECOND_NS, self._tick)
 
     def leaving(self, *, lame_duck: bool) -> None:

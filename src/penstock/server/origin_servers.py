@@ -20,7 +20,7 @@ from random import Random
 from typing import cast
 from urllib.parse import unquote, urlsplit
 
-from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.event_loop import EventLoop
 from penstock.core.protocol import wire
 from penstock.engine.sources.links import Receive, Subscribed
 from penstock.server.logs.log import Log
@@ -38,11 +38,13 @@ PAYLOAD_MAX = 1 << 30  # the other server decides
 class OriginLink:
     """The link to one server, or to one of several that stand for the same."""
 
-    def __init__(self, settings: OriginServer, turn: Turn, log: Log, random: Random) -> None:
+    def __init__(
+        self, settings: OriginServer, event_loop: EventLoop, log: Log, random: Random
+    ) -> None:
         """Nothing is connected before `open`."""
         self.prefix = f"$JS.{settings.name}.API"
         self._settings = settings
-        self._turn = turn
+        self._event_loop = event_loop
         self._log = log
         self._random = random
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -120,10 +122,10 @@ class OriginLink:
         self._log.warn(f"remote {self._settings.name}: {without_secret(url)}: {reason}")
 
     def _changed(self) -> None:
-        self._turn.now_ns = self._turn.clock.now()
+        self._event_loop.now_ns = self._event_loop.clock.now()
         for watcher in list(self._watchers):
             watcher()
-        self._turn.kick()
+        self._event_loop.kick()
 
     # -- as a link
 
@@ -148,11 +150,11 @@ class OriginLink:
 
     def received(self, work: Callable[[], None]) -> None:
         """For the session: do what came in, as a turn."""
-        self._turn.now_ns = self._turn.clock.now()
+        self._event_loop.now_ns = self._event_loop.clock.now()
         try:
             work()
         finally:
-            self._turn.kick()
+            self._event_loop.kick()
 
 
 class _Session(asyncio.Protocol):

@@ -8,20 +8,20 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.core.base.clock import Clock, SystemClock
-from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.event_loop import EventLoop
 from penstock.core.broker.reactor import Connection
 from penstock.core.broker.router import Router
 from penstock.core.broker.session import Sessions
 
 
 class Box:
-    """A Turn with its sessions; `connect` gives the client's end of a socket pair."""
+    """An EventLoop with its sessions; `connect` gives the client's end of a socket pair."""
 
     def __init__(self, clock: Clock | None = None) -> None:
-        self.turn = Turn(clock or SystemClock())
-        self.router = Router(self.turn)
-        self.sessions = Sessions(self.turn, self.on_connect, self.router)
-        self.turn.start(self.sessions, lambda callback: callback())
+        self.event_loop = EventLoop(clock or SystemClock())
+        self.router = Router(self.event_loop)
+        self.sessions = Sessions(self.event_loop, self.on_connect, self.router)
+        self.event_loop.start(self.sessions, lambda callback: callback())
         self.connections: list[Connection] = []
 
     def on_connect(self, connection: Connection, _text: bytes) -> Router:
@@ -33,9 +33,9 @@ class Box:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.settimeout(5)
-        self.connections.append(self.turn.adopt(ours.detach()))
+        self.connections.append(self.event_loop.adopt(ours.detach()))
         theirs.sendall(b"CONNECT {}\r\n")
-        self.turn.run(1000)
+        self.event_loop.run(1000)
         return theirs
 
 
@@ -43,7 +43,7 @@ class Box:
 def box() -> Iterator[Box]:
     box = Box()
     yield box
-    box.turn.shutdown()
+    box.event_loop.shutdown()
 
 
 def read_exactly(sock: socket.socket, box: Box, n: int) -> bytes:
@@ -53,7 +53,7 @@ def read_exactly(sock: socket.socket, box: Box, n: int) -> bytes:
         try:
             data += sock.recv(1 << 20)
         except BlockingIOError:
-            box.turn.run(1000)
+            box.event_loop.run(1000)
         if len(data) >= n:
             break
     return data
@@ -70,10 +70,10 @@ def test_ping_pong_and_pub_sub_over_sockets(box: Box) -> None:
 def test_a_message_in_many_pieces_arrives_once(box: Box) -> None:
     a, b = box.connect(), box.connect()
     a.sendall(b"SUB x 1\r\n")
-    box.turn.run(1000)
+    box.event_loop.run(1000)
     for byte in b"PUB x 5\r\nhello\r\n":
         b.sendall(bytes([byte]))
-        box.turn.run(1000)
+        box.event_loop.run(1000)
     want = b"MSG x 1 5\r\nhello\r\n"
     assert read_exactly(a, box, len(want)) == want
 
@@ -81,7 +81,7 @@ def test_a_message_in_many_pieces_arrives_once(box: Box) -> None:
 def test_large_messages_pass_in_both_directions(box: Box) -> None:
     a, b = box.connect(), box.connect()
     a.sendall(b"SUB x 1\r\n")
-    box.turn.run(1000)
+    box.event_loop.run(1000)
     payload = os.urandom(1_000_000)
     b.setblocking(False)
     message = b"PUB x 1000000\r\n" + payload + b"\r\n"
@@ -93,7 +93,7 @@ def test_large_messages_pass_in_both_directions(box: Box) -> None:
         if sent < len(message):
             with contextlib.suppress(BlockingIOError):
                 sent += b.send(message[sent:])
-        box.turn.run(1)
+        box.event_loop.run(1)
         with contextlib.suppress(BlockingIOError):
             got += a.recv(1 << 20)
         if len(got) >= len(want):
@@ -103,10 +103,10 @@ def test_large_messages_pass_in_both_directions(box: Box) -> None:
 
 def test_a_reader_that_stops_is_closed_when_over_max_pending() -> None:
     box = Box()
-    box.turn.max_pending = 4 * 1024 * 1024
+    box.event_loop.max_pending = 4 * 1024 * 1024
     a, b = box.connect(), box.connect()
     a.sendall(b"SUB x 1\r\n")
-    box.turn.run(1000)
+    box.event_loop.run(1000)
     b.setblocking(False)
     message = b"PUB x 100000\r\n" + b"x" * 100_000 + b"\r\n"
     rest = b""
@@ -116,36 +116,36 @@ def test_a_reader_that_stops_is_closed_when_over_max_pending() -> None:
         rest = rest or message
         with contextlib.suppress(BlockingIOError):
             rest = rest[b.send(rest) :]
-        box.turn.run(10)
+        box.event_loop.run(10)
     assert box.connections[0].reason == "Slow Consumer (Pending Bytes)"
     assert not box.connections[1].closed
-    box.turn.shutdown()
+    box.event_loop.shutdown()
 
 
 def test_a_blocked_reader_is_closed_at_the_write_deadline() -> None:
     box = Box()
-    box.turn.write_deadline_ns = 200_000_000
+    box.event_loop.write_deadline_ns = 200_000_000
     a, b = box.connect(), box.connect()
     a.sendall(b"SUB x 1\r\n")
     b.sendall(b"PUB x 900000\r\n" + b"x" * 100)
-    box.turn.run(1000)
+    box.event_loop.run(1000)
     b.setblocking(False)
     rest = b"x" * 899_900 + b"\r\n"
     for _ in range(1000):
         if rest:
             with contextlib.suppress(BlockingIOError):
                 rest = rest[b.send(rest) :]
-        box.turn.run(20)
+        box.event_loop.run(20)
         if box.connections[0].closed:
             break
     assert box.connections[0].reason == "Slow Consumer (Write Deadline)"
-    box.turn.shutdown()
+    box.event_loop.shutdown()
 
 
 def test_an_error_text_reaches_a_client_that_was_still_sending(box: Box) -> None:
     a = box.connect()
     a.sendall(b"NONSENSE\r\n" + b"x" * 200_000)
-    box.turn.run(1000)
+    box.event_loop.run(1000)
     assert a.recv(1000) == b"-ERR 'Unknown Protocol Operation'\r\n"
     assert a.recv(1000) == b""
     assert box.connections[0].reason == "Protocol Violation"
@@ -154,10 +154,10 @@ def test_an_error_text_reaches_a_client_that_was_still_sending(box: Box) -> None
 def test_the_peer_closing_forgets_its_subscriptions(box: Box) -> None:
     a = box.connect()
     a.sendall(b"SUB x 1\r\n")
-    box.turn.run(1000)
+    box.event_loop.run(1000)
     assert box.router.subscription_count() == 1
     a.close()
-    box.turn.run(1000)
+    box.event_loop.run(1000)
     assert (box.router.subscription_count(), box.connections[0].reason) == (0, "Client Closed")
 
 
@@ -166,7 +166,7 @@ def test_an_idle_connection_holds_no_buffers(box: Box) -> None:
     for client in clients:
         client.sendall(b"PING\r\n")
     for _ in range(20):
-        box.turn.run(10)
+        box.event_loop.run(10)
     for client in clients:
         assert client.recv(100) == b"PONG\r\n"
     assert [c.buffered() for c in box.connections] == [0] * 300

@@ -179,7 +179,7 @@ def test_opening_costs_a_constant_number_of_calls_for_each_segment(closed: bool)
         shelf.bytes_read = 0
         opened = open_log("log", PyDisk(shelf), segment_bytes=16384)
         assert opened.msgs == log.msgs
-        # heads and tables of the sidecars, the head of each segment, the last one as a whole
+        # heads and tables of the index files, the head of each segment, the last one as a whole
         assert shelf.bytes_read <= held + 32 * segments + 16384 + 4096
         return shelf.calls, shelf.bytes_read
 

@@ -140,7 +140,7 @@ def test_many_removals_are_split_over_records(tmp_path: Path) -> None:
     assert log.msgs == 5001
 
 
-def test_sidecar_is_as_drawn(tmp_path: Path) -> None:
+def test_index_file_is_as_drawn(tmp_path: Path) -> None:
     log = open_log(str(tmp_path / "log"), segment_bytes=4096)
     for i in range(60):
         log.add(100 + i, f"s.{i % 3}", b"x" * 60, b"h" * (i % 2))

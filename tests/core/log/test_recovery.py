@@ -422,8 +422,8 @@ def test_erased_bytes_are_gone_from_the_files(tmp_path: Path) -> None:
     assert log.lost == []
 
 
-def test_removal_after_sealing_with_damaged_entries_in_the_sidecar(tmp_path: Path) -> None:
-    # The sidecar's tables hold, its entries don't, and a removal is newer than both.
+def test_removal_after_sealing_with_damaged_entries_in_the_index_file(tmp_path: Path) -> None:
+    # The index file's tables hold, its entries don't, and a removal is newer than both.
     folder = tmp_path / "log"
     log = open_log(folder)
     for _ in range(100):

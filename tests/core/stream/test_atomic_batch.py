@@ -263,7 +263,7 @@ def test_a_hole_in_a_group_of_an_earlier_segment(tmp_path: Path, which: int, clo
     assert store_whole(site.stream, group(b"2" * 500, b"3" * 500, b"4" * 500)) == [2, 3, 4]
     site.stream.publish("s.a", b"5" * 3000)
     site.reactor.settle()
-    if closed:  # what its sidecar tells was on the disk once
+    if closed:  # what its index file tells was on the disk once
         maintenance.close(site.log)
     del site
     path = folder / f"{1:020}.seg"

@@ -4,7 +4,7 @@ from penstock.core.broker.reactor cimport Connection, Reactor
 from penstock.core.protocol.wire cimport Reader
 
 
-cdef class Turn(Reactor):
+cdef class EventLoop(Reactor):
     cdef int epoll_fd
     cdef int timer_fd                      # armed while a connection is blocked: unsticks publishers, write deadline
     cdef int request_fd                    # pipe to the sync threads

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from penstock.core.base.clock import Clock
 from penstock.core.broker.reactor import Connection, Reactor
 
-class Turn(Reactor):
+class EventLoop(Reactor):
     """A Reactor with sockets. Its epoll set is one file descriptor that asyncio watches with ``loop.add_reader(turn.fileno(), turn.poll_once)``."""
 
     def __init__(self, clock: Clock, seed: int = 1, sync_threads: int = 2) -> None: ...

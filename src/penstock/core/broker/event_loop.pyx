@@ -6,7 +6,7 @@ The epoll set is one descriptor that asyncio watches with ``loop.add_reader``; i
 there are events, so that one commit serves everything that came in meanwhile. fdatasync runs in threads that never touch Python:
 a request is 24 bytes through a pipe, and so is the answer, whose read end is in the epoll set.
 
-Knows nothing of what operations mean: it hands bytes to the Operator (core/broker/session) and runs the reactor's work lists.
+Knows nothing of what operations mean: it hands bytes to the ProtocolHandler (core/broker/session) and runs the reactor's work lists.
 """
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
@@ -97,7 +97,7 @@ cdef object by_size(pair):
     return pair[0]
 
 
-cdef class Turn(Reactor):
+cdef class EventLoop(Reactor):
     """A Reactor with sockets. ``loop.add_reader(turn.fileno(), turn.poll_once)`` is all that asyncio has to do with it."""
 
     def __cinit__(self):

@@ -122,7 +122,7 @@ cdef class Leaf(RemoteServer):
         self.sending = LeafPermissions()
         self.asking = LeafPermissions()
         self.receiving = LeafPermissions()
-        connection.operator = self
+        connection.handler = self
         connection.reader.role = ROLE_LEAF
         connection.reader.headers = True
         connection.reader.max_line = LINES * connection.reactor.max_line
@@ -259,8 +259,8 @@ cdef class Leaf(RemoteServer):
         cdef uint32_t hlen = m.hlen, n = m.body_len, queues_len = <uint32_t>PyBytes_GET_SIZE(queues)
         if c.closed or c.closing or not self.sending.allows(m.subject, m.subject_len):
             return 0
-        if source is not None and source.operator is not None and PyBytes_GET_SIZE(self.cluster):
-            origin = <RemoteServer?>source.operator
+        if source is not None and source.handler is not None and PyBytes_GET_SIZE(self.cluster):
+            origin = <RemoteServer?>source.handler
             if origin.cluster == self.cluster:
                 return 0
         if hlen and not c.headers:
@@ -311,8 +311,8 @@ cdef class Leaf(RemoteServer):
         cdef bint loop = subject.startswith(b"$LDS.")
         if self.wanted is None:
             return 0
-        if source is not None and source.operator is not None:
-            other = <RemoteServer?>source.operator
+        if source is not None and source.handler is not None:
+            other = <RemoteServer?>source.handler
             if self.isolated or (PyBytes_GET_SIZE(other.cluster) and other.cluster == self.cluster):
                 return 0
             if self.spoke and other.spoke and not loop:

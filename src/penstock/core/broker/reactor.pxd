@@ -31,7 +31,7 @@ cdef class HandedSync:
     cdef readonly bint ended
 
 
-cdef class Operator:
+cdef class ProtocolHandler:
     """What does a client's operations (core/broker/session): the reactor hands it the bytes of a connection."""
     # Do the complete operations in r (the connection's own reader, or a shared one); stops when c is stalled or closed.
     cdef int operate(self, Connection c, Reader* r) except -1
@@ -61,7 +61,7 @@ cdef class Connection(Task):
     cdef public object transport           # adapter: an object with write(bytes) and close(); None for sockets and tests
     cdef public object session             # what the level above keeps with it (never touched per message)
     cdef Owner router                      # the account's Router (core/broker/router), set when accepted
-    cdef Operator operator                 # who does its operations; None: the reactor's. Another server has one of its own (core/broker/leaf)
+    cdef ProtocolHandler handler                 # who does its operations; None: the reactor's. Another server has one of its own (core/broker/leaf)
     cdef dict subscriptions                # sid: bytes -> Subscription
     cdef public int64_t max_subscriptions  # of this connection; below 0: no limit
     cdef readonly int64_t subscription_bytes  # memory that its subscriptions may take (core/broker/router reckons)
@@ -111,11 +111,11 @@ cdef class Reactor:
     cdef public int64_t max_subscription_bytes  # of all connections; one may have half of it; 0: no limit
     cdef readonly int64_t subscription_bytes
     cdef public bint drop_for_slow         # a congested subscriber misses messages instead of holding up who publishes
-    cdef Operator operator                 # set once at start
+    cdef ProtocolHandler handler                 # set once at start
     cdef public object on_close            # None, or called with each connection that was closed
     cdef public object on_error            # None, or called with an exception that no task may leak
-    cdef public object on_sync             # None: syncs happen in place; or called with each HandedSync (never on a Turn)
-    cdef public object tracer              # None, or what is shown the traffic of clients: received(), sent()
+    cdef public object on_sync             # None: syncs happen in place; or called with each HandedSync (never on a EventLoop)
+    cdef public object trace_log           # None, or what is shown the traffic of clients: received(), sent()
     cdef list dirty                        # Connections with output
     cdef list resumed                      # Connections to be read from again
     cdef Out spare[64]                     # output buffers without an owner
@@ -133,7 +133,7 @@ cdef class Reactor:
     cdef uint64_t random(self) noexcept    # seeded xorshift: picks queue members; not for secrets
     cdef int enlist_commit(self, Task t) except -1
     cdef int enlist_delivery(self, Task t) except -1
-    # virtual: Turn overrides these three
+    # virtual: EventLoop overrides these three
     cdef int flush(self, Connection c) except -1  # hand waiting output to the kernel (here: to the transport, if any)
     cdef int hang_up(self, Connection c, str reason) except -1  # close now: subscriptions gone, socket closed
     cdef int submit_sync(self, Synced owner, int handle, uint64_t upto) except -1  # fdatasync(handle), then owner.synced(upto, errno)

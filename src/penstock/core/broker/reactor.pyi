@@ -110,7 +110,7 @@ class Reactor:
     on_error: Callable[[BaseException], object] | None
     on_sync: Callable[[HandedSync], object] | None
     """Without sockets: None, then syncs happen in place; or called with each, to be ended by hand."""
-    tracer: Any
+    trace_log: Any
     """None, or what is shown the traffic: received(connection, operation, body, its header bytes) and
     sent(connection, whole operations)."""
     def all_connections(self) -> list[Connection]: ...

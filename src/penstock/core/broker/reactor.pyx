@@ -78,7 +78,7 @@ cdef class HandedSync:
             self.reactor.report(failure)
 
 
-cdef class Operator:
+cdef class ProtocolHandler:
     """What does a client's operations (core/broker/session): the reactor hands it the bytes of a connection."""
 
     cdef int operate(self, Connection c, Reader* r) except -1:
@@ -103,7 +103,7 @@ cdef class Trace:
 cdef class Connection(Task):
     """One client: its input and output buffers, what it said in CONNECT, its counters.
 
-    Made by ``Sessions.accept`` and ``Turn.adopt``. The flags start as the protocol says they are before CONNECT.
+    Made by ``Sessions.accept`` and ``EventLoop.adopt``. The flags start as the protocol says they are before CONNECT.
     """
 
     def __cinit__(self):
@@ -136,8 +136,8 @@ cdef class Connection(Task):
     cdef int commit(self, size_t n) except -1:
         cdef size_t waiting
         self.out.len += n
-        if self.reactor.tracer is not None:
-            self.reactor.tracer.sent(self, PyBytes_FromStringAndSize(self.out.data + self.out.len - n, n))
+        if self.reactor.trace_log is not None:
+            self.reactor.trace_log.sent(self, PyBytes_FromStringAndSize(self.out.data + self.out.len - n, n))
         if not self.dirty:
             self.dirty = True
             self.reactor.dirty.append(self)
@@ -393,10 +393,10 @@ cdef class Reactor:
 
     cdef int serve(self, Connection c, Reader* r) except -1:
         try:
-            if c.operator is None:
-                self.operator.operate(c, r)
+            if c.handler is None:
+                self.handler.operate(c, r)
             else:
-                c.operator.operate(c, r)
+                c.handler.operate(c, r)
         except Exception as error:
             self.report(error)
             self.hang_up(c, "Internal Error")

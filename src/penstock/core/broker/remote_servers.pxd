@@ -2,12 +2,12 @@
 from cpython.ref cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
 from penstock.core.base.buffer cimport Out
-from penstock.core.broker.reactor cimport Connection, Operator
+from penstock.core.broker.reactor cimport Connection, ProtocolHandler
 from penstock.core.broker.router cimport Message, Neighbours, QueueGroup, RemoteSubscription, Router
 from penstock.core.protocol.subjects cimport Route
 
 
-cdef class RemoteServer(Operator):
+cdef class RemoteServer(ProtocolHandler):
     """Another server at the other end of a connection. It gets a message once, for all of its subscriptions that match."""
     cdef readonly Connection connection
     cdef readonly RemoteServers remote_servers     # None before it has joined

@@ -15,7 +15,7 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memset
 from penstock.core.base.buffer cimport Out, out_free, out_put
-from penstock.core.broker.reactor cimport Connection, Operator
+from penstock.core.broker.reactor cimport Connection, ProtocolHandler
 from penstock.core.broker.router cimport UNSERVED_MAX, Message, Neighbours, QueueGroup, RemoteSubscription, Router, Sink, Subscription
 from penstock.core.protocol.subjects cimport Route
 
@@ -23,7 +23,7 @@ cdef enum:
     ACK_LEN = 8                # $JS.ACK.
 
 
-cdef class RemoteServer(Operator):
+cdef class RemoteServer(ProtocolHandler):
     """Another server at the other end of a connection."""
 
     def __init__(self, Connection connection) -> None:
@@ -41,7 +41,7 @@ cdef class RemoteServer(Operator):
 
 
 cdef inline RemoteServer server_of(Connection c):
-    return <RemoteServer>c.operator if c is not None and isinstance(c.operator, RemoteServer) else None
+    return <RemoteServer>c.handler if c is not None and isinstance(c.handler, RemoteServer) else None
 
 
 cdef inline bint of_one_cluster(RemoteServer a, RemoteServer b):
@@ -87,7 +87,7 @@ cdef class RemoteServers(Neighbours):
         cdef RemoteServer origin = server_of(source), server
         cdef uint64_t total = 0
         for s in group.remote or ():
-            server = <RemoteServer>s.connection.operator
+            server = <RemoteServer>s.connection.handler
             if (s.connection is source or s.connection.closed or s.connection.closing or of_one_cluster(origin, server)
                     or not server.may_send(m.subject, m.subject_len)):
                 continue
@@ -111,7 +111,7 @@ cdef class RemoteServers(Neighbours):
         for i in range(route.n if route is not None else 0):
             item = <object>route.items[i]
             if type(item) is RemoteSubscription and (<RemoteSubscription>item).connection is not source:
-                server = <RemoteServer>(<RemoteSubscription>item).connection.operator
+                server = <RemoteServer>(<RemoteSubscription>item).connection.handler
                 if server.mark != mark:
                     server.mark = mark
                     if first is None:
@@ -125,7 +125,7 @@ cdef class RemoteServers(Neighbours):
             for i in range(n):
                 s = self.choose(<QueueGroup>unserved[i], source, m)
                 if s is not None:
-                    server = <RemoteServer>s.connection.operator
+                    server = <RemoteServer>s.connection.handler
                     names[server] = names.get(server, b"") + s.queue + b" "
                     if server.mark != mark:
                         server.mark = mark

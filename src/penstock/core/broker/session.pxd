@@ -1,16 +1,16 @@
 """What a client's operations do: CONNECT, PUB, SUB, UNSUB, PING; verbose, pedantic, -ERR texts, limits."""
 from libc.stdint cimport int64_t
-from penstock.core.broker.reactor cimport Connection, Reactor, Operator
+from penstock.core.broker.reactor cimport Connection, Reactor, ProtocolHandler
 from penstock.core.broker.router cimport Message, Router
 from penstock.core.protocol.wire cimport Op, Reader
 
 
-cdef class Sessions(Operator):
+cdef class Sessions(ProtocolHandler):
     cdef readonly Reactor reactor
     cdef object connect                    # (connection, text) -> Router or None
     cdef Router default_router
     cdef public bint auth_required
-    cdef public object tracer              # None, or what is asked about messages to be traced (see session.pyi)
+    cdef public object message_trace       # None, or what is asked about messages to be traced (see session.pyi)
     cdef public int max_subscriptions      # of connections that come from now on; 0: no limit
     cdef public int max_sub_tokens         # of a subscription's subject; 0: as many as a trie takes
     cdef public object on_violation        # None, or called with (connection, text) when a permission was missing

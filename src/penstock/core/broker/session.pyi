@@ -24,7 +24,7 @@ class Sessions:
     auth_required: bool
     # None, or what is asked about messages that may want to be traced: begin(connection, subject, headers, size) -> the Trace
     # to keep, None (publish it untraced) or False (drop it); end(connection, trace) when it was published
-    tracer: Any
+    message_trace: Any
     max_subscriptions: int  # of connections that come from now on; 0: no limit
     max_sub_tokens: int  # of a subscription's subject; 0: as many as a trie takes
     # the first PING after a CONNECT was answered
@@ -40,7 +40,7 @@ class Sessions:
     def recheck(self, connection: Connection) -> int:
         """Its permits have changed: subscriptions they do not cover end, and it is told so; how many."""
     def welcome(self, connection: Connection) -> None:
-        """Give a new connection its router; Turn.adopt calls this."""
+        """Give a new connection its router; EventLoop.adopt calls this."""
     def accept(self, transport: object = None) -> Connection: ...
     def feed(self, connection: Connection, data: bytes) -> None:
         """Bytes that this client sent; any split."""

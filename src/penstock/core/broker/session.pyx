@@ -11,7 +11,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy
 from penstock.core.base.quoting import quoted
-from penstock.core.broker.reactor cimport Connection, Reactor, Operator
+from penstock.core.broker.reactor cimport Connection, Reactor, ProtocolHandler
 from penstock.core.broker.router cimport Message, Router, Subscription, subscription_cost
 from penstock.core.protocol.permissions cimport SUB_ALLOWED, SUB_FILTERED, SUB_REFUSED
 from penstock.core.protocol.subjects cimport Route, subject_literal, subject_valid
@@ -30,7 +30,7 @@ cdef enum:
 PENDING = object()
 
 
-cdef class Sessions(Operator):
+cdef class Sessions(ProtocolHandler):
     """The server's side of every connection.
 
     connect(connection, text) is called on CONNECT with the JSON text; it sets the connection's flags and returns the Router to
@@ -42,7 +42,7 @@ cdef class Sessions(Operator):
         self.connect = connect
         self.default_router = default_router
         self.auth_required = auth_required
-        reactor.operator = self
+        reactor.handler = self
 
     def accept(self, object transport=None) -> Connection:
         """A connection that is fed by hand, or by an adapter (a transport has write(bytes) and close())."""
@@ -153,7 +153,7 @@ cdef class Sessions(Operator):
                 c.stalled = True
                 self.held.append(c)
                 break
-            if self.reactor.tracer is not None and kind > OP_MORE and shows(c, kind):
+            if self.reactor.trace_log is not None and kind > OP_MORE and shows(c, kind):
                 self.show(c, kind, &op)
             if kind == OP_PUB and c.ready:
                 self.publish(c, &op)
@@ -230,7 +230,7 @@ cdef class Sessions(Operator):
             line += [op.sid[:op.sid_len], b"%d" % op.max if op.max else b""]
         elif kind == OP_CONNECT:
             line.append(PyBytes_FromStringAndSize(op.body, op.body_len))
-        self.reactor.tracer.received(c, b" ".join([word for word in line if word]), body, op.hlen)
+        self.reactor.trace_log.received(c, b" ".join([word for word in line if word]), body, op.hlen)
         return 0
 
     def informed(self, Connection c, bytes text) -> None:
@@ -290,7 +290,7 @@ cdef class Sessions(Operator):
                 return 0
         if c.verbose:
             c.put(b"+OK\r\n", 5)
-        if m.hlen and (router.traces or asks_for_trace(m.body, m.hlen)) and self.tracer is not None:
+        if m.hlen and (router.traces or asks_for_trace(m.body, m.hlen)) and self.message_trace is not None:
             return self.trace(c, router, &m, op.subject[:op.subject_len], mapped)
         if router.publish(c, &m) == 0 and m.reply_len and c.no_responders:
             self.no_responders(c, router, &m)
@@ -299,7 +299,7 @@ cdef class Sessions(Operator):
     cdef int trace(self, Connection c, Router router, Message* m, bytes asked, bytes mapped) except -1:
         """A message that wants to be traced: the tracer says how; then it is published, and the tracer is told what happened."""
         cdef int took
-        verdict = self.tracer.begin(
+        verdict = self.message_trace.begin(
             c,
             asked.decode("utf-8", "surrogateescape"),
             PyBytes_FromStringAndSize(m.body, m.hlen),
@@ -315,7 +315,7 @@ cdef class Sessions(Operator):
         finally:
             self.reactor.trace = None
         if verdict is not None:
-            self.tracer.end(c, verdict)
+            self.message_trace.end(c, verdict)
         if took == 0 and m.reply_len and c.no_responders:
             self.no_responders(c, router, m)
         return 0

@@ -97,7 +97,7 @@ cdef class StartupGate(Sink):
             if held.source is None:
                 continue
             if took == 0 and held.reply and held.source.no_responders:
-                (<object>held.source.reactor.operator).nobody(held.source, held.subject, held.reply)
+                (<object>held.source.reactor.handler).nobody(held.source, held.subject, held.reply)
             held.source.wake()
         for waiter in waiters:
             waiter.wake()

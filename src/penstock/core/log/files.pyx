@@ -22,7 +22,7 @@ from penstock.core.base.buffer cimport Out, hash_bytes, out_free, out_put
 from penstock.core.base.quota cimport use
 from penstock.core.log.disk_condition cimport CLOSED, FAILED, FULL, HOLDS
 from penstock.core.log.encryption cimport begin_file
-from penstock.core.log.index_file cimport write_sidecar
+from penstock.core.log.index_file cimport write_index_file
 from penstock.core.log.record cimport (
     RECORD_EXTRA_BYTES, SEALED_EXTRA_BYTES, SEALED_HEAD_BYTES, SEGMENT_HEAD_BYTES, put_ranges, put_segment_head,
     ranges_add, ranges_free, ranges_sort,
@@ -530,7 +530,7 @@ cdef class LogFiles:
         return 0
 
     cdef int write_index(self, Segment s) except -1:
-        if not s.damaged and not write_sidecar(self.segments, self.subjects_table, s, self.last_seq):
+        if not s.damaged and not write_index_file(self.segments, self.subjects_table, s, self.last_seq):
             self.late.append(partial(self.write_late_index, s))
         return 0
 
@@ -540,7 +540,7 @@ cdef class LogFiles:
             return
         if s.removed_mark > self.marks.synced_mark:
             return                               # maintain() does it when its removals are on the disk
-        if not write_sidecar(self.segments, self.subjects_table, s, self.last_seq):
+        if not write_index_file(self.segments, self.subjects_table, s, self.last_seq):
             raise OSError(EIO, "an index file can't be written", self.segments.path(s, ".idx"))
 
     # --- retired segments ------------------------------------------------------------------------

@@ -6,15 +6,15 @@ from penstock.core.log.subject_table cimport SubjectTable
 
 
 cdef struct LocalSubject:
-    # One row of a sidecar's subject table, as it lies in the file.
+    # One row of an index file's subject table, as it lies in the file.
     uint32_t live
     uint32_t first           # index of its first and last live entry
     uint32_t last
     uint32_t name_len
 
 
-cdef class Sidecar:
-    """What a sidecar says besides the entries."""
+cdef class IndexFile:
+    """What an index file says besides the entries."""
     cdef bytes tables            # the part of the file after the entries
     cdef const LocalSubject* rows
     cdef uint32_t row_count
@@ -24,7 +24,7 @@ cdef class Sidecar:
 
 
 cdef class Evidence:
-    """What a sidecar says of a segment that is not as it was, or is gone."""
+    """What an index file says of a segment that is not as it was, or is gone."""
     cdef uint32_t salt
     cdef uint32_t count
     cdef uint64_t size           # of the segment when it was written
@@ -36,8 +36,8 @@ cdef class Evidence:
     cdef list ranges             # (first, count) of its REMOVE records
 
 
-cdef bint write_sidecar(SegmentList segments, SubjectTable subjects, Segment s, uint64_t last_seq) except -1
-cdef Sidecar read_sidecar(SegmentList segments, SubjectTable subjects, Segment s)     # None when missing, damaged or of another file; else s is filled
-cdef int doubt_sidecar(SegmentList segments, Segment s) except -1
+cdef bint write_index_file(SegmentList segments, SubjectTable subjects, Segment s, uint64_t last_seq) except -1
+cdef IndexFile read_index_file(SegmentList segments, SubjectTable subjects, Segment s)     # None when missing, damaged or of another file; else s is filled
+cdef int doubt_index_file(SegmentList segments, Segment s) except -1
 cdef Evidence read_evidence(SegmentList segments, Segment s)       # None when there is none; s.salt 0: of a segment of any salt
-cdef bint read_ranges(SegmentList segments, Segment s, Ranges* out) except -1         # the ranges a sidecar holds; False when it doesn't hold
+cdef bint read_ranges(SegmentList segments, Segment s, Ranges* out) except -1         # the ranges an index file holds; False when it doesn't hold

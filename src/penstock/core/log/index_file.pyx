@@ -40,7 +40,7 @@ cdef enum:
     AT_ONCE = 32
 
 
-cdef class Sidecar:
+cdef class IndexFile:
     """What an index file says besides the entries."""
 
 
@@ -68,7 +68,7 @@ cdef inline uint64_t get64(const char* p, size_t at) noexcept:
     return v
 
 
-cdef bint write_sidecar(SegmentList segments, SubjectTable subjects, Segment s, uint64_t last_seq) except -1:
+cdef bint write_index_file(SegmentList segments, SubjectTable subjects, Segment s, uint64_t last_seq) except -1:
     # False when the disk refused it (the segment stays readable; its entries stay in memory).
     cdef bytes data
     cdef Ranges ranges
@@ -176,12 +176,12 @@ cdef void put_fields(char* p, Segment s, uint64_t last_seq, uint32_t names, uint
     put64(p, 88, headed + 1)
 
 
-cdef Sidecar open_sidecar(SegmentList segments, Segment s, char* head, bint evidence=False):
+cdef IndexFile open_index_file(SegmentList segments, Segment s, char* head, bint evidence=False):
     # Head and tables of an index file that belongs to s (salt, first and size agree), or None. Of evidence first agrees, and the
     # salt unless s.salt is 0: not known.
     cdef int handle
     cdef uint64_t at, n, tags
-    cdef Sidecar found = Sidecar()
+    cdef IndexFile found = IndexFile()
     cdef uint64_t size
     try:
         handle = segments.disk.open(segments.path(s, ".idx"), False)
@@ -254,7 +254,7 @@ cdef int intern_some(SubjectTable subjects, Segment s, const LocalSubject* rows,
     return 0
 
 
-cdef bint rows_fit(Sidecar found, uint32_t count, uint64_t live) noexcept:
+cdef bint rows_fit(IndexFile found, uint32_t count, uint64_t live) noexcept:
     """Whether what is said of each subject lies within the segment: who looks for it there does not look further."""
     cdef const LocalSubject* row
     cdef uint32_t k
@@ -267,9 +267,9 @@ cdef bint rows_fit(Sidecar found, uint32_t count, uint64_t live) noexcept:
     return total == live
 
 
-cdef Sidecar read_sidecar(SegmentList segments, SubjectTable subjects, Segment s):
+cdef IndexFile read_index_file(SegmentList segments, SubjectTable subjects, Segment s):
     cdef char head[INDEX_HEAD_BYTES]
-    cdef Sidecar found = open_sidecar(segments, s, head)
+    cdef IndexFile found = open_index_file(segments, s, head)
     cdef const char* name
     cdef const char* end
     cdef uint32_t k, n, words, count
@@ -297,11 +297,11 @@ cdef Sidecar read_sidecar(SegmentList segments, SubjectTable subjects, Segment s
     return found
 
 
-cdef int doubt_sidecar(SegmentList segments, Segment s) except -1:
+cdef int doubt_index_file(SegmentList segments, Segment s) except -1:
     # Marks an index file as doubtful: later openings scan the segment. One that is torn is not used as evidence either.
     cdef char head[INDEX_HEAD_BYTES]
     cdef int handle
-    if open_sidecar(segments, s, head) is None:
+    if open_index_file(segments, s, head) is None:
         return 0
     put32(head, 104, 1)
     put32(head, 108, crc32c(head, 108, 0))
@@ -315,7 +315,7 @@ cdef int doubt_sidecar(SegmentList segments, Segment s) except -1:
 
 cdef Evidence read_evidence(SegmentList segments, Segment s):
     cdef char head[INDEX_HEAD_BYTES]
-    cdef Sidecar found = open_sidecar(segments, s, head, True)
+    cdef IndexFile found = open_index_file(segments, s, head, True)
     cdef Evidence evidence
     cdef const Range* items
     cdef const uint64_t* dead = NULL
@@ -371,7 +371,7 @@ cdef Evidence read_evidence(SegmentList segments, Segment s):
 
 cdef bint read_ranges(SegmentList segments, Segment s, Ranges* out) except -1:
     cdef char head[INDEX_HEAD_BYTES]
-    cdef Sidecar found = open_sidecar(segments, s, head)
+    cdef IndexFile found = open_index_file(segments, s, head)
     cdef const Range* items
     cdef uint32_t k
     if found is None:

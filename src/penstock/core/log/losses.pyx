@@ -38,9 +38,9 @@ cdef int ranges_said(Opened o, Ranges* out) except -1:
     """What its REMOVE records say."""
     cdef const Range* items
     cdef uint32_t k
-    if o.sidecar is not None:
-        items = <const Range*>(PyBytes_AS_STRING(o.sidecar.tables) + o.sidecar.ranges_at)
-        for k in range(o.sidecar.range_count):
+    if o.index_file is not None:
+        items = <const Range*>(PyBytes_AS_STRING(o.index_file.tables) + o.index_file.ranges_at)
+        for k in range(o.index_file.range_count):
             ranges_add(out, items[k].first, items[k].count)
         return 0
     for k in range(o.segment.removes.count):
@@ -60,7 +60,7 @@ cdef int tell_lost(Log log, list opened, list orphans) except -1:
     for o in opened:
         s = o.segment
         if s.first > end:
-            if o is last and o.sidecar is None and (o.scan is None or o.scan.good_end <= SEGMENT_HEAD_BYTES):
+            if o is last and o.index_file is None and (o.scan is None or o.scan.good_end <= SEGMENT_HEAD_BYTES):
                 # A skip begins a segment with a removal that says so; this one was cut off before anything was in it.
                 log.removals.add(end, s.first - end)
             else:

@@ -19,7 +19,7 @@ from penstock.core.log.compressed_segment cimport PACKED_BLOCK_BYTES, Packed, op
 from penstock.core.log.disk_recovery cimport take_handle, write_beside
 from penstock.core.log.encryption cimport plain_image, seal_records
 from penstock.core.log.disk_condition cimport CLOSED, FAILED, FULL, TAKES
-from penstock.core.log.index_file cimport doubt_sidecar, read_ranges, write_sidecar
+from penstock.core.log.index_file cimport doubt_index_file, read_ranges, write_index_file
 from penstock.core.log.log cimport Log
 from penstock.core.log.record cimport (
     ERASED, MEMBER, MORE, RECORD_HEAD_BYTES, SEALED_EXTRA_BYTES, SEALED_HEAD_BYTES, TAGGED, Head, Ranges,
@@ -386,7 +386,7 @@ cdef bint compact(Log log, Segment s, bint convert) except -1:
     finally:
         out_free(&out)
         ranges_free(&kept)
-    write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
+    write_index_file(log.segments, log.subjects_table, s, log.last_seq)
     return True
 
 
@@ -524,9 +524,9 @@ def close(Log log) -> None:
             log.sync_files()
             for s in list(log.segments.items):
                 if s.damaged:
-                    doubt_sidecar(log.segments, s)        # each opening looks for the damage itself
+                    doubt_index_file(log.segments, s)        # each opening looks for the damage itself
                 elif s is log.active or s.index_old or not s.has_index:
-                    write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
+                    write_index_file(log.segments, log.subjects_table, s, log.last_seq)
     finally:
         log.end()
 

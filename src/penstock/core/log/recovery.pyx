@@ -28,7 +28,7 @@ from penstock.core.log.counts cimport count_bytes, count_entries, merge_rows, re
 from penstock.core.log.deferred_writes cimport restart, set_aside, start_found, sync_found, sync_names, write_found
 from penstock.core.log.encryption cimport aead_of
 from penstock.core.log.disk_condition cimport TAKES
-from penstock.core.log.index_file cimport Evidence, read_evidence, read_ranges, read_sidecar, write_sidecar
+from penstock.core.log.index_file cimport Evidence, read_evidence, read_ranges, read_index_file, write_index_file
 from penstock.core.log.log cimport Log
 from penstock.core.log.losses cimport find_orphans, ranges_said, tell_lost
 from penstock.core.log.record cimport (
@@ -129,7 +129,7 @@ def opened_in_steps(LogOpening opening, create: bool, numbered: bool, patient: b
     log.found_active(last)
     log.subjects_table.note_seen(last)          # it is appended to
     apply_removals(log, opened, orphans)
-    if o.sidecar is not None:
+    if o.index_file is not None:
         log.segments.need(last)
         read_ranges(log.segments, last, &last.removes)
     tell_lost(log, opened, orphans)
@@ -310,8 +310,8 @@ cdef int read_messages(Log log, Opened o) except -1:
         s.mark_damaged(True)
         log.notes.append(f"the head of segment {s.first} is damaged; what it said is known all the same")
     else:
-        o.take_sidecar(read_sidecar(log.segments, log.subjects_table, s))
-    if o.sidecar is None:
+        o.take_index_file(read_index_file(log.segments, log.subjects_table, s))
+    if o.index_file is None:
         if o.evidence is None:
             o.take_evidence(read_evidence(log.segments, s))
         o.take_scan(scan(log, s))
@@ -363,8 +363,8 @@ cdef bint find_head(Log log, Opened o) except -1:
 cdef int note_last(Log log, Opened o) except -1:
     cdef Segment s = o.segment
     cdef uint64_t last = s.first + s.count - 1
-    if o.sidecar is not None and o.sidecar.last_seq > last:
-        last = o.sidecar.last_seq
+    if o.index_file is not None and o.index_file.last_seq > last:
+        last = o.index_file.last_seq
     if o.scan is not None and o.scan.last_seq > last:
         last = o.scan.last_seq
     if o.evidence is not None:
@@ -448,14 +448,14 @@ cdef int remove_from(Opened o, uint64_t i, uint64_t stop) except -1:
 cdef int count(Log log, Opened o) except -1:
     # Subjects, messages and bytes of a segment; called in order of the sequences.
     cdef Segment s = o.segment
-    cdef bint indexed = o.sidecar is not None
+    cdef bint indexed = o.index_file is not None
     if s.first == log.active.first and s is not log.active:
         return 0          # its file was set aside, and the active one has its name
     if s.live == 0:
         s.set_live_bytes(0)
-    elif o.sidecar is not None and not o.touched and s.first not in (<Rebuild>log.segments.rebuild).remade:
-        merge_rows(log.subjects_table, s, o.sidecar.rows)
-        o.take_sidecar(None)
+    elif o.index_file is not None and not o.touched and s.first not in (<Rebuild>log.segments.rebuild).remade:
+        merge_rows(log.subjects_table, s, o.index_file.rows)
+        o.take_index_file(None)
     else:
         count_entries(log, s)
     log.count_segment(s)
@@ -535,7 +535,7 @@ cdef class Rebuild:
         if self.short and self.opened:
             self.count_anew(log)
         if not s.damaged and s.removed_mark <= log.marks.synced_mark:
-            write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
+            write_index_file(log.segments, log.subjects_table, s, log.last_seq)
 
 
 cdef int say_again(Log log, Segment s) except -1:

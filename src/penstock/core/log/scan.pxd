@@ -1,6 +1,6 @@
 """Reading a segment from its start. Drawn and explained in scan.pyx."""
 from libc.stdint cimport uint32_t, uint64_t
-from penstock.core.log.index_file cimport Evidence, Sidecar
+from penstock.core.log.index_file cimport Evidence, IndexFile
 from penstock.core.log.log cimport Log
 from penstock.core.log.segment cimport Segment
 
@@ -28,16 +28,16 @@ cdef class Scan:
 cdef class Opened:
     """A segment on its way into the log."""
     cdef Segment segment
-    cdef Sidecar sidecar         # believed; None: not
+    cdef IndexFile index_file         # believed; None: not
     cdef Evidence evidence       # of one that is not
     cdef Scan scan
-    cdef bint touched            # removals newer than the sidecar
+    cdef bint touched            # removals newer than the index file
     cdef bint headless           # its head is gone, and nothing tells what it was: none of its records can be believed
     cdef bint mended             # its head is bad on the disk
     cdef int hold(self, Segment s) except -1
     cdef bint mend(self, bint known) noexcept                   # whether its bad head is known all the same
     cdef int take_evidence(self, Evidence evidence) except -1
-    cdef int take_sidecar(self, Sidecar sidecar) except -1      # None: it was used, or there is none
+    cdef int take_index_file(self, IndexFile index_file) except -1      # None: it was used, or there is none
     cdef int take_scan(self, Scan scan) except -1
     cdef int lose_head(self, Scan scan) except -1
     cdef void touch(self) noexcept

@@ -17,7 +17,7 @@ from libc.string cimport memcpy, memset
 from penstock.core.base.buffer cimport crc32c
 from penstock.core.log.checksum_repair cimport mend_bytes
 from penstock.core.log.encryption cimport open_record
-from penstock.core.log.index_file cimport Evidence, Sidecar
+from penstock.core.log.index_file cimport Evidence, IndexFile
 from penstock.core.log.log cimport Log
 from penstock.core.log.record cimport (
     ERASED, GAP_MAX, LOST, MEMBER, MESSAGE, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, RECORD_MARK, RECORD_MAX_BYTES, REMOVE,
@@ -54,8 +54,8 @@ cdef class Opened:
         self.evidence = evidence
         return 0
 
-    cdef int take_sidecar(self, Sidecar sidecar) except -1:
-        self.sidecar = sidecar
+    cdef int take_index_file(self, IndexFile index_file) except -1:
+        self.index_file = index_file
         return 0
 
     cdef int take_scan(self, Scan scan) except -1:

@@ -1,7 +1,7 @@
 """Segments: a run of consecutive sequences with its index entries, and the ordered list of them.
 
 Knows nothing of subjects' names, of recovery or of removal policy. An entry says where the record of a sequence is; the
-bitmap says which are gone. Entry arrays of sealed segments are dropped and read back from the sidecar (core/log/index_file).
+bitmap says which are gone. Entry arrays of sealed segments are dropped and read back from the index file (core/log/index_file).
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from penstock.core.base.buffer cimport Out
@@ -45,10 +45,10 @@ cdef class Segment:
     cdef uint64_t futile_first            # so was compacting it, when this was the oldest segment ...
     cdef uint64_t futile_bytes            # ... and so many of its bytes were live; 0: it was not tried
     cdef readonly bint sealed
-    cdef bint has_index                   # a sidecar that belongs to it is on the disk
-    cdef bint damaged                     # some of its bytes are no records: no sidecar, no compaction, so that each opening tells
+    cdef bint has_index                   # an index file that belongs to it is on the disk
+    cdef bint damaged                     # some of its bytes are no records: no index file, no compaction, so that each opening tells
     cdef bint plain                       # none of its messages has headers; False: not known, or some have
-    cdef bint index_old                   # removals since the sidecar was written
+    cdef bint index_old                   # removals since the index file was written
     cdef uint64_t removed_mark            # the newest removal is on the disk when what was written up to this mark is
     cdef uint64_t last_ts                 # timestamp of its last message
     cdef uint32_t* subjects               # ids of the subjects in it, by local number
@@ -56,7 +56,7 @@ cdef class Segment:
     cdef uint32_t subject_cap
     cdef uint64_t relog_low               # the segments (by first sequence) whose REMOVE records name sequences
     cdef uint64_t relog_high              # of this one; 0: none besides its own
-    cdef Ranges removes                   # the ranges its own REMOVE records hold (kept until a sidecar has them)
+    cdef Ranges removes                   # the ranges its own REMOVE records hold (kept until an index file has them)
     cdef uint64_t removed_below           # ... and the highest sequence below which they say that all is removed
     cdef uint64_t used                    # for least-recently-used
     cdef uint32_t serial                  # names its pages; changes when the file is rewritten
@@ -153,7 +153,7 @@ cdef class SegmentList:
     cdef Disk disk
     cdef str folder
     cdef object cipher                    # data keys of the stream; None: it has none
-    cdef object rebuild                   # called with a segment whose entries can't be read back from its sidecar
+    cdef object rebuild                   # called with a segment whose entries can't be read back from its index file
     cdef uint64_t tick
     cdef size_t loaded_bytes              # entry arrays of sealed segments in memory
     cdef public size_t loaded_limit       # ... and how much they may be

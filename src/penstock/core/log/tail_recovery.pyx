@@ -165,6 +165,6 @@ cdef int settle(Log log, Opened o) except -1:
     s.seal(True)
     log.segments.close_handle(s)
     s.trim()
-    if s.entries != NULL and o.sidecar is None:
+    if s.entries != NULL and o.index_file is None:
         log.segments.count_entries(s)
     return 0

@@ -8,7 +8,7 @@ Each write is a framed stream of its own (core/base/s2). One encoder serves all 
 """
 
 from penstock.core.base.s2 import FrameReader, FrameWriter
-from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.event_loop import EventLoop
 from penstock.core.broker.reactor import Connection
 from penstock.server.leaf.negotiation import Info, line
 from penstock.server.leaf.node import LeafNode
@@ -43,9 +43,9 @@ class CompressingTransport(Transport):
 
     __slots__ = ("_reader",)
 
-    def __init__(self, turn: Turn, pipe: Pipe) -> None:
+    def __init__(self, event_loop: EventLoop, pipe: Pipe) -> None:
         """As a Transport."""
-        super().__init__(turn, pipe)
+        super().__init__(event_loop, pipe)
         self._reader: FrameReader | None = None
 
     def start(self) -> None:
@@ -63,12 +63,12 @@ class CompressingTransport(Transport):
     def _received(self, connection: Connection, data: memoryview) -> None:
         reader = self._reader
         if reader is None:
-            self.turn.take_in(connection, data)
+            self.event_loop.take_in(connection, data)
             return
         try:
             reader.feed(bytes(data))
             while not connection.closed and (block := reader.next()) is not None:
-                self.turn.take_in(connection, block)
+                self.event_loop.take_in(connection, block)
         except ValueError:
             self._end("Protocol Violation")
             return

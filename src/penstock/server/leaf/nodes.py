@@ -14,7 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from penstock.core.base.quoting import quoted
-from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.event_loop import EventLoop
 from penstock.core.broker.leaf import Events, Leaf
 from penstock.core.broker.reactor import Connection
 from penstock.core.broker.remote_servers import RemoteServers
@@ -59,7 +59,7 @@ class LeafNodes(Events):
 
     def __init__(
         self,
-        turn: Turn,
+        event_loop: EventLoop,
         settings: Settings,
         identity: Identity,
         log: Log,
@@ -67,7 +67,7 @@ class LeafNodes(Events):
         accounts: Accounts,
     ) -> None:
         """No leaf node is connected yet."""
-        self.turn = turn
+        self.event_loop = event_loop
         self.settings = settings
         self._we = Introduction(settings, identity)
         self.log = log
@@ -133,7 +133,7 @@ class LeafNodes(Events):
         node.link = link
         node.tls = tls
         node.nonce = new_nonce()
-        node.due_ns = self.turn.now_ns + self.own.auth_timeout_ns
+        node.due_ns = self.event_loop.now_ns + self.own.auth_timeout_ns
         self.log.info(f"{node.shown} - Leafnode connection created ")
         connection.write(negotiation.line(b"INFO", self._we.info(node)))
         return node
@@ -154,7 +154,7 @@ class LeafNodes(Events):
         node.remote, node.url, node.ended = remote, url, ended
         node.link = link
         node.tls = tls
-        node.due_ns = self.turn.now_ns + remote.first_info_timeout_ns
+        node.due_ns = self.event_loop.now_ns + remote.first_info_timeout_ns
         self.log.info(
             f"{node.shown} - Leafnode connection created for account: {node.account_name} "
         )
@@ -292,7 +292,7 @@ class LeafNodes(Events):
         """An answer to PING."""
         node = self._node(leaf)
         if node is not None and node.pinged_ns:
-            node.connection.rtt_ns = max(self.turn.now_ns - node.pinged_ns, 1)
+            node.connection.rtt_ns = max(self.event_loop.now_ns - node.pinged_ns, 1)
             node.pinged_ns = 0
 
     def loop(self, leaf: Leaf) -> None:
@@ -366,14 +366,14 @@ class LeafNodes(Events):
 
     def _refuse(self, node: LeafNode, refusal: Refused) -> None:
         """Refuse a leaf node: at once, or later when its address has failed often, also as a client."""
-        delay, now = self._authenticator.failure_delay, self.turn.now_ns
+        delay, now = self._authenticator.failure_delay, self.event_loop.now_ns
         when_ns = delay.failed(node.host, now)
 
         def answer() -> None:
             if when_ns:
                 delay.answered(node.host)
             self._fail(node.connection, refusal.error, refusal.reason)
-            self.turn.kick()
+            self.event_loop.kick()
 
         if when_ns and self._loop is not None:
             self._loop.call_later((when_ns - now) / SECOND_NS, answer)
@@ -434,7 +434,7 @@ class LeafNodes(Events):
             self._end(node, "Authentication Failure")
             return
         connection.write(negotiation.line(b"CONNECT", asked))
-        node.due_ns = self.turn.now_ns + FINISH_NS
+        node.due_ns = self.event_loop.now_ns + FINISH_NS
         self.log.debug(f"{node.shown} - Remote leafnode connect msg sent")
 
     def _finish(self, node: LeafNode, info: Info) -> None:
@@ -487,7 +487,7 @@ class LeafNodes(Events):
             domains = f"local {quoted(domain)}, remote {quoted(node.domain)}"
             self.log.info(f"{node.shown} - JetStream using domains: {domains}")
         node.joined = True
-        node.due_ns = self.turn.now_ns + LOOK_NS
+        node.due_ns = self.event_loop.now_ns + LOOK_NS
         leaf.join(servers)
         for hook in self.changed_hooks:
             hook(node)
@@ -520,7 +520,7 @@ class LeafNodes(Events):
         connection.fail(text, reason)
 
     def _end(self, node: LeafNode, reason: str) -> None:
-        self.turn.disconnect(node.connection, reason)
+        self.event_loop.disconnect(node.connection, reason)
 
     # -- time
 
@@ -530,13 +530,13 @@ class LeafNodes(Events):
 
     def _look(self) -> None:
         self._timer = None
-        now = self.turn.now_ns = self.turn.clock.now()
+        now = self.event_loop.now_ns = self.event_loop.clock.now()
         for node in list(self.peers.values()):
             if node.due_ns <= now and not node.connection.closing:
                 self._due(node, now)
         if self.peers:
             self._look_later()
-        self.turn.kick()
+        self.event_loop.kick()
 
     def _due(self, node: LeafNode, now_ns: int) -> None:
         connection = node.connection

@@ -85,8 +85,8 @@ class Caller:
             self._task.cancel()
             self._task = None
         if self._node is not None:
-            self._nodes.turn.disconnect(self._node.connection, "Client Closed")
-            self._nodes.turn.kick()
+            self._nodes.event_loop.disconnect(self._node.connection, "Client Closed")
+            self._nodes.event_loop.kick()
 
     async def _stay(self) -> None:
         own = self._nodes.own
@@ -145,15 +145,15 @@ class Caller:
         if parts.scheme == "tls" or remote.tls is not None or id(remote) in nodes.encrypted:
             await self._encrypt(connected, self._tls_name(url), address, url, over)
             return ended
-        nodes.turn.now_ns = nodes.turn.clock.now()
+        nodes.event_loop.now_ns = nodes.event_loop.clock.now()
         if self._compressible:
             self._call_compressible(connected, address, url, over)
             return ended
-        connection = nodes.turn.adopt(connected.fileno())
+        connection = nodes.event_loop.adopt(connected.fileno())
         connected.detach()
         self._node = nodes.called(connection, address, remote, url, over)
         self._node.discovered = self._discovered
-        nodes.turn.kick()
+        nodes.event_loop.kick()
         return ended
 
     @property
@@ -172,12 +172,12 @@ class Caller:
         from penstock.server.transports.pipe import Pipe
 
         nodes = self._nodes
-        link = CompressingTransport(nodes.turn, Pipe(connected))
+        link = CompressingTransport(nodes.event_loop, Pipe(connected))
         connection = self._sessions.accept(link)
         self._node = nodes.called(connection, address, self.remote, url, over, link=link)
         self._node.discovered = self._discovered
         link.serve(connection)
-        nodes.turn.kick()
+        nodes.event_loop.kick()
 
     async def _encrypt(
         self,
@@ -213,8 +213,8 @@ class Caller:
             pipe.close()
             raise
         assert pipe.tls is not None
-        nodes.turn.now_ns = nodes.turn.clock.now()
-        transport = CompressingTransport(nodes.turn, pipe)
+        nodes.event_loop.now_ns = nodes.event_loop.clock.now()
+        transport = CompressingTransport(nodes.event_loop, pipe)
         link = transport if self._compressible else None
         connection = self._sessions.accept(transport)
         tls_info = tls_info_of(pipe.tls, first=tls.handshake_first)
@@ -224,8 +224,8 @@ class Caller:
         self._node.discovered = self._discovered
         transport.serve(connection)
         if info:
-            nodes.turn.take_in(connection, info)
-        nodes.turn.kick()
+            nodes.event_loop.take_in(connection, info)
+        nodes.event_loop.kick()
 
     async def _over_websocket(
         self,
@@ -241,13 +241,13 @@ class Caller:
         pipe, frames, tls_info = await open_websocket(connected, url, remote, self._tls_name(url))
         from penstock.server.transports.websocket.acceptor import FramedTransport
 
-        nodes.turn.now_ns = nodes.turn.clock.now()
-        transport = FramedTransport(nodes.turn, pipe, frames, leaf=True)
+        nodes.event_loop.now_ns = nodes.event_loop.clock.now()
+        transport = FramedTransport(nodes.event_loop, pipe, frames, leaf=True)
         connection = self._sessions.accept(transport)
         self._node = nodes.called(connection, address, remote, url, over, tls=tls_info)
         self._node.discovered = self._discovered
         transport.serve(connection)
-        nodes.turn.kick()
+        nodes.event_loop.kick()
 
     def _discovered(self, info: Info) -> None:
         """The hub has said where else it is reached: tried after what is configured. Whoever it

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.event_loop import EventLoop
 from penstock.core.broker.reactor import Connection
 from penstock.core.broker.session import Sessions
 from penstock.server.accounts.registry import Accounts
@@ -39,7 +39,7 @@ def open_part(server: "Server") -> "LeafService":
     a port can't be had.
     """
     part = LeafService(
-        server.turn,
+        server.event_loop,
         server.settings,
         server.log,
         server.authenticator,
@@ -67,7 +67,7 @@ class LeafService:
 
     def __init__(
         self,
-        turn: Turn,
+        event_loop: EventLoop,
         settings: Settings,
         log: Log,
         authenticator: Authenticator,
@@ -80,27 +80,27 @@ class LeafService:
         """Opens the sockets: StartError when a port can't be had."""
         own = settings.leafnodes
         assert own is not None
-        self.turn = turn
+        self.event_loop = event_loop
         self.log = log
         self.settings = settings
         self.host = own.host
         self._sockets = open_sockets(own.host, own.port, "leafnodes.port") if own.port else []
         self.port = self._sockets[0].getsockname()[1] if self._sockets else 0
         identity = Identity(server_id, server_name, [self._address(own)], self.port)
-        self.nodes = LeafNodes(turn, settings, identity, log, authenticator, accounts)
+        self.nodes = LeafNodes(event_loop, settings, identity, log, authenticator, accounts)
         self.remotes = Remotes(self.nodes, sessions)
         self._sessions = sessions
         self._context = server_context_of(own)
         self._arrivals = Arrivals()
         self._listener: Listener | None = None
-        before = turn.on_close
+        before = event_loop.on_close
 
         def closed(connection: Connection) -> None:
             if before is not None:
                 before(connection)
             self.nodes.closed(connection)
 
-        turn.on_close = closed
+        event_loop.on_close = closed
 
     def _address(self, own: LeafSettings) -> str:
         """Where other servers find the listener."""
@@ -115,7 +115,7 @@ class LeafService:
         """Take calls, and call."""
         self.nodes.open(loop)
         if self._sockets:
-            self._listener = Listener(self._sockets, self._accepted, self.turn, self.log)
+            self._listener = Listener(self._sockets, self._accepted, self.event_loop, self.log)
             self._listener.open(loop)
             shown = join_address(self.host, self.port)
             self.log.info(f"Listening for leafnode connections on {shown}")
@@ -147,19 +147,19 @@ class LeafService:
         self.nodes.reloaded()
 
     def _accepted(self, connected: socket.socket, host: str, port: int) -> None:
-        self.turn.now_ns = self.turn.clock.now()
+        self.event_loop.now_ns = self.event_loop.clock.now()
         if self._context is not None:
             from penstock.server.leaf.compression import CompressingTransport
 
-            transport = CompressingTransport(self.turn, Pipe(connected))
+            transport = CompressingTransport(self.event_loop, Pipe(connected))
             connection = self._sessions.accept(transport)
             self._arrivals.begin(self._encrypt(transport, connection, host, port), transport)
-            self.turn.hand_back()
+            self.event_loop.hand_back()
             return
         if self.nodes.own.compression not in ("", "off"):
             self._compressible(connected, host, port)
             return
-        connection = self.turn.adopt(connected.fileno())
+        connection = self.event_loop.adopt(connected.fileno())
         connected.detach()
         self.nodes.accepted(connection, host, port)
 
@@ -167,11 +167,11 @@ class LeafService:
         """A server has called, and its connection may be compressed."""
         from penstock.server.leaf.compression import CompressingTransport
 
-        transport = CompressingTransport(self.turn, Pipe(connected))
+        transport = CompressingTransport(self.event_loop, Pipe(connected))
         connection = self._sessions.accept(transport)
         self.nodes.accepted(connection, host, port, link=transport)
         transport.serve(connection)
-        self.turn.kick()
+        self.event_loop.kick()
 
     async def _encrypt(
         self, transport: "CompressingTransport", connection: Connection, host: str, port: int
@@ -186,26 +186,26 @@ class LeafService:
         link = transport if offered else None
         try:
             if not first:
-                self.turn.now_ns = self.turn.clock.now()
+                self.event_loop.now_ns = self.event_loop.clock.now()
                 node = self.nodes.accepted(connection, host, port, link=link)
-                self.turn.kick()
+                self.event_loop.kick()
                 connection.set_blocked(True)
             tls_info = await secure(transport.pipe, self._context, tls, tls.timeout_ns, first=first)
         except (HandshakeFailed, PipeClosed, TimeoutError, OSError) as problem:
             transport.on_close = None
             self.log.error(f"{host}:{port} - lid:{connection.id} - TLS handshake error: {problem}")
-            self.turn.now_ns = self.turn.clock.now()
-            self.turn.disconnect(connection, "TLS Handshake Failure")
-            self.turn.kick()
+            self.event_loop.now_ns = self.event_loop.clock.now()
+            self.event_loop.disconnect(connection, "TLS Handshake Failure")
+            self.event_loop.kick()
             return
         transport.on_close = None
-        self.turn.now_ns = self.turn.clock.now()
+        self.event_loop.now_ns = self.event_loop.clock.now()
         if node is None:
             self.nodes.accepted(connection, host, port, tls=tls_info, link=link)
         else:
             node.tls = tls_info
         transport.serve(connection)
-        self.turn.kick()
+        self.event_loop.kick()
 
     def over_websocket(
         self,
@@ -218,7 +218,7 @@ class LeafService:
         """A server has called the WebSocket listener; its request was granted."""
         self.nodes.accepted(connection, host, port, tls=tls)
         transport.serve(connection)
-        self.turn.kick()
+        self.event_loop.kick()
 
 
 def server_context_of(own: LeafSettings) -> "ssl.SSLContext | None":

@@ -23,7 +23,7 @@ class ServerActions:
         """Close the connection; False: there is none."""
         connection = self._server.connection(cid)
         if connection is not None:
-            self._server.turn.disconnect(connection, "Kicked")
+            self._server.event_loop.disconnect(connection, "Kicked")
         return connection is not None
 
     def send_lame_duck(self, cid: int) -> str:

@@ -5,7 +5,7 @@ modules are loaded only when the settings use them.
 import socket
 from collections.abc import Callable
 
-from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.event_loop import EventLoop
 from penstock.core.broker.session import Sessions
 from penstock.server.clients.clients import Clients
 from penstock.server.errors import StartError
@@ -31,7 +31,7 @@ class Acceptors:
         self,
         settings: Settings,
         log: Log,
-        turn: Turn,
+        event_loop: EventLoop,
         sessions: Sessions,
         clients: Clients,
         greeting: Greeting,
@@ -41,7 +41,7 @@ class Acceptors:
         self._settings = settings
         self._log = log
         self._greeting = greeting
-        self._parts = (turn, sessions, clients, settings, log, sweep_by)
+        self._parts = (event_loop, sessions, clients, settings, log, sweep_by)
         self._listener: Listener | None = None
         self._handshakes: HandshakeAcceptor | None = None
         self.websocket: WebSocketAcceptor | None = None
@@ -64,13 +64,13 @@ class Acceptors:
                 f"WebSockets need the Python package {problem.name}; "
                 "install it with: pip install 'penstock[server]'"
             ) from None
-        turn = self._parts[0]
+        event_loop = self._parts[0]
         acceptor = WebSocketAcceptor(*self._parts)
         options = self._settings.websocket
         sockets = open_sockets(options.host, options.port, "websocket.port")
         self._greeting.websocket_port = sockets[0].getsockname()[1]
         self._greeting.refresh(self._settings)
-        self._listener = Listener(sockets, acceptor.receive, turn, self._log)
+        self._listener = Listener(sockets, acceptor.receive, event_loop, self._log)
         return acceptor
 
     # -- life

@@ -1,7 +1,7 @@
 r"""Brings accepted sockets of clients to the core, through a PROXY header and the TLS handshake.
 
-    accepted --plain-----------------------------------------------> turn.adopt
-        \--INFO or not--PROXY header--first byte?--TLS handshake--> Transport --> turn.attach
+    accepted --plain-----------------------------------------------> EventLoop.adopt
+        \--INFO or not--PROXY header--first byte?--TLS handshake--> Transport --> EventLoop.attach
 
 Each such socket has a task with time limits.
 """
@@ -12,7 +12,7 @@ import ssl
 import time
 from collections.abc import Callable
 
-from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.event_loop import EventLoop
 from penstock.core.broker.reactor import Connection
 from penstock.core.broker.session import Sessions
 from penstock.server.clients.client import Client, where
@@ -44,7 +44,7 @@ class HandshakeAcceptor:
 
     def __init__(
         self,
-        turn: Turn,
+        event_loop: EventLoop,
         sessions: Sessions,
         clients: Clients,
         settings: Settings,
@@ -54,7 +54,7 @@ class HandshakeAcceptor:
         """Loads the certificates: StartError when they can't be used. `sweep_by` is told when a
         new client has to be looked at.
         """
-        self._turn = turn
+        self._event_loop = event_loop
         self._sessions = sessions
         self._clients = clients
         self._settings = settings
@@ -79,12 +79,12 @@ class HandshakeAcceptor:
     def receive(self, connected: socket.socket, host: str, port: int) -> None:
         """A socket of the clients' listener; takes it over."""
         pipe = Pipe(connected)
-        transport = Transport(self._turn, pipe)
-        self._turn.now_ns = self._turn.clock.now()
+        transport = Transport(self._event_loop, pipe)
+        self._event_loop.now_ns = self._event_loop.clock.now()
         connection = self._sessions.accept(transport)
         client = self._clients.register(connection, host, port)
         self._arrivals.begin(self._arrive(pipe, transport, connection, client), transport)
-        self._turn.hand_back()
+        self._event_loop.hand_back()
 
     # -- one client's way
 
@@ -110,12 +110,12 @@ class HandshakeAcceptor:
             self._log.error(f"{where(connection, client)} - {problem.strerror}")
             reason = "Read Error"
         transport.on_close = None
-        self._turn.now_ns = self._turn.clock.now()
-        self._turn.disconnect(connection, reason)
-        self._turn.kick()
+        self._event_loop.now_ns = self._event_loop.clock.now()
+        self._event_loop.disconnect(connection, reason)
+        self._event_loop.kick()
 
     def _complain(self, line: str) -> None:
-        self._complaints.say(self._turn.clock.now(), line)
+        self._complaints.say(self._event_loop.clock.now(), line)
 
     async def _prepare(self, pipe: Pipe, connection: Connection, client: Client) -> bool:
         """Everything up to the first byte of the protocol; False when it was closed on the way."""
@@ -143,10 +143,10 @@ class HandshakeAcceptor:
         return not connection.closed
 
     def _say_info(self, connection: Connection, client: Client) -> None:
-        self._turn.now_ns = self._turn.clock.now()
+        self._event_loop.now_ns = self._event_loop.clock.now()
         address = not self._settings.proxy_protocol
         self._clients.say_info(connection, client, address=address)
-        self._turn.kick()
+        self._event_loop.kick()
 
     async def _read_proxy_header(self, pipe: Pipe, client: Client) -> None:
         data, header = b"", None
@@ -176,7 +176,7 @@ class HandshakeAcceptor:
             # No TLS will come of it: a client that speaks plainly understands a plain answer.
             connection.set_blocked(False)
             connection.fail(b"Secure Connection - TLS Required", FAILED)
-            self._turn.kick()
+            self._event_loop.kick()
             raise HandshakeFailed("the first bytes are not a TLS handshake", quiet=not seen)
         client.tls = await secure(pipe, self._context, tls, tls.timeout_ns, first=first)
         self._log.debug(
@@ -189,7 +189,7 @@ class HandshakeAcceptor:
         self, pipe: Pipe, transport: Transport, connection: Connection, client: Client
     ) -> None:
         transport.on_close = None
-        self._turn.now_ns = self._turn.clock.now()
+        self._event_loop.now_ns = self._event_loop.clock.now()
         self._clients.arrived(connection, client)
         self._sweep_by(client.due_ns)
         if pipe.tls is not None:
@@ -198,10 +198,10 @@ class HandshakeAcceptor:
             # Nothing stands between it and the core any more.
             waiting = bytes(pipe.receive()) if pipe.pending else b""
             connection.transport = None
-            self._turn.attach(connection, pipe.socket.detach())
-            self._turn.take_in(connection, waiting)
-            self._turn.hold(connection, False)
-        self._turn.kick()
+            self._event_loop.attach(connection, pipe.socket.detach())
+            self._event_loop.take_in(connection, waiting)
+            self._event_loop.hold(connection, False)
+        self._event_loop.kick()
 
 
 class Rate:

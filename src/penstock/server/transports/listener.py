@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from functools import partial
 
-from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.event_loop import EventLoop
 from penstock.server.errors import StartError
 from penstock.server.logs.log import Log
 from penstock.server.units import join_address
@@ -116,7 +116,7 @@ class Listener:
         self,
         sockets: list[socket.socket],
         accepted: Callable[[socket.socket, str, int], None],
-        turn: Turn,
+        event_loop: EventLoop,
         log: Log,
     ) -> None:
         """accepted(socket, host, port) takes the connected non-blocking socket over (and detaches
@@ -125,7 +125,7 @@ class Listener:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sockets = sockets
         self._accepted = accepted
-        self._turn = turn
+        self._event_loop = event_loop
         self._log = log
 
     def open(self, loop: "asyncio.AbstractEventLoop | None" = None) -> None:
@@ -135,13 +135,13 @@ class Listener:
         self._loop = loop
         for listening in self._sockets:
             listen(listening)
-            self._turn.ignore(listening.fileno())
-            self._turn.listen(listening.fileno(), partial(self._accept_batch, listening))
+            self._event_loop.ignore(listening.fileno())
+            self._event_loop.listen(listening.fileno(), partial(self._accept_batch, listening))
 
     def close(self) -> None:
         """Stop accepting and give the ports back."""
         for listening in self._sockets:
-            self._turn.ignore(listening.fileno())
+            self._event_loop.ignore(listening.fileno())
             listening.close()
         self._sockets = []
 
@@ -167,13 +167,13 @@ class Listener:
         """
         hint = "; raise the limit of open files" if problem.errno in _NO_ROOM else ""
         self._log.error(f"Cannot accept a connection: {os.strerror(problem.errno or 0)}{hint}")
-        self._turn.ignore(listening.fileno())
+        self._event_loop.ignore(listening.fileno())
         if self._loop is not None:
             self._loop.call_later(NO_ROOM_PAUSE_SECONDS, self._resume, listening)
 
     def _resume(self, listening: socket.socket) -> None:
         if listening in self._sockets:
-            self._turn.listen(listening.fileno(), partial(self._accept_batch, listening))
+            self._event_loop.listen(listening.fileno(), partial(self._accept_batch, listening))
 
 
 def plain_address(host: str) -> str:

@@ -1,7 +1,7 @@
 """The transport between a connection of the core and its pipe: the event loop reports a ready socket, the
 transport reads and writes.
 
-    turn --readable()--> Pipe.receive --> turn.take_in          core --write(bytes)--> Pipe.send
+    EventLoop --readable()--> Pipe.receive --> EventLoop.take_in          core --write(bytes)--> Pipe.send
 
 The WebSocket transport puts frames between.
 """
@@ -9,7 +9,7 @@ The WebSocket transport puts frames between.
 import ssl
 from typing import TYPE_CHECKING
 
-from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.event_loop import EventLoop
 from penstock.core.broker.reactor import Connection
 from penstock.server.transports.pipe import Pipe, PipeClosed
 
@@ -22,11 +22,11 @@ class Transport:
     connection may begin to read; until then what the core writes goes out as it comes.
     """
 
-    __slots__ = ("__weakref__", "connection", "on_close", "pipe", "turn")
+    __slots__ = ("__weakref__", "connection", "event_loop", "on_close", "pipe")
 
-    def __init__(self, turn: Turn, pipe: Pipe) -> None:
+    def __init__(self, event_loop: EventLoop, pipe: Pipe) -> None:
         """`turn` is the one that will watch the pipe's socket."""
-        self.turn = turn
+        self.event_loop = event_loop
         self.pipe = pipe
         self.connection: Connection | None = None
         self.on_close: Callable[[], object] | None = None  # called before the pipe is closed
@@ -34,8 +34,8 @@ class Transport:
     def serve(self, connection: Connection) -> None:
         """Begin: what has been read already comes first. OSError when it can't be watched."""
         self.connection = connection
-        self.turn.now_ns = self.turn.clock.now()
-        self.turn.attach(connection, self.pipe.fileno())
+        self.event_loop.now_ns = self.event_loop.clock.now()
+        self.event_loop.attach(connection, self.pipe.fileno())
         if self.pipe.pending:
             self.readable()
         if not connection.closed:
@@ -51,7 +51,7 @@ class Transport:
             self._end(str(problem))
             return
         if not sent and self.connection is not None:
-            self.turn.hold(self.connection, True)
+            self.event_loop.hold(self.connection, True)
 
     def readable(self) -> None:
         """The socket has something, or is at its end."""
@@ -82,7 +82,7 @@ class Transport:
         except PipeClosed as problem:
             self._end(str(problem))
             return
-        self.turn.hold(connection, not empty)
+        self.event_loop.hold(connection, not empty)
 
     def close(self) -> None:
         """The core has closed the connection."""
@@ -97,8 +97,8 @@ class Transport:
         return data
 
     def _received(self, connection: Connection, data: memoryview) -> None:
-        self.turn.take_in(connection, data)
+        self.event_loop.take_in(connection, data)
 
     def _end(self, reason: str) -> None:
         if self.connection is not None:
-            self.turn.disconnect(self.connection, reason)
+            self.event_loop.disconnect(self.connection, reason)

@@ -11,7 +11,7 @@ import socket
 import ssl
 from collections.abc import Callable
 
-from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.event_loop import EventLoop
 from penstock.core.broker.reactor import Connection
 from penstock.core.broker.session import Sessions
 from penstock.server.clients.client import Cookies
@@ -48,9 +48,11 @@ class FramedTransport(Transport):
 
     __slots__ = ("_frames", "_leaf", "problem")
 
-    def __init__(self, turn: Turn, pipe: Pipe, frames: Frames, *, leaf: bool = False) -> None:
+    def __init__(
+        self, event_loop: EventLoop, pipe: Pipe, frames: Frames, *, leaf: bool = False
+    ) -> None:
         """As a Transport; `frames` are this connection's own. `leaf`: a server is at the other end."""
-        super().__init__(turn, pipe)
+        super().__init__(event_loop, pipe)
         self._leaf = leaf
         self._frames = frames
         self.problem: Callable[[str], object] | None = None  # told what was wrong with the frames
@@ -62,14 +64,16 @@ class FramedTransport(Transport):
         frames = self._frames
         if not self._leaf:
             known = connection.ready
-            frames.max_bytes = message_limit(self.turn.max_payload) if known else STRANGER_BYTES
+            frames.max_bytes = (
+                message_limit(self.event_loop.max_payload) if known else STRANGER_BYTES
+            )
         elif frames.max_bytes < MESSAGE_BYTES_MAX and getattr(connection.session, "joined", False):
             frames.max_bytes = MESSAGE_BYTES_MAX  # a server puts all that waits into one message
         for part in frames.feed(data):
-            self.turn.take_in(connection, part)
+            self.event_loop.take_in(connection, part)
         answers = frames.answers()
         if answers and not self.pipe.closed and not self.pipe.send(answers):
-            self.turn.hold(connection, True)
+            self.event_loop.hold(connection, True)
         if frames.ended:
             if frames.problem and self.problem is not None:
                 self.problem(frames.problem)
@@ -93,7 +97,7 @@ class WebSocketAcceptor:
 
     def __init__(
         self,
-        turn: Turn,
+        event_loop: EventLoop,
         sessions: Sessions,
         clients: Clients,
         settings: Settings,
@@ -101,7 +105,7 @@ class WebSocketAcceptor:
         sweep_by: Callable[[int], None],
     ) -> None:
         """Loads the certificates: StartError when they can't be used."""
-        self._turn = turn
+        self._event_loop = event_loop
         self._sessions = sessions
         self._clients = clients
         self._settings = settings
@@ -129,7 +133,7 @@ class WebSocketAcceptor:
     def receive(self, connected: socket.socket, host: str, port: int) -> None:
         """A socket of the listener; takes it over."""
         self._arrivals.begin(self._arrive(Pipe(connected), host, port), None)
-        self._turn.hand_back()
+        self._event_loop.hand_back()
 
     async def _arrive(self, pipe: Pipe, host: str, port: int) -> None:
         taken = False
@@ -154,7 +158,7 @@ class WebSocketAcceptor:
                 pipe.close()
 
     def _complain(self, line: str) -> None:
-        self._complaints.say(self._turn.clock.now(), line)
+        self._complaints.say(self._event_loop.clock.now(), line)
 
     async def _encrypt(self, pipe: Pipe) -> TlsInfo | None:
         tls = self._options.tls
@@ -179,9 +183,9 @@ class WebSocketAcceptor:
             masked_in=not upgrade.no_masking,
             browser=upgrade.browser,
         )
-        transport = FramedTransport(self._turn, pipe, frames, leaf=upgrade.leaf)
-        turn = self._turn
-        turn.now_ns = turn.clock.now()
+        transport = FramedTransport(self._event_loop, pipe, frames, leaf=upgrade.leaf)
+        event_loop = self._event_loop
+        event_loop.now_ns = event_loop.clock.now()
         if upgrade.leaf:
             if self.leaf_accepted is None:
                 self._log.error("Not configured to accept leaf node connections")
@@ -197,7 +201,7 @@ class WebSocketAcceptor:
         self._clients.arrived(connection, client)
         self._sweep_by(client.due_ns)
         transport.serve(connection)
-        turn.kick()
+        event_loop.kick()
 
     def _credentials(self, cookies: dict[str, str]) -> Cookies | None:
         options = self._options
