@@ -1,4 +1,5 @@
-"""One account with JetStream: its subjects, streams, limits and counters, which API calls work on.
+"""One account with JetStream: its subjects, streams, limits and counters. API calls read and change
+this state.
 
 `engine/streams` has the lifecycle of streams, `engine/consumers` that of consumers. Nothing here is
 global: a server has one JetStreamAccount per account, over one reactor and one disk.
@@ -44,29 +45,29 @@ FIRST_RETRY_NS = SECOND
 
 
 class Openable(Protocol):
-    """A stream on its way to be opened: engine/stream_opening."""
+    """A stream that is not open yet (engine/stream_opening)."""
 
     config: StreamConfig
 
     def begin(self, account: "JetStreamAccount") -> Generator[None, None, StreamEntry]:
-        """Its opening, the same one each time. OSError."""
+        """Return the opening of the stream, the same generator at each call. Raises OSError."""
 
     def end(self) -> None:
-        """It will not be opened."""
+        """Give the opening up."""
 
 
 class ReopenRetry:
-    """The next try to open an offline stream, and its progress."""
+    """The next try to open an offline stream, and the progress of the try."""
 
     def __init__(self, now_ns: int) -> None:
-        """The first try has just failed."""
+        """Called after the first try has failed."""
         self.since_ns = now_ns
         self.wait_ns = FIRST_RETRY_NS
         self.again_ns = now_ns + FIRST_RETRY_NS
         self.pending: Openable | None = None
 
     def end(self) -> None:
-        """What is open of it is given back."""
+        """Release the parts of the stream that are open."""
         pending, self.pending = self.pending, None
         if pending is not None:
             pending.end()
@@ -79,31 +80,31 @@ class OfflineStream:
     reason: str
     files: StreamFiles
     retry: ReopenRetry | None = (
-        None  # it was the disk: it is opened again, see engine/stream_reopening
+        None  # set after an error of the disk: engine/stream_reopening tries to open the stream again
     )
 
 
 class Transfer(Protocol):
-    """A backup or a restore that is on its way; works by messages and jobs of the reactor."""
+    """A backup or a restore in progress, driven by messages and jobs of the reactor."""
 
     def tick(self, now_ns: int) -> None:
-        """Called now and then, for what happens when nothing does."""
+        """Called from time to time, so that the transfer notices when nothing arrives."""
 
     def close(self) -> None:
-        """Give it up, and forget all that it holds."""
+        """Give the transfer up and release all that it holds."""
 
 
 @dataclass
 class RestoreUsage:
-    """What the restores of a server that are on their way take, all accounts together."""
+    """What all restores in progress on a server use, of all accounts."""
 
     count: int = 0
-    held_bytes: int = 0  # of memory
-    working: object = None  # the one that has a decompressed block
+    held_bytes: int = 0  # bytes of memory
+    working: object = None  # the restore that holds a decompressed block
 
 
 class JetStreamAccount:
-    """The state of one account. `report` is told, in one line, what an operator should know."""
+    """The state of one account. `report` gets log lines for the operator, one line a call."""
 
     def __init__(
         self,
@@ -124,8 +125,11 @@ class JetStreamAccount:
         everyone: "list[JetStreamAccount] | None" = None,
         vault: Vault | None = None,
     ) -> None:
-        """Attaches nothing yet: see `serve`. `limits`: by tier, "" is all (engine/limits); `memory`,
-        `storage`, `batches` and `transit` count for the whole server, `everyone` are all its accounts.
+        """Create the state without attaching it to the router: see `serve`.
+
+        `limits` has the limits of each tier, "" stands for all (engine/limits). `memory`,
+        `storage`, `batches` and `transit` count for the whole server. `everyone` lists all accounts
+        of the server.
         """
         self.name = name
         self.router = router
@@ -134,21 +138,20 @@ class JetStreamAccount:
         self.settings = settings
         self.files = AccountFiles(disk, store, name, vault)
         self.streams: dict[str, StreamEntry] = {}
-        self.listening = StreamSubjects()  # the subjects of those
-        self.offline: dict[
-            str, OfflineStream
-        ] = {}  # streams that are on the disk and can't be opened
-        # origin -> the upstreams of this server that copy it or wait for it
+        self.listening = StreamSubjects()  # the subjects of `streams`
+        self.offline: dict[str, OfflineStream] = {}  # streams on the disk that cannot be opened
+        # origin -> the upstreams of this server that copy the origin or wait for it
         self.followers: dict[str, list[LocalUpstream]] = {}
-        self.leftovers: dict[str, StreamFiles] = {}  # of refused creates: name -> what is to go
-        self.direct_mirrors: dict[str, list[StreamEntry]] = {}  # by the origin that they stand for
-        self.remotes: dict[str, Link] = {}  # API prefix -> the way to the server it stands for
+        self.leftovers: dict[str, StreamFiles] = {}  # of refused creates: name -> files to remove
+        # origin -> the mirrors that answer its direct gets
+        self.direct_mirrors: dict[str, list[StreamEntry]] = {}
+        self.remotes: dict[str, Link] = {}  # API prefix -> the link to the server behind it
         self.ids = Nuid(random)
         self.limits = UNLIMITED if limits is None else limits
         self.memory = Usage(whole=memory)
         self.storage = Usage(whole=storage)
         self.advisories = Advisories(router, self.ids, settings.domain, name)
-        self.caller: Connection | None = None  # the connection of the current call
+        self.caller: Connection | None = None  # the client of the current call
         self.describe: Callable[[Connection], ClientInfo] = self._client_of
         self.batches = batches or OpenBatches(settings.batch)
         self.transit = transit or RestoreUsage()
@@ -156,11 +159,11 @@ class JetStreamAccount:
         self.report = report
         self.api_subjects: ApiSubjects | None = None
         self.timers: Timers[ConsumerEntry] = Timers()
-        self.transfers: list[Transfer] = []  # backups and restores that are on their way
+        self.transfers: list[Transfer] = []  # backups and restores in progress
         self.alarms: Timers[Alarm] = Timers()
-        # that have consumers whose states are to be written, in the order in which they changed
+        # streams with unsaved consumer states, in the order of the changes
         self.unsaved: dict[StreamEntry, None] = {}
-        # whether folders of deleted streams may be left to be removed, and when to try (again)
+        # whether folders of deleted streams may be left to remove, and the time of the next try
         self.owes_removals = False
         self.removals_at_ns = 0
         self.api_total = 0
@@ -191,7 +194,7 @@ class JetStreamAccount:
             self.api_subjects = None
 
     def stream(self, name: str) -> StreamEntry:
-        """The stream of this name; 10059, 10194."""
+        """Return the stream of this name. Raises 10059, 10194."""
         entry = self.streams.get(name)
         if entry is None:
             self.check_online(name)
@@ -200,21 +203,21 @@ class JetStreamAccount:
 
     @property
     def reopens(self) -> bool:
-        """Whether a stream that is offline will be tried again."""
+        """Whether an offline stream waits for another try to open it."""
         return any(offline.retry is not None for offline in self.offline.values())
 
     def check_online(self, name: str) -> None:
-        """10194: there is a stream of this name on the disk, and it can't be opened."""
+        """Raise 10194 when the stream of this name is on the disk and cannot be opened."""
         if name in self.offline:
             raise errors.StreamOfflineReasonError(self.offline[name].reason)
 
     def config_of(self, stream: str) -> StreamConfig | None:
-        """The configuration of the stream of this name, if there is one."""
+        """Return the configuration of the stream of this name, or None."""
         entry = self.streams.get(stream)
         return entry.config if entry is not None else None
 
     def consumer(self, stream: str, name: str) -> tuple[StreamEntry, ConsumerEntry]:
-        """A stream and its consumer; 10059, 10194, 10014, 10195."""
+        """Return a stream and its consumer. Raises 10059, 10194, 10014, 10195."""
         owner = self.stream(stream)
         entry = owner.consumers.get(name)
         if entry is None and name in owner.offline:
@@ -224,7 +227,7 @@ class JetStreamAccount:
         return owner, entry
 
     def direct_server(self, name: str) -> StreamEntry | None:
-        """The stream that answers direct gets of this name, or None."""
+        """Return the stream that answers direct gets of this name, or None."""
         entry = self.streams.get(name)
         if entry is not None and entry.config.allow_direct:
             return entry
@@ -234,23 +237,23 @@ class JetStreamAccount:
         return None
 
     def random_name(self) -> str:
-        """A name for a consumer that came without one."""
+        """Return a name for a consumer that was created without one."""
         return "".join(self._random.choices(DIGITS, k=8))
 
     def random_below(self, ceiling: int) -> int:
-        """A number from 0 to below the ceiling."""
+        """Return a random number from 0 up to but not including `ceiling`."""
         return self._random.randrange(ceiling)
 
     def usage(self, storage: str) -> Usage:
-        """Where the bytes of a stream with this kind of storage are counted."""
+        """Return the usage that counts the bytes of streams with this kind of storage."""
         return self.memory if storage == "memory" else self.storage
 
     def client_info(self) -> ClientInfo | None:
-        """The client of the current call; None for a call from inside the server."""
+        """Return the client of the current call; None for a call from inside the server."""
         return None if self.caller is None else self.describe(self.caller)
 
     def _client_of(self, source: Connection) -> ClientInfo:
-        # what is known without a shell; a server sets `describe` to tell more
+        # the connection's own data; a server sets `describe` to add more
         return ClientInfo(
             start=source.start_ns,
             id=source.id,
@@ -306,7 +309,7 @@ class JetStreamAccount:
 
 
 def explain_pull(body: bytes) -> str:
-    """What is wrong with a pull request."""
+    """Return the fault of a pull request in words."""
     try:
         decode_whole(PullRequest, body.strip())
     except JsonError as error:

@@ -20,7 +20,7 @@ _TYPE_PREFIX = "io.nats.jetstream.advisory.v1."
 
 
 class Advisory(Struct, kw_only=True):
-    """What all of them carry."""
+    """The fields that all advisories have."""
 
     type: str = ""
     id: str = ""
@@ -45,7 +45,7 @@ class ConsumerAction(Advisory, kw_only=True):
 
 
 class MaxDeliver(Advisory, kw_only=True):
-    """A message has been delivered as often as it may be."""
+    """A message reached max_deliver: the consumer does not deliver it again."""
 
     stream: str = ""
     consumer: str = ""
@@ -55,7 +55,7 @@ class MaxDeliver(Advisory, kw_only=True):
 
 
 class Nak(Advisory, kw_only=True):
-    """A client asked for a message again."""
+    """A client refused a message with a NAK."""
 
     stream: str = ""
     consumer: str = ""
@@ -66,7 +66,7 @@ class Nak(Advisory, kw_only=True):
 
 
 class Terminated(Advisory, kw_only=True):
-    """A message will not be delivered any more."""
+    """A client terminated a message: the consumer does not deliver it again."""
 
     stream: str = ""
     consumer: str = ""
@@ -98,7 +98,7 @@ class SnapshotCreate(Advisory, kw_only=True):
 
 
 class SnapshotComplete(Advisory, kw_only=True):
-    """A backup has ended; `error`: it failed."""
+    """A backup has ended; `error` is set when it failed."""
 
     stream: str = ""
     start: Time = 0
@@ -117,7 +117,7 @@ class RestoreCreate(Advisory, kw_only=True):
 
 
 class RestoreComplete(Advisory, kw_only=True):
-    """A restore has ended, well or not."""
+    """A restore has ended or failed."""
 
     stream: str = ""
     start: Time = 0
@@ -128,7 +128,7 @@ class RestoreComplete(Advisory, kw_only=True):
 
 
 class BatchAbandoned(Advisory, kw_only=True):
-    """An atomic batch was given up before its commit."""
+    """The server gave up an atomic batch before its commit."""
 
     account: Annotated[str, OMIT] = ""
     stream: str = ""
@@ -138,7 +138,7 @@ class BatchAbandoned(Advisory, kw_only=True):
 
 
 class Pause(Advisory, kw_only=True):
-    """A consumer was paused, or goes on."""
+    """A consumer was paused or resumed."""
 
     stream: str = ""
     consumer: str = ""
@@ -148,7 +148,7 @@ class Pause(Advisory, kw_only=True):
 
 
 class Pinned(Advisory, kw_only=True):
-    """A client of a priority group got the pin."""
+    """A client of a priority group was pinned."""
 
     account: Annotated[str, OMIT] = ""
     stream: str = ""
@@ -159,7 +159,7 @@ class Pinned(Advisory, kw_only=True):
 
 
 class Unpinned(Advisory, kw_only=True):
-    """The client of a priority group lost the pin."""
+    """A client of a priority group lost the pin."""
 
     account: Annotated[str, OMIT] = ""
     stream: str = ""
@@ -180,7 +180,7 @@ class OutOfStorage(Advisory, kw_only=True):
 
 
 class Acknowledged(Advisory, kw_only=True):
-    """How long a client took for a message: a metric."""
+    """The time from the delivery of a message to its ack: a metric."""
 
     stream: str = ""
     consumer: str = ""
@@ -202,7 +202,7 @@ class Advisories:
     """Publishes the advisories of one account."""
 
     def __init__(self, router: Router, ids: Nuid, domain: str, account: str = "$G") -> None:
-        """`ids` names the events; `account` is told where the protocol has it."""
+        """`ids` makes the ids of the events; `account` is named where the protocol has it."""
         self._account = account
         self._router = router
         self._ids = ids
@@ -227,7 +227,7 @@ class Advisories:
     def max_deliver(
         self, stream: str, consumer: str, stream_seq: int, deliveries: int, now_ns: int
     ) -> None:
-        """The last attempt's ack wait is over."""
+        """The ack wait of the last delivery is over."""
         subject = f"{ADVISORY_PREFIX}.CONSUMER.MAX_DELIVERIES.{stream}.{consumer}"
         if self._router.has_interest(subject):
             event = MaxDeliver(
@@ -247,7 +247,7 @@ class Advisories:
         deliveries: int,
         now_ns: int,
     ) -> None:
-        """`sequences`: consumer's, stream's."""
+        """`sequences`: the consumer's and the stream's."""
         subject = f"{ADVISORY_PREFIX}.CONSUMER.MSG_NAKED.{stream}.{consumer}"
         if self._router.has_interest(subject):
             event = Nak(
@@ -269,7 +269,7 @@ class Advisories:
         reason: str,
         now_ns: int,
     ) -> None:
-        """`sequences`: consumer's, stream's."""
+        """`sequences`: the consumer's and the stream's."""
         subject = f"{ADVISORY_PREFIX}.CONSUMER.MSG_TERMINATED.{stream}.{consumer}"
         if self._router.has_interest(subject):
             event = Terminated(
@@ -284,18 +284,18 @@ class Advisories:
             self._publish(subject, "terminated", event, now_ns)
 
     def audited(self) -> bool:
-        """Whether anybody wants to know of calls."""
+        """Whether a client subscribes to the audit advisories."""
         return self._router.has_interest(API_AUDIT)
 
     def api_call(self, event: ApiAudit, now_ns: int) -> None:
-        """A call was answered; the caller has asked `audited`."""
+        """An API call was answered. The caller has checked `audited`."""
         event.domain = self._domain
         self._publish(API_AUDIT, "api_audit", event, now_ns)
 
     def snapshot_create(
         self, stream: str, state: StreamState, client: ClientInfo | None, now_ns: int
     ) -> None:
-        """A backup begins, of a stream in this state; `client` asked for it."""
+        """A backup of a stream in this state begins; `client` requested it."""
         subject = f"{ADVISORY_PREFIX}.STREAM.SNAPSHOT_CREATE.{stream}"
         if self._router.has_interest(subject):
             event = SnapshotCreate(stream=stream, state=state, client=client, domain=self._domain)
@@ -304,7 +304,7 @@ class Advisories:
     def snapshot_complete(
         self, stream: str, start_ns: int, client: ClientInfo | None, now_ns: int, error: str
     ) -> None:
-        """A backup has ended; `error`: "" when all of it went out."""
+        """A backup has ended; `error` is "" when the whole backup was sent."""
         subject = f"{ADVISORY_PREFIX}.STREAM.SNAPSHOT_COMPLETE.{stream}"
         if self._router.has_interest(subject):
             event = SnapshotComplete(
@@ -332,7 +332,7 @@ class Advisories:
         now_ns: int,
         taken_bytes: int,
     ) -> None:
-        """A restore has ended; `taken_bytes` came."""
+        """A restore has ended; `taken_bytes` were received."""
         subject = f"{ADVISORY_PREFIX}.STREAM.RESTORE_COMPLETE.{stream}"
         if self._router.has_interest(subject):
             event = RestoreComplete(
@@ -353,7 +353,7 @@ class Advisories:
             self._publish(subject, "stream_batch_abandoned", event, now_ns)
 
     def pause(self, stream: str, consumer: str, until_ns: int, now_ns: int) -> None:
-        """`until_ns`: 0: it was told to go on."""
+        """`until_ns`: 0 when the consumer was resumed."""
         subject = f"{ADVISORY_PREFIX}.CONSUMER.PAUSE.{stream}.{consumer}"
         if self._router.has_interest(subject):
             event = Pause(
@@ -366,7 +366,7 @@ class Advisories:
             self._publish(subject, "consumer_pause", event, now_ns)
 
     def pinned(self, stream: str, consumer: str, group: str, pin: str, now_ns: int) -> None:
-        """A client got the pin."""
+        """A client was pinned."""
         subject = f"{ADVISORY_PREFIX}.CONSUMER.PINNED.{stream}.{consumer}"
         if self._router.has_interest(subject):
             event = Pinned(
@@ -394,7 +394,7 @@ class Advisories:
             self._publish(subject, "consumer_group_unpinned", event, now_ns)
 
     def out_of_storage(self, server: str, server_id: str, stream: str, now_ns: int) -> None:
-        """The disk takes no more of a stream's messages."""
+        """The disk accepts no more messages of a stream."""
         subject = f"{ADVISORY_PREFIX}.SERVER.OUT_OF_STORAGE"
         if self._router.has_interest(subject):
             event = OutOfStorage(
@@ -410,7 +410,7 @@ class Advisories:
         took: tuple[int, int],
         now_ns: int,
     ) -> None:
-        """`sequences`: consumer's, stream's; `took`: nanoseconds, deliveries."""
+        """`sequences`: the consumer's and the stream's; `took`: nanoseconds and deliveries."""
         subject = f"{_METRIC_SUBJECT}.{stream}.{consumer}"
         if self._router.has_interest(subject):
             event = Acknowledged(

@@ -3,9 +3,9 @@
     entry    = head of 512 bytes, content, zeros up to a multiple of 512
     archive  = entry*, 1024 zeros
 
-No function holds a whole file in memory. Extended (PAX) entries carry what does not fit into a head:
-a long path, a large size. The module does not know what the files mean and does not touch the disk:
-a reader returns names and bytes, and its caller decides whether to trust them.
+No function holds a whole file in memory. Extended (PAX) entries carry a path or a size that does
+not fit into a head. The module does not know what the files mean and does not touch the disk: the
+reader returns names and bytes, and the caller decides whether to trust them.
 """
 
 import tarfile
@@ -20,7 +20,7 @@ _EXTENSION_TYPES = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 
 
 class ArchiveError(Exception):
-    """What came is no archive, or holds what a backup does not; str() says why."""
+    """The input is no archive, or has entries that a backup does not have; str() has the reason."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Piece:
-    """Bytes of the file that was named last; `last`: it ends with these."""
+    """Bytes of the file of the last `Entry`; `last`: the file ends with these bytes."""
 
     data: memoryview
     last: bool
 
 
 def head(name: str, size: int, mtime_ns: int) -> bytes:
-    """The head of a file's entry."""
+    """Return the head of a file's entry."""
     info = tarfile.TarInfo(name)
     info.size = size
     info.mode = 0o600
@@ -50,26 +50,28 @@ def head(name: str, size: int, mtime_ns: int) -> bytes:
 
 
 def padding(size: int) -> bytes:
-    """What follows a file's content."""
+    """Return the padding behind a file's content."""
     return bytes(-size % BLOCK)
 
 
 class Reader:
-    """Takes an archive in pieces of any size."""
+    """Reads an archive in pieces of any size."""
 
     def __init__(self) -> None:
-        """At the start of an archive."""
-        self._held = b""  # less than what is needed to go on
-        self._left = 0  # of the current file
+        """Start at the beginning of an archive."""
+        self._held = b""  # received bytes that are too few for the next step
+        self._left = 0  # bytes of the current file that are still to come
         self._padding = 0
-        self._extension: bytearray | None = None  # the content of one, while it comes
-        self._said: dict[str, str] = {}  # what it says of the next file
-        self.ended = False  # its end mark was read; whatever comes behind it does not count
+        # the content of an extended entry while it arrives
+        self._extension: bytearray | None = None
+        self._said: dict[str, str] = {}  # the values of the extended entry for the next file
+        self.ended = False  # the end mark was read; bytes behind it are ignored
 
     def feed(self, data: bytes) -> Iterator[Entry | Piece]:
-        """Files and their bytes, in order; pieces are valid until the next one is asked for.
+        """Return the files and their bytes in order. Each piece is valid until the next one is
+        read.
 
-        ArchiveError: this is no archive, or it has something else than files.
+        ArchiveError: the input is no archive, or has an entry that is not a file.
         """
         view = memoryview(self._held + data if self._held else data)
         self._held = b""
@@ -128,7 +130,9 @@ class Reader:
         return Entry(name, size)
 
     def _extended(self, data: bytes) -> None:
-        """Records `<length> <key>=<value>` with a line end, the length being that of the record."""
+        """Parse records `<length> <key>=<value>` with a line end; the length is that of the whole
+        record.
+        """
         while data:
             text, blank, _ = data.partition(b" ")
             length = _number(text.decode("ascii", "replace")) if blank and len(text) < 10 else 0
@@ -136,7 +140,7 @@ class Reader:
             if not record.endswith(b"\n") or b"=" not in record or len(record) != length:
                 raise ArchiveError("archive/tar: invalid tar header: an extension that is none")
             key, _, value = record[len(text) + 1 : -1].partition(b"=")
-            if key in (b"path", b"size"):  # nothing else is asked for, or kept
+            if key in (b"path", b"size"):  # the other keys are not used
                 if len(value) > _NAME_MAX_BYTES:
                     raise ArchiveError("archive/tar: invalid tar header: a name that is too long")
                 self._said[key.decode()] = value.decode("utf-8", "surrogateescape")

@@ -16,7 +16,7 @@ class OpenBatches:
     """The counts of one server."""
 
     def __init__(self, limits: BatchLimits) -> None:
-        """Nothing is open."""
+        """No batch is open."""
         self.limits = limits
         self.atomic_per_stream = limits.max_inflight_per_stream or ATOMIC_PER_STREAM
         self.fast_per_stream = limits.max_inflight_per_stream or FAST_PER_STREAM

@@ -1,6 +1,6 @@
 """The entries of streams and consumers in an account, and how the API shows them.
 
-An entry joins the configuration, the compiled object that carries it out, and the files. Entries
+An entry joins the configuration, the compiled object that implements it, and the files. Entries
 make no decisions.
 """
 
@@ -47,7 +47,7 @@ _ACK_POLICIES = {
     "flow_control": ACK_FLOW,
 }
 LOST_LIMIT = 10_000
-"""How many lost sequences an answer names."""
+"""How many lost sequences a response names."""
 _PRIORITY_POLICIES = {None: 0, "none": 0, "overflow": 1, "pinned_client": 2, "prioritized": 3}
 
 
@@ -58,24 +58,26 @@ class ConsumerEntry:
     name: str
     config: ConsumerConfig
     created_ns: int
-    start_seq: int  # where the deliver policy pointed when it was created
+    start_seq: int  # the first sequence by the deliver policy, at the creation
     core: Consumer
     persistent: bool  # configuration and state are on disk
-    unused: Alarm  # when it may have been unused for too long
-    resume: Alarm  # when its pause ends
+    unused: Alarm  # ends the consumer after its inactive threshold
+    resume: Alarm  # the end of its pause
 
     @property
     def internal(self) -> bool:
-        """Whether another stream reads through it; such a consumer counts for no limit."""
+        """Whether another stream reads through this consumer; such a consumer counts towards no
+        limit.
+        """
         return self.config.direct or self.config.sourcing
 
     @property
     def paused_until_ns(self) -> int:
-        """When its pause ends, or has ended; 0: it was not told to pause."""
+        """The time at which the pause ends or has ended; 0: there is none."""
         return max(self.config.pause_until or 0, 0)
 
     def file(self) -> ConsumerFile:
-        """Its configuration file."""
+        """Return the configuration file of the consumer."""
         return ConsumerFile(
             format=FORMAT,
             created=self.created_ns,
@@ -97,8 +99,8 @@ class StreamEntry:
     offline: dict[str, str] = field(
         default_factory=dict
     )  # consumers that cannot be opened, and why
-    lost_reported: int = 0  # entries of the log's `lost` that were reported
-    notes_reported: int = 0  # ... and of its `notes`
+    lost_reported: int = 0  # how many entries of the log's `lost` were reported
+    notes_reported: int = 0  # how many entries of the log's `notes` were reported
     expire_at_ns: int = 0  # when expire() is due
     disk_failure: "DiskFailure | None" = None  # set while the disk fails
     unread_since_ns: int = 0  # when reads began to fail; 0: they work
@@ -111,28 +113,28 @@ class StreamEntry:
         default_factory=set
     )  # actions whose failure was reported and that have not succeeded since
     rules: RuleSet | None = None
-    rules_at_ns: int = 0  # when its rules are due
-    answers: Answers | None = None  # made at the first direct get
-    upstreams: "Upstreams | None" = None  # the streams that it follows
-    upstreams_at_ns: int = 0  # when they are due
-    journal: AckJournal | None = None  # of its consumers; None: in memory
-    save_at_ns: int = 0  # when the consumers' states may be written again
-    # whose states are to be written, in the order in which they changed
+    rules_at_ns: int = 0  # when the rules of the stream are due
+    answers: Answers | None = None  # created at the first direct get
+    upstreams: "Upstreams | None" = None  # the upstreams, for a stream that follows other streams
+    upstreams_at_ns: int = 0  # when the upstreams are due
+    journal: AckJournal | None = None  # the ack journal of the consumers; None: in memory
+    save_at_ns: int = 0  # when consumer states may be written again
+    # consumers with unsaved states, in the order of the changes
     changed: dict[ConsumerEntry, None] = field(default_factory=dict)
-    internal_consumers: int = 0  # how many of them are internal
-    direct_consumers: int = 0  # how many are not even shown
+    internal_consumers: int = 0  # how many consumers are internal
+    direct_consumers: int = 0  # how many consumers are hidden from the API
 
     def file(self) -> StreamFile:
-        """Its configuration file."""
+        """Return the configuration file of the stream."""
         return StreamFile(format=FORMAT, created=self.created_ns, config=self.config)
 
 
 def configure_stream(core: Stream, config: StreamConfig) -> None:
-    """Give the configuration to the compiled object."""
+    """Pass the configuration to the compiled stream."""
     core.configure(
         max_msgs=config.max_msgs,
         max_bytes=config.max_bytes,
-        # with TTLs a rule sees to the age too: it knows which messages never end
+        # with TTLs the rule applies max_age, since it knows the messages that never expire
         max_age_ns=0 if config.allow_msg_ttl else config.max_age,
         max_msgs_per_subject=config.max_msgs_per_subject,
         max_msg_size=config.max_msg_size,
@@ -148,7 +150,7 @@ def configure_stream(core: Stream, config: StreamConfig) -> None:
 
 
 def configure_consumer(core: Consumer, config: ConsumerConfig, stream: StreamConfig) -> None:
-    """Give the configuration to the compiled object."""
+    """Pass the configuration to the compiled consumer."""
     core.configure(
         ack_policy=_ACK_POLICIES[config.ack_policy],
         ack_wait_ns=config.ack_wait,
@@ -178,7 +180,7 @@ def configure_consumer(core: Consumer, config: ConsumerConfig, stream: StreamCon
 
 
 def stream_state(entry: StreamEntry) -> StreamState:
-    """The counts of a stream."""
+    """Return the counts of a stream for the API."""
     log = entry.core.log
     state = StreamState(
         messages=log.msgs,
@@ -201,7 +203,7 @@ def stream_state(entry: StreamEntry) -> StreamState:
 
 
 def lost_data(lost: list[tuple[int, int, str]]) -> LostStreamData:
-    """The lowest LOST_LIMIT sequences of what is lost; the log line says how many there are."""
+    """Return the lowest LOST_LIMIT lost sequences; the log line has their number."""
     msgs: list[int] = []
     for first, count, _ in sorted(lost):
         if len(msgs) >= LOST_LIMIT:
@@ -211,7 +213,7 @@ def lost_data(lost: list[tuple[int, int, str]]) -> LostStreamData:
 
 
 def deleted_sequences(entry: StreamEntry) -> list[int]:
-    """Every sequence between the first and the last that holds no message."""
+    """Return every sequence between the first and the last that has no message."""
     return [
         seq
         for first, count in queries.deleted(entry.core.log)
@@ -222,7 +224,7 @@ def deleted_sequences(entry: StreamEntry) -> list[int]:
 def stream_info(
     entry: StreamEntry, settings: Settings, now_ns: int, *, versioned: bool = True
 ) -> StreamInfo:
-    """A stream as the API shows it; lists show it without the server's version."""
+    """Return a stream as the API shows it; lists show it without the server's version."""
     config = entry.config
     if versioned:
         metadata = with_version(config.metadata, settings.server_version, settings.api_level)
@@ -244,7 +246,7 @@ def stream_info(
 
 
 def leader(settings: Settings) -> ClusterInfo:
-    """A single server leads everything."""
+    """Return the cluster info of a single server, which leads everything."""
     return ClusterInfo(leader=settings.server_name)
 
 
@@ -256,7 +258,7 @@ def consumer_info(
     *,
     versioned: bool = True,
 ) -> ConsumerInfo:
-    """A consumer as the API shows it; lists show it without the server's version."""
+    """Return a consumer as the API shows it; lists show it without the server's version."""
     config = entry.config
     if versioned:
         metadata = with_version(config.metadata, settings.server_version, settings.api_level)
@@ -291,7 +293,7 @@ def consumer_info(
 
 
 def remaining(until_ns: int, now_ns: int) -> int:
-    """How long it is until then, as a duration of the wire, which ends at 292 years."""
+    """Return the time until a deadline as a duration of the protocol, which ends at 292 years."""
     return min(max(until_ns - now_ns, 0), (1 << 63) - 1)
 
 

@@ -25,26 +25,26 @@ _SUM = b"crc32c"
 _MENDED_MAX_BYTES = 1 << 16
 T = TypeVar("T")
 DeferWrite = Callable[[str, Callable[[], None]], object]
-"""Takes a deferred write: a path, and a call that raises OSError until it succeeds."""
+"""Accepts a deferred write: a path, and a call that raises OSError until it succeeds."""
 
 
 class FileStore(Protocol):
-    """The place of the files: a disk, or one that encrypts (engine/metadata_files)."""
+    """The storage of the files: a disk, or a disk that encrypts (engine/metadata_files)."""
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file of that name."""
+        """Return whether a file of that name exists."""
 
     def read_file(self, path: str) -> bytes:
-        """All of it."""
+        """Return the whole file."""
 
     def write_file_atomic(self, path: str, data: bytes, durable: bool = True) -> None:
-        """Replace it as a whole."""
+        """Replace the whole file."""
 
     def write_files_atomic(self, paths: list[str], data: bytes) -> None:
-        """Replace several with the same, durably."""
+        """Replace several files with the same bytes, durably."""
 
     def unlink(self, path: str) -> None:
-        """Remove it, if it is there."""
+        """Remove the file if it exists."""
 
 
 class BadFileError(Exception):
@@ -52,17 +52,19 @@ class BadFileError(Exception):
 
 
 class DamagedFileError(BadFileError):
-    """The bytes of a file differ from the written ones."""
+    """The bytes of a file are not the written ones."""
 
 
 def sealed(data: bytes) -> bytes:
-    """A line with its checksum behind it."""
+    """Return a line with its checksum line behind it."""
     line = data + b"\n"
     return line + b"%s %08x\n" % (_SUM, crc32c_of(line))
 
 
 def unsealed(path: str, data: bytes) -> bytes:
-    """The line of a sealed file, or all of one that has no checksum. DamagedFileError."""
+    """Return the line of a file with a checksum, or the whole of a file without one. Raises
+    DamagedFileError.
+    """
     line, _, rest = data.partition(b"\n")
     if not rest.startswith(_SUM):
         if not data.strip():
@@ -74,7 +76,7 @@ def unsealed(path: str, data: bytes) -> bytes:
 
 
 def mended(data: bytes) -> bytes | None:
-    """The bytes of a file after checksum repair of one flipped bit, or None."""
+    """Return the bytes of a file after checksum repair of one flipped bit, or None."""
     if len(data) > _MENDED_MAX_BYTES:
         return None
     copy = bytearray(data)
@@ -94,13 +96,13 @@ def write(disk: FileStore, path: str, data: bytes) -> None:
 
 
 def remove(disk: FileStore, path: str) -> None:
-    """Remove a file and its copy; durable when the folder is synced."""
+    """Remove a file and its copy. The caller syncs the folder to make the removal durable."""
     disk.unlink(path)
     disk.unlink(path + COPY)
 
 
 def exists(disk: FileStore, path: str) -> bool:
-    """Whether there is the file, or its copy."""
+    """Return whether the file or its copy exists."""
     return disk.exists(path) or disk.exists(path + COPY)
 
 
@@ -111,11 +113,12 @@ def read(
     report: Callable[[str], None],
     later: DeferWrite | None = None,
 ) -> T | None:
-    """Read and decode a file; None when it does not exist. `decode` gets path and bytes and raises
-    BadFileError. `report` gets a line for each file that was restored. When the disk does not accept
-    the restored file, `later` gets a call to repeat until it raises no OSError; without `later`, the
-    next read tries again. BadFileError: neither the file nor its copy is sound. OSError: they cannot
-    be read.
+    """Read and decode a file; None when it does not exist.
+
+    `decode` gets path and bytes and raises BadFileError. `report` gets a line for each file that
+    was restored. When the disk does not accept the restored file, `later` gets a call to repeat
+    until it raises no OSError; without `later`, the next read tries again. BadFileError: neither
+    the file nor its copy is sound. OSError: the files cannot be read.
     """
     first = _read(disk, path)
     second = _read(disk, path + COPY)
@@ -134,7 +137,7 @@ def read(
                     later(path, lambda: restore(disk, path, decode, report))
             return value
         if problem is not None and not isinstance(problem, DamagedFileError):
-            raise problem  # it was written so: by a later version, or by hand
+            raise problem  # the checksum matches: a later version or a user wrote the file so
         wrong = wrong or problem
     raise wrong or DamagedFileError(f"{path}: it is gone, and so is its copy")
 
@@ -142,7 +145,7 @@ def read(
 def restore(
     disk: FileStore, path: str, decode: Callable[[str, bytes], T], report: Callable[[str], None]
 ) -> None:
-    """Restore a file and its copy from the sound one. OSError when the disk does not accept the write."""
+    """Restore a file and its copy from the sound one. OSError: the disk does not accept the write."""
     failed: list[tuple[str, Callable[[], None]]] = []
     with contextlib.suppress(BadFileError):
         read(disk, path, decode, lambda _: None, lambda *one: failed.append(one))
@@ -158,7 +161,7 @@ def _read(disk: FileStore, path: str) -> bytes | None:
 def _understood(
     path: str, data: bytes | None, decode: Callable[[str, bytes], T]
 ) -> tuple[bytes | None, T | None, BadFileError | None]:
-    """The sound bytes and their decoded value, or the error."""
+    """Return the sound bytes and their decoded value, or the error."""
     if data is None:
         return None, None, None
     try:
@@ -178,8 +181,10 @@ def _restore(
     whole: bytes,
     report: Callable[[str], None],
 ) -> None:
-    """Make the file and its copy equal. When both are sound and differ, an interrupted write left the
-    older one, or a user edited the file. OSError.
+    """Make the file and its copy equal. OSError.
+
+    When both are sound and differ, an interrupted write left the older one, or a user edited the
+    file.
     """
     if found == (whole, whole):
         return

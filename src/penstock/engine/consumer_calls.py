@@ -38,8 +38,9 @@ _IDENTITY = re.compile(rb"\r\nNats-Stream-Identity:[ \t]*([^\r\n]*)\r\n")
 def create(
     account: JetStreamAccount, request: CreateConsumerRequest, stream: str, *tokens: str
 ) -> ConsumerInfoResponse:
-    """CONSUMER.CREATE.<stream>[.<name>[.<filter>]]; without a name, the older form, the server
-    finds one.
+    """CONSUMER.CREATE.<stream>[.<name>[.<filter>]].
+
+    In the older form, without a name, the server chooses one.
     """
     _check_stream(request, stream)
     return _put(account, request, stream, name_of(request, False, tokens))
@@ -54,8 +55,9 @@ def create_durable(
 
 
 def name_of(request: CreateConsumerRequest, durable: bool, tokens: Sequence[str]) -> str:
-    """The consumer's name, by the tokens of the API subject behind the stream; "": any. ApiError
-    when they do not agree.
+    """Return the consumer's name from the tokens of the API subject behind the stream; "": any.
+
+    ApiError: the subject and the configuration differ.
     """
     config = request.config
     if not tokens:
@@ -87,7 +89,7 @@ def info(
 
 
 def _public(stream: StreamEntry) -> list[str]:
-    """The names that are listed."""
+    """Return the names that a list shows."""
     return sorted(name for name, entry in stream.consumers.items() if not entry.config.direct)
 
 
@@ -128,7 +130,7 @@ def list_(
 def pause(
     account: JetStreamAccount, request: ConsumerPauseRequest, stream: str, name: str
 ) -> ConsumerPauseResponse:
-    """CONSUMER.PAUSE: until a time, or go on."""
+    """CONSUMER.PAUSE: pause the consumer until a time, or resume it."""
     owner, entry = account.consumer(stream, name)
     until_ns = request.pause_until
     if entry.config.pause_until != (until_ns or None):
@@ -142,7 +144,7 @@ def pause(
 def unpin(
     account: JetStreamAccount, request: ConsumerUnpinRequest, stream: str, name: str
 ) -> Response:
-    """CONSUMER.UNPIN: another client of the group gets its messages."""
+    """CONSUMER.UNPIN: the messages of the group go to another client."""
     if not request.group:
         raise errors.InvalidJSONError("consumer group not specified")
     if not consumer_config.valid_group(request.group):
@@ -157,7 +159,7 @@ def unpin(
 def reset(
     account: JetStreamAccount, request: ConsumerResetRequest, stream: str, name: str
 ) -> ConsumerResetResponse | None:
-    """CONSUMER.RESET: begin anew; a consumer that is not there does not answer."""
+    """CONSUMER.RESET: begin again. A consumer that does not exist gets no answer."""
     owner = account.streams.get(stream)
     entry = owner.consumers.get(name) if owner else None
     if owner is None or entry is None:
@@ -170,7 +172,9 @@ def reset(
 def delete(
     account: JetStreamAccount, request: EmptyRequest, stream: str, name: str
 ) -> SuccessResponse:
-    """CONSUMER.DELETE; also of a consumer that could not be opened, as of such a stream."""
+    """CONSUMER.DELETE. It also deletes a consumer that cannot be opened, or one of an offline
+    stream.
+    """
     if name in account.stream(stream).offline:
         consumers.delete_offline(account, account.stream(stream), name)
         return SuccessResponse(success=True)
@@ -189,8 +193,9 @@ def step_down(
 def identity_for_readers(
     account: JetStreamAccount, request: CreateConsumerRequest, headers: bytes, stream: str
 ) -> bytes:
-    """Headers of the answer to those who read for a mirror or a source: which stream this is, so
-    that they notice when another one has taken its name. 10225: it is not the one they know.
+    """Return the headers that identify the stream to a mirror or source that reads it, so that the
+    reader notices when another stream has taken the name. 10225: it is not the stream that the
+    reader knows.
     """
     if stream not in account.streams or not (request.config.direct or request.config.sourcing):
         return b""
@@ -204,7 +209,7 @@ def identity_for_readers(
 def identity_if_asked(
     account: JetStreamAccount, request: ConsumerResetRequest, headers: bytes, stream: str
 ) -> bytes:
-    """The same, for those who have said which stream they know."""
+    """Return the same headers, for readers that have named the stream they know."""
     if stream not in account.streams or not _IDENTITY.search(headers):
         return b""
     return b"NATS/1.0\r\nNats-Stream-Identity: %s\r\n\r\n" % _identity(account.streams[stream])
@@ -220,13 +225,13 @@ def _check_stream(request: CreateConsumerRequest, stream: str) -> None:
 
 
 def _name_of_origin(account: JetStreamAccount, stream: StreamEntry, config: ConsumerConfig) -> str:
-    """The name of the consumer that a mirror or source of another server reads through; it asks
-    again under the same name when it has lost the last one.
+    """Return the name of the consumer that a mirror or source of another server reads through. The
+    reader asks again under the same name after it has lost the last one.
     """
     if stream.config.retention == "limits":
         config.name = f"{config.name}-{account.random_name()}"
     else:
-        # messages leave when the reader has them, which only acks can tell
+        # the reader takes messages out of the stream, so only its acks may remove them
         config.direct = False
         config.durable_name = config.name
         config.ack_policy = "flow_control"

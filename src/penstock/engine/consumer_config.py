@@ -1,7 +1,7 @@
 """Consumer configuration: defaults, validation, what an update may change.
 
 Pure functions over `ConsumerConfig` and the configuration of its stream. The order of the checks is
-the protocol's. Names against API subjects, existing consumers and counts are the caller's.
+the protocol's. The caller checks names against API subjects, existing consumers and counts.
 """
 
 import re
@@ -53,14 +53,14 @@ _POLICY_WORDS = {
 
 @dataclass(frozen=True)
 class ConsumerCaps:
-    """What a server and an account allow every consumer at most; 0: no limit."""
+    """The limits that a server and an account set for every consumer; 0: no limit."""
 
     server_max_ack_pending: int = 0
     account_max_ack_pending: int = 0
     max_batch: int = 0
 
     def max_ack_pending(self) -> tuple[int, ...]:
-        """The limits of max_ack_pending that are set, in the order in which they are looked at."""
+        """The limits of max_ack_pending that are set, in the order of the checks."""
         both = (self.server_max_ack_pending, self.account_max_ack_pending)
         return tuple(limit for limit in both if limit > 0)
 
@@ -78,8 +78,8 @@ def with_defaults(
     pedantic: bool = False,
     caps: ConsumerCaps = NO_CAPS,
 ) -> ConsumerConfig:
-    """The same configuration with the defaults filled in; ApiError where pedantic callers want
-    none.
+    """Return the configuration with the defaults filled in. ApiError: a pedantic request relies on
+    one.
     """
     _check_sizes(config)
     config = msgspec.structs.replace(config)
@@ -118,25 +118,26 @@ def with_defaults(
 
 
 def set_required_level(config: ConsumerConfig) -> None:
-    """Write into its metadata which servers can run it."""
+    """Write the API level that the consumer needs into its metadata."""
     config.metadata = {**config.metadata, REQUIRED_LEVEL_KEY: str(required_level(config))}
 
 
 def settle_threshold(config: ConsumerConfig, *, durable: bool) -> None:
-    """An ephemeral consumer always has an inactive threshold; it stays ephemeral, or durable, as it
-    was made.
+    """Give an ephemeral consumer an inactive threshold, which it always has.
+
+    An update never makes an ephemeral consumer durable, or a durable one ephemeral.
     """
     if config.inactive_threshold <= 0 and not durable:
         config.inactive_threshold = DEFAULT_INACTIVE_THRESHOLD_NS
 
 
 def sample_percent(config: ConsumerConfig) -> int:
-    """Of how many acks in a hundred a metric tells."""
+    """Return the percentage of acks that are sampled for metrics."""
     return min(int(config.sample_freq.removesuffix("%").lstrip("+-0") or "0"), 100)
 
 
 def check(config: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps = NO_CAPS) -> None:
-    """ApiError for what is not allowed; the configuration has its defaults."""
+    """Check a configuration that has its defaults. Raises ApiError."""
     _check_names(config)
     _check_replicas(config, stream)
     _check_acks(config)
@@ -165,13 +166,17 @@ def check(config: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps = NO_
 
 
 def check_replicas_supported(config: ConsumerConfig) -> None:
-    """10074: a single server has no replicas; asked before the stream is looked up."""
+    """Raise 10074 for replicas, which a single server does not have. Asked before the stream is
+    looked up.
+    """
     if config.num_replicas > 1:
         raise errors.StreamReplicasNotSupportedError()
 
 
 def check_update(old: ConsumerConfig, new: ConsumerConfig, *, bound: bool) -> None:
-    """ApiError for a change that is not allowed. `bound`: the old deliver subject has a subscriber."""
+    """Raise ApiError for a change that is not allowed. `bound`: the old deliver subject has a
+    subscriber.
+    """
     refused = errors.ConsumerCreateError
     for name, what in (
         ("deliver_policy", "deliver policy"),
@@ -199,26 +204,24 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig, *, bound: bool) -> No
 
 
 def same(one: ConsumerConfig, other: ConsumerConfig) -> bool:
-    """Whether two configurations ask for the same; what a server adds to the metadata does not
-    count.
-    """
+    """Return whether two configurations are equal apart from the metadata that a server adds."""
     return _comparable(one) == _comparable(other)
 
 
 def valid_group(name: str) -> bool:
-    """Whether a priority group may have this name."""
+    """Return whether a priority group may have this name."""
     return bool(_GROUP_NAME.fullmatch(name))
 
 
 def filters_of(config: ConsumerConfig) -> tuple[str, ...]:
-    """The subjects to deliver; empty: all."""
+    """Return the subjects to deliver; empty: all."""
     if config.filter_subject:
         return (config.filter_subject,)
     return tuple(config.filter_subjects)
 
 
 def required_level(config: ConsumerConfig) -> int:
-    """The lowest API level whose servers can run this consumer."""
+    """Return the lowest API level of a server that can run this consumer."""
     if config.ack_policy == "flow_control":
         return 4
     pauses = config.pause_until not in (None, ZERO_NS)
@@ -226,7 +229,7 @@ def required_level(config: ConsumerConfig) -> int:
 
 
 def _check_sizes(config: ConsumerConfig) -> None:
-    """10052 for more than a consumer may have, before anything is looked through."""
+    """Raise 10052 for lists that are too long, before the other checks read them."""
     check_size([config.filter_subject], "filter subject")
     check_size(config.filter_subjects, "filter subject")
     for what, number in (
@@ -304,7 +307,7 @@ def _check_deliver_policy(config: ConsumerConfig) -> None:
         if config.opt_start_time is None:
             tail = "start time is not set"
         elif config.opt_start_seq:
-            tail = "start start sequence is also set"  # the protocol says it twice
+            tail = "start start sequence is also set"  # the protocol has the word twice
     if tail:
         raise errors.ConsumerInvalidPolicyError(f"{head} {tail}")
 
