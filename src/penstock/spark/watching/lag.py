@@ -1,20 +1,22 @@
-"""The shadow of a query: a durable consumer whose ack floor is what the query has committed.
+"""The shadow of a query: a durable consumer whose ack floor is the query's committed position.
 
 Spark keeps a query's position in its checkpoint, where the server's tools can't see it. The shadow
-is a durable that nobody reads from, moved to the end of each batch Spark has committed, so that::
+is a durable that no client reads from. It moves to the end of each batch that Spark has committed::
 
     nats consumer info ORDERS my-query
       Acknowledgment Floor: Consumer sequence: 0 Stream sequence: 41
           Unprocessed Messages: 7                                           <- the query's lag
 
-and a stream with interest retention keeps what the query has still to read. The floor is never
-ahead of the commit log: it follows ``commit(end)`` and the ``start`` Spark asks ``latestOffset``
-with, which are both committed, and the first move of a process puts it back where it is ahead.
+A stream with interest retention then keeps the messages that the query has still to read. The floor
+is never ahead of the commit log: it follows ``commit(end)`` and the ``start`` with which Spark calls
+``latestOffset``, which are both committed. The first move of a process also moves a floor back that
+is ahead.
 
-A shadow that can't be moved never harms the query: one warning for a row of failures, a pause
-before the next attempt, and it catches up. Only what can't work from the start is an error.
+A shadow that can't be moved never harms the query: there is one warning for a row of failures and a
+pause before the next attempt, and the shadow catches up later. Only a shadow that can't work from
+the start is an error.
 
-Knows nothing of Spark; how a durable is moved is in :mod:`penstock.spark.watching.lag_moves`.
+Knows nothing of Spark; :mod:`penstock.spark.watching.lag_moves` moves the durable.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ class ShadowError(ReadError):
 
 @dataclass
 class Shadow:
-    """The durables called ``name`` of the streams that a query reads; held by its reader.
+    """The durables called ``name`` on the streams that a query reads; its reader holds this object.
 
     ``subjects`` are the query's filters, none for all. ``failures`` counts moves that failed.
     """
@@ -68,9 +70,11 @@ class Shadow:
     _without_resets: bool = False
 
     def advance(self, committed: Mapping[str, Offset]) -> None:
-        """Put the floors where Spark has committed to; nothing is asked when they are there.
+        """Move the floors to the offsets that Spark has committed; sends no request when they are
+        there.
 
-        Raises :class:`ShadowError` alone, and only before a stream's shadow has ever been moved.
+        Raises only :class:`ShadowError`, and only before a stream's shadow was moved for the first
+        time.
         """
         for stream, offset in committed.items():
             born, seq = self._places.get(stream, ("", -1))
@@ -113,18 +117,19 @@ class Shadow:
             try:
                 self._forward(jetstream, stream, offset.seq)
             except ConsumerNotFound:
-                pass  # somebody deleted it, or the stream: look at both
+                pass  # the consumer or the stream was deleted: check both
             else:
                 return
         self._settle(jetstream, stream, offset)
 
     def _forward(self, jetstream: JetStream, stream: str, seq: int) -> None:
-        """Move a durable that was seen before; ConsumerNotFound."""
+        """Move a durable that was seen before; raises ConsumerNotFound."""
         if self._resets(jetstream):
             try:
                 lag_moves.reset(jetstream, stream, self.name, seq)
             except Timeout:
-                # Silence: the durable is gone, the server has much to drop, or knows no resets.
+                # No answer: the durable is gone, the server has much to remove, or it knows no
+                # resets.
                 if _floor(jetstream.consumer_info(stream, self.name)) >= seq:
                     return
                 if self._has_reset:
@@ -140,7 +145,7 @@ class Shadow:
             lag_moves.fetch(jetstream, jetstream.consumer_info(stream, self.name), seq)
 
     def _settle(self, jetstream: JetStream, stream: str, offset: Offset) -> None:
-        """Look at the stream and the durable, and put it exactly at the offset."""
+        """Check the stream and the durable, and put the durable exactly at the offset."""
         about = jetstream.stream_info(stream)
         self._retentions[stream] = about.config.retention
         if about.config.retention == "workqueue":
@@ -149,7 +154,7 @@ class Shadow:
                 " leave out the option consumer"
             )
         if format_time(about.created) != offset.born:
-            return  # the query was not told yet that the stream was made again
+            return  # the query does not know yet that the stream was created again
         subjects = self._filters(jetstream, stream)
         wanted = lag_moves.config(self.name, subjects, offset.seq)
         try:
@@ -170,12 +175,14 @@ class Shadow:
             self._back(jetstream, stream, offset.seq)
 
     def _back(self, jetstream: JetStream, stream: str, seq: int) -> None:
-        """A query that begins anew, or from an older copy of its checkpoint."""
+        """Move the durable back, for a query that begins anew or from an older copy of its
+        checkpoint.
+        """
         if self._resets(jetstream):
             try:
                 lag_moves.reset(jetstream, stream, self.name, seq)
             except (Timeout, ApiError):
-                pass  # below where it was created: make it again
+                pass  # below the sequence where the durable was created: create it again
             else:
                 return
         subjects = self._filters(jetstream, stream)
@@ -187,11 +194,11 @@ class Shadow:
         return not self._without_resets and lag_moves.takes_resets(jetstream)
 
     def _filters(self, jetstream: JetStream, stream: str) -> tuple[str, ...]:
-        """The durable's filters; none where the server would not take them, which is safe: more is
-        held, and more is counted.
+        """The durable's filters; none where the server would not take them.
 
-        None with interest retention either: there the stream would not store what nobody wants,
-        and the reader could not tell that from messages it has lost.
+        No filter is safe: the stream holds more messages and the lag counts more. With interest retention
+        there is none either: the stream would not store messages that no consumer matches, and the reader
+        could not tell these from messages that were removed before it read them.
         """
         subjects = self.subjects
         if self._retentions[stream] != "limits":
@@ -216,7 +223,7 @@ class Shadow:
 
 
 def shadow_of(options: Options) -> Shadow | None:
-    """The shadow a reader was asked for by the option consumer; None without it."""
+    """The shadow that the option consumer asks a reader for; None without the option."""
     if options.consumer is None:
         return None
     return Shadow(options.servers, options.consumer, options.subjects)
@@ -231,8 +238,10 @@ def _disjoint(subjects: tuple[str, ...]) -> bool:
 
 
 def _floor(info: ConsumerInfo) -> int:
-    """Where the durable is; before anything was acknowledged older servers say 0, which is then
-    where it was created.
+    """The stream sequence of the durable's ack floor.
+
+    Before the first ack older servers report 0; the floor is then the sequence before the first one that
+    the durable delivers.
     """
     started = 0 if info.config is None else max(0, info.config.opt_start_seq - 1)
     return info.ack_floor.stream_seq or started

@@ -1,7 +1,7 @@
-"""Three ways to move the ack floor of a durable that nobody reads from; which one a server takes.
+"""Three ways to move the ack floor of a durable that no client reads from, for different servers.
 
 ==========  ===========================  =====================================  ====================
-way         where                        what is asked                          cost
+way         where                        requests                               cost
 ==========  ===========================  =====================================  ====================
 reset       2.14 and newer, Penstock     CONSUMER.RESET to the next sequence    one request
 again       older, retention limits      delete it, create it at the last       four requests
@@ -10,13 +10,14 @@ fetch       older, retention interest    its messages' headers, an ack of the   
                                          last one
 ==========  ===========================  =====================================  ====================
 
-An ack of a message that was never delivered would be one request everywhere, but servers from 2.10
-on pass over it, and older ones move the floor without the count of what is pending. A durable that
-is only created further on counts right, but its floor reads 0 until something is acknowledged.
-Making a durable again would meanwhile leave a stream with interest retention free to drop what
-nobody has read; a guard stands in where the durable has to go back there.
+An ack of a message that was never delivered would be one request with every server, but servers from
+2.10 on ignore it, and older ones move the floor without the count of pending messages. A durable that
+is only created at a later sequence counts right, but its floor reads 0 until a message is
+acknowledged. While a durable is deleted and created again, a stream with interest retention may remove
+messages that are not read yet; when the durable has to move back there, a second consumer, the guard,
+holds these messages.
 
-Knows nothing of Spark, and not when to move: :mod:`penstock.spark.watching.lag` does.
+Knows nothing of Spark; :mod:`penstock.spark.watching.lag` decides when to move.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ _SEVERAL_FILTERS = (2, 10)
 _ACK_WAIT_S = 3600
 _GUARD_S = 60
 _ROWS = 16_384
-_ACK_SECONDS = 10.0  # with interest retention it is answered when the messages are gone
+_ACK_SECONDS = 10.0  # with interest retention the server answers after it removed the messages
 
 
 def version_of(jetstream: JetStream) -> tuple[int, ...]:
-    """The version of the server at the other end of the connection, major and minor."""
+    """The version of the connected server, major and minor."""
     parts = jetstream.client.server_info.version.partition("-")[0].split(".")
     return tuple(int(part) for part in parts[:2] if part.isdigit())
 
@@ -61,12 +62,12 @@ def takes_several_filters(jetstream: JetStream) -> bool:
 
 
 def takes_resets(jetstream: JetStream) -> bool:
-    """Whether a consumer can be put elsewhere by a request."""
+    """Whether the server can move a consumer by a request."""
     return version_of(jetstream) >= _RESETS
 
 
 def config(name: str, subjects: Sequence[str], after: int) -> ConsumerConfig:
-    """The durable with its floor at ``after``."""
+    """The configuration of the durable with its floor at ``after``."""
     return ConsumerConfig(
         durable_name=name,
         name=name,
@@ -83,8 +84,10 @@ def config(name: str, subjects: Sequence[str], after: int) -> ConsumerConfig:
 
 
 def reset(jetstream: JetStream, stream: str, name: str, after: int) -> None:
-    """By CONSUMER.RESET. A server that does not know it, or that has no such consumer, is silent:
-    Timeout. ApiError below where the durable was created.
+    """Move the floor with CONSUMER.RESET.
+
+    Raises Timeout when the server does not know the request or has no such consumer, since it does
+    not answer then; ApiError for a sequence below the one where the durable was created.
     """
     subject = jetstream.plans.subjects.consumer("RESET", stream, name)
     body = encode(ConsumerResetRequest(seq=after + 1))
@@ -95,7 +98,7 @@ def reset(jetstream: JetStream, stream: str, name: str, after: int) -> None:
 def make_again(
     jetstream: JetStream, stream: str, name: str, subjects: Sequence[str], after: int
 ) -> None:
-    """By deleting it and creating it where it should be; for streams with limits."""
+    """Delete the durable and create it with its floor at ``after``; for streams with limits."""
     _delete(jetstream, stream, name)
     create(jetstream, stream, name, subjects, after)
 
@@ -103,8 +106,9 @@ def make_again(
 def create(
     jetstream: JetStream, stream: str, name: str, subjects: Sequence[str], after: int
 ) -> None:
-    """Create it with its floor at ``after``, and so that servers say where it is; for streams with
-    limits. Where there is no message ``after`` to acknowledge, older servers say 0.
+    """Create the durable so that servers report its floor at ``after``; for streams with limits.
+
+    Older servers report 0 when there is no message ``after`` to acknowledge.
     """
     if takes_resets(jetstream) or not after:
         jetstream.create_consumer(stream, config(name, subjects, after))
@@ -125,7 +129,7 @@ def create(
 def move_back(
     jetstream: JetStream, stream: str, name: str, subjects: Sequence[str], after: int
 ) -> None:
-    """By making it again while another consumer holds on to what it holds; for interest."""
+    """Create the durable again while a guard consumer holds its messages; for interest retention."""
     wanted = config(name, subjects, after)
     guard = f"{name}-moves"
     jetstream.create_consumer(
@@ -140,17 +144,19 @@ def _delete(jetstream: JetStream, stream: str, name: str) -> None:
     try:
         jetstream.delete_consumer(stream, name)
     except ConsumerNotFound:
-        return  # which is what was wanted
+        return  # it is gone already
 
 
 def fetch(jetstream: JetStream, info: ConsumerInfo, after: int) -> None:
-    """By having its messages delivered, headers alone, and acknowledging the last up to ``after``.
+    """Let the server deliver the messages, headers alone, and acknowledge the last one up to
+    ``after``.
 
-    What was delivered beyond it stays unacknowledged. Timeout when messages do not come.
+    Messages that were delivered beyond ``after`` stay unacknowledged. Raises Timeout when messages
+    do not come.
     """
     floor, delivered = info.ack_floor, info.delivered
     if after <= delivered.stream_seq:
-        # Delivered to whoever did this before us: any consumer sequence above the floor will do.
+        # An earlier process had it delivered: any consumer sequence above the floor will do.
         _acknowledge(jetstream, info, after, floor.consumer_seq + 1)
         return
     reader = ColumnReader(

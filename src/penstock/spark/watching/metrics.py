@@ -1,6 +1,6 @@
-"""The state of streaming queries as metrics for Prometheus, made when they are asked for.
+"""The state of streaming queries as metrics for Prometheus, made at each request.
 
-Knows nothing of Spark; names are documented in docs/howto/watch-a-query.md, which a test holds to
+Knows nothing of Spark. docs/howto/watch-a-query.md lists the names; a test compares it with
 :data:`METRICS`.
 """
 
@@ -80,7 +80,7 @@ def _timestamp(text: str) -> float:
 
 
 def _query_samples(name: str, state: QueryState) -> Iterator[_Sample]:
-    """The samples of one metric of one query; none where nothing is known yet."""
+    """The samples of one metric of one query; none while the value is unknown."""
     query, last = state.query, state.last
     whole: dict[str, float] = {
         "penstock_spark_query_active": state.active,
@@ -115,7 +115,7 @@ def _query_samples(name: str, state: QueryState) -> Iterator[_Sample]:
 
 
 class QueryCollector(Collector):
-    """Gives Prometheus what the reports hold at the moment."""
+    """Gives Prometheus the current state of the reports."""
 
     def __init__(self, reports: Reports, lock: threading.Lock, failures: Callable[[], int]) -> None:
         """``lock`` guards the reports; ``failures`` counts messages that were not published."""
@@ -124,7 +124,7 @@ class QueryCollector(Collector):
         self._failures = failures
 
     def collect(self) -> Iterable[Metric]:
-        """Every metric of the table; of two queries with one name the one that began last."""
+        """Every metric of the table; of two queries with one name, the one that began last."""
         with self._lock:
             queries = {state.query: state for state in self._reports.queries.values()}.values()
             for name, (kind, labels, text) in METRICS.items():
@@ -139,7 +139,7 @@ class QueryCollector(Collector):
 
 
 def serve(collector: QueryCollector, host: str, port: int) -> tuple[WSGIServer, threading.Thread]:
-    """Serve ``/metrics``; port 0 takes a free one. OptionError when the port can't be had."""
+    """Serve ``/metrics``; port 0 takes a free one. OptionError when the port is not available."""
     registry = CollectorRegistry()
     registry.register(collector)
     try:

@@ -1,4 +1,4 @@
-"""Telling the outside how streaming queries do: as messages on a subject, and for Prometheus.
+"""Report how streaming queries do: as messages on a subject, and for Prometheus.
 
 ::
 
@@ -7,12 +7,12 @@
     Spark ──event──► listener ──message──► queue ──thread──► spark.progress.<query>
                         └──► state ──► /metrics
 
-Spark calls the listener from a thread of its own and waits for it: the listener only makes a
-message and puts it into a queue. What can't be published is counted and dropped, whatever the
+Spark calls the listener from a separate thread and waits for it: the listener only makes a message
+and puts it into a queue. A message that can't be published is counted and dropped, whatever the
 reason; a query never waits for a server and never fails because of one.
 
-What messages hold is in :mod:`penstock.spark.watching.report`, the metrics are in
-:mod:`penstock.spark.watching.metrics`.
+:mod:`penstock.spark.watching.report` has the form of the messages,
+:mod:`penstock.spark.watching.metrics` the metrics.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ def watch(
 ) -> Watch:
     """Publish the progress of this session's streaming queries, and serve it as metrics.
 
-    ``servers``: addresses with commas between; ``options`` as the formats have them to connect
-    (``user``, ``creds``, ``tlsCa`` ...), or a whole ``Servers``. In ``subject``, ``{name}`` is the
-    query's name and ``{id}`` its id; None publishes nothing. ``metrics_port`` 0 takes a free port,
-    None serves nothing. Raises OptionError for what can't be; a server that is not there is tried
+    ``servers``: addresses with commas between; ``options`` are the connection options of the formats
+    (``user``, ``creds``, ``tlsCa`` ...); or a whole ``Servers``. In ``subject``, ``{name}`` is the
+    query's name and ``{id}`` its id; None publishes nothing. ``metrics_port`` 0 takes a free port, None
+    serves nothing. Raises OptionError for arguments that can't work; a server that is away is tried
     again. ``close`` ends it.
     """
     made = Watch(_servers(servers, options), subject)
@@ -93,7 +93,7 @@ def _servers(servers: str | Servers | None, options: dict[str, str]) -> Servers:
 
 
 def subject_of(template: str, message: Message) -> str:
-    """Where a message goes; what a token of a subject can't hold becomes ``_``."""
+    """The subject of a message; characters that a token can't hold become ``_``."""
     for placeholder, field in zip(_PLACEHOLDERS, ("query", "id"), strict=True):
         token = re.sub(r"[\s.*>\x00-\x1f\x7f]", "_", message[field]) or "_"
         template = template.replace(placeholder, token)
@@ -111,12 +111,12 @@ def _check_subject(template: str) -> None:
 
 
 class Watch:
-    """A listener and what becomes of its messages; made by :func:`watch`."""
+    """A listener and the publishing of its messages; made by :func:`watch`."""
 
     def __init__(self, servers: Servers, subject: str | None) -> None:
-        """Starts the publisher's thread unless ``subject`` is None; connects later."""
+        """Start the publisher's thread unless ``subject`` is None; it connects later."""
         self.metrics_port: int | None = None
-        """The port metrics are served on."""
+        """The port that serves metrics."""
         self._publisher: Publisher | None = None
         self._lock = threading.Lock()
         self._reports = Reports()
@@ -128,11 +128,11 @@ class Watch:
 
     @property
     def failures(self) -> int:
-        """Messages that could not be published."""
+        """The number of messages that could not be published."""
         return 0 if self._publisher is None else self._publisher.failures
 
     def serve_metrics(self, host: str, port: int) -> None:
-        """Serve ``/metrics``; OptionError when the port can't be had."""
+        """Serve ``/metrics``; OptionError when the port is not available."""
         from penstock.spark.watching.metrics import QueryCollector, serve
 
         collector = QueryCollector(self._reports, self._lock, lambda: self.failures)
@@ -146,7 +146,7 @@ class Watch:
         self._detach = lambda: spark.streams.removeListener(listener)
 
     def take(self, make: Callable[[Reports], Message]) -> None:
-        """Make a message of an event and hand it on; never raises, never waits."""
+        """Make a message of an event and queue it; never raises, never waits."""
         try:
             with self._lock:
                 message = make(self._reports)
@@ -157,7 +157,7 @@ class Watch:
             self._publisher.put(message)
 
     def close(self) -> None:
-        """Stop listening, publish what is left for a few seconds, and stop serving."""
+        """Stop listening, publish the queued messages for a few seconds, and stop serving."""
         if self._detach is not None:
             detach, self._detach = self._detach, None
             detach()
@@ -171,7 +171,7 @@ class Watch:
 
 
 class QueryListener(StreamingQueryListener):
-    """What Spark calls; every call is handed to the :class:`Watch`."""
+    """The listener that Spark calls; it hands every call to the :class:`Watch`."""
 
     def __init__(self, watch: Watch) -> None:
         """Not attached yet."""
@@ -186,7 +186,7 @@ class QueryListener(StreamingQueryListener):
         self._watch.take(lambda reports: reports.progress(event))
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802  Spark's name
-        """Nothing to do."""
+        """A query has nothing to do."""
         self._watch.take(lambda reports: reports.idle(event))
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802  Spark's name
@@ -196,10 +196,10 @@ class QueryListener(StreamingQueryListener):
 
 
 class Publisher:
-    """Publishes messages from a thread of its own; drops and counts what it can't."""
+    """Publishes messages from a separate thread; drops and counts those it can't publish."""
 
     def __init__(self, servers: Servers, subject: str) -> None:
-        """Starts the thread."""
+        """Start the thread."""
         self.failures = 0
         self._servers = servers
         self._subject = subject
@@ -211,14 +211,14 @@ class Publisher:
         self._thread.start()
 
     def put(self, message: Message) -> None:
-        """Publish soon; never waits."""
+        """Queue a message; never waits."""
         try:
             self._queue.put_nowait(message)
         except queue.Full:
             self.failures += 1
 
     def close(self) -> None:
-        """Publish what is left, for a few seconds, and end the thread."""
+        """Publish the queued messages for a few seconds, and end the thread."""
         try:
             self._queue.put(None, timeout=CLOSE_SECONDS)
         except queue.Full:
@@ -246,7 +246,7 @@ class Publisher:
         client.publish(subject_of(self._subject, message), data)
         client.flush()
         if client.last_error is not None and client.last_error is not complaint:
-            self._failed(client.last_error)  # a permission, for one: the connection is fine
+            self._failed(client.last_error)  # a refused permission, for one: the connection is fine
         else:
             self._told = False
 

@@ -1,4 +1,4 @@
-"""What Spark says of a streaming query, as messages of one form, and the state they add up to.
+"""Spark's reports of a streaming query as messages of one form, and the state that they add up to.
 
 One message per event, JSON::
 
@@ -7,11 +7,11 @@ One message per event, JSON::
      "batch_ms": 615, "phases_ms": {"addBatch": 480, "latestOffset": 3, "walCommit": 61},
      "lag": 7, "streams": {"ORDERS": {"end": 41, "latest": 48, "lag": 7}}, "sink": "…"}
 
-``event`` is ``started``, ``progress``, ``idle`` or ``terminated``; only ``progress`` has what comes
-after ``at``, and a query that failed has ``error``, one line, when it is terminated. Lag counts sequences, of
-the sources of this package; a bucket stands under the name of its stream.
+``event`` is ``started``, ``progress``, ``idle`` or ``terminated``. Only ``progress`` has the fields
+after ``at``; ``terminated`` has ``error``, one line, for a query that failed. Lag counts sequences of
+the sources of this package; a bucket is listed under the name of its stream.
 
-Imports nothing of Spark: events are taken as they come. Does no I/O.
+Imports nothing of Spark: it takes the events as objects. Does no I/O.
 """
 
 from __future__ import annotations
@@ -86,15 +86,16 @@ def progress_message(query: str, progress: Any) -> Message:
 
 
 def _rate(value: float | None) -> float:
-    """A rate that JSON can hold: Spark says NaN or infinity for a batch that took no time."""
+    """A rate that JSON can hold: Spark gives NaN or infinity for a batch that took no time."""
     if value is None or not 0.0 <= value < float("inf"):
         return 0.0
     return round(value, 3)
 
 
 def cause_of(exception: str) -> str:
-    """The one line of an exception of Spark that says what happened: of an error in Python that is
-    the last line of its traceback, which frames of the JVM follow.
+    """The line of an exception of Spark that says what happened.
+
+    Of an error in Python it is the last line of the traceback; frames of the JVM follow it.
     """
     lines = [line.strip() for line in exception.partition("\n\tat ")[0].splitlines()]
     lines = [line for line in lines if line and not line.startswith("SQLSTATE:")]
@@ -104,7 +105,7 @@ def cause_of(exception: str) -> str:
 
 @dataclass
 class QueryState:
-    """What is known of one query; the counts are of this listener's life."""
+    """The state of one query; the counts begin with this listener."""
 
     query: str
     last: Message
@@ -116,7 +117,7 @@ class QueryState:
 
 @dataclass
 class Reports:
-    """Makes messages of events, and keeps the state of each query. Not for several threads."""
+    """Makes messages of events, and keeps the state of each query; not thread-safe."""
 
     queries: dict[str, QueryState] = field(default_factory=dict)
 
@@ -140,11 +141,11 @@ class Reports:
         return message
 
     def idle(self, event: Any) -> Message:
-        """Nothing to do for a while."""
+        """A query had nothing to do for a while."""
         return _head("idle", self._name(event), event, event.timestamp)
 
     def terminated(self, event: Any, at: str) -> Message:
-        """A query ended, at a time which Spark does not say."""
+        """A query ended, at a time that Spark's event does not have."""
         message = _head("terminated", self._name(event), event, at)
         if event.exception is not None:
             message["error"] = cause_of(str(event.exception))
@@ -160,7 +161,7 @@ class Reports:
         key = message["id"]
         state = self.queries.get(key)
         if state is None:
-            while len(self.queries) >= _QUERIES_MAX:  # the one that was started first
+            while len(self.queries) >= _QUERIES_MAX:  # remove the query that started first
                 del self.queries[next(iter(self.queries))]
             state = self.queries[key] = QueryState(message["query"], dict(message))
         state.query = message["query"]

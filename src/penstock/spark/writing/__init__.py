@@ -1,13 +1,13 @@
-"""Writing streams: what ``format("jetstream")`` does behind ``df.write`` and ``df.writeStream``.
+"""Writing streams: ``format("jetstream")`` behind ``df.write`` and ``df.writeStream``.
 
 ==============================  ==================================================================
-``options``                     what a write was asked for
-``sink``                        what the data sources have of writing
-``target``                      the stream that is written, looked at before
+``options``                     the options of a write
+``sink``                        the writing half of the data sources
+``target``                      the stream to write, checked before the write begins
 ``composing``                   rows as messages
-``plan``, ``writer``            what tasks carry out, and the classes Spark calls
-``sending``, ``progress``       one message per row with its id, and what of them is there already
+``plan``, ``writer``            the plan of a write, its tasks, and the classes that Spark calls
+``sending``, ``progress``       one message per row with an id, and which rows the stream has
 ``atomic``                      a partition in atomic batches, each with a marker
-``row_errors``                  what becomes of rows that cannot be written
+``row_errors``                  rows that cannot be written: a failure or a side output
 ==============================  ==================================================================
 """

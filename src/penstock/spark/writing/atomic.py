@@ -1,5 +1,7 @@
-"""Rows of one partition in atomic batches, each with a marker in the same stream: once each,
-whatever the duplicate window, however long a restart takes, and whoever else writes the partition.
+"""Write the rows of one partition in atomic batches, each with a marker in the same stream.
+
+Each row is stored once, whatever the duplicate window is, however long a restart takes, and even
+when another attempt writes the same partition.
 
 ::
 
@@ -7,12 +9,13 @@ whatever the duplicate window, however long a restart takes, and whoever else wr
     batch 2    row 999 … row 1997 marker {"epoch": 7, "rows": 1998, ...}   expects: marker of batch 1
     batch 3    row 1998 … row 2400 marker {... "rows": 2401, "done": true}
 
-A batch is stored whole or not at all, its marker with it, so the last marker on the subject says
-exactly which rows are in. The marker expects the one before it to be the last on its subject: of
-two attempts at one partition only one can store a batch, and the other learns it.
+The server stores a batch and its marker together or not at all, so the last marker on the subject
+says exactly which rows are stored. A marker expects the previous marker to be the last message on
+its subject: of two attempts at one partition only one can store a batch, and the other gets an
+error.
 
-While the server stores a batch, the rows of the next one are made and sent; its marker, which is
-its commit, goes when the answer has come that the batch before is stored.
+While the server stores a batch, the writer composes and sends the rows of the next one. It sends
+the marker, which commits that batch, after the answer that the previous batch is stored.
 
 Knows nothing of Spark.
 """
@@ -64,21 +67,21 @@ if TYPE_CHECKING:
     from penstock.spark.writing.target import Target
 
 BATCH_BYTES_MAX = 16 * 2**20
-# The server dropped the batch, has no room for it now, or is about to stop and knows no stream any
-# more: the same one may be stored later.
+# The server dropped the batch, has no room for it now, or is stopping and has already closed its
+# streams. Storing the same batch may succeed later.
 _AGAIN = frozenset({10176, 10210, 10059})
 _TOO_MANY = 10199
 
 
 class Marker(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is in the stream of the newest epoch of a partition."""
+    """How far the newest epoch of a partition is stored in the stream."""
 
     epoch: int
     first: str
     rows: int
-    """The first so many rows of the partition are in, or went to the side output."""
+    """The number of rows, from the first, that are stored or went to the side output."""
     done: bool = False
-    """They are all."""
+    """Whether these are all rows of the partition."""
 
 
 class Piece(NamedTuple):
@@ -89,11 +92,13 @@ class Piece(NamedTuple):
     start: int
     stop: int
     first: int
-    """Number in the partition of the batch's first row."""
+    """The number of the batch's first row in the partition."""
 
 
 class Batch(NamedTuple):
-    """Rows that are stored together: those of the partition before ``end`` that no batch before has."""
+    """Rows that are stored together: those before ``end`` in the partition that no earlier batch
+    has.
+    """
 
     pieces: tuple[Piece, ...]
     end: int
@@ -101,7 +106,7 @@ class Batch(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A marker that was sent and is not answered yet."""
+    """A marker that is sent and not yet answered."""
 
     client: BlockingClient
     question: Question
@@ -110,7 +115,9 @@ class Commit(NamedTuple):
 def write_atomically(
     plan: WritePlan, task: Task, batches: Iterable[pa.RecordBatch], errors: RowErrors
 ) -> Written:
-    """Write the rows of one partition, in order; see :func:`penstock.spark.writing.writer.write_partition`."""
+    """Write the rows of one partition, in order; see
+    :func:`penstock.spark.writing.writer.write_partition`.
+    """
     writer: AtomicWriter | None = None
     count = 0
     try:
@@ -133,9 +140,9 @@ def write_atomically(
 
 
 def forget_markers(js: JetStream, target: Target, writer: str) -> None:
-    """Drop the markers of a writer that will not come again."""
+    """Delete the markers of a writer that will not run again."""
     assert target.stream is not None
-    with contextlib.suppress(PenstockError):  # a few small messages more do no harm
+    with contextlib.suppress(PenstockError):  # a few small messages that stay do no harm
         js.purge_stream(target.stream, filter_subject=f"{target.progress_subject}.{writer}.>")
 
 
@@ -143,11 +150,13 @@ class AtomicWriter:
     """The batches of one partition."""
 
     def __init__(self, plan: WritePlan, task: Task, errors: RowErrors, first: str) -> None:
-        """Reads the last marker. :class:`WriteError` when the rows are others than the first time,
-        or a later epoch was begun.
+        """Read the last marker.
+
+        Raises :class:`WriteError` when the rows differ from those of the first run, or when a later
+        epoch has begun.
         """
         self.already = 0
-        """Rows that were in when this attempt began."""
+        """Rows that were stored when this attempt began."""
         self._plan = plan
         self._options = plan.options
         self._task = task
@@ -158,8 +167,9 @@ class AtomicWriter:
         self._pieces: list[Piece] = []
         self._pending = 0
         self._pending_bytes = 0
-        self._queue: deque[Batch] = deque()  # not known to be stored, oldest first: two at most
-        self._commit: Commit | None = None  # of the oldest
+        # Batches that may not be stored yet, oldest first: at most two.
+        self._queue: deque[Batch] = deque()
+        self._commit: Commit | None = None  # of the oldest batch in the queue
         self._committed = 0
         self._done = False
         self._marker_seq = 0
@@ -168,10 +178,10 @@ class AtomicWriter:
         self.already = self._committed
 
     def add(self, messages: Messages, first: int) -> None:
-        """Take a batch of rows; stores as many as make a whole atomic batch."""
+        """Take a batch of rows, and store as many whole atomic batches as they fill."""
         rows = self._sendable(messages, first)
         start = 0
-        room = self._options.atomic_rows - 1  # the marker is one, too
+        room = self._options.atomic_rows - 1  # the marker takes one place
         while start < rows.count:
             if self._pending >= room or self._pending_bytes >= BATCH_BYTES_MAX:
                 self._store(done=False)
@@ -182,14 +192,14 @@ class AtomicWriter:
             start = stop
 
     def finish(self, count: int) -> None:
-        """Store the rest, and that it is the rest."""
+        """Store the remaining rows with a marker that says that the partition is complete."""
         if self._committed > count or (self._done and self._committed != count):
             raise self._other_rows()
         self._store(done=True)
         self._retrying(self._complete)
 
     def forget(self) -> None:
-        """Wait for no answer any more."""
+        """Stop waiting for the open answer."""
         if self._commit is not None:
             self._commit.client.forget(self._commit.question)
             self._commit = None
@@ -207,7 +217,9 @@ class AtomicWriter:
         self._retrying(self._advance)
 
     def _advance(self) -> None:
-        """Commit what is queued, but let the last answer be open; raises what a server may refuse."""
+        """Commit the queued batches, but leave the last answer open; raises the errors of the
+        server.
+        """
         if self._commit is None:
             while self._queue and self._is_in(self._queue[0]):
                 self._queue.popleft()
@@ -219,7 +231,7 @@ class AtomicWriter:
             self._ask(batch, *sent)
 
     def _complete(self) -> None:
-        """Commit what is queued."""
+        """Commit the queued batches and wait for their answers."""
         self._advance()
         if self._commit is not None:
             self._hear()
@@ -228,8 +240,9 @@ class AtomicWriter:
         return self._committed >= batch.end and (self._done or not batch.done)
 
     def _send(self, batch: Batch) -> tuple[str, int]:
-        """Send the rows that are not in yet; the id of the atomic batch, and the number of its next
-        message.
+        """Send the rows that are not stored yet.
+
+        Returns the id of the atomic batch, and the number of its next message.
         """
         client = connect(self._options, self._deadline)
         batch_id = self._nuid.next()
@@ -245,7 +258,7 @@ class AtomicWriter:
         return batch_id, number
 
     def _ask(self, batch: Batch, batch_id: str, number: int) -> None:
-        """Send the marker, which commits."""
+        """Send the marker, which commits the batch."""
         client = connect(self._options, self._deadline)
         marker = Marker(self._task.epoch, self._first, batch.end, batch.done)
         headers = {
@@ -261,7 +274,7 @@ class AtomicWriter:
         client.flush_output()
 
     def _hear(self) -> None:
-        """What the server says of the oldest batch."""
+        """Take the server's answer for the oldest batch."""
         assert self._commit is not None
         client, question = self._commit
         self._commit = None
@@ -279,7 +292,7 @@ class AtomicWriter:
         )
 
     def _sendable(self, messages: Messages, first: int) -> Rows:
-        """The rows of a batch that messages can be made of; the others are refused."""
+        """Return the rows of a batch that fit into messages; the others become row errors."""
         for row, reason in messages.bad.items():
             self._errors.add(first + row, reason, unsent(messages, first + row, first))
         rows = messages.rows(first)
@@ -293,7 +306,7 @@ class AtomicWriter:
         return messages.rows(first, [row - first for row, _, _ in encoder.refused])
 
     def _retrying(self, act: Callable[[], None]) -> None:
-        """Do that until it succeeds; after a failure that leaves it open, look what is in first."""
+        """Run ``act`` until it succeeds. After a failure, read the last marker before the next run."""
         retry = self._options.servers.retry_timeout_seconds
         self._deadline = time.monotonic() + retry
         look = False
@@ -304,7 +317,7 @@ class AtomicWriter:
                 act()
                 return
             except WrongLastSequence as failure:
-                error: Exception = failure  # another attempt stored a batch meanwhile
+                error: Exception = failure  # another attempt has stored a batch
             except ApiError as failure:
                 if failure.err_code not in _AGAIN:
                     raise self._refused(failure) from failure
@@ -323,7 +336,7 @@ class AtomicWriter:
                 time.sleep(RETRY_EVERY_SECONDS)
 
     def _look(self) -> None:
-        """What the last marker says."""
+        """Read the last marker, and take over how far the partition is stored."""
         stream = self._plan.target.stream
         assert stream is not None
         connect(self._options, self._deadline)

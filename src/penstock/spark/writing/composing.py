@@ -1,5 +1,6 @@
-"""Rows of a DataFrame as messages: subjects, header lines and payloads as Arrow columns, and the
-rows that cannot be one, each with its reason.
+"""Rows of a DataFrame as messages: subjects, header lines and payloads as Arrow columns.
+
+Rows that cannot be a message are kept apart, each with its reason.
 
 ::
 
@@ -7,8 +8,8 @@ rows that cannot be one, each with its reason.
     ────  ───────  ───────  ──────  ───    ──►     ────────   ──────────────────────   ────────
     ...   null     de       null    1h             o.de       Nats-TTL: 1h CR LF       ...
 
-What is the same for all rows, and payloads, cost nothing per row; header lines are made by Arrow
-(:mod:`penstock.spark.writing.header_columns`). Knows nothing of servers, and sends nothing.
+Payloads, and values that are the same for all rows, need no work per row. Arrow makes the header
+lines (:mod:`penstock.spark.writing.header_columns`). Knows nothing of servers, and sends nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ DATA, SUBJECT, HEADERS, ID = "data", "subject", "headers", "msg_id"
 TEXTS = ("string", "varchar", "char")
 NUMBERS = ("byte", "short", "integer", "long")
 HEADER_MAPS = ("map<string,array<string>>", "map<string,string>")
-# Columns that become a header line: the name of the header, the types that make sense.
+# Columns that become a header line: the name of the header, and the types that the column may have.
 LINES: dict[str, tuple[str, tuple[str, ...]]] = {
     ID: (MSG_ID, TEXTS),
     "ttl": (TTL, (*TEXTS, *NUMBERS)),
@@ -49,8 +50,8 @@ LINES: dict[str, tuple[str, tuple[str, ...]]] = {
     "rollup": ("Nats-Rollup", TEXTS),
 }
 EXPECTATIONS = tuple(column for column in LINES if column.startswith("expected_"))
-# How a message is published is said by options and columns, never by a map of headers: in a copy of
-# a stream these are of the first publish.
+# Options and columns say how a message is published, never a map of headers: in a copy of a stream,
+# these headers describe the first publish.
 PUBLISHING = frozenset(
     {
         *(LINES[column][0].lower() for column in (ID, *EXPECTATIONS)),
@@ -61,29 +62,31 @@ PUBLISHING = frozenset(
     }
 )
 SUBJECT_BYTES_MAX = 3900
-"""Servers take 4,096 bytes of a line, reply subject and sizes included, and hang up on more."""
+"""Servers take lines of 4,096 bytes, with reply subject and sizes, and disconnect at a longer one.
+"""
 _TOKEN = r"^[^\s.*>\x00-\x1f\x7f]+$"
 
 
 @dataclass(frozen=True)
 class Messages:
-    """One batch of rows as messages; ``bad`` has the reason of each row that is none."""
+    """One batch of rows as messages; ``bad`` has the reason of each row that cannot be one."""
 
     subjects: bytes | pa.Array
     payloads: pa.Array
     lines: pa.Array | None
     bad: dict[int, str]
     named: frozenset[int] = frozenset()
-    """Rows that have a message id of their own."""
+    """Rows that have their own message id."""
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self.payloads)
 
     def rows(self, first: int, skip: Iterable[int] = ()) -> Rows:
-        """What is to be sent: all rows but the bad ones and ``skip``; ``first`` is the number of
-        the first one in its partition.
+        """The rows to send: all rows without the bad ones and ``skip``.
+
+        ``first`` is the number of the batch's first row in its partition.
         """
         how = bytearray()
         if self.bad or self.named or skip:
@@ -100,7 +103,7 @@ class Messages:
         return Rows(subjects, payloads, lines, first=first, count=self.count, how=bytes(how))
 
     def subject_of(self, row: int) -> str:
-        """The subject of a row, "" where there is none."""
+        """The subject of a row, "" when it has none."""
         if isinstance(self.subjects, bytes):
             return self.subjects.decode()
         return str(self.subjects[row].as_py() or "")
@@ -115,11 +118,11 @@ class Messages:
 
 
 class Composer(Protocol):
-    """Makes messages of rows; picklable."""
+    """Makes messages from rows; picklable."""
 
     @property
     def subjects(self) -> str | None:
-        """A subject, wildcards allowed, that every message matches; None when nothing is known."""
+        """A subject, possibly with wildcards, that every message matches; None when it is unknown."""
 
     @property
     def fixed(self) -> bool:
@@ -140,8 +143,10 @@ def _column(array: pa.Array) -> Column:
 def check_columns(
     schema: StructType, known: Mapping[str, tuple[str, ...]], required: Iterable[str], sink: str
 ) -> tuple[str, ...]:
-    """The names of the columns; :class:`OptionError` for one that is missing, unknown or of a wrong
-    type. An empty tuple of types stands for any of a token's.
+    """Check the columns and return their names; an empty tuple of types allows every type that a
+    token may have.
+
+    Raises :class:`OptionError` for a column that is missing, unknown or of a wrong type.
     """
     types = {field.name: field.dataType.simpleString() for field in schema.fields}
     for column in required:
@@ -174,7 +179,7 @@ class MessageComposer:
 
     @property
     def subjects(self) -> str | None:
-        """A subject, wildcards allowed, that every message matches; None when nothing is known."""
+        """A subject, possibly with wildcards, that every message matches; None when it is unknown."""
         by_column = self.pattern is None or SUBJECT in self.columns
         return None if by_column or self.pattern is None else self.pattern.wildcards
 
@@ -185,7 +190,9 @@ class MessageComposer:
 
     @staticmethod
     def of(schema: StructType, pattern: Pattern | None) -> MessageComposer:
-        """For a DataFrame of this schema; :class:`OptionError` when it cannot be written."""
+        """The composer for a DataFrame of this schema; :class:`OptionError` when it cannot be
+        written.
+        """
         known = {
             DATA: ("binary", *TEXTS),
             SUBJECT: TEXTS,
@@ -232,12 +239,12 @@ class MessageComposer:
 
 
 def binary(array: pa.Array) -> pa.Array:
-    """A column of texts or bytes as bytes."""
+    """A column of texts or bytes, as bytes."""
     return array if pa.types.is_binary(array.type) else array.cast(pa.binary())
 
 
 def fill(pattern: Pattern, batch: pa.RecordBatch, bad: dict[int, str]) -> bytes | pa.Array:
-    """The subject of each row; rows with a value that is no token are added to ``bad``."""
+    """The subject of each row; rows with a value that cannot be a token are added to ``bad``."""
     if not pattern.columns:
         return pattern.parts[0].encode()
     parts: list[object] = []
@@ -255,9 +262,9 @@ def fill(pattern: Pattern, batch: pa.RecordBatch, bad: dict[int, str]) -> bytes 
 
 
 def refuse_long(subjects: bytes | pa.Array, bad: dict[int, str]) -> None:
-    """Add rows to ``bad`` whose subject is longer than servers take."""
+    """Add the rows whose subject is longer than servers take to ``bad``."""
     if isinstance(subjects, bytes):
-        return  # an option, and looked at there
+        return  # the subject comes from an option, which was checked before
     sizes = pc.binary_length(subjects)
     for row in pc.indices_nonzero(pc.fill_null(pc.greater(sizes, SUBJECT_BYTES_MAX), False)):
         at = row.as_py()

@@ -6,9 +6,8 @@
     ───────                    ────────────────
     {"K": ["v", "w"]}    ──►   K: v CR LF K: w CR LF
 
-The lines of all rows are made by Arrow as one column; those of one row lie side by side in it, so
-the rows are the same bytes under other offsets. Only a row with something unusual in it is looked
-at by itself, for what is wrong with it, if anything.
+Arrow makes the lines of all rows as one column. The lines of one row lie side by side in it, so the
+rows are the same bytes under other offsets. Only rows with an unusual value are checked one by one.
 
 Knows nothing of servers.
 """
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 _NAME = r"^[^:\r\n]+$"
 _VALUE = r"^[^\r\n]*$"
-# What no header can hold is among the others; they are looked at one by one.
+# Values that do not match include all that a header cannot hold; these are checked one by one.
 _USUAL = r"^[!-~]([^\r\n]*[!-~])?$"
 
 
@@ -38,10 +37,10 @@ def lines_of(
     left_out: Collection[str],
     bad: dict[int, str],
 ) -> pa.Array:
-    """The header lines of each row: of its map of headers without the names in ``left_out`` (in
-    small letters), then those of the ``sources``, each a header's name and its values.
+    """The header lines of each row: those of its map of headers, then those of the ``sources``.
 
-    Rows that have a value which no header can hold are added to ``bad``, and have no lines.
+    ``left_out`` has names of the map to skip, in lower case. Each source is the name of a header and
+    its values. Rows with a value that a header cannot hold are added to ``bad``, and have no lines.
     """
     wrong: dict[int, str] = {}
     parts = [] if maps is None else [_map_lines(maps, left_out, wrong)]
@@ -56,7 +55,7 @@ def lines_of(
 
 
 def _value_lines(header: str, values: pa.Array, wrong: dict[int, str]) -> pa.Array:
-    """One line per row that has a value."""
+    """One line for each row that has a value."""
     if pa.types.is_integer(values.type):
         usual = pc.greater_equal(values, 0)
     else:
@@ -72,8 +71,9 @@ def _value_lines(header: str, values: pa.Array, wrong: dict[int, str]) -> pa.Arr
 
 
 def _map_lines(maps: pa.Array, left_out: Collection[str], wrong: dict[int, str]) -> pa.Array:
-    """The lines of maps from a name to a text or to a list of texts."""
-    starts = np.asarray(maps.offsets)  # of each row among the names, and then among the values
+    """The lines of maps from a name to a text or a list of texts."""
+    # Where each row begins among the names, and then among the values.
+    starts = np.asarray(maps.offsets)
     names = maps.keys.slice(starts[0], starts[-1] - starts[0]).cast(pa.string())
     values = maps.items.slice(starts[0], starts[-1] - starts[0])
     starts = starts - starts[0]
@@ -106,7 +106,7 @@ def _map_lines(maps: pa.Array, left_out: Collection[str], wrong: dict[int, str])
 
 
 def headers_of(given: object, left_out: Collection[str]) -> dict[str, list[str]]:
-    """A map column's value as headers that have a value, without the names in ``left_out``."""
+    """The headers of a map column's value that have a value, without the names in ``left_out``."""
     headers: dict[str, list[str]] = {}
     pairs = given if isinstance(given, list) else []
     for name, value in pairs:
@@ -119,13 +119,13 @@ def headers_of(given: object, left_out: Collection[str]) -> dict[str, list[str]]
 
 
 def header_lines(given: object, left_out: Collection[str]) -> bytes:
-    """A map column's value as header lines; ValueError on what a header cannot hold."""
+    """A map column's value as header lines; ValueError for a value that a header cannot hold."""
     headers = headers_of(given, left_out)
     return encode_headers(headers)[len(b"NATS/1.0\r\n") : -2] if headers else b""
 
 
 def header_value(header: str, value: object) -> bytes:
-    """A header line of a text or a number; ValueError when no header can hold it."""
+    """A header line with a text or a number; ValueError when a header cannot hold it."""
     if isinstance(value, int):
         if value < 0:
             raise ValueError(f"{header} would be {value}, less than 0")

@@ -1,9 +1,8 @@
-"""The options of writing ``format("jetstream")``, read once from Spark's strings into one frozen
-value.
+"""The options of writing ``format("jetstream")``: Spark's strings, parsed into one frozen value.
 
-``ROWS`` is the whole truth about an option: its name, how its text is read and what it means.
-``SINK_ROWS`` are those that the other sinks into streams have. Knows nothing of Spark, of the network or
-of what a stream is like.
+``ROWS`` defines each option: its name, how its text is parsed and what it means. ``SINK_ROWS`` are
+the options that the other sinks into streams share. Knows nothing of Spark, of the network or of
+the stream.
 """
 
 from __future__ import annotations
@@ -38,36 +37,38 @@ ATOMIC_ROWS = 1000
 WINDOW_ROWS = 16_384
 WINDOW_BYTES = 16 * 2**20
 _COLUMN = re.compile(r"\{([^{}]*)\}")
-# Spark hands these over with the options of every sink.
+# Spark adds these to the options of every sink.
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "outputmode"})
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """A subject with columns in it: ``parts`` are texts and, at odd places, names of columns."""
+    """A subject that may contain columns: ``parts`` are texts and, at odd places, names of columns."""
 
     parts: tuple[str, ...]
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns whose values are filled in; () for a subject that is the same for all."""
+        """The columns whose values fill the subject; () for a subject that is the same for all
+        rows.
+        """
         return self.parts[1::2]
 
     @property
     def wildcards(self) -> str:
-        """The subject with wildcards that whatever is made of the pattern matches."""
+        """The subject with wildcards that every filled subject matches."""
         tokens = "\0".join(self.parts[::2]).split(".")
         return ".".join("*" if "\0" in token else token for token in tokens)
 
     def __str__(self) -> str:
-        """The text the option accepts for it."""
+        """The text that the option accepts for this subject."""
         named = (f"{{{part}}}" if place % 2 else part for place, part in enumerate(self.parts))
         return "".join(named)
 
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """What a writer into a stream was asked to do; picklable, it travels to the executors.
+    """The options of one writer into a stream; picklable, since it travels to the executors.
 
     ``None`` means "not given".
     """
@@ -88,11 +89,11 @@ class WriteOptions:
     window_bytes: int = WINDOW_BYTES
     if_behind: str = FAIL_BEHIND
     checkpoint: str | None = None
-    """Of the query that writes."""
+    """The checkpoint folder of the query that writes."""
 
 
 def subject_pattern(text: str) -> Pattern:
-    """A subject, the same for all rows or with columns in braces."""
+    """Parse a subject that is the same for all rows, or that has columns in braces."""
     made = Pattern(tuple(_COLUMN.split(text)))
     texts = made.parts[::2]
     if not all(made.columns) or "{" in "".join(texts) or not literal("x".join(texts)):
@@ -103,14 +104,14 @@ def subject_pattern(text: str) -> Pattern:
 
 
 def literal_subject(text: str) -> str:
-    """A subject without wildcards."""
+    """Parse a subject without wildcards."""
     if not literal(text):
         raise OptionError("a subject without wildcards, such as orders.refused")
     return text
 
 
 def name(text: str) -> str:
-    """A name that can stand in a subject: letters, digits, '-' and '_'."""
+    """Parse a name that can stand in a subject: letters, digits, '-' and '_'."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", text):
         raise OptionError("a name of 1 to 64 letters, digits, '-' and '_'")
     return text
@@ -208,25 +209,25 @@ ROWS: tuple[Row, ...] = (
 
 
 def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
-    """Read Spark's options; names in any case.
+    """Parse Spark's options; names in any case.
 
     Raises :class:`OptionError` for an unknown name, a bad value, or options that contradict one
     another.
     """
     values = parse(ROWS, without_sparks_own(given), format_name="writing jetstream")
     values["checkpoint"] = checkpoint_given(given)
-    options = WriteOptions(servers=take_servers(values), **values)  # type: ignore[arg-type]  # each row's reader makes its field's type
+    options = WriteOptions(servers=take_servers(values), **values)  # type: ignore[arg-type]  # type: ignore[arg-type]  # each row's parser makes its field's type
     check_once(options)
     return options
 
 
 def without_sparks_own(given: Mapping[str, str]) -> dict[str, str]:
-    """The options without those that Spark gives to every sink."""
+    """The options without those that Spark adds to every sink."""
     return {key: value for key, value in given.items() if key.lower() not in _SPARKS_OWN}
 
 
 def check_once(options: WriteOptions) -> None:
-    """What must hold between options; :class:`OptionError` otherwise."""
+    """Check the rules between options; :class:`OptionError` when one is broken."""
     side = options.error_path is not None or options.error_subject is not None
     if options.on_row_error == SIDE and not side:
         raise OptionError("onRowError is side: say where, with errorPath or errorSubject")

@@ -1,4 +1,4 @@
-"""What the tasks of a write carry out, and what comes back from each of them."""
+"""The plan of a write, which its tasks carry out, and the result of each task."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WritePlan:
-    """What is written where, and how; picklable."""
+    """The target and the options of a write; picklable."""
 
     options: WriteOptions
     composer: Composer
@@ -25,11 +25,12 @@ class WritePlan:
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What came of one partition.
+    """The result of one partition.
 
-    ``rows`` were given; ``already`` of them were in the stream before, ``refused`` went to the side
-    output. ``error`` ends the write: a row cannot be written, and a task that failed of it would be
-    tried again by Spark for nothing.
+    ``rows`` is the number of rows Spark gave, ``already`` how many of them the stream had before,
+    and ``refused`` how many went to the side output. ``error`` ends the write: it reports a row
+    that cannot be written. The task itself does not fail, because Spark would only run it again for
+    nothing.
     """
 
     rows: int
@@ -39,6 +40,6 @@ class Written(WriterCommitMessage):
 
 
 def fingerprint(messages: Messages) -> str:
-    """What tells the first of these rows from others."""
+    """A short hash of the first row, to tell these rows from others."""
     text = messages.subject_of(0).encode("utf-8", "surrogateescape") + b"\0"
     return hashlib.blake2b(text + messages.payload_of(0), digest_size=8).hexdigest()

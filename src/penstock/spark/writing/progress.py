@@ -1,30 +1,32 @@
-"""Who has begun to write a partition before, and what of it is in the stream: the memory of
-exactly-once writing with message ids.
+"""Progress records, for exactly-once writing with message ids: which rows of a partition are stored.
 
 A bucket on the server holds one record per writer, stream and partition::
 
     $KV.penstock_spark.<writer>.<stream>.<partition>
     {"epoch": 7, "stream": "ORDERS", "born": "...", "after": 4711, "first": "9f...", "rows": -1}
 
-made before the first row of an epoch is published, with the expectation that nobody made one
-meanwhile. ``after`` is where the stream ended then. Who finds the record of its own epoch is not
-the first to write this partition, and reads from ``after`` on which of its message ids the stream
-has: so what is in is known however long ago it was. ``rows`` is how many there are once all are in.
+The writer creates the record before it publishes the first row of an epoch, with the expectation
+that no other writer created it in the meantime. ``after`` is the last sequence of the stream at
+that moment. A writer that finds a record of its own epoch is not the first to write this
+partition: it reads the stream from ``after`` on and finds which of its message ids the stream has.
+So it knows which rows are stored, however long ago that was. ``rows`` is the number of rows, once
+all are stored.
 
-The attempt before may be alive: a task that Spark runs twice to be quicker, or believes dead. Both
-send the same rows under the same ids, which the stream knows again for its duplicate window ``W``,
-and beyond that ``attempt`` keeps them apart::
+The earlier attempt may still run: Spark starts a task twice to be quicker, or believes that the
+first one is dead. Both attempts send the same rows with the same ids, which the stream recognizes
+during its duplicate window ``W``. Beyond that, ``attempt`` keeps them apart::
 
-    first attempt     claims ── looks each W/4 at the record ──────── finds attempt 1: waits
-    second attempt              claims as attempt 1, reads what is in ───── W/2 later: reads again
+    first attempt     claims ── reads the record each W/4 ─────────── finds attempt 1: waits
+    second attempt              claims as attempt 1, reads the stream ─── W/2 later: reads it again
 
-The first one sends nothing more W/4 after the second has claimed, so the second one knows all that
-the first one stored when it reads again, and what it sends before that is sent within W.
+The first attempt stops sending at most W/4 after the second one has claimed. So when the second one
+reads the stream again, it finds all that the first one stored; and all that it sends before that is
+sent within W.
 
-The first one does not fail, for a few failures of a task end a job, and a slow task may be run more
-often than that. It waits until the second is through, and then is through itself. When that takes
-too long, the second may have died: the first claims as attempt 2, as if it had begun anew, and the
-second waits for it if it is alive.
+The first attempt does not fail, because a few failed tasks end a job, and Spark may start a slow
+task twice more often than that. It waits until the second attempt is complete, and is then complete
+itself. When this takes too long, the second attempt may be dead: the first one claims as attempt 2,
+as a new attempt does, and the second one waits for it if it still runs.
 
 Knows nothing of Spark and of Arrow.
 """
@@ -66,7 +68,7 @@ _EVERY_ID = re.compile(rf"{MSG_ID}: ([^\r]*)\r\n".encode())
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is known of the newest epoch of one partition."""
+    """The progress of the newest epoch of one partition."""
 
     epoch: int
     stream: str
@@ -75,16 +77,18 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     first: str
     rows: int = UNFINISHED
     done: int = 0
-    """So many rows from the first on are in, where a writer says so as it goes."""
+    """The number of rows, from the first, that are stored, if the writer reports it as it goes."""
     attempt: int = 0
-    """How many attempts were begun before the one that writes now."""
+    """The number of attempts that began before the one that writes now."""
 
 
 class AnotherAttempt(WriteError):
-    """A later attempt at the partition has begun; ``record`` is what it said, as ``revision``."""
+    """A later attempt at the partition has begun; ``record`` and ``revision`` are those of its
+    claim.
+    """
 
     def __init__(self, task: Task, record: Record, revision: int) -> None:
-        """What :meth:`Progress.look` found."""
+        """Made by :meth:`Progress.look` from the record that it found."""
         super().__init__(f"another attempt at {task} has begun: this one gives way")
         self.record = record
         self.revision = revision
@@ -92,12 +96,12 @@ class AnotherAttempt(WriteError):
 
 @dataclass
 class Found:
-    """What a stream tells of a partition: its rows, and what stands for rows it dropped since.
+    """The rows of a partition that a stream has, and the signs of rows that it stored and removed.
 
-    ``newer`` counts messages by subject where the stream keeps ``kept`` of each: a row before one
-    that is there, whose subject has as many, was stored and is outdone. Rows before
-    ``dropped_before`` were stored before one that is there, and the begin of the stream has passed
-    them.
+    ``newer`` counts messages by subject, for a stream that keeps ``kept`` messages of each subject. A
+    row before ``last`` whose subject has that many messages was stored, and newer messages replaced it.
+    Rows before ``dropped_before`` were stored before a row that the stream has, and the first sequence
+    of the stream is now above them.
     """
 
     rows: set[int] = field(default_factory=set)
@@ -106,10 +110,10 @@ class Found:
     kept: int = 0
     dropped_before: int = 0
     last: int = -1
-    """The last row that is there."""
+    """The last row that the stream has."""
 
     def add(self, more: Found) -> None:
-        """What was found later, too."""
+        """Add the result of a later scan."""
         self.rows |= more.rows
         self.ids |= more.ids
         self.newer += more.newer
@@ -117,58 +121,58 @@ class Found:
         self.last = max(self.last, more.last)
 
     def __bool__(self) -> bool:
-        """Whether anything was found."""
+        """Whether the scan found anything."""
         return bool(self.rows or self.ids or self.newer)
 
     def has(self, row: int, subject: str, own_id: str | None) -> bool:
-        """Whether this row needs to be written no more."""
+        """Whether this row is stored and need not be written."""
         if row in self.rows or row < self.dropped_before:
             return True
         if own_id is not None and own_id in self.ids:
             return True
-        # Rows are stored in order: what comes behind the last one that is there was not.
+        # Rows are stored in order: no row behind the last one that the stream has was stored.
         if not self.kept or row > self.last:
             return False
-        # What is published through a prefix of the API is stored without it.
+        # A message that is published through an API prefix is stored without the prefix.
         stored = subject[max(0, subject.find(".$KV.") + 1) :]
         return self.newer[stored] >= self.kept
 
 
 class Progress:
-    """The record of one task; made by its first row."""
+    """The progress record of one task; the first row of the task creates it."""
 
     def __init__(self, js: JetStream, bucket: str, target: Target, task: Task) -> None:
-        """Nothing is asked yet."""
+        """Sends no request."""
         self._js = js
         self._bucket = bucket
         self._target = target
         self._task = task
         self._revision = 0
         self.record: Record | None = None
-        """The record as it is now, once begun."""
+        """The current record, once this attempt has begun."""
         self.found = Found()
-        """What earlier attempts wrote."""
-        self._scanned = 0  # up to this sequence
-        self._ours_at = 0.0  # the record was ours then
-        self._scan_at: float | None = None  # when an attempt before must have given way
-        self._unread = False  # taken over, and what was stored is not looked up yet
+        """The rows that earlier attempts stored."""
+        self._scanned = 0  # the stream is scanned up to this sequence
+        self._ours_at = 0.0  # the last time at which the record was known to be of this attempt
+        # The time by which an earlier attempt has stopped sending.
+        self._scan_at: float | None = None
+        self._unread = False  # whether this attempt took over and has not scanned the stream yet
 
     @property
     def finished(self) -> bool:
-        """Whether all rows of the partition were in the stream when this attempt began."""
+        """Whether all rows of the partition are stored, by this attempt or another one."""
         return self.record is not None and self.record.rows != UNFINISHED
 
     def begin(self, first: str, *, own_ids: bool) -> None:
-        """Say that this partition is being written, and learn what of it is in the stream; see
-        :meth:`claim`.
-        """
+        """Claim the partition, and find which of its rows the stream has; raises as :meth:`claim`."""
         if not self.claim(first) and not self.finished:
             self._follow(own_ids=own_ids)
 
     def take_over(self, *, own_ids: bool) -> None:
-        """Go on after a later attempt, for which this one waited long enough, as :meth:`begin` does.
+        """Go on after waiting long enough for a later attempt; scans the stream as :meth:`begin`
+        does.
 
-        Raises as :meth:`look` does, :class:`AnotherAttempt` only when one more has begun.
+        Raises as :meth:`look` does; :class:`AnotherAttempt` only when one more attempt has begun.
         """
         try:
             self.look()
@@ -184,7 +188,7 @@ class Progress:
             self._follow(own_ids=own_ids)
 
     def _follow(self, *, own_ids: bool) -> None:
-        """Learn what attempts before this one, one of which may be alive, have stored."""
+        """Find the rows that earlier attempts have stored; one of these attempts may still run."""
         assert self.record is not None
         self._scan_at = time.monotonic() + self._target.window_seconds / 2
         self.found = self.scan(self.record.after, own_ids=own_ids)
@@ -192,7 +196,7 @@ class Progress:
 
     @property
     def look_every_seconds(self) -> float:
-        """How often an attempt sees whether another one has begun."""
+        """The time between two checks for another attempt, in seconds."""
         return self._target.window_seconds / 4
 
     @property
@@ -209,10 +213,10 @@ class Progress:
         return self._scan_at is not None and time.monotonic() >= self._scan_at
 
     def look(self) -> None:
-        """See that no other attempt has begun; one that is through makes this one finished.
+        """Check that no other attempt has begun; when another attempt is complete, so is this one.
 
-        :class:`AnotherAttempt` when this attempt must give way, :class:`WriteError` when the write
-        was ended or a later epoch begun.
+        Raises :class:`AnotherAttempt` when this attempt must give way, :class:`WriteError` when the
+        write was ended or a later epoch has begun.
         """
         assert self.record is not None
         begun = time.monotonic()
@@ -232,15 +236,15 @@ class Progress:
             raise AnotherAttempt(self._task, known, revision)
 
     def scan_again(self, *, own_ids: bool) -> None:
-        """Find what an attempt before stored until it gave way."""
+        """Find the rows that an earlier attempt stored until it gave way."""
         self._scan_at = None
         self.found.add(self.scan(self._scanned, own_ids=own_ids))
 
     def claim(self, first: str) -> bool:
-        """Say that this attempt writes the partition; False when another one said so before.
+        """Claim the partition for this attempt; False when another attempt claimed it before.
 
-        ``first`` tells its first row from others. Raises :class:`WriteError` when a later epoch was
-        begun, or the rows are others than the first time.
+        ``first`` is the fingerprint of the first row. Raises :class:`WriteError` when a later epoch
+        has begun, or when the rows differ from those of the first run.
         """
         while True:
             self._ours_at = time.monotonic()
@@ -248,7 +252,8 @@ class Progress:
             if known is None or known.epoch < self._task.epoch or known.born != self._target.born:
                 end = self._js.stream_info(self._stream()).state.last_seq
                 record = Record(self._task.epoch, self._stream(), self._target.born, end, first)
-                with contextlib.suppress(WrongLastSequence):  # somebody was faster: look again
+                # When another writer was faster, read the record again.
+                with contextlib.suppress(WrongLastSequence):
                     self._write(record)
                     return True
                 continue
@@ -264,8 +269,10 @@ class Progress:
                 return False
 
     def scan(self, after: int, *, own_ids: bool) -> Found:
-        """Which rows of this task the stream has behind a sequence; with ``own_ids`` also the ids
-        that are no number of a row.
+        """Find the rows of this task that the stream has behind sequence ``after``.
+
+        With ``own_ids`` the result has all message ids, also those that are not the number of a
+        row.
         """
         js, stream, target = self._js, self._stream(), self._target
         found = Found(kept=target.kept_of_subject)
@@ -273,7 +280,7 @@ class Progress:
         info = js.stream_info(stream)
         state = info.state
         filters = (target.filter,) if target.filter else ()
-        # Where retention goes by the consumers, one of ours would take rows away.
+        # With interest or work queue retention, a consumer would remove messages.
         read = read_range if info.config.retention == "limits" else read_stored
         for columns in read(js, stream, after + 1, state.last_seq + 1, filter_subjects=filters):
             headers = bytes(columns.headers_data.view())
@@ -290,7 +297,10 @@ class Progress:
         return found
 
     def advance(self, done: int) -> None:
-        """The first so many rows are in. :class:`WriteError` when another attempt writes them."""
+        """Record that the first ``done`` rows are stored.
+
+        Raises :class:`WriteError` when another attempt writes the same rows.
+        """
         assert self.record is not None
         try:
             self._write(msgspec.structs.replace(self.record, done=done))
@@ -298,19 +308,21 @@ class Progress:
             raise WriteError(f"another attempt at {self._task} writes the same rows") from None
 
     def over(self, js: JetStream) -> Progress:
-        """The same, over another connection from now on."""
+        """Use the connection of ``js`` from now on; returns self."""
         self._js = js
         return self
 
     def finish(self, rows: int) -> None:
-        """All rows are in the stream. :class:`WriteError` when they are not as many as before."""
+        """Record that all rows are stored; :class:`WriteError` when their number differs from
+        before.
+        """
         if self.record is None:
             return
         if self.finished:
             if self.record.rows != rows:
                 raise self._other_rows()
             return
-        # Another attempt may have begun, or be through: all rows are in either way.
+        # Another attempt may have begun or be complete: all rows are stored in either case.
         while not self.finished:
             try:
                 self._write(msgspec.structs.replace(self.record, rows=rows))
@@ -353,7 +365,7 @@ class Progress:
         try:
             return msgspec.json.decode(message.data, type=Record), message.seq
         except msgspec.MsgspecError as error:
-            if not message.data:  # deleted
+            if not message.data:  # a deleted record
                 return None, message.seq
             raise WriteError(
                 f"{self._key()} in bucket {self._bucket} is no progress record: {error}"
@@ -379,14 +391,16 @@ def _subjects(columns: Columns) -> list[str]:
 
 
 def _key_subject(js: JetStream, key: str) -> str:
-    # Where the API is reached through a prefix, so is the bucket.
+    # With an API prefix, the bucket has the same prefix.
     prefix = js.plans.subjects.prefix
     return key if prefix == _API else f"{prefix}.{key}"
 
 
 def make_bucket(js: JetStream, bucket: str, replicas: int) -> None:
-    """Create the bucket of progress records, on as many servers as the stream is that is written;
-    fine when it is there. :class:`WriteError` when that is not allowed.
+    """Create the bucket of progress records with as many replicas as the stream; an existing one is
+    fine.
+
+    Raises :class:`WriteError` when the server does not allow it.
     """
     config = StreamConfig(
         name=f"KV_{bucket}",
@@ -412,8 +426,10 @@ def make_bucket(js: JetStream, bucket: str, replicas: int) -> None:
 
 
 def replicate_bucket(js: JetStream, bucket: str, replicas: int) -> None:
-    """See that the bucket, where it is there, is on as many servers as the stream that is written:
-    else a server that goes would stop writes that its stream survives. Warns where it may not.
+    """Raise the replicas of an existing bucket to those of the stream, and warn where that is not
+    allowed.
+
+    With fewer replicas, the end of one server could stop writes that the stream itself survives.
     """
     try:
         config = js.stream_info(f"KV_{bucket}").config
@@ -430,6 +446,6 @@ def replicate_bucket(js: JetStream, bucket: str, replicas: int) -> None:
 
 
 def forget(js: JetStream, bucket: str, writer: str) -> None:
-    """Drop the records of a writer that will not come again."""
-    with contextlib.suppress(PenstockError):  # a few small records more do no harm
+    """Delete the records of a writer that will not run again."""
+    with contextlib.suppress(PenstockError):  # a few small records that stay do no harm
         js.purge_stream(f"KV_{bucket}", filter_subject=f"$KV.{bucket}.{writer}.>")

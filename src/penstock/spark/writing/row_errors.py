@@ -1,12 +1,11 @@
-"""What becomes of rows that cannot be written: the write fails, or they go to a side output, each
-with its reason.
+"""Rows that cannot be written: the write fails, or the rows go to a side output with the reason.
 
-A side output is a folder of Parquet files, one per partition and run of a write, or a subject that
-a stream stores. A file is named for what it is about, so that a partition that is written again
-replaces its own, and has a name nobody else uses until it is whole; messages carry an id, by which
-the stream knows them for its duplicate window.
+A side output is a folder of Parquet files, one for each partition and run of a write, or a subject
+that a stream stores. The name of a file follows from the run and the partition, so a partition that
+is written again replaces its own file; until the file is complete, its name is unique. A message has
+an id, by which the stream recognizes a repeated one during its duplicate window.
 
-Knows nothing of Spark; what is an error of a row, and what ends the write, :func:`judge` says.
+Knows nothing of Spark. :func:`judge` decides whether an error concerns one row or ends the write.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _SCHEMA = pa.schema(
         ("reason", pa.string()),
     ]
 )
-# Answers of a stream that are about this one message; anything else is about the stream.
+# Error codes of a stream that concern one message; any other error concerns the stream.
 _ABOUT_THE_ROW = frozenset(
     {
         *(10054, 10097),  # too large, headers too large
@@ -62,16 +61,16 @@ _STORE_FAILED_OF_ROW = ("per subject", "too large")
 
 
 class WriteError(RuntimeError):
-    """Rows could not be written; the text says where to, and why."""
+    """Rows could not be written; the text says where and why."""
 
 
 class RowRefused(WriteError):
-    """A row cannot be written, now or when the task is tried again."""
+    """A row that cannot be written, neither now nor when Spark runs the task again."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One partition of one run of a write: what message ids and progress records are made of."""
+    """One partition of one run of a write: the base of message ids and progress records."""
 
     writer: str
     epoch: int
@@ -79,16 +78,16 @@ class Task:
 
     @property
     def id(self) -> str:
-        """The text that ids of its rows begin with."""
+        """The text with which the ids of its rows begin."""
         return f"{self.writer}:{self.epoch}:{self.partition}:"
 
     def __str__(self) -> str:
-        """How an error names it."""
+        """The name of the task in errors."""
         return f"partition {self.partition} of batch {self.epoch}"
 
 
 class Sent(NamedTuple):
-    """A message as it was, or would have been, published."""
+    """A message that was published, or that would have been."""
 
     subject: str
     headers: bytes
@@ -101,19 +100,19 @@ class Sent(NamedTuple):
 
 
 def message_of(operation: bytes) -> Sent:
-    """What an operation publishes."""
+    """The message that an encoded publish operation contains."""
     [(kind, subject, _, headers, data)] = Parser(ROLE_SERVER, max_payload=1 << 30).feed(operation)
     assert kind == OP_PUB
     return Sent(str(subject), headers, data)  # type: ignore[arg-type]  # bytes, as the parser has it
 
 
 def no_stream(subject: str) -> str:
-    """The reason that nobody answered."""
+    """The reason of a publish that got no answer."""
     return f"no stream takes subject {subject!r}"
 
 
 def in_process(payload: bytes) -> bool:
-    """Whether a stream of a cluster is still storing the first copy of a message that came again."""
+    """Whether a clustered stream is still storing the first copy of a repeated message."""
     if b"10158" not in payload:
         return False
     try:
@@ -126,10 +125,10 @@ def in_process(payload: bytes) -> bool:
 
 
 def judge(subject: str, headers: bytes, payload: bytes, where: str) -> str:
-    """Why a stream refused a message, when that is about the message; the reason is a text.
+    """The reason why a stream refused a message, when the refusal concerns this message.
 
-    Raises :class:`WriteError` when the refusal is about the stream: the next message would fare no
-    better.
+    Raises :class:`WriteError` when the refusal concerns the stream, because the stream would refuse the
+    next message, too.
     """
     try:
         if headers and decode_headers(headers)[0] == _NO_RESPONDERS:
@@ -151,9 +150,9 @@ class RowErrors:
     """The rows of one partition that could not be written."""
 
     def __init__(self, options: WriteOptions, task: Task) -> None:
-        """Nothing is opened yet."""
+        """Opens no file and no connection."""
         self.count = 0
-        """Rows that went to the side output."""
+        """The number of rows that went to the side output."""
         self._options = options
         self._task = task
         self._held: list[tuple[int, str, bytes, bytes, str]] = []
@@ -161,7 +160,7 @@ class RowErrors:
         self._unfinished: Path | None = None
 
     def add(self, row: int, reason: str, message: Sent) -> None:
-        """This row cannot be written. :class:`RowRefused` where that fails the write."""
+        """Take a row that cannot be written; :class:`RowRefused` where that fails the write."""
         if self._options.on_row_error == FAIL:
             about = f" (subject {message.subject!r})" if message.subject else ""
             raise RowRefused(
@@ -174,16 +173,14 @@ class RowErrors:
             self._release()
 
     def close(self) -> None:
-        """Every row is in the side output; :class:`WriteError` when that cannot be written."""
+        """Complete the side output with every row; :class:`WriteError` when it cannot be written."""
         self._release()
         if self._options.error_path is None:
             return
         path = self._path()
         try:
             if self._file is None:
-                path.unlink(
-                    missing_ok=True
-                )  # what an earlier attempt could not write, this one did
+                path.unlink(missing_ok=True)  # an earlier attempt refused rows that this one wrote
             else:
                 self._file.close()
                 assert self._unfinished is not None
@@ -193,7 +190,7 @@ class RowErrors:
             raise self._failure(error) from None
 
     def drop(self) -> None:
-        """The attempt ends: a file that is not whole goes."""
+        """End the attempt, and remove a file that is not complete."""
         if self._unfinished is None or self._file is None:
             return
         with contextlib.suppress(OSError, pa.ArrowException):
@@ -219,7 +216,7 @@ class RowErrors:
     def _publish(self, subject: str) -> None:
         with jetstream_for(self._options.servers).publisher() as publisher:
             for row, its_subject, headers, data, reason in self._held:
-                # Headers of the protocol said how to publish into the stream that refused it.
+                # Nats- headers were for the stream that refused the message.
                 its_headers = {
                     name: values
                     for name, values in (decode_headers(headers)[2] if headers else {}).items()

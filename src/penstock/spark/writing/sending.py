@@ -1,8 +1,8 @@
-"""Rows of one partition on their way into a stream, one message each, with many acks outstanding.
+"""Send the rows of one partition to a stream, one message each, with many acks outstanding.
 
-A connection that breaks is made again for ``retryTimeout``; then the stream is asked which of the
-messages without an ack it has (where they can be known), and the others are sent again, in order.
-The same happens where another attempt at the partition has begun and was waited for.
+When the connection breaks, the sender connects again for up to ``retryTimeout``. It then finds which
+of the messages without an ack the stream has (where ids make that possible), and sends the others
+again, in order. It does the same after it has waited for another attempt at the partition.
 
 Knows nothing of Spark, and not how a row becomes a message.
 """
@@ -51,8 +51,8 @@ T = TypeVar("T")
 
 RETRY_EVERY_SECONDS = 0.2
 _LOOK_SECONDS_MAX = 1.0
-# A server that stops, or has just begun, may know no stream for a moment.
-_DENIALS = 3  # a server that says so often that there is no stream is not just stopping
+# A server that is starting or stopping may report for a moment that there is no stream.
+_DENIALS = 3  # after so many such answers in a row the stream is gone
 _PASSING = (ConnectionClosed, NoResponders, StreamNotFound, Timeout, OSError)
 
 
@@ -62,7 +62,7 @@ def common_lines(target: Target) -> bytes:
 
 
 def connect(options: WriteOptions, deadline: float) -> BlockingClient:
-    """This process's connection, made again until the deadline; :class:`WriteError` then."""
+    """This process's connection, opened again until the deadline; :class:`WriteError` after that."""
     while True:
         try:
             return client_for(options.servers)
@@ -73,7 +73,7 @@ def connect(options: WriteOptions, deadline: float) -> BlockingClient:
 
 
 def patiently(options: WriteOptions, act: Callable[[JetStream], T]) -> T:
-    """Do what may be done twice, again for ``retryTimeout`` while the server is away."""
+    """Run ``act``, which must be safe to repeat, for ``retryTimeout`` while the server is away."""
     deadline = time.monotonic() + options.servers.retry_timeout_seconds
     while True:
         connect(options, deadline)
@@ -95,7 +95,7 @@ def unsent(messages: Messages, row: int, first: int) -> Sent:
 
 
 def why_refused(code: int, size: int, limit: int) -> str:
-    """Why an encoder refused a row."""
+    """The reason why an encoder refused a row."""
     if code == TOO_LARGE:
         return f"it has {size} bytes of headers and data, but only {limit} are taken"
     return "its subject is none that can be published to"
@@ -104,7 +104,7 @@ def why_refused(code: int, size: int, limit: int) -> str:
 class Sender:
     """Sends the rows of one partition and counts their acks.
 
-    ``progress`` is what knows which rows the stream has; None where rows have no ids.
+    ``progress`` knows which rows the stream has; None where rows have no ids.
     """
 
     def __init__(
@@ -115,14 +115,15 @@ class Sender:
         progress: Progress | None,
         task_id: str,
     ) -> None:
-        """Opens a connection; :class:`WriteError` when there is none in time."""
+        """Opens a connection; :class:`WriteError` when that fails in time."""
         self._options = options
         self._target = target
         self._errors = errors
         self._progress = progress
         self._where = f"stream {target.stream}" if target.stream else "the stream"
         self._own_ids = False
-        self._learned = False  # more is known to be in the stream than when rows were chosen
+        # Whether more rows are known to be stored than when the rows to send were chosen.
+        self._learned = False
         self._patience_seconds = options.servers.retry_timeout_seconds
         numbered = f"{MSG_ID}: {task_id}".encode() if progress is not None else b""
         retry = options.servers.retry_timeout_seconds
@@ -137,19 +138,19 @@ class Sender:
 
     @property
     def acked(self) -> int:
-        """Rows that the stream acknowledged."""
+        """The number of rows that the stream acknowledged."""
         return self._publisher.flow.acked
 
     @property
     def duplicates(self) -> int:
-        """How many of them it had already."""
+        """The number of acknowledged rows that the stream had already."""
         return self._publisher.flow.duplicates
 
     def send(self, messages: Messages, first: int, known: Callable[[], list[int]]) -> int:
-        """Send a batch of rows, but those that are ``known`` to be in the stream; how many they
-        are. Waits only while the window is full, or another attempt at the partition writes.
+        """Send a batch without the rows that are ``known`` to be stored; returns how many are known.
 
-        :class:`WriteError` when the write was ended, or a later one begun.
+        Waits only while the window is full, or while another attempt writes the partition. Raises
+        :class:`WriteError` when the write was ended or a later epoch has begun.
         """
         self._own_ids = self._own_ids or bool(messages.named)
         for row, reason in messages.bad.items():
@@ -172,20 +173,21 @@ class Sender:
         return len(skip)
 
     def finish(self) -> None:
-        """Wait for every ack. :class:`WriteError` as :meth:`send`."""
+        """Wait for every ack; raises as :meth:`send`."""
         self._look()
         self._wait(0)
 
     def close(self) -> None:
-        """Give the connection back; one with answers on their way is closed."""
+        """Give the connection back; close it when answers are still on their way."""
         self._publisher.close()
         if self._publisher.flow.outstanding:
             forget_client(self._options.servers)
 
     def _look(self) -> bool:
-        """Look for another attempt when it is time to; whether more is known now.
+        """Check for another attempt when the check is due; returns whether more rows are known to
+        be stored.
 
-        What was not sent until then is looked at again, too: rows may have waited here for long.
+        The caller then chooses the unsent rows again, since they may have waited for long.
         """
         progress = self._progress
         if progress is not None and progress.look_due:
@@ -199,7 +201,9 @@ class Sender:
         return learned
 
     def _learn(self, progress: Progress) -> None:
-        """After a look: what other attempts stored meanwhile, when that is due or they are through."""
+        """After a check, find the rows that other attempts stored, when a scan is due or they are
+        complete.
+        """
         if not progress.scan_due and not progress.finished:
             return
         self._publisher.close()
@@ -208,9 +212,9 @@ class Sender:
         self._go_on(progress)
 
     def _give_way(self, progress: Progress, other: AnotherAttempt) -> None:
-        """Let a later attempt write, until it is through; go on when it seems to be gone.
+        """Wait until a later attempt is complete; take over when it seems to be dead.
 
-        :class:`WriteError` as :meth:`send`.
+        Raises as :meth:`send`.
         """
         self._publisher.close()
         pause = min(progress.look_every_seconds, _LOOK_SECONDS_MAX)
@@ -229,7 +233,7 @@ class Sender:
                     deadline = time.monotonic() + self._patience_seconds
                 other = newest
         if late:
-            self._patience_seconds *= 2  # of two that are slow, one is through at last
+            self._patience_seconds *= 2  # so of two slow attempts one completes
         self._go_on(progress)
 
     def _take_over(self, js: JetStream) -> None:
@@ -237,7 +241,7 @@ class Sender:
         self._progress.over(js).take_over(own_ids=self._own_ids)
 
     def _go_on(self, progress: Progress) -> None:
-        """Send what is not answered and was not found in the stream."""
+        """Send the messages again that are not answered and that the stream does not have."""
         self._learned = True
         self._settle_found(progress.found)
         try:
@@ -284,10 +288,11 @@ class Sender:
             self._repeat(unheard)
 
     def _repeat(self, unheard: list[tuple[int, Sent]]) -> None:
-        """Nobody took these messages, but the stream did when it was looked at: the server is about
-        to stop, a cluster chooses a leader, or the stream is gone. When it is there again they come
-        first, and with them those before them that it took and dropped, so that rows stay in order;
-        :class:`WriteError` otherwise.
+        """Send messages again that got no answer, although the stream takes their subjects.
+
+        The server is about to stop, a cluster elects a leader, or the stream is gone. When the stream is
+        back, these messages are sent first, in the order of rows together with unanswered ones before them,
+        so that rows stay in order. Raises :class:`WriteError` when the stream does not come back.
         """
         self._publisher.close()
         self._await_stream(unheard[0][1].subject)
@@ -319,7 +324,7 @@ class Sender:
             self._recover(error)
 
     def _catch_up(self) -> None:
-        """Learn what the stream has by now, and give way to another attempt that has begun."""
+        """Find which rows the stream has now, and give way to another attempt that has begun."""
         progress = self._progress
         if progress is None:
             return
@@ -331,8 +336,8 @@ class Sender:
         patiently(self._options, lambda _: self._settle())
 
     def _missing(self, unheard: list[tuple[int, Sent]]) -> list[tuple[int, Sent, int | None]]:
-        """What nobody took, and what is not answered before the last of that, in the order of rows;
-        with its number in the window, where it still has one.
+        """The unheard messages that the stream does not have, and the unanswered ones before the last of
+        them, in the order of rows; with the number in the window for those that still have one.
         """
         through = self._progress is not None and self._progress.finished
         found = Found() if self._progress is None else self._progress.found
@@ -348,8 +353,9 @@ class Sender:
         return sorted(missing, key=lambda one: one[0])
 
     def _await_stream(self, subject: str) -> None:
-        """Until the server has the stream; :class:`WriteError` when it says it has not, or stays
-        away.
+        """Wait until the server has the stream.
+
+        Raises :class:`WriteError` when the server reports that the stream is gone, or stays away.
         """
         deadline = time.monotonic() + self._options.servers.retry_timeout_seconds
         denied = 0
@@ -369,7 +375,7 @@ class Sender:
             time.sleep(RETRY_EVERY_SECONDS)
 
     def _recover(self, error: Exception) -> None:
-        """Another connection, and over it whatever the stream does not have yet."""
+        """Connect again, and send the messages that the stream does not have."""
         self._take_failures()
         flow = self._publisher.flow
         deadline = time.monotonic() + self._options.servers.retry_timeout_seconds
@@ -400,7 +406,7 @@ class Sender:
                 continue
             if not isinstance(error, Timeout) or not flow.outstanding:
                 return
-            # Nothing came before: an ack must come now, or it is tried again.
+            # The error was a missing ack: an ack must arrive now, or the loop connects again.
             before = flow.outstanding
             patience = max(0.0, deadline - time.monotonic())
             patience = min(patience, self._options.servers.request_timeout_seconds)

@@ -1,6 +1,6 @@
-"""What the data sources have of writing: Spark asks one class for readers and writers of a format.
+"""The writing half of the data sources: Spark asks one class for readers and writers of a format.
 
-What is written and how is in the modules named here, which are imported when a writer is asked for.
+The writers are in the modules named here, which are imported only when Spark asks for a writer.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class ObjectSink(DataSource):
 
 
 def refuse_overwrite(overwrite: bool) -> None:
-    """:class:`OptionError` for what would have to empty a stream first."""
+    """Raise :class:`OptionError` for the mode overwrite, which would have to empty a stream first."""
     if overwrite:
         raise OptionError(
             "streams, buckets and object stores are added to: use mode append, and outputMode"

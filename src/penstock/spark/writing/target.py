@@ -1,7 +1,7 @@
-"""The stream that rows are written into, looked at before anything is written.
+"""The stream that rows are written into, checked before the write begins.
 
-Everything about it that would make each row fail, or make a promise hollow, is said here, in one
-line, while nothing has happened yet. Knows nothing of Spark.
+A property of the stream that would make each row fail, or that breaks a promise of the write, is
+reported here in one line, before any row is written. Knows nothing of Spark.
 """
 
 from __future__ import annotations
@@ -29,51 +29,52 @@ if TYPE_CHECKING:
 WINDOW_WANTED_SECONDS = 20.0
 _NS = 1_000_000_000
 _told: set[str] = set()
-"""Streams of which this process has said that nothing is noted of them."""
+"""Streams for which this process has warned that there is no note of their state."""
 _PREFIXES = {"stream": "", "bucket": "KV_", "object store": "OBJ_"}
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a task must know of the stream; picklable. ``stream`` is None where rows may go to any.
+    """The properties of the stream that a task needs; picklable.
 
-    ``born`` is when it was created. ``rollup``: whether a message may replace those before it.
-    ``filter`` is the subject of all rows where it is one, for looking at what is in the stream.
+    ``stream`` is None where rows may go to any stream. ``born`` is the time of its creation. ``rollup``
+    says whether a message may replace earlier ones. ``filter`` is the subject of all rows when they
+    share one; it narrows a scan of the stream.
     """
 
     stream: str | None = None
     born: str = ""
     expected: bool = False
-    """Whether each message says that it is for this stream alone."""
+    """Whether each message carries the expectation of this stream."""
     message_bytes_max: int = 0
     kept_of_subject: int = 0
-    """How many messages of a subject it keeps; 0 where it does not count."""
+    """How many messages of a subject the stream keeps; 0 for no limit."""
     rollup: bool = False
     filter: str | None = None
     progress_subject: str = ""
     subjects: tuple[str, ...] = ()
-    """What it takes."""
+    """The subjects that the stream takes."""
     window_seconds: float = 0.0
-    """For how long it knows a message id again."""
+    """The duplicate window of the stream."""
     replicas: int = 1
-    """On how many servers it is."""
+    """The number of servers that hold the stream."""
     last: int = 0
-    """Its last sequence."""
+    """The last sequence of the stream."""
     done: int = -1
-    """Batches up to this one are in, where they come again to fill the hole of another target."""
+    """The stream has the batches up to this one, when a query repeats them for another target."""
 
     def takes(self, subject: str) -> bool:
-        """Whether the stream took this subject when it was looked at."""
+        """Whether the stream took this subject when it was checked."""
         return literal(subject) and any(matches(subject, taken) for taken in self.subjects)
 
 
 def look_at(
     options: WriteOptions, subjects: str | None, *, fixed: bool, ttl: bool, kind: str = "stream"
 ) -> Target:
-    """The stream that takes ``subjects``, or that the options name, found fit for the write.
+    """Find the stream that takes ``subjects`` or that the options name, and check it for the write.
 
-    ``ttl``: whether rows have one. ``kind`` is what a user calls such a stream. Raises
-    :class:`WriteError` when it is not there or not fit, and warns where exactly-once has a
+    ``ttl`` says whether rows have a TTL. ``kind`` is the user's word for such a stream. Raises
+    :class:`WriteError` when the stream is missing or not fit, and warns where exactly-once has a
     condition.
     """
     try:
@@ -129,11 +130,12 @@ def look_at(
 
 
 def note_written(options: WriteOptions, target: Target, batch: int) -> None:
-    """Remember beside the checkpoint how far the stream is after a batch. On the driver."""
+    """Note the state of the stream after a batch beside the checkpoint; runs on the driver."""
     memory = _memory(options, target)
     if memory.checkpoint is None or target.stream is None:
         return
-    with contextlib.suppress(PenstockError, ReadError):  # it costs a comparison alone
+    # Without the note, only a comparison is left out.
+    with contextlib.suppress(PenstockError, ReadError):
         info = jetstream_for(options.servers).stream_info(target.stream)
         born, last = format_time(info.created), info.state.last_seq
         held = memory.recall()
@@ -143,7 +145,7 @@ def note_written(options: WriteOptions, target: Target, batch: int) -> None:
 
 
 def warn_unnoticed(options: WriteOptions, target: Target) -> None:
-    """Say once of a stream that nothing is noted of it, so that nobody notices when it is put back."""
+    """Warn once for a stream whose state is not noted: a stream that was put back stays unnoticed."""
     if target.stream is None or options.if_behind != FAIL or target.stream in _told:
         return
     if _memory(options, target).checkpoint is None:

@@ -1,7 +1,7 @@
-"""The classes Spark calls for writing ``format("jetstream")``, and what one task does.
+"""The classes that Spark calls to write ``format("jetstream")``, and the work of one task.
 
-``write`` runs on executors, on a pickled copy; ``commit`` and ``abort`` on the driver. Everything a
-task needs is in its :class:`WritePlan`; which query and batch it is of, Spark's task context says.
+``write`` runs on executors, on a pickled copy; ``commit`` and ``abort`` run on the driver. The
+:class:`WritePlan` holds all that a task needs; Spark's task context names the query and the batch.
 
 ========================  =================================================================
 ``exactlyOnce=ids``       :mod:`penstock.spark.writing.sending`, :mod:`penstock.spark.writing.progress`
@@ -48,7 +48,7 @@ QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
 def write_partition(plan: WritePlan, task: Task, batches: Iterable[pa.RecordBatch]) -> Written:
-    """Write the rows of one partition, in order. :class:`WriteError` when that cannot be."""
+    """Write the rows of one partition, in order; :class:`WriteError` when that fails."""
     if task.epoch <= plan.target.done:
         return passed_over(batches)
     errors = RowErrors(plan.options, task)
@@ -64,7 +64,7 @@ def write_partition(plan: WritePlan, task: Task, batches: Iterable[pa.RecordBatc
 
 
 def passed_over(batches: Iterable[pa.RecordBatch]) -> Written:
-    """What to say of rows that are in, and come again for the sake of another target."""
+    """The result for rows that are stored already and that come again for another target."""
     count = sum(batch.num_rows for batch in batches)
     return Written(count, already=count)
 
@@ -108,8 +108,9 @@ def _write_one_by_one(
 
 
 def _check_same(plan: WritePlan) -> None:
-    """:class:`WriteError` when the stream that was written is not the one that is there now: what was
-    acknowledged first went with the other.
+    """Raise :class:`WriteError` when the stream was created again during the write.
+
+    The rows that the deleted stream acknowledged are gone with it.
     """
     name = plan.target.stream
     if name is None:
@@ -123,7 +124,7 @@ def _check_same(plan: WritePlan) -> None:
 
 
 def _begin(plan: WritePlan, task: Task, messages: Messages, own_ids: bool) -> Progress:
-    """The progress of a task whose first rows these are."""
+    """Begin the progress record of a task; ``messages`` are its first rows."""
     first = fingerprint(messages)
 
     def begin(js: JetStream) -> Progress:
@@ -154,17 +155,17 @@ def _known(
 def without_another_try(
     write: Callable[[Iterator[pa.RecordBatch]], Written], batches: Iterator[pa.RecordBatch]
 ) -> Written:
-    """What a task wrote; a row that cannot be written is told to the driver, which ends the write."""
+    """The result of a task; it reports a row that cannot be written, and the driver ends the write."""
     try:
         return write(batches)
     except RowRefused as refused:
-        for _ in batches:  # Spark hands over all of them
+        for _ in batches:  # Spark expects the task to read all rows
             pass
         return Written(0, error=str(refused))
 
 
 def plan_write(given: Mapping[str, str], schema: StructType) -> WritePlan:
-    """What is to be done, checked as far as it can be before it begins.
+    """The plan of a write, with all checks that are possible before it begins.
 
     Raises :class:`OptionError` and :class:`WriteError`.
     """
@@ -189,10 +190,10 @@ def partition() -> int:
 
 
 class JetStreamWriter(DataSourceArrowWriter):
-    """A batch write: one job, whose tasks may be tried again."""
+    """A batch write: one job, whose tasks Spark may run again."""
 
     def __init__(self, plan: WritePlan) -> None:
-        """Made once per job; the name of the job is made here, unless writeId gives it."""
+        """Spark makes one per job; the name of the job is made here, unless writeId gives it."""
         self._plan = plan
         self._writer = plan.options.write_id or uuid.uuid4().hex
 
@@ -202,15 +203,15 @@ class JetStreamWriter(DataSourceArrowWriter):
         return without_another_try(partial(write_partition, self._plan, task), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """All is in the stream; a job that cannot be run again under its name leaves nothing else
-        behind.
+        """All rows are stored; a job that cannot run again under its name deletes its progress
+        records.
         """
         tell(messages, self._plan.options, f"stream {self._plan.target.stream}")
         note_written(self._plan.options, self._plan.target, self._plan.options.write_epoch)
         self._forget()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Some task failed: what others wrote stays; a job with a writeId can be run again."""
+        """A task failed: rows that other tasks wrote stay, and a job with a writeId can run again."""
         self._forget()
 
     def _forget(self) -> None:
@@ -225,10 +226,10 @@ class JetStreamWriter(DataSourceArrowWriter):
 
 
 class JetStreamStreamWriter(DataSourceStreamArrowWriter):
-    """A streaming write: the rows of each micro-batch, each once."""
+    """A streaming write: each row of each micro-batch is stored once."""
 
     def __init__(self, plan: WritePlan) -> None:
-        """Made for every micro-batch."""
+        """Spark makes one for every micro-batch."""
         if plan.options.write_id is not None:
             raise OptionError("writeId is for batch writes; a query has its own id")
         warn_unnoticed(plan.options, plan.target)
@@ -240,16 +241,18 @@ class JetStreamStreamWriter(DataSourceStreamArrowWriter):
         return without_another_try(partial(write_partition, self._plan, task), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
-        """All is in the stream; says how many rows went to the side output."""
+        """All rows are stored; warns of rows that went to the side output."""
         tell(messages, self._plan.options, f"stream {self._plan.target.stream}")
         note_written(self._plan.options, self._plan.target, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
-        """Some task failed; Spark runs the batch again, and what is in is known then."""
+        """A task failed: Spark runs the batch again, which then finds the rows that are stored."""
 
 
 def streaming_task() -> Task:
-    """The partition of a micro-batch that the running task writes; :class:`WriteError` in no query."""
+    """The partition of a micro-batch that the running task writes; :class:`WriteError` outside a
+    query.
+    """
     context: Any = TaskContext.get()
     query = None if context is None else context.getLocalProperty(QUERY_ID)
     batch = None if context is None else context.getLocalProperty(BATCH_ID)
