@@ -1,4 +1,5 @@
-"""The saved states of a stream's consumers: two base files, written in turn, and a journal of changes.
+"""The saved states of a stream's consumers: two base files, written in turn, and a journal of
+changes.
 
     states.0, .1      8 bytes   "PSSTATE2"
                       4 bytes   CRC32C of what follows, little endian
@@ -6,13 +7,15 @@
     acks.<number>     records since then, in the format of core/consumer/ack_journal
 
 A base holds every change up to the journal file of its number; reading starts from the newer base
-that is sound and applies the later journal files in order. Checksum repair (core/log/checksum_repair)
-corrects one flipped bit. A record with more damage is ignored; a torn record ends its file. A state
-belongs to a consumer's name and creation time, so that a new consumer never gets the state of an
-older one of the same name. core/consumer/snapshot has the format of a state.
+that is sound and applies the later journal files in order. Checksum repair
+(core/log/checksum_repair) corrects one flipped bit. A record with more damage is ignored; a torn
+record ends its file. The key of a state is the name and the creation time of its consumer, so that
+a new consumer never gets the state of an older consumer with the same name. core/consumer/snapshot
+has the format of a state.
 
-Reading returns one `SavedState` per consumer: its state as bytes and, when records are missing in the
-middle, the ranges of sequences that may have been delivered; the caller counts those as pending.
+Reading returns one `SavedState` per consumer: its state as bytes and, when records are missing in
+the middle, the ranges of sequences that may have been delivered; the caller counts those as
+pending.
 """
 
 import struct
@@ -45,18 +48,19 @@ _File = tuple[int, list[_Row]]
 
 @dataclass
 class SavedState:
-    """What is known of one consumer."""
+    """The saved state of one consumer, as far as the files have it."""
 
-    state: bytes | None = None  # as it was saved as a whole
+    state: bytes | None = None  # the last whole state; None after a change
     numbers: list[int] = field(default_factory=lambda: [0] * 7)
     pending: dict[int, tuple[int, int, int, int, int]] = field(default_factory=dict)
-    rest: list[tuple[int, int, int, int, int]] = field(default_factory=list)  # spent
+    # entries with state SPENT
+    rest: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
     gaps: list[tuple[int, int]] = field(default_factory=list)  # from, to (excluded)
-    acked: set[int] = field(default_factory=set)  # in the journal
+    acked: set[int] = field(default_factory=set)  # sequences that the journal has acks of
 
     def take(self, state: bytes) -> None:
-        """A whole state replaces what was known. ValueError: it is none."""
+        """Replace the state by a whole one. ValueError: the bytes are no state."""
         numbers, entries, starts = unpack(state)
         self.state = state
         self.numbers = list(numbers)
@@ -66,7 +70,10 @@ class SavedState:
         self.gaps = []
 
     def apply(self, start_seq: int, body: bytes) -> None:
-        """Acks, and what was delivered since the record before. struct.error: it is cut short."""
+        """Apply a journal record: acks, and the deliveries since the record before.
+
+        struct.error: the record is too short.
+        """
         before, *numbers, fresh, count = _ACKS.unpack_from(body)
         delivered, next_seq, floor_seq = numbers[0], numbers[2], numbers[5]
         at = _ACKS.size
@@ -82,18 +89,20 @@ class SavedState:
             self.pending.pop(seq, None)
         if delivered >= self.numbers[0]:
             self.numbers = numbers
-        self.starts = []  # such a record is written when none is left
+        self.starts = []  # the journal writes such a record only when no start is left
         self.pending = {seq: entry for seq, entry in self.pending.items() if seq > floor_seq}
         self.state = None
 
     def forget_above(self, last: int, start: int) -> bool:
-        """Sequences above the stream's last were lost with it and will be given again: nothing is
-        known of them. Whether anything was. `start`: where the consumer begins.
+        """Remove everything above the last sequence of the stream: those messages were lost, and
+        their sequences will be used again. Return whether anything was removed. `start`: the first
+        sequence of the consumer.
         """
         delivered, passed, next_seq, delivered_ns, floor_cseq, floor_seq, acked_ns = self.numbers
         upto = (min(passed, last), min(next_seq, last + 1), min(floor_seq, last))
         if delivered and next_seq > last + 1 and not self.starts:
-            # What it passed over without delivering was removed then; that may be lost, too.
+            # Messages that the consumer passed without a delivery had been removed. Those removals
+            # may be lost too.
             upto = (upto[0], min(max(upto[0] + 1, start), last + 1), upto[2])
         known = [*self.pending, *self.starts, *self.acked, *(entry[0] for entry in self.rest)]
         if upto == (passed, next_seq, floor_seq) and max(known, default=0) <= last:
@@ -107,8 +116,11 @@ class SavedState:
         return True
 
     def look_again(self, start: int) -> None:
-        """Of a consumer that takes everything: what it passed over behind its last delivery had been
-        removed. With the newest messages of a stream, that may be lost. `start`: where it begins.
+        """Set the position of a consumer without filters behind its last delivery.
+
+        The messages that such a consumer passed without a delivery had been removed; when the
+        newest messages of the stream are lost, those removals may be lost too. `start`: the first
+        sequence of the consumer.
         """
         next_seq = max(self.numbers[1] + 1, start)
         if next_seq < self.numbers[2] and not self.starts:
@@ -116,7 +128,7 @@ class SavedState:
             self.state = None
 
     def packed(self, more: Iterable[int] = ()) -> bytes:
-        """The state as bytes; `more`: sequences that count as delivered and unacknowledged."""
+        """Return the state as bytes. `more`: sequences that count as delivered and unacknowledged."""
         if self.state is not None:
             return self.state
         for seq in more:
@@ -133,28 +145,31 @@ class ConsumerStates:
     """The states of one stream's consumers as they were last saved, in memory and in a folder."""
 
     def __init__(self, disk: Disk, folder: str, small: MetadataFiles | None = None) -> None:
-        """Nothing is touched before `load`. `small` has the stream's keys; None: it has none."""
+        """Read and write nothing before `load`. `small` has the stream's keys; None: the stream has
+        none.
+        """
         self._disk = disk
         self.folder = folder
         self._small = small or MetadataFiles(disk, folder)
         self.outdated = (
-            False  # some of it is not encrypted as it should be: two new bases mend that
+            False  # some files lack the right encryption: the next two bases replace them
         )
         self._states: dict[str, tuple[int, bytes]] = {}
         self.found: dict[tuple[str, int], SavedState] = {}
-        self.oldest = 0  # of the journal files that are there
-        self.number = 0  # of the newest, or of the base
+        self.oldest = 0  # the lowest number of a journal file on the disk
+        self.number = 0  # the highest number of a journal file, or that of the base
         self.journal_bytes = 0
         self.base_bytes = 0
         self.base_slot = 0
         self.base_upto = 0  # the journal file that the base includes
-        self.saved_bytes = 0  # of the last save
-        self.newest_ns = 0  # when the last of the consumers was created that anything was saved of
-        self.error: OSError | None = None  # of the last write
+        self.saved_bytes = 0  # bytes of the states in the last save
+        self.newest_ns = 0  # the newest creation time of a consumer with a saved state
+        self.error: OSError | None = None  # the error of the last write
 
     def load(self, start_seqs: dict[tuple[str, int], int]) -> list[str]:
-        """Read base and journal into `found`; what is wrong with them, in words. `start_seqs`:
-        where each consumer, by name and creation time, began.
+        """Read base and journal into `found`; return what is wrong with them, in words.
+
+        `start_seqs`: the first sequence of each consumer, by name and creation time.
         """
         problems: list[str] = []
         rows: list[_Row] = []
@@ -212,7 +227,7 @@ class ConsumerStates:
         try:
             found.take(state)
         except ValueError:
-            found.state = state  # restoring it reports the error
+            found.state = state  # the restore reports the error
 
     def _replay(self, data: bytes, start_seqs: dict[tuple[str, int], int]) -> list[str]:
         keys = [(name.encode("utf-8", "surrogateescape"), created) for name, created in start_seqs]
@@ -229,15 +244,15 @@ class ConsumerStates:
         return wrong
 
     def put(self, name: str, created_ns: int, state: bytes) -> None:
-        """A consumer's state was saved."""
+        """Note the saved state of a consumer."""
         self._states[name] = (created_ns, state)
 
     def drop(self, name: str) -> None:
-        """Forget a consumer."""
+        """Remove a consumer."""
         self._states.pop(name, None)
 
     def base(self, number: int) -> bytes:
-        """All states as a base that includes the journal up to a file."""
+        """Return all states as a base that includes the journal up to the file of this number."""
         rows = [
             (name.encode("utf-8", "surrogateescape"), created_ns, state)
             for name, (created_ns, state) in self._states.items()
@@ -245,7 +260,7 @@ class ConsumerStates:
         return self._small.sealed(STATES, _pack(number, rows))
 
     def begin(self) -> None:
-        """Write what was `put` as both bases of a folder that has no journal yet, durably; OSError."""
+        """Write the noted states as both bases of a folder without a journal, durably. OSError."""
         paths = [f"{self.folder}/states.{slot}" for slot in (0, 1)]
         self._disk.write_files_atomic(paths, self.base(0))
 
@@ -253,11 +268,13 @@ class ConsumerStates:
 def _records(
     data: bytes, keys: list[tuple[bytes, int]], wrong: list[str], cipher: StreamCipher | None
 ) -> Iterator[tuple[int, bytes, int, bytes]]:
-    """(kind, name, created, body) of a journal file's records; behind a bad one those of the
-    consumers in `keys` are looked for. What is bad is told in `wrong`. ValueError: it is no journal.
+    """Yield (kind, name, created, body) of the records of a journal file.
+
+    Behind a damaged record the search for the next record uses the consumers in `keys`. Damage is
+    added to `wrong`. ValueError: the file is no journal.
     """
     if len(data) < _JOURNAL_HEAD_BYTES:
-        return  # cut short when it was begun
+        return  # torn when it was created
     salt = _salt(data, wrong)
     aead = None
     at = _JOURNAL_HEAD_BYTES
@@ -286,7 +303,7 @@ def _records(
 
 
 def _mended_head(head: bytes, check: int, wrong: list[str]) -> bytes:
-    """Part of a journal's head as its checksum says it was; ValueError when that can't be told."""
+    """Return a part of a journal's head after checksum repair. ValueError: it has more damage."""
     if check == crc32c_of(head):
         return head
     bit = flipped_bit_of(head, check)
@@ -306,14 +323,14 @@ def _salt(data: bytes, wrong: list[str]) -> int:
 
 
 def is_sealed_journal(data: bytes) -> bool:
-    """Whether a journal file is encrypted, also one with a flipped bit in its first bytes: the two
-    kinds differ in four.
+    """Return whether a journal file is encrypted. One flipped bit in the magic does not change the
+    result: the two magics differ in four bits of this byte.
     """
     return (data[6] ^ _SEALED_MAGIC[6]).bit_count() <= 1
 
 
 def journal_key(data: bytes) -> int:
-    """The number of the data key that a journal file is encrypted with; 0: it is not."""
+    """Return the number of the data key that a journal file is encrypted with; 0: none."""
     if len(data) < _SEALED_HEAD_BYTES or not is_sealed_journal(data):
         return 0
     return int.from_bytes(data[_JOURNAL_HEAD_BYTES : _JOURNAL_HEAD_BYTES + 4], "little")
@@ -335,7 +352,7 @@ def _journal_aead(data: bytes, salt: int, cipher: StreamCipher | None, wrong: li
 
 
 def _opened(aead: Aead, cipher: StreamCipher, bound: bytes, body: bytes) -> bytes | None:
-    """What a record has behind its name, decrypted; None: it is not what was written there."""
+    """Return the decrypted body of a record; None: the body does not belong to this record or key."""
     try:
         nonce = bytes(4) + body[:4] + bytes(4)
         return aead.decrypt(nonce, body[4:], bound[:4] + bound[8:])
@@ -344,7 +361,7 @@ def _opened(aead: Aead, cipher: StreamCipher, bound: bytes, body: bytes) -> byte
 
 
 def _good_end(data: bytes, at: int, salt: int) -> int:
-    """Where the good record at this place ends; 0: there is none."""
+    """Return the end of the good record at this offset; 0: there is none."""
     if at + _RECORD.size > len(data):
         return 0
     length, check, _, name_bytes, _, _ = _RECORD.unpack_from(data, at)
@@ -357,8 +374,8 @@ def _good_end(data: bytes, at: int, salt: int) -> int:
 def _next_good(
     data: bytes, at: int, salt: int, keys: list[tuple[bytes, int]], wrong: list[str]
 ) -> tuple[int, bytes]:
-    """Where the next good record behind a bad one begins, and the data with the bad one put right
-    if one flipped bit explains it.
+    """Return the offset of the next good record behind a damaged one, and the data. The damaged
+    record is corrected when the damage is one flipped bit.
     """
     end = min((place for key in keys if (place := _find(data, at + 1, salt, key))), default=0)
     torn = not end
@@ -383,7 +400,7 @@ def _next_good(
 
 
 def _find(data: bytes, at: int, salt: int, key: tuple[bytes, int]) -> int:
-    """The first good record of a consumer from a place on; 0: none."""
+    """Return the offset of a consumer's first good record from `at` on; 0: none."""
     name, created_ns = key
     pattern = struct.pack("<HIQ", len(name), 0, created_ns) + name
     place = data.find(pattern, at + 10)

@@ -29,11 +29,11 @@ PULL_GRACE_NS = 100 * MILLISECOND
 def put(
     account: JetStreamAccount, stream: StreamEntry, name: str, config: ConsumerConfig, action: str
 ) -> ConsumerEntry:
-    """Create or update a consumer to a configuration (checked already); `action`: "", "create" or
+    """Create a consumer or update it to a configuration that is checked. `action`: "", "create" or
     "update".
 
-    10148, 10149: it is (not) there; 10012, 10013: can't be changed so; 10026: one too many; 10098
-    to 10101: not in a work queue; 10052: not supported here.
+    10148, 10149: the consumer exists, or does not; 10012, 10013: the change is not allowed; 10026:
+    too many consumers; 10098 to 10101: not allowed on a work queue; 10052: not supported here.
     """
     present = stream.consumers.get(name)
     if present is None:
@@ -63,8 +63,9 @@ def put(
 def pause(
     account: JetStreamAccount, stream: StreamEntry, entry: ConsumerEntry, until_ns: int
 ) -> None:
-    """Pause a consumer until a time, or let it go on (0, or a time that is over); 10104 when the
-    disk refuses.
+    """Pause a consumer until a time, or resume it (0, or a time in the past).
+
+    10104: the disk refuses the write.
     """
     metadata = dict(entry.config.metadata)
     config = msgspec.structs.replace(entry.config, pause_until=until_ns or None, metadata=metadata)
@@ -75,8 +76,9 @@ def pause(
 
 
 def reset(stream: StreamEntry, entry: ConsumerEntry, seq: int) -> int:
-    """Let a consumer begin anew at a sequence, or behind its ack floor (0); the sequence. 10204:
-    not allowed by its deliver policy.
+    """Let a consumer begin again at a sequence, or behind its ack floor (0); return the sequence.
+
+    10204: the deliver policy does not allow the sequence.
     """
     config = entry.config
     if seq:
@@ -95,8 +97,9 @@ def reset(stream: StreamEntry, entry: ConsumerEntry, seq: int) -> int:
 
 
 def delete(account: JetStreamAccount, stream: StreamEntry, entry: ConsumerEntry) -> None:
-    """Remove a consumer with its state, and the messages that only it needed; 10051 when the disk
-    refuses.
+    """Remove a consumer, its state, and the messages that only this consumer needed.
+
+    10051: the disk refuses the removal.
     """
     floor = entry.core.floor()
     detach(account, stream, entry, "Consumer Deleted")
@@ -113,8 +116,9 @@ def delete(account: JetStreamAccount, stream: StreamEntry, entry: ConsumerEntry)
 
 
 def delete_offline(account: JetStreamAccount, stream: StreamEntry, name: str) -> None:
-    """Remove a consumer that could not be opened, because a client says so; 10051 when the disk
-    refuses, and the consumer stays.
+    """Remove a consumer that cannot be opened, at a client's request.
+
+    10051: the disk refuses the removal, and the consumer stays.
     """
     try:
         _remove(stream, name)
@@ -127,7 +131,7 @@ def delete_offline(account: JetStreamAccount, stream: StreamEntry, name: str) ->
 def detach(
     account: JetStreamAccount, stream: StreamEntry, entry: ConsumerEntry, reason: str
 ) -> None:
-    """End the consumer's data path; its files stay."""
+    """Stop the deliveries of a consumer; its files stay."""
     if stream.journal is not None and entry.persistent:
         stream.journal.forget(entry.core)
     if account.api_subjects is not None:
@@ -144,9 +148,10 @@ def detach(
 
 
 def recover(account: JetStreamAccount, stream: StreamEntry) -> None:
-    """Recover the consumers of a stream; one that cannot be read is reported and stays offline.
-    Messages that every consumer has acknowledged leave the stream, unless a consumer is offline: it
-    may need them.
+    """Recover the consumers of a stream.
+
+    A consumer that cannot be read is reported and stays offline. Messages that every consumer has
+    acknowledged are removed, unless a consumer is offline, which may need them.
     """
     files = stream.files
     if files is None:
@@ -185,18 +190,18 @@ def recover(account: JetStreamAccount, stream: StreamEntry) -> None:
             stream.changed[entry] = None
     files.states.found.clear()
     if problems or stream.changed:
-        save_states(account, stream, durable=True)  # so that nothing rests on what is damaged
+        save_states(account, stream, durable=True)  # replace the damaged files
     if beyond and files.states.error is not None:
         stream.core.owe(files.states.error, lambda: _save_owed(account, stream))
     if files.states.outdated:
-        for _ in range(2):  # both bases, and the journal that the older one needs
+        for _ in range(2):  # replace both bases, and the journal that the older base needs
             save_states(account, stream, durable=True)
     if not stream.offline:
         stream.core.review()
 
 
 def _save_owed(account: JetStreamAccount, stream: StreamEntry) -> None:
-    """States that have to be on the disk before a message is taken. OSError."""
+    """Save states that have to be on the disk before the stream accepts a message. OSError."""
     assert stream.files is not None
     save_states(account, stream, durable=True)
     if stream.files.states.error is not None:
@@ -204,14 +209,15 @@ def _save_owed(account: JetStreamAccount, stream: StreamEntry) -> None:
 
 
 def _brought_back(stream: StreamEntry, meta: ConsumerFile, found: SavedState | None) -> bool:
-    """Bring a consumer's place back to the stream's end, when it is beyond it: what it had passed
-    was lost with the power, and those sequences are given again. Whether it was; it has to be
-    written then, before they are.
+    """Move a consumer that is beyond the stream's end back to it; return whether it was beyond.
+
+    The messages between were lost in a power cut, and their sequences will be used again. The
+    corrected state has to be on the disk before that.
     """
     last = stream.core.log.last_seq
     asked = meta.config.deliver_policy == "by_start_sequence" and meta.start_seq > last
     if asked and (found is None or not found.numbers[0]):
-        return False  # it waits for a sequence to come
+        return False  # the consumer waits for a sequence in the future
     ahead = meta.start_seq > last + 1
     meta.start_seq = min(meta.start_seq, last + 1)
     return (found is not None and found.forget_above(last, meta.start_seq)) or ahead
@@ -261,7 +267,7 @@ def _restore(
 def _handed_out(
     stream: StreamEntry, entry: ConsumerEntry, gaps: list[tuple[int, int]]
 ) -> Iterator[int]:
-    """The messages that it takes in these ranges of sequences."""
+    """Yield the sequences in these ranges that match the consumer's filters."""
     for first, end in gaps:
         for pattern in consumer_config.filters_of(entry.config) or (">",):
             message = queries.next_of(stream.core.log, pattern, first)
@@ -271,8 +277,10 @@ def _handed_out(
 
 
 def save_states(account: JetStreamAccount, stream: StreamEntry, *, durable: bool) -> None:
-    """Write the states that have changed since the last time; with `durable` all are on the disk
-    itself afterwards. A failure is reported once and tried again next time.
+    """Write the states that have changed since the last save. A failure is reported once, and the
+    next save tries again.
+
+    With `durable`, all states are synced afterwards.
     """
     if stream.files is None or stream.journal is None:
         return
@@ -289,14 +297,14 @@ def save_states(account: JetStreamAccount, stream: StreamEntry, *, durable: bool
         states.error = None
     except OSError as error:
         for entry in fresh:
-            entry.core.unsaved()  # snapshot() took it for written
+            entry.core.unsaved()  # the save failed: mark the state as unsaved again
         not_confirmed(account, stream, error)
     if journal.broken:
         account.unsaved[stream] = None
 
 
 def not_confirmed(account: JetStreamAccount, stream: StreamEntry, error: OSError) -> None:
-    """Note that states of consumers, or acks to be confirmed, could not be written."""
+    """Report once that consumer states or confirmed acks could not be written."""
     account.unsaved[stream] = None
     if stream.files is None:
         return
@@ -360,8 +368,10 @@ def _create(
 
 
 def _created_ns(account: JetStreamAccount, stream: StreamEntry) -> int:
-    """Now, but later than any consumer that the files tell of: name and creation time say whose a
-    state is, and the clock may not have moved, or gone back.
+    """Return the current time, or a later one when a saved consumer is as new.
+
+    The key of a state is the name and the creation time of its consumer, and the clock may stand
+    still or go back.
     """
     if stream.files is None:
         return account.now_ns
@@ -371,17 +381,18 @@ def _created_ns(account: JetStreamAccount, stream: StreamEntry) -> int:
 
 
 def _remove(stream: StreamEntry, name: str) -> None:
-    """Forget a consumer's files and state, durably. OSError."""
+    """Remove a consumer's files and state, durably. OSError."""
     assert stream.files is not None
     if stream.config.retention != "limits":
-        # Its acks are what would remove their messages again, were the removals lost with the power.
+        # Sync the removals of acknowledged messages before the acks are deleted: after a power cut,
+        # the acks would repeat lost removals.
         stream.core.log.fsync()
     stream.files.states.drop(name)
     stream.files.remove_consumer(name)
 
 
 def _remove_later(stream: StreamEntry, name: str) -> None:
-    """A file of a consumer that is not there may be on the disk."""
+    """Note that a file of a removed consumer may be on the disk."""
     stream.rewrites[name] = lambda: _remove(stream, name)
 
 
@@ -401,7 +412,7 @@ def _update(
 
 
 def _write(stream: StreamEntry, entry: ConsumerEntry, config: ConsumerConfig) -> None:
-    """Give it another configuration, on disk first."""
+    """Change the configuration of a consumer, on the disk first."""
     old, entry.config = entry.config, config
     if stream.files is not None and entry.persistent:
         try:
@@ -458,7 +469,9 @@ def _note_change(account: JetStreamAccount, stream: StreamEntry, entry: Consumer
 
 
 def _apply_pause(account: JetStreamAccount, entry: ConsumerEntry, *, told: bool = True) -> int:
-    """Do what pause_until says, and set the alarm for its end."""
+    """Pause or resume the consumer by its `pause_until`, and set the alarm for the end of the
+    pause.
+    """
     until_ns = entry.paused_until_ns
     paused = account.now_ns < until_ns
     if paused != entry.core.paused:
@@ -471,7 +484,7 @@ def _apply_pause(account: JetStreamAccount, entry: ConsumerEntry, *, told: bool 
 
 
 def _watch_use(account: JetStreamAccount, entry: ConsumerEntry) -> None:
-    """Look whether it is used when its inactive threshold will be over."""
+    """Set the alarm that checks the use of the consumer after its inactive threshold."""
     threshold_ns = entry.config.inactive_threshold
     due_ns = account.now_ns + threshold_ns + _grace_ns(entry)
     account.alarms.set(entry.unused, due_ns if threshold_ns > 0 else 0)
@@ -484,13 +497,15 @@ def _grace_ns(entry: ConsumerEntry) -> int:
 def _go_unused(
     account: JetStreamAccount, stream: StreamEntry, entry: ConsumerEntry, now_ns: int
 ) -> int:
-    """Delete a consumer that was unused for its inactive threshold; the time of the next check."""
+    """Delete a consumer that was unused for its inactive threshold; return the time of the next
+    check.
+    """
     threshold_ns = entry.config.inactive_threshold
     if threshold_ns <= 0:
         return 0
     idle_ns = entry.core.idle_since_ns()
     if not idle_ns:
-        # a push consumer reports itself when its last subscriber is gone
+        # a push consumer sets the alarm itself when its last subscriber leaves
         return 0 if entry.config.deliver_subject else now_ns + threshold_ns
     due_ns = idle_ns + threshold_ns + _grace_ns(entry)
     if due_ns > now_ns:

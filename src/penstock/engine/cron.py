@@ -27,21 +27,21 @@ _NAMED = {
 }
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
-_YEARS = 5  # a pattern that does not come in so many years is none
+_YEARS = 5  # a pattern without a match in so many years is refused
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
 class TimetableError(ValueError):
-    """A pattern that is none."""
+    """The text is no valid pattern."""
 
 
 class ZoneError(ValueError):
-    """No such time zone."""
+    """The time zone does not exist."""
 
 
 def zone_of(name: str) -> tzinfo:
-    """The time zone of a name from the time zone database. ZoneError."""
+    """Return the time zone of a name from the time zone database. ZoneError."""
     if name == "UTC":
         return UTC
     try:
@@ -52,7 +52,7 @@ def zone_of(name: str) -> tzinfo:
 
 @dataclass(frozen=True)
 class Due:
-    """When, and how the protocol writes it; `repeats`: there is a time after that."""
+    """A due time and its text in the protocol; `repeats`: the schedule has a later time."""
 
     ns: int
     text: str
@@ -64,8 +64,10 @@ _DIGITS_MOST = 19
 
 
 def due(pattern: str, zone: tzinfo | None, after_ns: int, now_ns: int) -> Due:
-    """When a schedule made (or last run) at `after_ns` is due. One that would be due several times
-    by now is due once more from now on. TimetableError.
+    """Return when a schedule that was created or last ran at `after_ns` is due next.
+
+    A schedule that has missed several times by `now_ns` is due once, and then from `now_ns` on.
+    TimetableError.
     """
     if len(pattern) > _LETTERS_MOST:
         raise TimetableError("a pattern is shorter")
@@ -102,7 +104,7 @@ class Cron:
     """One pattern in one time zone."""
 
     def __init__(self, pattern: str, zone: tzinfo) -> None:
-        """TimetableError: it is none."""
+        """Parse a pattern. TimetableError: the pattern is not valid."""
         fields = pattern.split()
         if len(fields) != 6:
             raise TimetableError(f"a pattern has 6 fields, not {len(fields)}")
@@ -116,9 +118,11 @@ class Cron:
         self._both_days = any_day or any_weekday
 
     def next(self, after: int) -> int:
-        """The first time after one, in seconds. TimetableError: none in the next years."""
+        """Return the first time after `after`, in seconds. TimetableError: there is none in the
+        next years.
+        """
         at = after + 1
-        cut = False  # whether what is below the field was set to its beginning
+        cut = False  # whether the fields below this one were set to their lowest value
         last_year = self._local(at).year + _YEARS
         while True:
             local = self._local(at)
@@ -130,7 +134,7 @@ class Cron:
                 return at
 
     def _step(self, at: int, local: datetime, cut: bool) -> tuple[int, bool]:
-        """One step of the first field that does not match."""
+        """Move on by one step of the first field that does not match."""
         if local.month not in self._month:
             first = local if cut else local.replace(day=1, hour=0, minute=0, second=0)
             return self._moved(first, months=1), True
@@ -148,7 +152,7 @@ class Cron:
         return at, cut
 
     def text(self, at: int) -> str:
-        """A time as the protocol writes it: in the zone."""
+        """Return a time in the zone as the protocol writes it."""
         local = self._local(at)
         minutes = int((local.utcoffset() or timedelta()).total_seconds()) // 60
         body = local.strftime("%m-%dT%H:%M:%S")
@@ -165,16 +169,16 @@ class Cron:
         return (_EPOCH + timedelta(seconds=at)).astimezone(self._zone)
 
     def _moved(self, local: datetime, months: int = 0, days: int = 0) -> int:
-        """So many months or days later at the same time of day; days beyond a month's end run over
-        into the next one.
+        """Return the time so many months or days later, at the same time of day. Days beyond a
+        month's end run over into the next month.
         """
         year, month = divmod(local.year * 12 + local.month - 1 + months, 12)
         first = local.replace(year=year, month=month + 1, day=1)
         return self._instant(first + timedelta(days=local.day - 1 + days))
 
     def _instant(self, local: datetime) -> int:
-        """The instant of a wall clock's time; of those there are, or next to it, the one that the
-        offset before it gives.
+        """Return the instant of a time of day. When the time of day is repeated or skipped, the
+        offset before the change decides.
         """
         wall = (local.replace(tzinfo=UTC) - _EPOCH) // timedelta(seconds=1)
         guess = wall - self._offset(wall)
@@ -187,7 +191,7 @@ class Cron:
 def _field(
     text: str, low: int, high: int, names: list[str] | None = None, base: int = 1
 ) -> tuple[frozenset[int], bool]:
-    """The values of a field, and whether it was open (`*`)."""
+    """Return the values of a field, and whether the field is open (`*`)."""
     values: set[int] = set()
     anything = False
     for part in text.split(","):

@@ -18,7 +18,9 @@ CREATED, CHANGED, THERE = "created", "changed", "there"
 
 
 def declare_stream(account: JetStreamAccount, name: str, fields: Mapping[str, Any]) -> str:
-    """CREATED, CHANGED or THERE. ApiError when it can't be so, JsonError when it is none."""
+    """Create or update a stream: CREATED, CHANGED or THERE. ApiError: the server refuses the
+    configuration. JsonError: it is not valid.
+    """
     request = decode_request(StreamConfigRequest, json.dumps(fields).encode())
     present = account.streams.get(name)
     if present is None:
@@ -34,7 +36,7 @@ def declare_stream(account: JetStreamAccount, name: str, fields: Mapping[str, An
 def declare_consumer(
     account: JetStreamAccount, stream: str, name: str, fields: Mapping[str, Any]
 ) -> str:
-    """As declare_stream, of a consumer; its stream has to be there."""
+    """The same for a consumer of an existing stream."""
     request = decode_request(
         CreateConsumerRequest,
         json.dumps({"stream_name": stream, "config": dict(fields)}).encode(),

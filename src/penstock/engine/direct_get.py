@@ -21,7 +21,7 @@ _NOT_FOUND = "404 Message Not Found"
 _NO_RESULTS = "404 No Results"
 _TOO_MANY = "413 Too Many Results"
 TOO_NEW = "412 Required Api Level"
-_NOBODY = "."  # no message has such a subject
+_NOBODY = "."  # a subject that no message has
 
 
 def by_request(entry: StreamEntry, body: bytes, reply: str, max_pending: int) -> None:
@@ -43,7 +43,9 @@ def by_request(entry: StreamEntry, body: bytes, reply: str, max_pending: int) ->
 
 
 def by_subject(entry: StreamEntry, body: bytes, subject: str, reply: str) -> None:
-    """DIRECT.GET.<stream>.<subject>: its last message; the body may only ask for no headers."""
+    """DIRECT.GET.<stream>.<subject>: the last message of the subject. The body may only ask for no
+    headers.
+    """
     answers = answers_of(entry)
     try:
         request = decode_whole(MsgGetRequest, body) if body else MsgGetRequest()
@@ -57,7 +59,7 @@ def by_subject(entry: StreamEntry, body: bytes, subject: str, reply: str) -> Non
 
 
 def answers_of(entry: StreamEntry) -> Answers:
-    """What answers for a stream, made when it is first asked."""
+    """Return the object that answers direct gets of a stream. The first call creates it."""
     if entry.answers is None:
         entry.answers = Answers(entry.core)
     return entry.answers
@@ -102,7 +104,8 @@ def _last_of_each(answers: Answers, request: MsgGetRequest, reply: str, max_pend
     log = answers.stream.log
     up_to = request.up_to_seq or log.last_seq
     if up_to > log.last_seq and not log.memory:
-        return answers.status(reply, _NO_RESULTS)  # files have no such place, the protocol says
+        # the protocol: a file store has no sequence above its last
+        return answers.status(reply, _NO_RESULTS)
     if request.up_to_time is not None:
         up_to = log.at_time(request.up_to_time)
         if up_to <= log.first_seq:

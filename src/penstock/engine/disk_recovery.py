@@ -2,8 +2,9 @@
 
 A stream whose log cannot write refuses publishes by itself (core/stream/stream). The engine calls
 this module several times a second until the log takes messages again, whether or not clients
-publish. The server's log gets one line when a failure begins and one when it is over; clients get an
-advisory when the disk is full. This module knows nothing of files: core/log/disk_recovery repairs them.
+publish. The server's log gets one line when a failure begins and one when it ends; clients get an
+advisory when the disk is full. This module knows nothing of files: core/log/disk_recovery repairs
+them.
 """
 
 import errno
@@ -26,7 +27,7 @@ _CONFIG_FILE = "writing a configuration file"
 
 @dataclass(slots=True)
 class DiskFailure:
-    """A disk that does not take the messages of a stream."""
+    """A disk that does not accept the messages of a stream."""
 
     since_ns: int
     why: str
@@ -57,7 +58,7 @@ def retry_writes(account: JetStreamAccount, stream: StreamEntry, now_ns: int) ->
 
 
 def retry_reads(account: JetStreamAccount, stream: StreamEntry, now_ns: int) -> None:
-    """Read again while the disk fails to return messages; the messages are not lost."""
+    """Try the read again while the disk fails to return messages; the messages are not lost."""
     name, why = stream.config.name, stream.core.unread
     if why and not stream.unread_since_ns:
         stream.unread_since_ns = stream.unread_at_ns = now_ns
@@ -73,8 +74,9 @@ def retry_reads(account: JetStreamAccount, stream: StreamEntry, now_ns: int) -> 
 
 
 def retry_config_files(account: JetStreamAccount, stream: StreamEntry, now_ns: int) -> None:
-    """Write the current configuration into files whose last write failed: a part of the failed call
-    may be on the disk.
+    """Write the current configuration into files whose last write failed.
+
+    A part of the failed call may be on the disk.
     """
     if now_ns < stream.rewrite_at_ns:
         return
@@ -98,7 +100,7 @@ def retry_removals(account: JetStreamAccount, now_ns: int) -> None:
         return
     try:
         account.owes_removals = not account.files.finish_removals()
-    except OSError:  # the client that deleted the stream was told
+    except OSError:  # the client got the error with the answer to its delete
         account.owes_removals = True
         account.removals_at_ns = now_ns + LAST_WAIT_NS
 
@@ -113,8 +115,10 @@ def report_once(
 
 
 def _wait(failure: DiskFailure, stream: StreamEntry) -> int:
-    """A full disk is tried often, because a try is cheap and room may be made at any time; a disk
-    that failed is tried less and less often.
+    """Return the wait before the next try.
+
+    A full disk is tried often, because a try is cheap and an operator may make room at any time.
+    The wait after another failure grows with each try.
     """
     if stream.core.log.failure in _FULL:
         return FIRST_WAIT_NS

@@ -70,11 +70,11 @@ _NO_MEMBERS = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
 _REQUIRED_LEVEL = re.compile(rb"\r\nNats-Required-Api-Level:[ \t]*([^\r\n]*)\r\n")
 _LEVEL_DIGITS_MAX = 9
 _QUIET_NS = 60_000_000_000
-_DIRECT = f"{API_PREFIX}.DIRECT.GET"  # and every subject with this prefix: streams serve them
+_DIRECT = f"{API_PREFIX}.DIRECT.GET"  # the streams themselves serve the subjects with this prefix
 
 
 class Body(enum.Enum):
-    """What a call does with its body."""
+    """How a call reads the body of a request."""
 
     JSON = "read as JSON; empty is the zero request"
     REQUIRED = "read as JSON; empty or `{}` is refused (10003)"
@@ -87,19 +87,19 @@ class Body(enum.Enum):
 
 @dataclass(frozen=True)
 class Call:
-    """One row: `pattern` is the subject behind `$JS.API.`, its wildcards are the handler's
-    arguments.
+    """One row of the table: `pattern` is the subject behind `$JS.API.`; its wildcards become
+    arguments of the handler.
     """
 
     pattern: str
-    handler: Callable[..., Response | None]  # None: no answer
+    handler: Callable[..., Response | None]  # returns None: no answer
     request: type[Struct]
     response: type[Response]
     type: str
     body: Body
-    counted: bool = True  # in the account's api.total, and told as an advisory, when it succeeds
-    later: bool = False  # the handler gets a function to answer with and may return None
-    replied: bool = False  # nothing is done for a request without a reply subject
+    counted: bool = True  # a success counts in api.total and gets an audit advisory
+    later: bool = False  # the handler gets a function for a later answer, and may return None
+    replied: bool = False  # a request without a reply subject is ignored
     identity: Callable[..., bytes] | None = None  # (account, request, headers, stream) -> headers
 
 
@@ -344,7 +344,7 @@ CALLS = (
 
 @dataclass(frozen=True)
 class _Asked:
-    """A request on its way."""
+    """A request in progress."""
 
     call: Call
     names: list[str]
@@ -355,13 +355,14 @@ class _Asked:
 
 
 class Dispatcher:
-    """Answers the API requests of one account; `take` is what its desk calls."""
+    """Answers the API requests of one account: `take` gets each request."""
 
     def __init__(self, account: JetStreamAccount) -> None:
-        """Serves the account's API subjects from now on."""
+        """Start to serve the account's API subjects."""
         self._account = account
         self._strict = account.settings.strict
-        self._quiet_until_ns: dict[str, int] = {}  # what the operator was told of a short time ago
+        # pattern of a call -> no report of its disk errors before this time
+        self._quiet_until_ns: dict[str, int] = {}
         self._rows: dict[str, list[tuple[int, bool, Call]]] = {}
         for call in CALLS:
             tokens = call.pattern.split(".")
@@ -417,7 +418,7 @@ class Dispatcher:
             account.router.publish_message(asked.reply, answer, headers=headers)
 
         if asked.reply and isinstance(response, MsgGetResponse) and response.message is not None:
-            # what a crash could still take back is not shown
+            # a message is shown only when a crash cannot take it back
             answers = direct_get.answers_of(account.stream(asked.names[0]))
             answers.when_visible(response.message.seq, publish)
         elif asked.reply:
@@ -439,8 +440,10 @@ class Dispatcher:
         self._account.caller = None
 
     def _response(self, asked: _Asked, headers: bytes) -> tuple[Response | None, bytes]:
-        """The answer (None: there is none, or not yet) and its headers. What a handler raises is an
-        error of the account's statistics; an error that it returns is none.
+        """Return the answer (None: there is none yet) and its headers.
+
+        An error that the handler raises counts in the account's statistics; an error response that
+        it returns does not.
         """
         call, names = asked.call, asked.names
         account = self._account
@@ -455,14 +458,14 @@ class Dispatcher:
         except ApiError as error:
             answer = error.body()
         except OSError as error:
-            # the disk failed where no call has a better word for it
+            # a disk error that the handler did not turn into an API error
             now_ns = account.now_ns
             if now_ns >= self._quiet_until_ns.get(call.pattern, 0):
                 self._quiet_until_ns[call.pattern] = now_ns + _QUIET_NS
                 account.report(f"{call.pattern}: {error}")
             answer = errors.StreamGeneralError(error.strerror or error).body()
         except Exception as error:
-            # a fault of ours: the caller gets an answer, the operator a line, the server lives on
+            # a fault of the server: answer the client, report it, and go on
             account.report(f"{call.pattern}: internal error: {error!r}")
             answer = errors.StreamGeneralError("internal error").body()
         account.api_errors += 1

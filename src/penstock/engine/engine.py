@@ -28,19 +28,24 @@ if TYPE_CHECKING:
     from random import Random
 
 SAVE_INTERVAL_NS = 100 * MILLISECOND
-"""How old a consumer's state on disk may be, as long as a stream's are below SAVE_BYTES."""
+"""The maximum age of a consumer's state on the disk, while the states of a stream are below
+SAVE_BYTES.
+"""
 SAVE_BYTES = 1 << 20
 RETRY_INTERVAL_NS = 5 * SECOND
 IDLE_INTERVAL_NS = 250 * MILLISECOND
-"""How exactly max_age keeps time."""
+"""How often max_age is applied."""
 RULES_STEP_NS = 5 * MILLISECOND
-"""Between two pieces of a rule's work that is too much for one turn."""
+"""The wait between two steps of a rule whose work is too long for one turn."""
 MAINTAIN_INTERVAL_NS = 2 * SECOND
-"""Between two looks for a segment that is worth rewriting."""
+"""The wait between two searches for a segment to compact."""
 MAINTAIN_AGAIN_NS = 200 * MILLISECOND
-"""And when the last look found one: each stops the server for some tens of milliseconds."""
+"""The wait after a search that found one: each compaction stops the server for tens of
+milliseconds.
+"""
 ASYNC_INTERVAL_NS = 120 * SECOND
-"""Where acks mean the disk, streams of persist mode async are on the disk this often."""
+"""The wait between two fsyncs of `persist_mode: async` streams on a server whose acks mean synced.
+"""
 NEVER_NS = 1 << 62
 
 
@@ -58,8 +63,10 @@ class Engine:
         report: Callable[[str], None],
         vault: Vault | None = None,
     ) -> None:
-        """`store` is the folder that all is kept in; `report` gets a line for the operator; `vault`
-        has the keys of a store that is encrypted. There is no account yet: see `add`.
+        """Create the engine without an account: see `add`.
+
+        `store` is the folder of all files. `report` gets log lines for the operator. `vault` has
+        the keys of an encrypted store.
         """
         self._vault = vault
         self._reactor = reactor
@@ -75,11 +82,13 @@ class Engine:
         self._batches = OpenBatches(settings.batch)
         self._transit = RestoreUsage()
         self.accounts: dict[str, JetStreamAccount] = {}
-        self._all: list[JetStreamAccount] = []  # the same, for sums over all of them
+        self._all: list[JetStreamAccount] = []  # the accounts as a list, for sums over all of them
         self._dispatchers: dict[str, Dispatcher] = {}
-        self.may_open: Callable[[str], bool] = lambda log_folder: True  # or the disk is not ready
-        self.waiting = False  # the last open_more() had nothing that may be opened
-        self._openings: dict[str, StreamOpening] = {}  # of accounts whose streams are not all there
+        # False: the disk is not ready for this log
+        self.may_open: Callable[[str], bool] = lambda log_folder: True
+        self.waiting = False  # the last open_more() found no log that may be opened
+        # of accounts with streams that are not open yet
+        self._openings: dict[str, StreamOpening] = {}
         self._sooner: Callable[[int], None] | None = None
         self._sync_interval_ns = settings.sync_interval_ns or ASYNC_INTERVAL_NS
         self._save_at_ns = 0
@@ -91,7 +100,9 @@ class Engine:
     def add(
         self, name: str, router: Router, account_limits: dict[str, AccountLimits] | None = None
     ) -> JetStreamAccount:
-        """An account, not yet served; `account_limits`: see `JetStreamAccount`. ValueError: it is there."""
+        """Add an account, not yet served. `account_limits`: see `JetStreamAccount`. ValueError: it
+        exists.
+        """
         if name in self.accounts:
             raise ValueError(f"account {name} is there already")
         account = JetStreamAccount(
@@ -119,16 +130,18 @@ class Engine:
         return account
 
     def start(self, name: str | None = None) -> None:
-        """Recover every stream and consumer, serve the API; of one account, or of all. OSError: the
-        store can't be used.
+        """Recover all streams and consumers of one account, or of all, and serve the API.
+
+        OSError: the store cannot be used.
         """
         for account in self._all if name is None else [self.accounts[name]]:
             self.begin(account.name)
             self.finish(account.name)
 
     def begin(self, name: str) -> None:
-        """Serve an account: what needs a stream waits until that is recovered, see `open_more`.
-        OSError: the store can't be used.
+        """Serve an account: requests that need a stream wait until `open_more` has recovered it.
+
+        OSError: the store cannot be used.
         """
         account = self.accounts[name]
         self._dispatchers[name] = Dispatcher(account)
@@ -139,15 +152,16 @@ class Engine:
             self._openings[name] = opening
 
     def open_more(self) -> bool:
-        """Recover a little more of the accounts that were begun, as little as a segment, and rather
-        what somebody waits for; whether there is more to do. Let the reactor have a turn afterwards.
+        """Recover one more step, as small as a segment; return whether more is to do.
+
+        Streams with waiting requests come first. Let the reactor have a turn after each call.
         """
         if not self._openings:
             return False
         awaited = (name for name, opening in self._openings.items() if opening.awaited)
         name = next(awaited, next(iter(self._openings)))
         opening = self._openings.pop(name)
-        self._openings[name] = opening  # behind the others: each has its turn
+        self._openings[name] = opening  # move to the end, so that each account has its turn
         self.waiting = not opening.step()
         if opening.done:
             del self._openings[name]
@@ -160,8 +174,8 @@ class Engine:
             opening.finish()
 
     def opening(self) -> tuple[int, int, str]:
-        """Streams that are recovered, streams there were at the start, of the accounts where this
-        is not over; and where it is, for the operator. Zeros and empty: all are recovered.
+        """Return (recovered streams, streams at the start, progress for the operator) of the
+        accounts whose recovery is in progress; zeros and "" when all streams are recovered.
         """
         openings = self._openings.values()
         total = sum(each.total for each in openings)
@@ -172,7 +186,7 @@ class Engine:
         )
 
     def remove(self, name: str) -> None:
-        """Serve an account no longer; what it has stays on the disk."""
+        """Stop serving an account; its files stay on the disk."""
         account = self.accounts.pop(name)
         self._all.remove(account)
         self._dispatchers.pop(name, None)
@@ -183,7 +197,7 @@ class Engine:
         account.leave()
 
     def change_limits(self, name: str, account_limits: dict[str, AccountLimits]) -> None:
-        """An account may use more or less from now on."""
+        """Change the limits of an account."""
         account = self.accounts[name]
         account.limits = account_limits
         limits.apply(account)
@@ -197,8 +211,8 @@ class Engine:
         headers: bytes,
         body: bytes,
     ) -> bool:
-        """A request to the API of an account that came another way than by its subject; False:
-        nobody serves it.
+        """Take a request to the API of an account that did not come by its subject. False: no
+        dispatcher serves the account or the call.
         """
         opening = self._openings.get(name)
         if opening is not None and opening.take(source, subject, reply, headers, body):
@@ -207,11 +221,12 @@ class Engine:
         return dispatcher is not None and dispatcher.take(source, subject, reply, headers, body)
 
     def tick(self, now_ns: int) -> int:
-        """Do what is due; when to call again (ns). Let the reactor have a turn afterwards.
+        """Do what is due; return the time of the next call (ns). Let the reactor have a turn
+        afterwards.
 
-        0: not needed until a turn changes something (an API request, a delivery). Between two calls
-        a consumer's deadline may move forward: see `call_when_sooner`, or ask `next_deadline_ns`
-        after a turn.
+        0: no call is needed until a turn changes something (an API request, a delivery). Between
+        two calls a consumer's deadline may move forward: see `call_when_sooner`, or ask
+        `next_deadline_ns` after a turn.
         """
         self._reactor.now_ns = now_ns
         save, idle = now_ns >= self._save_at_ns, now_ns >= self._idle_at_ns
@@ -226,7 +241,7 @@ class Engine:
                     self._save(account, stream, now_ns)
             if idle:
                 if account.leftovers:
-                    with contextlib.suppress(OSError):  # it is tried again
+                    with contextlib.suppress(OSError):  # the next tick tries again
                         streams.clear_leftovers(account)
                 for transfer in list(account.transfers):
                     transfer.tick(now_ns)
@@ -244,7 +259,7 @@ class Engine:
         return self.next_deadline_ns()
 
     def next_deadline_ns(self) -> int:
-        """When `tick` has something to do; 0: not needed."""
+        """Return when `tick` is due; 0: not needed."""
         soon = 0
         for account in self._all:
             owes = account.owes_removals or account.leftovers
@@ -258,11 +273,13 @@ class Engine:
 
     @property
     def busy(self) -> bool:
-        """Whether there is any stream."""
+        """Whether the engine has a stream, or one to open again."""
         return any(account.streams or account.reopens for account in self._all)
 
     def call_when_sooner(self, call: Callable[[int], None]) -> None:
-        """`call` gets a deadline (ns) that comes before what `tick` said; from within a turn."""
+        """Register `call`, which gets each deadline (ns) that is earlier than the result of `tick`,
+        from within a turn.
+        """
         self._sooner = call
         for account in self._all:
             self._call_sooner(account, call)
@@ -272,8 +289,8 @@ class Engine:
         account.alarms.sooner = call
 
     def raise_limits(self, max_memory: int, max_storage: int, each: ServerLimits) -> None:
-        """Let all streams together hold more than before; `each`: what one stream or consumer that
-        is made or changed from now on may be.
+        """Raise the limits of the server. `each`: the limits of one stream or consumer that is
+        created or updated from now on.
         """
         self._settings = replace(
             self._settings, max_memory=max_memory, max_storage=max_storage, limits=each
@@ -285,10 +302,10 @@ class Engine:
                 usage.limit = most
 
     def close(self) -> None:
-        """Stop cleanly: consumer states and logs are on disk afterwards.
+        """Stop cleanly: consumer states and logs are on the disk afterwards.
 
-        Whoever asks meanwhile, or has waited for a stream, hears that nobody is there: never that
-        there is no such stream, for it is there again with the next start.
+        A request during the stop, and one that waits for a stream, gets "no responders", and never
+        "stream not found": the next start has the stream again.
         """
         for opening in self._openings.values():
             opening.close()
@@ -306,7 +323,7 @@ class Engine:
                     stream.core.sync_soon()
 
     def _run_rules(self, now_ns: int) -> int:
-        """Let rules do what is due; when to look again."""
+        """Run the rules that are due; return the time of the next run."""
         next_ns = now_ns + IDLE_INTERVAL_NS
         for account in self._all:
             for stream in list(account.streams.values()):
@@ -327,13 +344,13 @@ class Engine:
     def _save(self, account: JetStreamAccount, stream: StreamEntry, now_ns: int) -> None:
         if stream.files is not None and now_ns >= stream.save_at_ns:
             consumers.save_states(account, stream, durable=False)
-            # large states less often, so that the disk is not kept busy with them
+            # save large states less often, to spare the disk
             times = 1 + stream.files.states.saved_bytes // SAVE_BYTES
             stream.save_at_ns = now_ns + times * SAVE_INTERVAL_NS
 
 
 def _ring(account: JetStreamAccount, now_ns: int) -> None:
-    """Timers and alarms that are due."""
+    """Call the timers and alarms that are due."""
     while (entry := account.timers.pop(now_ns)) is not None:
         due_ns = entry.core.tick()
         account.timers.set(entry, max(due_ns, now_ns + 1) if due_ns else 0)
@@ -343,14 +360,14 @@ def _ring(account: JetStreamAccount, now_ns: int) -> None:
 
 
 def _maintain(account: JetStreamAccount) -> bool:
-    """Rewrite one segment, of whichever stream has one that is mostly removed messages or is to be
-    compressed; whether there was one.
+    """Rewrite one segment that is mostly removed messages or is to be compressed; return whether
+    there was one.
     """
     for stream in account.streams.values():
         if stream.files is not None:
             try:
                 if maintenance.maintain(stream.core.log):
-                    stream.core.settle()  # what it has to write is written with this turn
+                    stream.core.settle()  # commit the records of the compaction with this turn
                     stream.reported_failures.discard("compaction")
                     return True
                 if _decrypted(stream):
@@ -361,7 +378,9 @@ def _maintain(account: JetStreamAccount) -> bool:
 
 
 def _decrypted(stream: StreamEntry) -> bool:
-    """Whether the last of an encrypted stream has just become plain; its keys are put aside."""
+    """Put the keys of a stream aside when its last encrypted segment has become plain; return
+    whether that was done.
+    """
     small = stream.files.small if stream.files is not None else None
     if small is None or not small.decrypting or maintenance.unconverted(stream.core.log):
         return False
