@@ -14,8 +14,8 @@ Each .json file has a copy beside it, `<name>.json.copy`: one that is damaged is
 other (engine/checksummed_files draws them). sources.json has none, for the messages say the same.
 
 Configuration is written whole (temporary files, fsync, rename, fsync of the folder) before a call
-is answered. A deleted stream is first renamed out of `streams`, so that a crash never brings back half
-of it. Knows nothing of what the files mean.
+is answered. A deleted stream is first renamed out of `streams`, so that a crash never brings back
+half of it. Knows nothing of what the files mean.
 """
 
 import contextlib
@@ -42,24 +42,26 @@ from penstock.vault import Vault
 _SAFE = frozenset(f"{string.ascii_letters}{string.digits}_-$@+=,~".encode())
 FORMAT = 1
 REMOVALS = 8
-"""Folders of deleted streams that are removed in one go."""
+"""The number of folders of deleted streams that one call removes."""
 
 
 class Dated(Struct, kw_only=True):
-    """What every file starts with."""
+    """The fields that every file starts with."""
 
     format: Int = 0
 
 
 class StreamFile(Dated, kw_only=True):
-    """meta.json."""
+    """The content of meta.json."""
 
     created: Time = 0
     config: StreamConfig = field(default_factory=StreamConfig)
 
 
 class ConsumerFile(Dated, kw_only=True):
-    """consumers/<c>.json; `start_seq` is where the deliver policy pointed when it was created."""
+    """The content of consumers/<c>.json; `start_seq` is the first sequence by the deliver policy at
+    the creation.
+    """
 
     created: Time = 0
     name: str = ""
@@ -68,13 +70,13 @@ class ConsumerFile(Dated, kw_only=True):
 
 
 class MisplacedError(BadFileError):
-    """A configuration is of another stream or consumer than the name of its folder or file says:
-    somebody has copied or renamed that.
+    """The configuration names another stream or consumer than the name of its folder or file: a
+    user has copied or renamed it.
     """
 
 
 class BadConsumer(Struct):
-    """A consumer's files that can't be understood; `name` as far as it is known."""
+    """A consumer's file that is not valid; `name` is "" when it is not known."""
 
     name: str
     why: str
@@ -87,7 +89,7 @@ class AccountFiles:
     """The folders of one account."""
 
     def __init__(self, disk: Disk, store: str, account: str, vault: Vault | None = None) -> None:
-        """Nothing is touched before the first call."""
+        """Read and write nothing before the first call."""
         self._disk = disk
         self._vault = vault
         root = f"{store}/jetstream/{file_name(account)}"
@@ -96,10 +98,10 @@ class AccountFiles:
         self._restoring = f"{root}/restoring"
 
     def open(self) -> list[str]:
-        """Make the folders; the stream folders there are."""
+        """Create the folders; return the folders of the streams."""
         if not self._disk.exists(self._streams):
             self._disk.make_dir_durable(self._streams)
-        with contextlib.suppress(OSError):  # what a disk in trouble refuses, the next start does
+        with contextlib.suppress(OSError):  # the next start does what a failing disk refuses
             self._disk.make_dir_durable(self._streams)
             self._disk.make_dir(self._deleted)
             for name in self._disk.list_dir(self._restoring):
@@ -107,18 +109,19 @@ class AccountFiles:
         return [f"{self._streams}/{name}" for name in self._disk.list_dir(self._streams)]
 
     def stream(self, folder_or_name: str, *, by_name: bool = True) -> "StreamFiles":
-        """The files of a stream, by its name or by its folder."""
+        """Return the files of a stream by its name or by its folder."""
         folder = f"{self._streams}/{file_name(folder_or_name)}" if by_name else folder_or_name
         return StreamFiles(self._disk, folder, self._vault)
 
     def restoring(self, unique: str) -> "StreamFiles":
-        """The files of a stream that is being restored; a start of the server removes them."""
+        """Return the files of a stream that is being restored; a start of the server removes them."""
         return StreamFiles(self._disk, f"{self._restoring}/{unique}", self._vault)
 
     def adopt(self, files: "StreamFiles", name: str) -> "StreamFiles":
-        """A restored stream's folder becomes the one of this stream, durably; all in it is on disk.
+        """Move the folder of a restored stream into its place, durably. All files in the folder are
+        on the disk.
 
-        FileExistsError: there is a stream in that one already.
+        FileExistsError: the place has a stream.
         """
         placed = self.stream(name)
         placed.check_free()
@@ -132,13 +135,11 @@ class AccountFiles:
         return placed
 
     def remove(self, files: "StreamFiles", unique: str) -> None:
-        """Delete a stream's folder; what it holds is gone even if this is cut short after the
-        rename.
-        """
+        """Delete a stream's folder. A crash after the rename does not bring the stream back."""
         self.finish_removal(self.move_away(files, unique))
 
     def move_away(self, files: "StreamFiles", unique: str) -> str:
-        """The first half: rename the folder to a place where no stream is looked for."""
+        """The first half of a removal: move the folder out of the streams."""
         name = files.folder.rpartition("/")[2]
         target = f"{self._deleted}/{unique}.{name}"[: len(self._deleted) + 200]
         if not self._disk.exists(self._deleted):
@@ -147,17 +148,19 @@ class AccountFiles:
         return target
 
     def finish_removal(self, target: str) -> None:
-        """The second half; what it leaves is for `finish_removals`."""
+        """The second half of a removal. `finish_removals` removes the rest after an error."""
         self._disk.sync_dir(self._streams)
         self._disk.remove_tree(target)
 
     def finish_removals(self, most: int = REMOVALS) -> bool:
-        """Remove what removals have left, at most so many folders; whether that was all. OSError: the
-        disk refuses, some or all of them.
+        """Remove at most `most` folders of deleted streams; return whether these were all.
+
+        OSError: the disk refuses at least one removal.
         """
         deleted = self._disk.list_dir(self._deleted)
         if deleted:
-            self._disk.sync_dir(self._streams)  # or power that goes now brings back half of one
+            # else a power cut could bring back a part of a stream
+            self._disk.sync_dir(self._streams)
         refused: OSError | None = None
         removed = 0
         for name in deleted:
@@ -166,15 +169,15 @@ class AccountFiles:
             try:
                 self._disk.remove_tree(f"{self._deleted}/{name}")
                 removed += 1
-            except OSError as error:  # it does not keep the others
+            except OSError as error:  # go on with the other folders
                 refused = error
         if refused is not None:
             raise refused
         return removed == len(deleted)
 
     def discard(self, files: "StreamFiles", unique: str) -> bool:
-        """Take back a create that failed half way, so that the next start finds nothing of it;
-        False: the disk did not let us do all of that.
+        """Remove the files of a failed create, so that the next start does not find the stream.
+        False: the disk refused a part of the removal.
         """
         try:
             if self._disk.exists(files.folder):
@@ -191,23 +194,23 @@ class StreamFiles:
     """The files of one stream."""
 
     def __init__(self, disk: Disk, folder: str, vault: Vault | None = None) -> None:
-        """Nothing is touched before the first call."""
+        """Read and write nothing before the first call."""
         self._disk = disk
         self.folder = folder
         self.small = MetadataFiles(disk, folder, vault)
         self.log_folder = f"{folder}/log"
         self._consumers = f"{folder}/consumers"
         self.states = ConsumerStates(disk, self._consumers, self.small)
-        self.unwritten: dict[str, Callable[[], None]] = {}  # what reading wished to write, by path
+        # path -> a write that a read could not do
+        self.unwritten: dict[str, Callable[[], None]] = {}
 
     def _later(self, path: str, write: Callable[[], None]) -> None:
         self.unwritten[path] = write
 
     def create(self) -> None:
-        """Make the folders, durably; FileExistsError when there is a stream in them already.
+        """Create the folders, durably. FileExistsError: they have a stream.
 
-        A folder that holds no configuration and no log is what a create that was cut short left
-        behind.
+        Folders without a configuration and without a log are left over from an interrupted create.
         """
         self.check_free()
         self._disk.make_dir(self.folder)
@@ -216,17 +219,17 @@ class StreamFiles:
         self.small.begin()
 
     def check_free(self) -> None:
-        """FileExistsError when there is a stream in the folder."""
+        """Raise FileExistsError when the folder has a stream."""
         for present in ("meta.json", f"meta.json{checksummed_files.COPY}", "log"):
             if self._disk.exists(f"{self.folder}/{present}"):
                 raise FileExistsError(f"{self.folder} holds a stream that was left aside")
 
     def remove(self) -> None:
-        """Remove the folder with all that is in it."""
+        """Remove the folder with all files in it."""
         self._disk.remove_tree(self.folder)
 
     def discard(self) -> None:
-        """Take back a create that failed half way, as far as the disk lets us."""
+        """Remove the files of a failed create, as far as the disk allows."""
         with contextlib.suppress(OSError):
             checksummed_files.remove(self._disk, f"{self.folder}/meta.json")
             self._disk.sync_dir(self.folder)
@@ -234,7 +237,7 @@ class StreamFiles:
             self._disk.remove_tree(self.folder)
 
     def has_log(self) -> bool:
-        """Whether there is a folder for messages."""
+        """Return whether the folder for messages exists."""
         return self._disk.exists(self.log_folder)
 
     def write(self, meta: StreamFile) -> None:
@@ -242,10 +245,11 @@ class StreamFiles:
         checksummed_files.write(self.small, f"{self.folder}/meta.json", encode(meta))
 
     def read(self, report: Callable[[str], None]) -> StreamFile | None:
-        """meta.json, after the stream's keys; None when there is none. BadFileError: it can't be
-        understood, or is of another stream than the folder (LockedError: it is encrypted and can't
-        be opened). `report` is told what was damaged and is mended; what the disk does not take for
-        that is in `unwritten`. OSError.
+        """Read the stream's keys, then meta.json; None when it does not exist.
+
+        `report` gets a line for each repair of damage; a repair that the disk refuses goes to
+        `unwritten`. BadFileError: the file is not valid, or is of another stream than the folder.
+        LockedError: the stream is encrypted and cannot be opened. OSError.
         """
         path = f"{self.folder}/meta.json"
         if not checksummed_files.exists(self._disk, path):
@@ -260,11 +264,11 @@ class StreamFiles:
         return checksummed_files.read(self.small, path, decode, report, self._later)
 
     def stream_name(self) -> str:
-        """What the name of the folder says; "": a long name, which it does not tell."""
+        """Return the stream's name from the name of its folder; "": the name is too long for that."""
         return name_of(self.folder.rpartition("/")[2])
 
     def read_positions(self, kind: type[P]) -> P | None:
-        """sources.json; None when there is none. BadFileError: it can't be understood."""
+        """Read sources.json; None when it does not exist. BadFileError: it is not valid."""
         path = f"{self.folder}/sources.json"
         if not self._disk.exists(path):
             return None
@@ -275,11 +279,14 @@ class StreamFiles:
         self.small.write_file_atomic(f"{self.folder}/sources.json", sealed(encode(positions)))
 
     def consumers(self, report: Callable[[str], None]) -> list[ConsumerFile | BadConsumer]:
-        """Every consumer, by file name; a file that is no consumer as the reason. `report` is told
-        what was damaged and is mended; what the disk does not take for that is in `unwritten`.
+        """Return every consumer, in the order of the file names, and a BadConsumer for each file
+        that is not valid.
+
+        `report` gets a line for each repair of damage; a repair that the disk refuses goes to
+        `unwritten`.
         """
         if self._disk.exists(self._consumers):
-            # a process that was killed may have left changes that power could still take back
+            # a killed process may have left changes that are not synced
             try:
                 self._disk.sync_dir(self._consumers)
             except OSError:
@@ -305,8 +312,8 @@ class StreamFiles:
         checksummed_files.write(self.small, self._consumer(meta.name), encode(meta))
 
     def remove_consumer(self, consumer: str) -> None:
-        """Delete a consumer's configuration, durably; also when an earlier try had removed it and
-        the disk refused to sync that.
+        """Delete a consumer's configuration, durably. The call syncs the folder also when an
+        earlier try has removed the file.
         """
         checksummed_files.remove(self._disk, self._consumer(consumer))
         if self._disk.exists(self._consumers):
@@ -317,8 +324,8 @@ class StreamFiles:
 
 
 def is_file_name(name: str) -> bool:
-    """Whether a stream or consumer of this name can have files, here and on other servers, which name
-    them as they are called.
+    """Return whether a stream or consumer of this name can have files, here and on other servers,
+    which use the name itself as a file name.
     """
     return "\0" not in name
 
@@ -328,9 +335,11 @@ _KEPT = 200
 
 
 def file_name(name: str) -> str:
-    """A name as a file name: letters, digits and `_-$@+=,~` stay, every other byte becomes %XX.
+    """Return the file name for a name: letters, digits and `_-$@+=,~` stay, every other byte
+    becomes %XX.
 
-    File systems take 255 bytes: a longer one keeps its beginning, and its hash stands for the rest.
+    File systems allow 255 bytes: of a longer name the beginning stays, and a hash replaces the
+    rest.
     """
     data = name.encode("utf-8", "surrogateescape")
     safe = "".join(chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in data)
@@ -340,7 +349,7 @@ def file_name(name: str) -> str:
 
 
 def name_of(file: str) -> str:
-    """The name that `file_name` made a file name of; "": it does not tell."""
+    """Return the name that `file_name` made this file name from; "": it cannot be told."""
     data = bytearray()
     parts = file.split("%")
     data += parts[0].encode("utf-8", "surrogateescape")
@@ -362,7 +371,9 @@ def _consumer_at(path: str, data: bytes) -> ConsumerFile:
 
 
 def _check_place(path: str, what: str, name: str, place: str) -> None:
-    """MisplacedError when the name that a configuration says does not belong to its place."""
+    """Raise MisplacedError when the name in a configuration does not belong to the name of the file
+    or folder.
+    """
     if not name:
         raise BadFileError(f"{path}: no {what} name")
     if file_name(name) != place:
@@ -374,7 +385,7 @@ def _decode(kind: type[P], path: str, data: bytes) -> P:
         line = unsealed(path, data)
         value = decode_request(kind, line, strict=False)
     except JsonError as error:
-        # with a checksum that matches it was written so
+        # the checksum matches: the file was written so
         kind_of_error = BadFileError if line != data else DamagedFileError
         raise kind_of_error(f"{path}: {error}") from None
     if value.format != FORMAT:

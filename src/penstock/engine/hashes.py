@@ -8,8 +8,8 @@ LENGTH = 8
 
 
 def short_hash(text: str) -> str:
-    """Eight characters of [0-9A-Za-z] that stand for a text: of an account in the longer ack
-    subjects, of a stream's birth in what its readers are told.
+    """Return eight characters of [0-9A-Za-z] that stand for a text: an account in the longer ack
+    subjects, or the identity of a stream in the answers to mirrors and sources.
     """
     digest = hashlib.sha256(text.encode(errors="surrogateescape")).digest()
     return "".join(DIGITS[byte % len(DIGITS)] for byte in digest[:LENGTH])

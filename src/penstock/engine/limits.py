@@ -22,12 +22,12 @@ _RESERVED = {
 
 
 def tier_name(replicas: int) -> str:
-    """The tier of an asset."""
+    """Return the tier of a stream or consumer with so many replicas."""
     return f"R{replicas or 1}"
 
 
 def select(account: JetStreamAccount, replicas: int) -> tuple[AccountLimits, str]:
-    """The limits that hold for an asset and the name of their tier; 10120: there are none."""
+    """Return the limits for a stream or consumer and the name of their tier. 10120: there are none."""
     for tier in ("", tier_name(replicas)):
         if tier in account.limits:
             return account.limits[tier], tier
@@ -35,7 +35,7 @@ def select(account: JetStreamAccount, replicas: int) -> tuple[AccountLimits, str
 
 
 def stream_caps(account: JetStreamAccount, config: StreamConfig) -> StreamCaps:
-    """What a stream's configuration may say."""
+    """Return the limits for a stream's configuration."""
     window = account.settings.limits.duplicate_window_ns
     try:
         limits, _ = select(account, config.num_replicas)
@@ -53,7 +53,7 @@ def stream_caps(account: JetStreamAccount, config: StreamConfig) -> StreamCaps:
 def consumer_caps(
     account: JetStreamAccount, stream: StreamEntry, config: ConsumerConfig
 ) -> ConsumerCaps:
-    """What a consumer's configuration may say; 10120."""
+    """Return the limits for a consumer's configuration. 10120: there are none."""
     limits, _ = select(account, config.num_replicas or stream.config.num_replicas)
     server = account.settings.limits
     return ConsumerCaps(
@@ -64,7 +64,7 @@ def consumer_caps(
 
 
 def check_stream_count(account: JetStreamAccount, config: StreamConfig) -> None:
-    """Before a new stream's configuration is looked at: 10027, 10120."""
+    """Check the number of streams before the configuration of a new one. Raises 10027, 10120."""
     limits, tier = select(account, config.num_replicas)
     others = [
         entry
@@ -83,10 +83,10 @@ def check_stream(
     present: StreamConfig | None = None,
     besides_bytes: int = 0,
 ) -> None:
-    """10026, 10028, 10047, 10120: what a stream would reserve, beside what others have reserved.
+    """Check the bytes that a stream would reserve, beside the reservations of the other streams.
 
-    `present`: an update of it, of which only what is more has to be there; `besides_bytes`: what
-    it brings along.
+    Raises 10026, 10028, 10047, 10120. `present`: the configuration before an update; only the
+    increase is checked. `besides_bytes`: bytes that the stream needs in addition.
     """
     limits, tier = select(account, config.num_replicas)
     if config.max_consumers > 0 and 0 < limits.max_consumers < config.max_consumers:
@@ -97,7 +97,7 @@ def check_stream(
         more = max(max(config.max_bytes, 0) - max(present.max_bytes, 0), 0)
         taken += max(config.max_bytes - more, 0)
     if more < 0:
-        more = 1  # any message is one more byte than nothing
+        more = 1  # without max_bytes: room for at least one byte
     more += besides_bytes
     of_memory = config.storage == "memory"
     most = limits.max_memory if of_memory else limits.max_storage
@@ -111,7 +111,9 @@ def check_stream(
 def check_consumer_count(
     account: JetStreamAccount, stream: StreamConfig, config: ConsumerConfig, present: int
 ) -> None:
-    """10026: one consumer more than the stream, or the account for each stream, may have."""
+    """Raise 10026 when the stream, or the account's limit for each stream, allows no further
+    consumer.
+    """
     limits, _ = select(account, config.num_replicas or stream.num_replicas)
     most = stream.max_consumers
     if most <= 0 or 0 < limits.max_consumers < most:
@@ -121,7 +123,7 @@ def check_consumer_count(
 
 
 def check_held(account: JetStreamAccount, storage: str) -> None:
-    """10028, 10047: the account, or the server, holds more bytes than it may."""
+    """Raise 10028 or 10047 when the account, or the server, holds more bytes than its limit."""
     usage: Usage | None = account.usage(storage)
     while usage is not None:
         if usage.used > usage.limit:
@@ -130,7 +132,7 @@ def check_held(account: JetStreamAccount, storage: str) -> None:
 
 
 def reserved(account: JetStreamAccount, storage: str, tier: str, *, without: str = "") -> int:
-    """Bytes that the account's streams of a kind of storage have asked for."""
+    """Return the bytes that the account's streams of a kind of storage reserve."""
     return sum(
         max(entry.config.max_bytes, 0)
         for entry in account.streams.values()
@@ -141,13 +143,13 @@ def reserved(account: JetStreamAccount, storage: str, tier: str, *, without: str
 
 
 def server_reserved(account: JetStreamAccount, storage: str) -> int:
-    """The same of all accounts of the server."""
+    """Return the bytes that the streams of all accounts of the server reserve."""
     return sum(reserved(each, storage, "") for each in account.everyone)
 
 
 def apply(account: JetStreamAccount) -> None:
-    """Let the account's logs know how much they may hold. Called when its limits are known, or
-    have changed.
+    """Pass the limits of stored bytes to the account's logs. Called when the limits are set or
+    change.
     """
     limits = account.limits.get("") or account.limits.get(tier_name(1))
     for usage, most in (
@@ -158,12 +160,12 @@ def apply(account: JetStreamAccount) -> None:
 
 
 def server_usage(limit: int) -> Usage:
-    """The count of a whole server; -1: no limit."""
+    """Return the usage of a whole server; -1: no limit."""
     return Usage(NO_LIMIT if limit < 0 else limit)
 
 
 def account_info(account: JetStreamAccount) -> AccountInfo:
-    """What the account uses, and may."""
+    """Return the usage and the limits of the account."""
     info = AccountInfo(
         memory=account.memory.used,
         storage=account.storage.used,
@@ -208,7 +210,7 @@ def _tier_info(account: JetStreamAccount, tier: str, limits: AccountLimits) -> T
 
 
 def _nothing() -> AccountLimits:
-    # what stands in for limits that are not there
+    # the limits of an account without JetStream limits
     return AccountLimits(
         max_memory=0,
         max_storage=0,

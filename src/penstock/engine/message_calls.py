@@ -22,7 +22,7 @@ from penstock.engine.catalog import StreamEntry
 from penstock.engine.subject_checks import is_valid
 
 SUBJECTS_MOST = 1024
-"""Of how many subjects one direct get may ask for the last messages."""
+"""The number of subjects that one direct get may ask for."""
 
 
 def get(account: JetStreamAccount, request: MsgGetRequest, name: str) -> MsgGetResponse:
@@ -54,9 +54,9 @@ def delete(
     answer: Callable[[Response], None],
     name: str,
 ) -> SuccessResponse | None:
-    """STREAM.MSG.DELETE. A message that is not there is no error of the account's statistics.
+    """STREAM.MSG.DELETE. The answer is sent when a crash cannot bring the message back.
 
-    Answered when a crash can't bring the message back.
+    A message that does not exist does not count as an error in the account's statistics.
     """
     entry = account.stream(name)
     if entry.config.sealed:
@@ -74,7 +74,7 @@ def delete(
 
 
 def selects(request: MsgGetRequest) -> bool:
-    """Whether it names a message at all."""
+    """Return whether the request names a message."""
     return bool(
         request.seq
         or request.last_by_subj
@@ -84,7 +84,7 @@ def selects(request: MsgGetRequest) -> bool:
 
 
 def conflicting(request: MsgGetRequest) -> bool:
-    """Whether it names one in two ways that exclude each other."""
+    """Return whether the request names a message in two ways that exclude each other."""
     by_time = request.start_time is not None
     if request.last_by_subj:
         return bool(request.seq or by_time or request.next_by_subj)
@@ -92,10 +92,11 @@ def conflicting(request: MsgGetRequest) -> bool:
 
 
 def find(log: Log, request: MsgGetRequest) -> int:
-    """The sequence of the message that a request names; 0: there is none."""
+    """Return the sequence of the message that a request names; 0: there is none."""
     if request.last_by_subj:
         if request.last_by_subj == ">":
-            return log.last_seq if log.size_of(log.last_seq) else 0  # the very last, or none
+            # the last message of the stream, if it is still stored
+            return log.last_seq if log.size_of(log.last_seq) else 0
         return (
             queries.last_seq_of(log, request.last_by_subj) if is_valid(request.last_by_subj) else 0
         )

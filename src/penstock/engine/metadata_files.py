@@ -23,14 +23,14 @@ _SEALED_JOURNAL = b"PSACKSE\n"  # core/consumer/ack_journal
 
 
 class LockedError(BadFileError):
-    """A stream is encrypted and can't be opened with the keys there are."""
+    """A stream is encrypted and cannot be opened with the configured keys."""
 
 
 class MetadataFiles:
-    """Those of one stream."""
+    """The small files of one stream."""
 
     def __init__(self, disk: Disk, folder: str, vault: Vault | None = None) -> None:
-        """Nothing is touched before the first call."""
+        """Read and write nothing before the first call."""
         self._disk = disk
         self.folder = folder
         self._vault = vault
@@ -39,16 +39,18 @@ class MetadataFiles:
     # -- keys
 
     def begin(self) -> None:
-        """The keys of a new stream, durably."""
+        """Create the keys of a new stream, durably."""
         if self._vault is not None and self._vault.encrypts:
             self.cipher = self._vault.new()
             self._write_keys()
 
     def unlock(self, probe: str, later: DeferWrite | None = None) -> None:
-        """Open the keys of a stream that is there, wrapped anew if the configured key is another
-        one now. `probe` is a file that every stream has. A key file that only has to be mended goes
-        to `later` when the disk does not take it. LockedError: it is encrypted and can't be opened;
-        then nothing was touched. OSError: it is to have a new data key, which the disk does not take.
+        """Open the keys of an existing stream, and wrap them again when the configured key has
+        changed.
+
+        `probe` is a file that every stream has. When the disk refuses a repair of a key file, the
+        repair goes to `later`. LockedError: the stream is encrypted and cannot be opened; no file
+        was changed. OSError: the stream needs a new data key, and the disk refuses it.
         """
         copies = self._copies()
         if not copies:
@@ -67,26 +69,29 @@ class MetadataFiles:
             try:
                 self._write_keys()
             except OSError:
-                if self.cipher.begun or later is None:  # nothing may be written with it
+                # no file may use a new data key that is not on the disk
+                if self.cipher.begun or later is None:
                     raise
                 later(f"{self.folder}/{_COPIES[0]}", self._write_keys)
 
     def take_keys(self, other: "MetadataFiles") -> None:
-        """The folder is the one that `other` had."""
+        """Use the keys of `other`, whose folder was renamed to this one."""
         self.cipher = other.cipher
 
     @property
     def decrypting(self) -> bool:
-        """Whether it has keys and is to have none."""
+        """Whether the stream has keys and the configuration asks for none."""
         return self.cipher is not None and self.cipher.number == 0
 
     def drop_keys(self) -> bool:
-        """Put the key files aside, when no small file needs them; whether they were. OSError."""
+        """Put the key files aside when no small file needs them; return whether that was done.
+        OSError.
+        """
         for base in ("", "consumers/"):
             for name in self._disk.list_dir(f"{self.folder}/{base}".rstrip("/")):
                 if name.startswith("key.") or name in ("log", "consumers"):
                     continue
-                if ".bad-" in name or name.endswith(".tmp"):  # not read again
+                if ".bad-" in name or name.endswith(".tmp"):  # such a file is never read again
                     continue
                 if self._needs_keys(f"{self.folder}/{base}{name}"):
                     return False
@@ -100,7 +105,7 @@ class MetadataFiles:
         return True
 
     def _needs_keys(self, path: str) -> bool:
-        """Whether a file is encrypted and the keys open it; such a one is made plain first."""
+        """Return whether a file needs the keys; the read rewrites it without encryption if it can."""
         self.read_file(path)
         data = self._disk.read_file(path)
         if not is_sealed(data) or self.cipher is None:
@@ -126,7 +131,7 @@ class MetadataFiles:
     # -- files, by path
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file of this name."""
+        """Return whether a file of this name exists."""
         return self._disk.exists(path)
 
     def unlink(self, path: str) -> None:
@@ -134,7 +139,9 @@ class MetadataFiles:
         self._disk.unlink(path)
 
     def read_file(self, path: str) -> bytes:
-        """What a file holds; its bytes as they are when they can't be decrypted. OSError."""
+        """Return the decrypted content of a file, or its bytes when they cannot be decrypted.
+        OSError.
+        """
         data = self._disk.read_file(path)
         if self.cipher is None:
             return data
@@ -156,18 +163,19 @@ class MetadataFiles:
         self._disk.write_files_atomic(paths, self.sealed(self._role(paths[0]), data))
 
     def sealed(self, role: str, data: bytes) -> bytes:
-        """The bytes that a file gets; `role` is what it is bound to."""
-        if self.cipher is None or is_sealed(data):  # that: damaged, and kept as it is
+        """Return the bytes to store for a file; `role` binds them to the file."""
+        # sealed bytes in `data` are damaged and stay as they are
+        if self.cipher is None or is_sealed(data):
             return data
         return self.cipher.seal(role, data)
 
     def current(self, data: bytes) -> bool:
-        """Whether bytes of a file are as `sealed` would make them now."""
+        """Return whether the bytes of a file have the encryption that `sealed` uses now."""
         return not is_sealed(data) if self.cipher is None else self.cipher.current(data)
 
     def _role(self, path: str) -> str:
-        """What a file is bound to: its place in the folder; a copy, what it is the copy of; the two
-        bases of consumers' states are the same.
+        """Return the role of a file: its path in the folder. A copy has the role of the original,
+        and the two bases of consumer states have the same role.
         """
         name = path.removeprefix(f"{self.folder}/").removesuffix(COPY)
         return STATES if name in (f"{STATES}.0", f"{STATES}.1") else name

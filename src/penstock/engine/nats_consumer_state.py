@@ -14,9 +14,9 @@ _WAITING, _DELAYED, _QUEUED = 1, 2, 3
 
 
 def to_peer(core: Consumer, ack_wait_ns: int, now_ns: int) -> NatsConsumerState:
-    """The state of a consumer that is running."""
+    """Return the state of a running consumer."""
     numbers, entries, _ = unpack(core.snapshot())
-    core.unsaved()  # this snapshot is not what the state file gets
+    core.unsaved()  # the snapshot cleared the mark, and the state file does not get this state
     delivered, passed, _, _, floor_consumer, floor_stream, _ = numbers
     state = NatsConsumerState(
         floor_consumer=floor_consumer,
@@ -26,7 +26,7 @@ def to_peer(core: Consumer, ack_wait_ns: int, now_ns: int) -> NatsConsumerState:
     )
     for seq, consumer_seq, since_ns, deliveries, kind in entries:
         if seq <= floor_stream:
-            continue  # done with, as nats-server sees it
+            continue  # nats-server counts the message as acknowledged
         if kind == SPENT:
             state.redelivered[seq] = max(deliveries - 1, 1)
             continue
@@ -41,7 +41,7 @@ def to_peer(core: Consumer, ack_wait_ns: int, now_ns: int) -> NatsConsumerState:
 
 
 def from_peer(state: NatsConsumerState) -> bytes:
-    """What `Consumer.restore` takes."""
+    """Return the state for `Consumer.restore`."""
     entries = [
         (seq, consumer_seq, ns, 1 + min(state.redelivered.get(seq, 0), 2**31), _WAITING)
         for seq, (consumer_seq, ns) in sorted(state.pending.items())

@@ -8,8 +8,9 @@ o.dat.
                 uvarint consumer's sequence - floor, varint base - time in s;
                 uvarint redelivered, each: uvarint sequence - floor, uvarint times
 
-Version 1 of o.dat has no consumer sequences of pending messages, and tells times and the delivered
-sequences otherwise. What the numbers mean for our own consumers is engine/nats_consumer_state'.
+Version 1 of o.dat has no consumer sequences of pending messages, and encodes times and the
+delivered sequences differently. engine/nats_consumer_state translates the numbers for Penstock's
+consumers.
 """
 
 import hashlib
@@ -34,20 +35,20 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class StreamMeta(StreamConfig, kw_only=True):
-    """meta.inf of a stream."""
+    """The content of a stream's meta.inf."""
 
     created: Time = 0
 
 
 class ConsumerMeta(ConsumerConfig, kw_only=True):
-    """meta.inf of a consumer."""
+    """The content of a consumer's meta.inf."""
 
     created: Time = 0
 
 
 @dataclass
 class NatsConsumerState:
-    """A consumer's state as nats-server has it; pending: sequence -> (consumer's sequence, ns)."""
+    """A consumer's state in nats-server's terms; pending: sequence -> (consumer's sequence, ns)."""
 
     floor_consumer: int = 0
     floor_stream: int = 0
@@ -58,34 +59,34 @@ class NatsConsumerState:
 
 
 def stream_key(stream: str) -> bytes:
-    """What the checksums of a stream's own files are keyed with."""
+    """Return the key of the checksums of a stream's own files."""
     return hashlib.sha256(stream.encode("utf-8", "surrogateescape")).digest()
 
 
 def checksum(owner: str, meta: bytes) -> bytes:
-    """meta.sum; `owner` is the stream, or stream/consumer."""
+    """Return meta.sum of a meta.inf; `owner` is the stream, or stream/consumer."""
     return highway64(stream_key(owner), meta).to_bytes(8, "little").hex().encode()
 
 
 def stream_meta(config: StreamConfig, created_ns: int) -> bytes:
-    """meta.inf of a stream."""
+    """Return meta.inf of a stream."""
     return b'{"Created":%s,' % _quoted(format_time(created_ns)) + encode(config)[1:]
 
 
 def consumer_meta(name: str, config: ConsumerConfig, created_ns: int) -> bytes:
-    """meta.inf of a consumer."""
+    """Return meta.inf of a consumer."""
     lead = b'{"Created":%s,"Name":%s,' % (_quoted(format_time(created_ns)), _quoted(name))
     return lead + encode(msgspec.structs.replace(config, name=name))[1:]
 
 
 def read_stream_meta(data: bytes) -> tuple[StreamConfig, int]:
-    """Configuration and time of creation (ns); ValueError."""
+    """Return configuration and creation time (ns) of a stream. ValueError: the file is not valid."""
     meta = _decoded(StreamMeta, data)
     return _plain(StreamConfig, meta), meta.created
 
 
 def read_consumer_meta(data: bytes) -> tuple[ConsumerConfig, int]:
-    """Configuration and time of creation (ns); ValueError."""
+    """Return configuration and creation time (ns) of a consumer. ValueError: the file is not valid."""
     meta = _decoded(ConsumerMeta, data)
     return _plain(ConsumerConfig, meta), meta.created
 
@@ -109,7 +110,7 @@ def _quoted(text: str) -> bytes:
 
 
 def pack_state(state: NatsConsumerState) -> bytes:
-    """o.dat."""
+    """Return o.dat for a state."""
     out = bytearray((_MAGIC, _VERSION))
     floor, consumer_floor = state.floor_stream, state.floor_consumer
     for value in (consumer_floor, floor, state.delivered_consumer, state.delivered_stream):
@@ -130,8 +131,9 @@ def pack_state(state: NatsConsumerState) -> bytes:
 
 
 def unpack_state(data: bytes, most: int = _MAX) -> NatsConsumerState:
-    """What o.dat says; ValueError when it is none, or names more than `most` messages. An empty one
-    is the state of a new consumer.
+    """Return the state in an o.dat; an empty file has the state of a new consumer.
+
+    ValueError: the file is not valid, or names more than `most` messages.
     """
     if not data:
         return NatsConsumerState()
@@ -169,7 +171,7 @@ def _count(numbers: "_Numbers", most: int) -> int:
 
 
 class _Numbers:
-    """Variable-length numbers, one after the other."""
+    """Reads variable-length numbers one after the other."""
 
     def __init__(self, data: bytes, at: int) -> None:
         self._data = data

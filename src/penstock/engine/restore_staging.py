@@ -38,41 +38,41 @@ if TYPE_CHECKING:
     from penstock.engine.account import JetStreamAccount
 
 _SYNC_BYTES = 8 * 1024 * 1024
-"""Bytes that are written before the next sync begins, so that the end has few to wait for."""
+"""Bytes that are written before the next sync begins, so that the last sync is short."""
 _ROOM_BYTES = 8 * 1024 * 1024
-"""What an archive may hold besides messages, however short it is."""
+"""Bytes that any archive may hold besides messages."""
 _ROOM_FACTOR = 64
-"""And for each byte of it that was received: such files compress to a tenth at best."""
+"""Further bytes that it may hold for each received byte: such files compress to a tenth at best."""
 _RECORD_EXTRA_BYTES = 128 * 1024
-"""What a record has besides headers and payload: a subject of up to 64 KiB, numbers."""
+"""Bytes of a record besides headers and payload: a subject of up to 64 KiB, numbers."""
 _REMOVED_MAX = 100_000
-"""Messages that a consumer has delivered, that are removed, and that its state still names."""
+"""How many removed messages the state of a consumer may still name."""
 
 
 @dataclass(frozen=True)
 class _Consumer:
     meta: ConsumerFile
-    state: bytes  # b"": as new
+    state: bytes  # b"": the state of a new consumer
 
 
 class Staging:
-    """A stream that is being restored to a configuration (checked already)."""
+    """A stream that is being restored to a configuration that is checked."""
 
     def __init__(self, account: "JetStreamAccount", config: StreamConfig) -> None:
-        """Nothing is on disk before `open`."""
+        """Write nothing before `open`."""
         self.config = config
         self.now_ns = account.now_ns
         self.created_ns = account.now_ns
         self._account = account
         self._folder = account.files.restoring(account.ids.next())
-        self._made = False  # the folder
+        self._made = False  # whether the folder exists
         self._files = self._folder if config.storage == "file" else None
         self._core: Stream | None = None
-        self._consumers: list[_Consumer] = []  # of a stream in memory
+        self._consumers: list[_Consumer] = []  # consumers of a stream in memory
         self._names: set[str] = set()
         self._synced_bytes = 0
         self.spool = Spool(self._spool_files, account.usage(config.storage))
-        self.noted_bytes = 0  # of memory, for what there is to know of the spool
+        self.noted_bytes = 0  # bytes of memory for the places of files in the spool
         self.payload_max = account.reactor.max_payload
 
     def _make(self) -> None:
@@ -85,7 +85,7 @@ class Staging:
         return self._folder.small
 
     def open(self, first_seq: int = 1) -> Log:
-        """Its log, empty at first. OSError."""
+        """Return the log of the stream, empty at first. OSError."""
         if self._core is None:
             if self._files is None:
                 log = open_log(None, first_seq=first_seq)
@@ -99,12 +99,12 @@ class Staging:
                     segment_bytes=self._account.settings.segment_bytes,
                 )
             log.join(self._account.usage(self.config.storage))
-            # attached to no subject: it is there for its syncs, which no turn waits for
+            # a stream without subjects: only its syncs are used, and no turn waits for them
             self._core = Stream(self._account.router, self.config.name, log, sync=SYNC_INTERVAL)
         return self._core.log
 
     def written(self) -> None:
-        """A slice is in the log: bring it to the file. OSError."""
+        """Write the appended messages to the file. OSError."""
         if self._core is None:
             return
         log = self._core.log
@@ -115,12 +115,13 @@ class Staging:
 
     @property
     def held_bytes(self) -> int:
-        """Of memory, as far as an archive can make it large."""
+        """Bytes of memory that grow with the archive."""
         return self.spool.held_bytes + self.noted_bytes
 
     def check(self, received: int, waiting: int) -> None:
-        """Whether what is there so far is what so many bytes of an archive may hold; `waiting`: bytes
-        of a record that is not whole yet. ArchiveError, ApiError.
+        """Check that the archive has not more content than its received bytes allow.
+
+        `waiting`: bytes of an incomplete record. ArchiveError, ApiError.
         """
         room = _ROOM_BYTES + _ROOM_FACTOR * received
         record = self.payload_max + _RECORD_EXTRA_BYTES + _ROOM_FACTOR * received
@@ -130,7 +131,7 @@ class Staging:
 
     @property
     def named_max(self) -> int:
-        """How many messages the state of a consumer may name, after `settle`."""
+        """The number of messages that the state of a consumer may name, after `settle`."""
         return self.open().msgs + _REMOVED_MAX
 
     @property
@@ -139,7 +140,7 @@ class Staging:
         return max(self.payload_max, 1 << 20) + 4096
 
     def settle(self, first: int, last: int) -> None:
-        """All messages are there: what lies before `first` is removed, `last` is given."""
+        """Set the first and the last sequence, after the last message."""
         log = self.open()
         if max(first - 1, last) >= MAX_SEQUENCE:
             raise ArchiveError("sequences that are too high")
@@ -151,7 +152,7 @@ class Staging:
     def consumer(
         self, name: str, config: ConsumerConfig, created_ns: int, state: NatsConsumerState
     ) -> None:
-        """One of its consumers, after `settle`. ArchiveError: it is not one. OSError."""
+        """Add a consumer, after `settle`. ArchiveError: it is not valid. OSError."""
         try:
             found = self._checked(name, config, created_ns, state)
         except (ApiError, ValueError, struct.error) as error:
@@ -221,7 +222,7 @@ class Staging:
         return streams.adopt(account, self.config, self.created_ns, placed)
 
     def discard(self) -> None:
-        """Remove what was not adopted."""
+        """Remove everything that `adopt` has not taken over."""
         self.spool.close()
         self._consumers = []
         if self._core is not None:

@@ -1,12 +1,12 @@
 """STREAM.RESTORE: creates a stream from a backup that a client sends in chunks.
 
 Backups of Penstock and of nats-server are accepted. A chunk is a message with a reply; the server
-answers it (empty) after processing it, so that the sender waits for the disk. An empty chunk ends the
-backup; its reply gets the info of the stream or the error.
+answers it (empty) after processing it, so that the sender waits for the disk. An empty chunk ends
+the backup; its reply gets the info of the stream or the error.
 
-The chunks are unpacked into a staging folder. The folder becomes the stream's only when the backup is
-complete, sound and on the disk; a restore that fails, stalls or ends with the server leaves nothing
-behind. Names in an archive are never used as paths.
+The chunks are unpacked into a staging folder. The folder becomes the folder of the stream when the
+backup is complete, sound and on the disk; a restore that fails, stalls or ends with the server
+leaves nothing behind. Names in an archive are never used as paths.
 """
 
 from typing import TYPE_CHECKING
@@ -37,13 +37,15 @@ if TYPE_CHECKING:
     from penstock.engine.account import JetStreamAccount
 
 _SLICE_BYTES = 256 * 1024
-"""How much of the archive, decompressed, is taken in in one turn."""
+"""Decompressed bytes of the archive that one turn processes."""
 _WAITING_MAX_BYTES = 16 * 1024 * 1024
-"""Of chunks that a sender may have sent without waiting for the answers."""
+"""Bytes of chunks that a sender may send ahead of the answers."""
 _COUNT_MAX = 256
-"""Restores of a server that may be on their way at once."""
+"""How many restores may be in progress on a server."""
 _HELD_MAX_BYTES = 64 * 1024 * 1024
-"""Of memory, for what all of them have not brought to the disk yet; the small ones go on beyond it."""
+"""Bytes of memory for content that all restores have not written yet; small restores go on beyond
+it.
+"""
 _SMALL_BYTES = 256 * 1024
 _STALL_NS = 5 * SECOND
 _MAGIC_BYTES = 8
@@ -52,7 +54,7 @@ _MAGIC_BYTES = 8
 def start(
     account: "JetStreamAccount", request: StreamRestoreRequest, name: str
 ) -> StreamRestoreResponse:
-    """The call: where to send the backup to."""
+    """Start a restore; the answer names the subject for the chunks."""
     config = request.config
     config.name = config.name or name
     if config.name != name:
@@ -72,10 +74,10 @@ def start(
 
 
 class Restore:
-    """One restore that is on its way."""
+    """One restore in progress."""
 
     def __init__(self, account: "JetStreamAccount", staging: Staging) -> None:
-        """Takes chunks from now on."""
+        """Start to accept chunks."""
         self._account = account
         self._client = account.client_info()
         self._staging = staging
@@ -87,17 +89,18 @@ class Restore:
         self._start_ns = self._active_ns = account.now_ns
         self._bytes = 0
         self._unpacked_bytes = 0
-        self._chunks: list[tuple[str, bytes]] = []  # not taken in yet; the first may be half way
-        self._waiting_bytes = 0  # of those
-        self._fed = False  # the first chunk is in the frame reader
+        # received chunks; the first may be processed in part
+        self._chunks: list[tuple[str, bytes]] = []
+        self._waiting_bytes = 0  # bytes of those chunks
+        self._fed = False  # whether the frame reader has the first chunk
         self._frames = FrameReader()
-        self._block: memoryview | None = None  # what of the archive is next
+        self._block: memoryview | None = None  # the next bytes of the archive
         self._unpacker: Unpacker | None = None
-        self._begun = b""  # of an archive whose kind is not known yet
-        self._held_bytes = 0  # as the account's transit has it
+        self._begun = b""  # the first bytes, until the kind of the archive is known
+        self._held_bytes = 0  # the bytes that this restore counts in the account's transit
         self._ended = False
         account.transit.count += 1
-        self._ending: Iterator[None] | None = None  # what is to be done when all is taken in
+        self._ending: Iterator[None] | None = None  # the steps after the last chunk
 
     def _take(
         self, _c: Connection | None, _s: str, reply: str, _headers: bytes, payload: bytes
@@ -122,10 +125,10 @@ class Restore:
             self._finish("", errors.StreamRestoreError(why))
         return True
 
-    # -- taking in
+    # -- processing chunks
 
     def _step(self) -> bool:
-        """A slice; whether there is more to do."""
+        """Process one slice; return whether more is to do."""
         if not self._chunks:
             return False
         reply, payload = self._chunks[0]
@@ -148,7 +151,7 @@ class Restore:
             self._finish(reply, errors.StreamRestoreError(error))
             return False
         except Exception as error:
-            # a fault of ours: it is told, and nothing of the restore stays all the same
+            # a fault of the server: report it, and remove the restore
             self._finish(reply, errors.StreamRestoreError(error))
             raise
         del self._chunks[0]
@@ -160,11 +163,12 @@ class Restore:
         return bool(self._chunks)
 
     def _slice(self) -> bool:
-        """Take in about a slice; False: what was fed is used up."""
+        """Process about one slice; False: all bytes that were fed are processed."""
         transit = self._account.transit
         if self._block is None:
             if transit.working is not None:
-                return True  # one block at a time: each may be 4 MiB, of a few bytes
+                # only one restore of the server holds a block: a few bytes may decompress to 4 MiB
+                return True
             data = self._frames.next()
             if data is None:
                 self._staging.written()
@@ -189,7 +193,7 @@ class Restore:
         return True
 
     def _count(self) -> None:
-        """Count what it has in memory now."""
+        """Count the memory that the restore uses now."""
         held = 0
         if not self._ended:
             held = self._waiting_bytes + self._staging.held_bytes
@@ -199,7 +203,7 @@ class Restore:
         self._held_bytes = held
 
     def _check_held(self) -> None:
-        """ArchiveError: too much, with the others."""
+        """Raise ArchiveError when all restores together use too much memory."""
         self._count()
         all_of_them = self._account.transit.held_bytes
         most = max(_HELD_MAX_BYTES, 4 * self._account.reactor.max_payload)
@@ -207,7 +211,7 @@ class Restore:
             raise ArchiveError(f"all restores together hold {all_of_them} bytes in memory")
 
     def _complete(self, reply: str) -> bool:
-        """All chunks are taken in: a step of what is to be done then; whether there are more."""
+        """Do one step after the last chunk; return whether there are more."""
         if self._ending is None:
             if self._unpacker is None or self._frames.waiting:
                 raise ArchiveError("unexpected EOF")
@@ -219,7 +223,7 @@ class Restore:
         return False
 
     def tick(self, now_ns: int) -> None:
-        """Now and then: whether chunks come."""
+        """Called from time to time: give the restore up when no chunks arrive."""
         if not self._chunks and now_ns - self._active_ns >= _STALL_NS:
             self._account.report(f"restore for stream '$G > {self._name}' is stalled")
             self._end()
@@ -243,14 +247,14 @@ class Restore:
             account.router.publish_message(reply, encode(response))
 
     def close(self) -> None:
-        """Give it up."""
+        """Give the restore up."""
         self._end()
 
     def _end(self) -> None:
         self._job.end()
         self._chunks = []
         self._begun, self._block, self._frames = b"", None, FrameReader()
-        self._unpacker = self._ending = None  # with all that they hold
+        self._unpacker = self._ending = None  # release their memory
         transit = self._account.transit
         if transit.working is self:
             transit.working = None
