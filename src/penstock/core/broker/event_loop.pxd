@@ -1,4 +1,4 @@
-"""One turn of the server: its own epoll set, reads, commit, acks, consumers, sends; sync threads."""
+"""The server's event loop: its own epoll set, one turn after the other (read, commit, deliver, send), and the sync threads."""
 from libc.stdint cimport uint64_t
 from penstock.core.broker.reactor cimport Connection, Reactor
 from penstock.core.protocol.wire cimport Reader
@@ -6,21 +6,21 @@ from penstock.core.protocol.wire cimport Reader
 
 cdef class EventLoop(Reactor):
     cdef int epoll_fd
-    cdef int timer_fd                      # armed while a connection is blocked: unsticks publishers, write deadline
+    cdef int timer_fd                      # armed while a connection is blocked: frees publishers, enforces the write deadline
     cdef int request_fd                    # pipe to the sync threads
     cdef int done_fd                       # pipe from them
-    cdef Reader shared                     # input buffer of all connections without an incomplete operation
+    cdef Reader shared                     # input buffer that all connections without an incomplete operation share
     cdef object sessions, call_soon
     cdef bint scheduled                    # call_soon(poll_once) is under way
-    cdef int spins                         # tries to catch events without sleeping that are left; below 0: pauses to go
+    cdef int spins                         # tries left to catch an event without sleeping; below 0: turns to wait until the next try
     cdef dict syncs                        # ticket -> owner
     cdef uint64_t next_ticket
-    cdef dict blocked                      # id -> Connection that the kernel takes no bytes for
+    cdef dict blocked                      # id -> Connection whose socket takes no bytes now
     cdef bint timer_armed
-    cdef dict listening                    # descriptor of a listening socket -> what to call when somebody is there
-    cdef bint accepting                    # such a call is under way
-    cdef bint wanted                       # asyncio has something to do: don't stay
-    cdef public uint64_t write_deadline_ns # a blocked connection without progress for so long is closed
+    cdef dict listening                    # descriptor of a listening socket -> function to call when a client is waiting there
+    cdef bint accepting                    # such a function is running
+    cdef bint wanted                       # asyncio has work: poll_once returns after this turn
+    cdef public uint64_t write_deadline_ns # a blocked connection that makes no progress for this long is closed
     cdef int events(self, int timeout_ms) except -1
     cdef bint spin(self) noexcept
     cdef int on_readable(self, Connection c) except -1

@@ -1,4 +1,4 @@
-"""One turn of the server: its own epoll set, reads, commit, acks, consumers, sends; sync threads."""
+"""The server's event loop: its own epoll set, one turn after the other (read, commit, deliver, send), and the sync threads."""
 
 from collections.abc import Callable
 
@@ -11,35 +11,35 @@ class EventLoop(Reactor):
     def __init__(self, clock: Clock, seed: int = 1, sync_threads: int = 2) -> None: ...
     def fileno(self) -> int: ...
     def start(self, sessions: object, call_soon: Callable[[Callable[[], None]], object]) -> None:
-        """call_soon is how the turn asks to be run again at once when it has more to do than one call should."""
+        """Set the sessions, and call_soon: the event loop calls it to be run again at once when it has more work than one call does."""
     def adopt(self, fd: int) -> Connection:
-        """Take over a connected non-blocking socket's descriptor (the turn closes it); write its greeting with connection.write()."""
+        """Take over a connected non-blocking socket's descriptor, which the event loop closes; greet the client with connection.write()."""
     def listen(self, fd: int, accept: Callable[[], object]) -> None:
-        """Call accept() in each turn that finds somebody waiting at a listening socket (non-blocking; its owner closes it).
+        """Call accept() in each turn that finds a client waiting at a listening socket (non-blocking; its owner closes it).
 
-        accept takes who waits, `adopt`s them, and returns; what it writes is sent by the turn, an exception is reported.
-        OSError when it can't be watched.
+        accept() accepts the waiting clients, calls `adopt` for each and returns. The turn sends what accept() wrote. An exception is reported.
+        Raises OSError when the socket can't be watched.
         """
     def ignore(self, fd: int) -> None:
-        """Look away from a listening socket: before it is closed, or for a while. Nothing happens when it isn't listened to."""
+        """Stop watching a listening socket, before it is closed or for a while. Does nothing when the socket is not watched."""
     def hand_back(self) -> None:
-        """Something waits for asyncio: poll_once returns after this turn instead of looking for more events."""
+        """Tell the event loop that asyncio has work: poll_once returns after this turn instead of looking for more events."""
     def attach(self, connection: Connection, fd: int) -> None:
         """Watch the socket of a connection that has a transport (Sessions.accept).
 
-        The turn calls transport.readable() and transport.writable() when the socket is; the transport reads, writes and closes it.
-        OSError when it can't be watched; nothing happens when the connection is closed already.
+        The turn calls transport.readable() and transport.writable() when the socket is ready; the transport reads, writes and closes it.
+        Raises OSError when the socket can't be watched. Does nothing when the connection is closed already.
         """
     def take_in(self, connection: Connection, data: bytes | bytearray | memoryview) -> None:
-        """For transports: what was read for a connection; any split. Its bytes are not kept."""
+        """For transports: process bytes that were read for a connection, split anywhere. The event loop keeps no reference to them."""
     def hold(self, connection: Connection, full: bool) -> None:
-        """For transports: output waits that the kernel does not take yet (True; said again at each progress), or none waits any more."""
+        """For transports: say that output waits because the kernel takes no bytes (True; again at each progress), or that none waits (False)."""
     write_deadline_ns: int
     def kick(self) -> None:
-        """Finish a turn now, after work that came from outside the epoll set (a timer, an adapter); nothing within accept of `listen`."""
+        """Finish a turn now, after work from outside the epoll set (a timer, an adapter). Does nothing within accept() of `listen`."""
     def poll_once(self) -> None:
-        """Run turns as long as events come; waits a millisecond for more, stays a few at most."""
+        """Run turns as long as events come; wait one millisecond for more, and stay a few milliseconds at most."""
     def run(self, timeout_ms: int) -> None:
-        """Block up to timeout_ms for events, then as poll_once: for a loop without asyncio, and tests."""
+        """Block for events up to timeout_ms, then do as poll_once: for a program without asyncio, and for tests."""
     def shutdown(self) -> None:
-        """Finish outstanding syncs, flush what can be flushed, close every connection and the epoll set."""
+        """Finish outstanding syncs, flush what the sockets take, close every connection and the epoll set."""

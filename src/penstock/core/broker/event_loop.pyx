@@ -1,10 +1,10 @@
-"""One turn of the server: its own epoll set, reads, commit, acks, consumers, sends; sync threads.
+"""The server's event loop: its own epoll set, one turn after the other (read, commit, deliver, send), and the sync threads.
 
     epoll_wait -> for each ready socket: recv, operate -> commits -> deliveries -> one send per connection with output
 
-The epoll set is one descriptor that asyncio watches with ``loop.add_reader``; inside a call turns are run as long as
-there are events, so that one commit serves everything that came in meanwhile. fdatasync runs in threads that never touch Python:
-a request is 24 bytes through a pipe, and so is the answer, whose read end is in the epoll set.
+The epoll set is one descriptor that asyncio watches with ``loop.add_reader``. One call runs turns as long as there are events, so that one
+commit serves all input that came during the turn before. fdatasync runs in threads that never touch Python: a request is 24 bytes through a
+pipe, and so is the answer; the answers' read end is in the epoll set.
 
 Knows nothing of what operations mean: it hands bytes to the ProtocolHandler (core/broker/session) and runs the reactor's work lists.
 """
@@ -26,18 +26,18 @@ from penstock.core.broker.reactor import SLOW_PENDING
 cdef enum:
     READ_CHUNK = 131072                    # one recv
     EVENTS = 512                           # sockets handled in one turn
-    LINGER_MS = 1                          # after a turn with events the next ones are waited for so long, here and not in asyncio
-    SPIN_NS = 30000                        # a try to catch the next event without sleeping
-    SPINS_MAX = 64                         # tries that are earned at most
-    SPIN_LOSS = 16                         # what one in vain costs
-    SPIN_PAUSE = 256                       # waits until it is tried anew
-    STAY_NS = 4000000                      # but asyncio gets its turn after so long
-    TICK_NS = 50000000                     # period of the timer while somebody is blocked
-    STUCK_NS = 100000000                   # publishers wait so long for a subscriber without progress
-    KEEP_BYTES = 262144                    # an empty input buffer of a connection above this is given back at once
+    LINGER_MS = 1                          # after a turn with events, wait this long for the next ones here before returning to asyncio
+    SPIN_NS = 30000                        # length of a try to catch the next event without sleeping
+    SPINS_MAX = 64                         # at most this many tries are saved up
+    SPIN_LOSS = 16                         # tries that one unsuccessful try costs
+    SPIN_PAUSE = 256                       # turns without a try after the tries are used up
+    STAY_NS = 4000000                      # asyncio runs after this long at the latest
+    TICK_NS = 50000000                     # period of the timer while a connection is blocked
+    STUCK_NS = 100000000                   # publishers wait this long for a subscriber that makes no progress
+    KEEP_BYTES = 262144                    # an empty input buffer of a connection above this size is freed at once
     DONE_EVENT = 1                         # data.u64 of the pipe; addresses of objects are never so small
     TIMER_EVENT = 2
-    LISTEN_EVENT = 3                       # the low bits of data.u64 for a listening socket, its descriptor above; no address has them
+    LISTEN_EVENT = 3                       # low bits of data.u64 for a listening socket, the descriptor above them; no address has these bits
     LISTEN_BITS = 2
 
 cdef struct SyncJob:
@@ -98,7 +98,7 @@ cdef object by_size(pair):
 
 
 cdef class EventLoop(Reactor):
-    """A Reactor with sockets. ``loop.add_reader(turn.fileno(), turn.poll_once)`` is all that asyncio has to do with it."""
+    """A Reactor with sockets. asyncio runs it through ``loop.add_reader(turn.fileno(), turn.poll_once)``."""
 
     def __cinit__(self):
         self.epoll_fd = self.timer_fd = self.request_fd = self.done_fd = -1
@@ -131,7 +131,7 @@ cdef class EventLoop(Reactor):
         reader_free(&self.shared)
 
     def watch_fd(self, int fd, uint64_t tag) -> None:
-        """Put one of the turn's own descriptors into the epoll set."""
+        """Put one of the event loop's own descriptors into the epoll set."""
         cdef epoll_event ev
         ev.events = EPOLLIN
         ev.data.u64 = tag
@@ -139,16 +139,16 @@ cdef class EventLoop(Reactor):
             raise OSError(errno, "epoll_ctl")
 
     def fileno(self) -> int:
-        """The epoll set's descriptor: readable when there is something to do."""
+        """The epoll set's descriptor: readable when there are events."""
         return self.epoll_fd
 
     def start(self, object sessions, object call_soon) -> None:
-        """call_soon is how the turn asks to be run again at once when it has more to do than one call should."""
+        """Set the sessions, and call_soon: the event loop calls it to be run again at once when it has more work than one call does."""
         self.sessions = sessions
         self.call_soon = call_soon
 
     def adopt(self, int fd) -> Connection:
-        """Take over a connected non-blocking socket's descriptor: the turn reads, writes and closes it."""
+        """Take over a connected non-blocking socket's descriptor: the event loop reads, writes and closes it."""
         cdef Connection c = Connection(self)
         cdef epoll_event ev
         c.fd = fd
@@ -163,21 +163,21 @@ cdef class EventLoop(Reactor):
         return c
 
     def listen(self, int fd, object accept) -> None:
-        """Call accept() in each turn that finds somebody waiting at a listening socket; it doesn't block, and the turn sends what it wrote."""
+        """Call accept() in each turn that finds a client waiting at a listening socket. accept() must not block; the turn sends what it wrote."""
         self.watch_fd(fd, <uint64_t>fd << LISTEN_BITS | LISTEN_EVENT)
         self.listening[fd] = accept
 
     def ignore(self, int fd) -> None:
-        """Look away from a listening socket: before it is closed, or for a while. Nothing happens when it isn't listened to."""
+        """Stop watching a listening socket, before it is closed or for a while. Does nothing when the socket is not watched."""
         if self.listening.pop(fd, None) is not None and self.epoll_fd >= 0:
             epoll_ctl(self.epoll_fd, EPOLL_CTL_DEL, fd, NULL)
 
     def hand_back(self) -> None:
-        """Something waits for asyncio: poll_once returns after this turn instead of looking for more events."""
+        """Tell the event loop that asyncio has work: poll_once returns after this turn instead of looking for more events."""
         self.wanted = True
 
     def attach(self, Connection c, int fd) -> None:
-        """Watch the socket of a connection that has a transport (Sessions.accept): the turn calls transport.readable() and
+        """Watch the socket of a connection that has a transport (Sessions.accept). The turn calls transport.readable() and
         transport.writable(); the transport reads, writes and closes.
         """
         cdef epoll_event ev
@@ -190,8 +190,8 @@ cdef class EventLoop(Reactor):
         c.fd = fd
 
     def take_in(self, Connection c, const unsigned char[::1] data) -> None:
-        """What a transport has read for its connection; any split. As read from a socket: what is whole is done from the shared
-        buffer, so that an idle connection holds none.
+        """For transports: process bytes that were read for a connection, split anywhere. Complete operations run from the shared buffer,
+        as when the socket is read, so that an idle connection holds no buffer.
         """
         cdef Reader* own = &c.reader
         cdef Reader* r = own
@@ -207,7 +207,7 @@ cdef class EventLoop(Reactor):
             self.keep_rest(c, r)
 
     def hold(self, Connection c, bint full) -> None:
-        """A transport has output that the kernel does not take yet (full), or has got rid of it. The write deadline counts from here."""
+        """For transports: output waits because the kernel takes no bytes (full), or none waits. The write deadline starts here."""
         c.progress_ns = self.now_ns
         c.blocked = full
         if full:
@@ -279,7 +279,7 @@ cdef class EventLoop(Reactor):
         return 0
 
     cdef int ask(self, Connection c, object call) except -1:
-        """Tell a transport that its socket is ready; whatever it does wrong ends that connection only."""
+        """Tell a transport that its socket is ready. An exception of the transport closes only this connection."""
         try:
             call()
         except Exception as error:
@@ -295,7 +295,7 @@ cdef class EventLoop(Reactor):
         if c.fd >= 0:
             epoll_ctl(self.epoll_fd, EPOLL_CTL_DEL, c.fd, NULL)
             if c.transport is None:
-                # unread input would make close() send a reset, and the client would lose the -ERR before it
+                # with unread input, close() would send a reset, and the client would lose the -ERR before it
                 while left and c.closing and recv(c.fd, reader_room(&self.shared, READ_CHUNK), READ_CHUNK, MSG_DONTWAIT) > 0:
                     left -= 1
                 close(c.fd)
@@ -335,7 +335,7 @@ cdef class EventLoop(Reactor):
         return 0
 
     cdef Reader* borrow(self, Connection c) noexcept:
-        """The shared input buffer, for a connection that has nothing in its own."""
+        """The shared input buffer, for a connection whose own buffer is empty."""
         cdef Reader* r = &self.shared
         r.pos = r.end = 0
         r.need = 0
@@ -345,7 +345,7 @@ cdef class EventLoop(Reactor):
         return r
 
     cdef int keep_rest(self, Connection c, Reader* r) except -1:
-        """What was not done of the shared buffer waits in the connection's own; an emptied large one is given back."""
+        """Move the incomplete rest of the shared buffer into the connection's own buffer; free an empty large one."""
         cdef Reader* own = &c.reader
         cdef size_t left
         if r != own and not c.closed:
@@ -359,7 +359,7 @@ cdef class EventLoop(Reactor):
         return 0
 
     def release(self, Connection c) -> None:
-        """Give the empty input buffer of a connection back; its limits stay."""
+        """Free the empty input buffer of a connection; its limits stay."""
         cdef uint32_t line = c.reader.max_line
         cdef int64_t payload = c.reader.max_payload
         cdef int role = c.reader.role
@@ -380,7 +380,7 @@ cdef class EventLoop(Reactor):
         return 0
 
     cdef int on_arrival(self, int fd) except -1:
-        """Somebody waits at a listening socket, which may have been closed in this turn."""
+        """A client waits at a listening socket, which may have been closed in this turn."""
         accept = self.listening.get(fd)
         if accept is None:
             return 0
@@ -433,7 +433,7 @@ cdef class EventLoop(Reactor):
         return 0
 
     cdef int on_timer(self) except -1:
-        """Somebody is blocked: free the publishers of the stuck, cut off who is over the write deadline."""
+        """Some connection is blocked: free the publishers of stuck subscribers, close connections that exceed the write deadline."""
         cdef uint64_t expirations, quiet
         cdef Connection c
         read(self.timer_fd, &expirations, sizeof(expirations))
@@ -451,7 +451,7 @@ cdef class EventLoop(Reactor):
         return 0
 
     cdef int relieve(self) except -1:
-        """Output waits for many at once, more than there should be memory for: those with the most go."""
+        """The waiting output of all blocked connections together exceeds its limit: close those with the most output."""
         cdef Connection c
         cdef int64_t total = 0
         for c in self.blocked.values():
@@ -468,7 +468,7 @@ cdef class EventLoop(Reactor):
         return 0
 
     def free_publishers(self, Connection c) -> None:
-        """Let those go on that wait for a connection without progress; consumers (not publishers) keep waiting."""
+        """Read again from the publishers that wait for a connection without progress; consumers keep waiting."""
         waiters, c.waiters = c.waiters, None
         for t in waiters:
             if isinstance(t, Connection):
@@ -512,7 +512,7 @@ cdef class EventLoop(Reactor):
     def poll_once(self) -> None:
         """Run turns as long as events come; blocks for LINGER_MS after the last one, and stays no longer than STAY_NS.
 
-        A client that waits for its answer sends again within microseconds: waiting for it here saves the way through asyncio.
+        A client that waits for its answer sends again within microseconds: waiting here saves the way through asyncio.
         """
         cdef int n = self.events(0)
         cdef bint more = self.finish_turn()
@@ -526,14 +526,14 @@ cdef class EventLoop(Reactor):
                 return
             n = self.events(0) if more or self.spin() else self.events(LINGER_MS)
             more = self.finish_turn() if n or more else False
-        if self.freed > 16 * KEEP_BYTES:   # of connections that are gone; the allocator may have kept it
+        if self.freed > 16 * KEEP_BYTES:   # buffers of closed connections; the allocator may have kept the memory
             self.freed = give_back()
 
     cdef bint spin(self) noexcept:
         """Look for events without sleeping, for SPIN_NS at most; True when there are some.
 
-        A processor that was let go to sleep takes longer to come back than a client on the same machine takes to answer. Whether
-        it is worth it is learned: a try that finds something earns more tries, one in vain costs some, and now and then it is tried anew.
+        A processor that sleeps takes longer to wake up than a client on the same machine takes to answer. The event loop learns whether a try pays:
+        a try that finds an event earns more tries, an unsuccessful one costs some, and from time to time the event loop tries anew.
         """
         cdef epoll_event ready[1]
         cdef uint64_t until
@@ -553,12 +553,12 @@ cdef class EventLoop(Reactor):
                 return False
 
     def again(self) -> None:
-        """The continuation that call_soon was given."""
+        """The continuation: call_soon runs it."""
         self.scheduled = False
         self.poll_once()
 
     def kick(self) -> None:
-        """Finish a turn now, after work that came from outside the epoll set (a timer, an adapter); within one it goes on anyway."""
+        """Finish a turn now, after work from outside the epoll set (a timer, an adapter). Within a turn it does nothing: the turn goes on."""
         if self.accepting:
             return
         self.now_ns = self.clock.now_ns()
@@ -567,13 +567,13 @@ cdef class EventLoop(Reactor):
             self.call_soon(self.again)
 
     def run(self, int timeout_ms) -> None:
-        """Block up to timeout_ms for events, then do all there is: for a loop without asyncio, and tests."""
+        """Block for events up to timeout_ms, then run turns until nothing is left: for a program without asyncio, and for tests."""
         self.events(timeout_ms)
         while self.finish_turn():
             self.events(0)
 
     def shutdown(self) -> None:
-        """Finish outstanding syncs, flush what can be flushed, close every connection and the epoll set."""
+        """Finish outstanding syncs, flush what the sockets take, close every connection and the epoll set."""
         import os
         cdef Connection c
         if self.epoll_fd < 0:
@@ -592,7 +592,7 @@ cdef class EventLoop(Reactor):
         self.epoll_fd = self.timer_fd = self.request_fd = self.done_fd = -1
 
     def one_sync(self) -> None:
-        """Wait for one sync thread's answer."""
+        """Wait for the answer of one sync thread."""
         cdef SyncJob job
         cdef Synced owner
         if read(self.done_fd, &job, sizeof(SyncJob)) == sizeof(SyncJob):

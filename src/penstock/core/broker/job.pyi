@@ -1,16 +1,16 @@
-"""Work of the control plane that is done in slices, one a turn."""
+"""Work of the control plane in slices, one slice per turn."""
 
 from collections.abc import Callable
 
 from penstock.core.broker.reactor import Reactor, Task
 
 class Job(Task):
-    """Calls step() once a turn while it returns True; ``Router.watch`` makes woken() be called."""
+    """Calls step() once per turn as long as it returns True. After ``Router.watch`` a change of interest calls woken()."""
 
     def __init__(
         self, reactor: Reactor, step: Callable[[], bool], woken: Callable[[], object] | None = None
     ) -> None: ...
     def soon(self) -> None:
-        """Do a slice in this turn, or in the next one."""
+        """Run a slice in this turn, or in the next one when the delivery phase is over."""
     def end(self) -> None:
-        """No slice any more."""
+        """Run no more slices."""

@@ -1,13 +1,12 @@
-"""Work of the control plane that is done in slices, one a turn, so that a long one never holds up the connections.
+"""Work of the control plane in slices, one slice per turn, so that long work does not hold up the connections.
 
-A slice runs in the delivery phase of a turn; the next one comes in the next turn, when the sockets have been looked at.
-Knows nothing of what the work is.
+A slice runs in the delivery phase of a turn; the sockets are read before the next slice runs. Knows nothing of what the work is.
 """
 from penstock.core.broker.reactor cimport Reactor, Task
 
 
 cdef class Job(Task):
-    """Calls step() once a turn while it says that there is more."""
+    """Calls step() once per turn as long as it returns True."""
 
     cdef Reactor reactor
     cdef object step
@@ -19,12 +18,12 @@ cdef class Job(Task):
         self.woken = woken
 
     def soon(self) -> None:
-        """Do a slice in this turn, or in the next one when its delivery phase is over."""
+        """Run a slice in this turn, or in the next one when the delivery phase is over."""
         if self.step is not None:
             self.reactor.enlist_delivery(self)
 
     def end(self) -> None:
-        """No slice any more."""
+        """Run no more slices."""
         self.step = None
         self.woken = None
 

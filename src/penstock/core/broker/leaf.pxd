@@ -1,4 +1,4 @@
-"""One leaf node connection, on either side of it: what the other server sends, what it is sent."""
+"""One leaf node connection, on either side: the lines from the other server, and the interest and messages sent to it."""
 from libc.stdint cimport int64_t
 from penstock.core.broker.reactor cimport Connection
 from penstock.core.broker.remote_servers cimport RemoteServer
@@ -7,20 +7,20 @@ from penstock.core.protocol.wire cimport Op, Reader
 
 
 cdef class LeafPermissions:
-    """Subjects that are allowed (None: all) but for those that are denied."""
+    """The subjects that are allowed (None: all), without those that are denied."""
     cdef readonly list allow, deny                 # patterns: bytes
     cdef bint open                                 # everything is allowed
-    cdef bint system                               # all that is denied begins with `$`
+    cdef bint system                               # every denied pattern begins with `$`
     cdef bint allows(self, const char* subject, size_t n) noexcept  # a literal subject
     cdef bint allows_interest(self, bytes pattern)
 
 
 cdef class Leaf(RemoteServer):
-    cdef object events                                       # a Events of server/leaf: CONNECT, INFO, -ERR, violations
-    cdef public LeafPermissions sending                      # what goes there
-    cdef public LeafPermissions asking                       # what it is asked for, and from a reactor: what may come
-    cdef public LeafPermissions receiving                    # what may come from a leaf: it knows, so whoever sends more is hung up on
-    cdef dict wanted                                         # key -> how many here want it (core/broker/router); None before it has joined
+    cdef object events                                       # the Events of server/leaf: CONNECT, INFO, -ERR, violations
+    cdef public LeafPermissions sending                      # subjects of messages that may be sent to the other server
+    cdef public LeafPermissions asking                       # interest that may be told to the other server; on the leaf's side also the messages that may come
+    cdef public LeafPermissions receiving                    # messages that may come from a leaf, which knows these permissions: a violation closes it
+    cdef dict wanted                                         # key -> number of subscribers on this server (core/broker/router); None before join()
     cdef bint joining                                        # lines wait for the end of join()
     cdef int message(self, Op* op) except -1
     cdef int add(self, Op* op) except -1

@@ -1,4 +1,4 @@
-"""One leaf node connection, on either side of it."""
+"""One leaf node connection, on either side."""
 
 from collections.abc import Iterable
 
@@ -6,22 +6,22 @@ from penstock.core.broker.reactor import Connection
 from penstock.core.broker.remote_servers import RemoteServer, RemoteServers
 
 class Events:
-    """What a Leaf hands on, to a subclass: nothing of it comes per message."""
+    """Callbacks of a Leaf, to be overridden in a subclass. None of them is called per message."""
 
     def info(self, leaf: Leaf, text: bytes) -> None:
-        """INFO came."""
+        """The other server sent INFO."""
     def connect(self, leaf: Leaf, text: bytes) -> None:
-        """CONNECT came."""
+        """The other server sent CONNECT."""
     def error(self, leaf: Leaf, text: bytes) -> None:
-        """-ERR came."""
+        """The other server sent -ERR."""
     def pong(self, leaf: Leaf) -> None: ...
     def loop(self, leaf: Leaf) -> None:
-        """The other side offers what only we have: it is behind two of our connections."""
+        """The other server offers this server's own loop subject: it is reachable over two of this server's connections."""
     def violation(self, leaf: Leaf, kind: str, subject: bytes) -> None:
-        """It did what it knows that it may not; kind: Publish or Subscription."""
+        """The other server violated a permission that it knows; kind: Publish or Subscription."""
 
 class LeafPermissions:
-    """Subjects that are allowed but for those that are denied. ``allow`` None: everything is."""
+    """The subjects that are allowed, without those that are denied. ``allow`` None: all subjects are allowed."""
 
     allow: list[bytes] | None
     deny: list[bytes]
@@ -31,18 +31,18 @@ class LeafPermissions:
         """Whether a literal subject is allowed."""
 
 class Leaf(RemoteServer):
-    """A connection to another server, which is our leaf or our hub."""
+    """A connection to another server, which is this server's leaf or its hub."""
 
-    sending: LeafPermissions  # what goes there
-    asking: LeafPermissions  # what it is asked for, and from a reactor: what may come
-    receiving: LeafPermissions  # what may come from a leaf
+    sending: LeafPermissions  # subjects of messages that may be sent to the other server
+    asking: LeafPermissions  # interest that may be told to the other server; on the leaf's side also the messages that may come
+    receiving: LeafPermissions  # messages that may come from a leaf
 
     def __init__(self, connection: Connection, events: Events, spoke: bool) -> None: ...
     def join(self, remote_servers: RemoteServers) -> None:
-        """Both sides know who they are: tell all that is wanted here, and take part."""
+        """Join the account after the negotiation: tell the other server all interest here, and exchange messages from now on."""
     def leave(self) -> None:
         """The connection has ended."""
     def wants(self) -> dict[bytes, int]:
-        """What the other side was told: subject, or subject and queue -> how many want it."""
+        """The interest told to the other server: subject, or subject and queue -> number of subscribers."""
     def ask_again(self) -> None:
-        """The rules of what may be asked for have changed."""
+        """The permissions for interest (`asking`) have changed: withdraw interest that is not allowed any more."""

@@ -1,14 +1,14 @@
-"""One leaf node connection, on either side of it: what the other server sends, what it is sent.
+"""One leaf node connection, on either side: the lines from the other server, and the interest and messages sent to it.
 
     LS+ subject [queue weight]     LS- subject [queue]           interest: core/protocol/wire draws the lines
     LMSG, HMSG                                                   messages
-    INFO, CONNECT, -ERR                                          handed to `events`: nothing of that is needed per message
+    INFO, CONNECT, -ERR                                          handed to `events`, never per message
 
-Each side tells the other what is wanted on it; a subject once, however many want it, a queue group with how many members. A leaf
-(a *spoke*: it called, or was told to be one) tells its hub of its own clients and of its own leafs, a hub tells of everybody.
-What is wanted of `$LDS.` goes everywhere: whoever hears of its own has found a loop.
+Each side tells the other its interest: a subject once, however many subscribers it has; a queue group with the number of its members. A
+leaf (a *spoke*: the side that connected, or that is configured as one) tells its hub of its own clients and its own leaf nodes; a hub tells
+of all. Interest in `$LDS.` goes to every server: a server that is offered its own loop subject has found a loop.
 
-Before `join` nothing but the handshake is understood. Knows nothing of sockets, of who may connect, or when to connect again.
+Before `join` only the negotiation is understood. Knows nothing of sockets, of which servers may connect, or when to connect again.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t
@@ -24,15 +24,15 @@ from penstock.core.protocol.wire cimport (
 )
 
 cdef enum:
-    LINES = 16                         # a line between servers may be so many times as long as a client's
+    LINES = 16                         # a line between servers may be this many times as long as a client's
     TOKENS_MAX = 4096                  # as in core/protocol/subjects
     LINE_ROOM = 96                     # an LMSG line without subject, reply and queues
-    HIGH_WATER = 1048576               # as in core/broker/router: output above this stalls who sends more
+    HIGH_WATER = 1048576               # as in core/broker/router: output above this stalls the publishers
     STUCK_NS = 100000000
 
 
 cdef class LeafPermissions:
-    """Subjects that are allowed but for those that are denied; patterns as str. ``allow`` None: everything is."""
+    """The subjects that are allowed, without those that are denied; patterns as str. ``allow`` None: all subjects are allowed."""
 
     def __init__(self, allow=None, deny=()) -> None:
         self.allow = None if allow is None else [pattern.encode("utf-8", "surrogateescape") for pattern in allow]
@@ -56,7 +56,7 @@ cdef class LeafPermissions:
         return False
 
     cdef bint allows_interest(self, bytes pattern):
-        # Of a wildcard a part is enough: what is not allowed of it is not sent.
+        # Of a wildcard, one allowed subject is enough: messages on denied subjects are not sent.
         cdef const char* p = PyBytes_AS_STRING(pattern)
         cdef size_t n = PyBytes_GET_SIZE(pattern)
         cdef bytes rule
@@ -81,29 +81,29 @@ cdef class LeafPermissions:
 
 
 class Events:
-    """What a Leaf hands on, to a subclass: nothing of it comes per message."""
+    """Callbacks of a Leaf, to be overridden in a subclass. None of them is called per message."""
 
     def info(self, leaf, text) -> None:
-        """INFO came."""
+        """The other server sent INFO."""
 
     def connect(self, leaf, text) -> None:
-        """CONNECT came."""
+        """The other server sent CONNECT."""
 
     def error(self, leaf, text) -> None:
-        """-ERR came."""
+        """The other server sent -ERR."""
 
     def pong(self, leaf) -> None:
-        """An answer to PING came."""
+        """The other server answered a PING."""
 
     def loop(self, leaf) -> None:
-        """The other side offers what only we have."""
+        """The other server offers this server's own loop subject."""
 
     def violation(self, leaf, kind, subject) -> None:
-        """It did what it knows that it may not."""
+        """The other server violated a permission that it knows."""
 
 
 cdef bint exempt(const char* p, size_t n) noexcept:
-    # Subjects of servers, which no permission is asked for: replies of services, acks.
+    # Subjects between servers, which need no permission: replies of services, acks.
     return (n > 4 and memcmp(p, b"_R_.", 4) == 0) or (n > 8 and memcmp(p, b"$JS.ACK.", 8) == 0)
 
 
@@ -112,10 +112,10 @@ cdef bint of_servers(bytes subject):
 
 
 cdef class Leaf(RemoteServer):
-    """A connection to another server, which is our leaf or our hub."""
+    """A connection to another server, which is this server's leaf or its hub."""
 
     def __init__(self, Connection connection, events, bint spoke) -> None:
-        """`events` hears of INFO, CONNECT, -ERR, a loop and a violation: see leaf.pyi; `spoke`: we are the leaf."""
+        """`events` is called for INFO, CONNECT, -ERR, a loop and a violation (leaf.pyi); `spoke`: this server is the leaf."""
         super().__init__(connection)
         self.events = events
         self.spoke = spoke
@@ -131,7 +131,7 @@ cdef class Leaf(RemoteServer):
         connection.headers = True
 
     def join(self, RemoteServers remote_servers) -> None:
-        """Both sides know who they are: tell all that is wanted here, and take part."""
+        """Join the account after the negotiation: tell the other server all interest here, and exchange messages from now on."""
         self.wanted = {}
         self.joining = True
         self.connection.ready = True
@@ -147,10 +147,10 @@ cdef class Leaf(RemoteServer):
             self.remote_servers.leave(self)
 
     def wants(self) -> dict:
-        """What the other side was told: subject, or subject and queue -> how many want it."""
+        """The interest told to the other server: subject, or subject and queue -> number of subscribers."""
         return dict(self.wanted or {})
 
-    # --- what it sends -------------------------------------------------------------------------------------------------
+    # --- from the other server -----------------------------------------------------------------------------------------
     cdef int operate(self, Connection c, Reader* r) except -1:
         cdef Op op
         cdef int kind
@@ -241,12 +241,12 @@ cdef class Leaf(RemoteServer):
         return 0
 
     cdef bint room_for(self, int64_t cost) noexcept:
-        """As for clients (core/broker/session): the memory for subscriptions is one for all, and a connection gets half of it."""
+        """As for clients (core/broker/session): all connections share the memory for subscriptions, and one connection gets half of it."""
         cdef Connection c = self.connection
         cdef int64_t most = c.reactor.max_subscription_bytes
         return most == 0 or (c.reactor.subscription_bytes + cost <= most and c.subscription_bytes + cost <= most // 2)
 
-    # --- what it is sent -----------------------------------------------------------------------------------------------
+    # --- to the other server -------------------------------------------------------------------------------------------
     cdef bint may_send(self, const char* subject, size_t n) noexcept:
         return self.sending.allows(subject, n)
 
@@ -333,7 +333,7 @@ cdef class Leaf(RemoteServer):
         return 0
 
     def ask_again(self) -> None:
-        """The rules of what may be asked for have changed: take back what it was told and may not be any more."""
+        """The permissions for interest (`asking`) have changed: withdraw interest that is not allowed any more."""
         for key in list(self.wanted or ()):
             subject = key.partition(b" ")[0]
             if not subject.startswith(b"$LDS.") and not self.asking.allows_interest(subject):

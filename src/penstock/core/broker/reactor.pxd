@@ -1,6 +1,6 @@
-"""What all connections and streams of a server share: time, work lists of the turn, limits, counters; and the connection.
+"""The state that all connections and streams of a server share: time, work lists of the turn, limits, counters; and the connection.
 
-A Reactor without sockets is a whole server for tests and simulations: connections are fed and drained by hand, syncs happen in
+A Reactor without sockets is a whole server for tests and simulations: the test feeds and drains the connections, syncs happen in
 place. core/broker/event_loop adds the epoll set, sends, and the sync threads. Knows nothing of subjects, streams or the API.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -11,19 +11,19 @@ from penstock.core.protocol.wire cimport Reader
 
 
 cdef class Task:
-    """Something that wants to run at the end of the turn (a stream to commit, a consumer to deliver)."""
+    """Work for the end of the turn (a stream to commit, a consumer to deliver)."""
     cdef bint queued                       # on a work list of the reactor
-    cdef int run(self) except -1           # 1: run me again in the next turn
-    cdef int wake(self) except -1          # what it waited for has come (room, interest): usually puts itself on the list
+    cdef int run(self) except -1           # 1: run again in the next turn
+    cdef int wake(self) except -1          # called when room or interest has come that the task waits for; usually puts the task on a work list
 
 
 cdef class Synced(Task):
-    """A task whose data wants an fsync: it is told when that is done."""
+    """A task whose data needs an fsync; synced() is called when the fsync has ended."""
     cdef int synced(self, uint64_t upto, int error) except -1
 
 
 cdef class HandedSync:
-    """An fsync that somebody does by hand (Reactor.on_sync)."""
+    """An fsync that a test ends by hand (Reactor.on_sync)."""
     cdef Reactor reactor
     cdef Synced owner
     cdef uint64_t upto
@@ -32,26 +32,26 @@ cdef class HandedSync:
 
 
 cdef class ProtocolHandler:
-    """What does a client's operations (core/broker/session): the reactor hands it the bytes of a connection."""
-    # Do the complete operations in r (the connection's own reader, or a shared one); stops when c is stalled or closed.
+    """Executes a client's operations (core/broker/session): the reactor hands it the bytes of a connection."""
+    # Execute the complete operations in r (the connection's own reader, or a shared one); stop when c is stalled or closed.
     cdef int operate(self, Connection c, Reader* r) except -1
 
 
 cdef class Owner:
-    """What knows a connection's subscriptions (core/broker/router)."""
-    cdef int forget(self, Connection c) except -1       # the connection is gone: drop them
+    """Holds the subscriptions of a connection (core/broker/router)."""
+    cdef int forget(self, Connection c) except -1       # the connection is closed: drop its subscriptions
 
 
 cdef class Trace:
-    """A message that is traced: what becomes of it, in order. Set as Reactor.trace while it is being published."""
-    cdef public bint only                  # say what would happen; deliver and store nothing
-    cdef public list events                # tuples; the first item says what kind it is (see reactor.pyi)
+    """A traced message and its events, in order. Set as Reactor.trace while the message is published."""
+    cdef public bint only                  # record what would happen; deliver and store nothing
+    cdef public list events                # tuples; the first item names the kind of event (reactor.pyi)
 
 
 cdef class Connection(Task):
-    """One client: its input and output buffers, what it said in CONNECT, its counters.
+    """One client: its input and output buffers, the options of its CONNECT, its counters.
 
-    As a Task it is its own reader: wake() makes a stalled connection be read from again.
+    As a Task it resumes its own input: wake() makes the reactor read from a stalled connection again.
     """
     cdef Reactor reactor
     cdef readonly uint64_t id
@@ -59,25 +59,25 @@ cdef class Connection(Task):
     cdef Reader reader
     cdef Out out
     cdef public object transport           # adapter: an object with write(bytes) and close(); None for sockets and tests
-    cdef public object session             # what the level above keeps with it (never touched per message)
+    cdef public object session             # state that the control plane keeps with the connection; never touched per message
     cdef Owner router                      # the account's Router (core/broker/router), set when accepted
-    cdef ProtocolHandler handler                 # who does its operations; None: the reactor's. Another server has one of its own (core/broker/leaf)
+    cdef ProtocolHandler handler                 # executes its operations; None: the reactor's. A connection to another server has its own (core/broker/leaf)
     cdef dict subscriptions                # sid: bytes -> Subscription
     cdef public int64_t max_subscriptions  # of this connection; below 0: no limit
-    cdef readonly int64_t subscription_bytes  # memory that its subscriptions may take (core/broker/router reckons)
-    cdef readonly uint64_t partial_ns      # since when an operation is on its way that is not whole yet; 0: none is
-    cdef ConnectionPermissions allowed     # None: everything; set it through `permissions`
-    cdef bint guarded                      # deliveries have to be asked for: the two below
+    cdef readonly int64_t subscription_bytes  # memory that its subscriptions may take (counted in core/broker/router)
+    cdef readonly uint64_t partial_ns      # since when an operation is incomplete; 0: none is
+    cdef ConnectionPermissions allowed     # None: everything is allowed; set it through `permissions`
+    cdef bint guarded                      # each delivery is checked: `filtered` is set, or a delivery permits a response
     cdef bint filtered                     # a subscription overlaps what is denied
     cdef bint connected                    # it has sent a CONNECT that was accepted
     cdef readonly bint ponged              # ... and a PING after that was answered
-    cdef bint awaiting                     # its CONNECT is being decided: nothing more is read until Sessions.admit
+    cdef bint awaiting                     # the authenticator has not decided about its CONNECT: nothing is read until Sessions.admit
     # from CONNECT (before it: the defaults of the protocol)
     cdef public bint verbose, pedantic, echo, headers, no_responders
-    cdef public bint ready                 # may publish and subscribe (no auth needed, or done)
+    cdef public bint ready                 # may publish and subscribe: no authentication is required, or it has succeeded
     cdef bint dirty                        # on the reactor's list of connections with output
-    cdef bint blocked                      # the kernel takes no more for now
-    cdef readonly bint stalled             # not read from: a subscriber of what it publishes is congested, or it is awaiting
+    cdef bint blocked                      # the kernel takes no more output now
+    cdef readonly bint stalled             # not read from: a subscriber of its messages is congested, or `awaiting` is set
     cdef readonly bint closed
     cdef readonly bint closing             # output is flushed, then it is closed
     cdef readonly str reason               # why it was closed
@@ -92,30 +92,30 @@ cdef class Connection(Task):
     cdef char* reserve(self, size_t n) except NULL  # room in out; then commit(n)
     cdef int commit(self, size_t n) except -1  # n bytes were written at reserve()'s address: marks dirty, cuts off a slow consumer
     cdef int put(self, const char* p, size_t n) except -1
-    cdef bint congested(self) noexcept     # blocked, with more than LOW_WATER waiting: give it nothing that can wait
-    cdef int await_room(self, Task t) except -1  # t is woken when the output has drained (or the connection is gone)
+    cdef bint congested(self) noexcept     # blocked, with more than LOW_WATER waiting: messages that can wait are not sent to it
+    cdef int await_room(self, Task t) except -1  # t is woken when the output has drained, or the connection has closed
     cdef int drained(self) except -1       # the output fell to LOW_WATER or less: wakes the waiters
-    cdef int finish(self, str reason) except -1  # flush what is waiting, then hang up
-    cdef int filter(self) except -1        # from now on each delivery is checked against what is denied
+    cdef int finish(self, str reason) except -1  # flush the waiting output, then close
+    cdef int filter(self) except -1        # from now on each delivery is checked against the denied subjects
 
 
 cdef class Reactor:
     cdef readonly Clock clock
     cdef public uint64_t now_ns            # the time of this turn
-    cdef uint64_t freed                    # bytes of closed connections' buffers and given-up batches, since memory was given back
+    cdef uint64_t freed                    # bytes of closed connections' buffers and abandoned batches since memory was last returned to the system
     cdef uint64_t random_state
-    cdef public int64_t max_pending        # output of a connection above this: slow consumer, closed
+    cdef public int64_t max_pending        # a connection with more waiting output is a slow consumer and is closed
     cdef public int64_t max_payload
     cdef public uint32_t max_line
-    cdef public int64_t max_output_bytes   # of all blocked connections together: above it those with the most are cut off; 0: no limit
+    cdef public int64_t max_output_bytes   # of all blocked connections together; above it those with the most output are closed; 0: no limit
     cdef public int64_t max_subscription_bytes  # of all connections; one may have half of it; 0: no limit
     cdef readonly int64_t subscription_bytes
-    cdef public bint drop_for_slow         # a congested subscriber misses messages instead of holding up who publishes
+    cdef public bint drop_for_slow         # a congested subscriber misses messages instead of stalling the publisher
     cdef ProtocolHandler handler                 # set once at start
     cdef public object on_close            # None, or called with each connection that was closed
-    cdef public object on_error            # None, or called with an exception that no task may leak
-    cdef public object on_sync             # None: syncs happen in place; or called with each HandedSync (never on a EventLoop)
-    cdef public object trace_log           # None, or what is shown the traffic of clients: received(), sent()
+    cdef public object on_error            # None, or called with each exception that a task raises
+    cdef public object on_sync             # None: syncs happen in place; or called with each HandedSync (never on an EventLoop)
+    cdef public object trace_log           # None, or the trace log, which is called for the traffic of clients: received(), sent()
     cdef list dirty                        # Connections with output
     cdef list resumed                      # Connections to be read from again
     cdef Out spare[64]                     # output buffers without an owner
@@ -126,9 +126,9 @@ cdef class Reactor:
     cdef list graveyard                    # closed in this turn: kept alive until its end
     cdef uint64_t next_id
     cdef readonly uint64_t in_msgs, in_bytes, out_msgs, out_bytes, slow_consumers, turns
-    cdef readonly uint64_t stalls          # publishers that had to wait for a congested subscriber
+    cdef readonly uint64_t stalls          # how often a publisher waited for a congested subscriber
     cdef readonly uint64_t commit_runs     # tasks run in commit phases
-    cdef readonly uint64_t sync_runs       # fsyncs that were asked for
+    cdef readonly uint64_t sync_runs       # fsyncs that were requested
     cdef public Trace trace                # None, or the trace of the message that is being published
     cdef uint64_t random(self) noexcept    # seeded xorshift: picks queue members; not for secrets
     cdef int enlist_commit(self, Task t) except -1

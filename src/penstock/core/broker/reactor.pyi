@@ -10,22 +10,22 @@ class Task: ...
 class Synced(Task): ...
 
 class HandedSync:
-    """An fsync that was asked for and runs until `end` is called: what `Reactor.on_sync` is given."""
+    """A requested fsync that runs until `end` is called; passed to `Reactor.on_sync`."""
 
     handle: int  # of the file or folder, as the disk gave it
     ended: bool
     def end(self, error: int = 0) -> None:
-        """It has ended, with that errno (0: well): the stream goes on. RuntimeError: it had ended."""
+        """End the fsync with an errno (0: success); the stream goes on. Raises RuntimeError when it had ended already."""
 
 class CallbackTask(Task):
-    """A Task in Python, to be given to ``Router.watch``: callback() when interest comes or goes."""
+    """A Task in Python for ``Router.watch``: callback() is called when interest comes or goes."""
 
     def __init__(self, callback: Callable[[], None]) -> None: ...
 
 class Trace:
-    """A message that is traced. Events are tuples, in the order of what happens to it:
+    """A traced message and its events: tuples, in the order in which they happen.
 
-    ("eg", Subscription, why not: "" when delivered); ("js", stream, subject, no interest, why not:
+    ("eg", Subscription, reason: "" when delivered); ("js", stream, subject, no interest, reason:
     "" when stored); ("sm", subject after a mapping); ("si", exporter, from, to); ("se", importer,
     its subject, the exporter's).
     """
@@ -56,15 +56,15 @@ class Connection:
     last_ns: int
     pings_out: int
     subscription_bytes: int  # memory that its subscriptions may take
-    partial_ns: int  # since when an operation is on its way that is not whole yet; 0: none is
+    partial_ns: int  # since when an operation is incomplete; 0: none is
     ping_ns: int
     rtt_ns: int
     stalls: int
     max_subscriptions: int  # of this connection; below 0: no limit
     permissions: (
         ConnectionPermissions | None
-    )  # None: everything; then Sessions.recheck for the subscriptions there are
-    stalled: bool  # not read from for now: adapters stop reading, too
+    )  # None: everything; after a change call Sessions.recheck for the existing subscriptions
+    stalled: bool  # not read from now: adapters stop reading, too
     def pending_bytes(self) -> int: ...
     def buffered(self) -> int:
         """Bytes of memory that its buffers hold now."""
@@ -75,11 +75,11 @@ class Connection:
     def limit(self, max_line: int, max_payload: int) -> None:
         """Limits of this connection alone."""
     def set_blocked(self, blocked: bool) -> None:
-        """For adapters: their transport takes no more (True) or takes bytes again (False)."""
+        """For adapters: the transport takes no more bytes (True), or takes bytes again (False)."""
     def write(self, data: bytes) -> None:
-        """Protocol bytes to this client, in order with everything else it gets."""
+        """Append protocol bytes to this client's output."""
     def take(self) -> bytes:
-        """Adapters and tests: the waiting output, which leaves the buffer."""
+        """For adapters and tests: remove the waiting output from the buffer and return it."""
 
 class Reactor:
     """The shared state of a server without sockets: tests and simulations use it as it is."""
@@ -90,11 +90,11 @@ class Reactor:
     max_pending: int
     max_payload: int
     max_line: int
-    max_output_bytes: int  # of all blocked connections together: above it those with the most are cut off; 0: no limit
+    max_output_bytes: int  # of all blocked connections together; above it those with the most output are closed; 0: no limit
     max_subscription_bytes: int  # of all connections; one may have half of it; 0: no limit
     subscription_bytes: int
     drop_for_slow: (
-        bool  # a congested subscriber misses messages instead of holding up who publishes
+        bool  # a congested subscriber misses messages, so that it does not stall the publisher
     )
     in_msgs: int
     in_bytes: int
@@ -109,13 +109,14 @@ class Reactor:
     on_close: Callable[[Connection], object] | None
     on_error: Callable[[BaseException], object] | None
     on_sync: Callable[[HandedSync], object] | None
-    """Without sockets: None, then syncs happen in place; or called with each, to be ended by hand."""
+    """Without sockets: None: syncs happen in place; else called with each HandedSync, which the test ends."""
     trace_log: Any
-    """None, or what is shown the traffic: received(connection, operation, body, its header bytes) and
-    sent(connection, whole operations)."""
+    """The trace log, or None: received(connection, operation, body, its header bytes) and
+    sent(connection, whole operations).
+    """
     def all_connections(self) -> list[Connection]: ...
     def turn(self) -> bool:
         """Take the clock's time and finish a turn: commits, deliveries, output. True when there is more to do at once."""
     def settle(self, limit: int = 1000) -> int:
-        """Turns until nothing is left to do; how many. RuntimeError when the limit is reached."""
+        """Run turns until nothing is left to do; return how many. Raises RuntimeError when the limit is reached."""
     def disconnect(self, connection: Connection, reason: str) -> None: ...

@@ -1,13 +1,14 @@
-"""What all connections and streams of a server share: time, work lists of the turn, limits, counters; and the connection.
+"""The state that all connections and streams of a server share: time, work lists of the turn, limits, counters; and the connection.
 
-A turn has three phases, each with a work list: *commits* (streams write what they accepted, and release the acks of what
-is durable), *deliveries* (consumers hand out messages) and *output* (each connection that got bytes is flushed once).
+A turn has three phases, each with a work list: *commits* (streams write the accepted messages, and release the acks of durable ones),
+*deliveries* (consumers deliver messages) and *output* (each connection with new output is flushed once).
 
-A Reactor without sockets is a whole server for tests and simulations: connections are fed and drained by hand, syncs happen in
-place or are ended by hand (`on_sync`). core/broker/event_loop adds the epoll set, sends, and the sync threads. Knows nothing of subjects, streams or the API.
+A Reactor without sockets is a whole server for tests and simulations: the test feeds and drains the connections, syncs happen in place, or
+the test ends them (`on_sync`). core/broker/event_loop adds the epoll set, sends, and the sync threads. Knows nothing of subjects, streams
+or the API.
 
 Memory of a connection: an idle one holds no buffers. Output buffers come from a small pool and go back when drained;
-input is parsed in a buffer that all connections share, and only an incomplete operation is kept by the connection.
+input is parsed in a buffer that all connections share, and a connection keeps only an incomplete operation.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.errno cimport errno
@@ -23,7 +24,7 @@ cdef extern from "<unistd.h>" nogil:
 cdef enum:
     LOW_WATER = 262144             # a blocked connection with less than this takes deliveries again
     SPARE_MAX = 64                 # output buffers kept without an owner
-    SPARE_BYTES = 262144           # larger ones are given back to the system
+    SPARE_BYTES = 262144           # larger ones are freed
     FIRST_OUT = 4096               # a new output buffer
     FLUSH_NOW = 131072             # output above this is flushed before the end of the turn
 
@@ -35,7 +36,7 @@ SLOW_PENDING = "Slow Consumer (Pending Bytes)"
 
 
 cdef class Task:
-    """Something that wants to run at the end of the turn (a stream to commit, a consumer to deliver)."""
+    """Work for the end of the turn (a stream to commit, a consumer to deliver)."""
 
     cdef int run(self) except -1:
         return 0
@@ -58,17 +59,17 @@ cdef class CallbackTask(Task):
 
 
 cdef class Synced(Task):
-    """A task whose data wants an fsync: it is told when that is done."""
+    """A task whose data needs an fsync; synced() is called when the fsync has ended."""
 
     cdef int synced(self, uint64_t upto, int error) except -1:
         return 0
 
 
 cdef class HandedSync:
-    """An fsync that was asked for and runs until `end` is called."""
+    """A requested fsync that runs until `end` is called."""
 
     def end(self, error: int = 0) -> None:
-        """It has ended, with that errno."""
+        """End the fsync with an errno (0: success). Raises RuntimeError when it had ended already."""
         if self.ended:
             raise RuntimeError("this sync has ended already")
         self.ended = True
@@ -79,21 +80,21 @@ cdef class HandedSync:
 
 
 cdef class ProtocolHandler:
-    """What does a client's operations (core/broker/session): the reactor hands it the bytes of a connection."""
+    """Executes a client's operations (core/broker/session): the reactor hands it the bytes of a connection."""
 
     cdef int operate(self, Connection c, Reader* r) except -1:
         return 0
 
 
 cdef class Owner:
-    """What knows a connection's subscriptions (core/broker/router)."""
+    """Holds the subscriptions of a connection (core/broker/router)."""
 
     cdef int forget(self, Connection c) except -1:
         return 0
 
 
 cdef class Trace:
-    """A message that is traced: what becomes of it, in order."""
+    """A traced message and its events, in order."""
 
     def __init__(self, only: bool = False) -> None:
         self.only = only
@@ -101,9 +102,9 @@ cdef class Trace:
 
 
 cdef class Connection(Task):
-    """One client: its input and output buffers, what it said in CONNECT, its counters.
+    """One client: its input and output buffers, the options of its CONNECT, its counters.
 
-    Made by ``Sessions.accept`` and ``EventLoop.adopt``. The flags start as the protocol says they are before CONNECT.
+    Made by ``Sessions.accept`` and ``EventLoop.adopt``. The flags start with the protocol's defaults before CONNECT.
     """
 
     def __cinit__(self):
@@ -182,7 +183,7 @@ cdef class Connection(Task):
         self.closing = True
         self.reason = reason
         if self.fd < 0 and self.transport is None:
-            return 0                   # by hand: take() hangs up once the output was taken
+            return 0                   # without a socket: take() closes the connection once the output is taken
         self.reactor.flush(self)
         if not self.closed and not self.blocked and out_waiting(&self.out) == 0:
             self.reactor.hang_up(self, reason)
@@ -200,7 +201,7 @@ cdef class Connection(Task):
 
     @property
     def permissions(self) -> ConnectionPermissions | None:
-        """What it may do; None: everything. A new value holds from now on; Sessions.recheck looks at the subscriptions there are."""
+        """The permissions; None: everything is allowed. A new value holds from now on; Sessions.recheck checks the existing subscriptions."""
         return self.allowed
 
     @permissions.setter
@@ -226,11 +227,11 @@ cdef class Connection(Task):
         return list(self.subscriptions.values())
 
     def write(self, bytes data) -> None:
-        """Protocol bytes to this client, in order with everything else it gets."""
+        """Append protocol bytes to this client's output."""
         self.put(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
     def take(self) -> bytes:
-        """For adapters and tests: the waiting output, which leaves the buffer."""
+        """For adapters and tests: remove the waiting output from the buffer and return it."""
         data = PyBytes_FromStringAndSize(self.out.data + self.out.off, out_waiting(&self.out)) if self.out.data != NULL else b""
         self.reactor.returned(&self.out)
         self.progress_ns = self.reactor.now_ns
@@ -252,7 +253,7 @@ cdef class Connection(Task):
         self.reader.max_payload = max_payload
 
     def set_blocked(self, bint blocked) -> None:
-        """For adapters: their transport takes no more (True) or takes bytes again (False)."""
+        """For adapters: the transport takes no more bytes (True), or takes bytes again (False)."""
         self.blocked = blocked
         if not blocked:
             self.progress_ns = self.reactor.now_ns
@@ -344,10 +345,10 @@ cdef class Reactor:
         self.connections.pop(c.id, None)
         self.graveyard.append(c)
         if self.on_close is not None:
-            self.on_close(c)               # it still has its subscriptions and its output: they are part of what it was
+            self.on_close(c)               # called while the connection still has its subscriptions and its output
         if c.router is not None:
             c.router.forget(c)
-        c.out.off = c.out.len = 0          # the buffers live until the object goes: somebody may be writing into them right now
+        c.out.off = c.out.len = 0          # the buffers live as long as the object: a caller may be writing into them now
         c.stalled = False
         c.drained()
         if c.transport is not None:
@@ -371,7 +372,7 @@ cdef class Reactor:
         return owner.synced(upto, error)
 
     cdef int report(self, object error) except -1:
-        """An exception out of a task: it is told, and the server goes on."""
+        """Report the exception of a task; the server goes on."""
         if self.on_error is not None:
             self.on_error(error)
         else:
@@ -381,7 +382,7 @@ cdef class Reactor:
         return 0
 
     cdef int resume(self) except -1:
-        """Go on with the input of connections that were stalled."""
+        """Process the input of connections that were stalled."""
         cdef Connection c
         if not self.resumed:
             return 0
@@ -446,7 +447,7 @@ cdef class Reactor:
         return self.finish_turn()
 
     def settle(self, limit: int = 1000) -> int:
-        """Turns until nothing is left to do; how many. RuntimeError when the limit is reached: somebody keeps asking for turns."""
+        """Run turns until nothing is left to do; return how many. Raises RuntimeError when the limit is reached: a task asks for turns without end."""
         for count in range(1, limit + 1):
             if not self.turn():
                 return count
