@@ -1,14 +1,13 @@
-"""Reading streams: what ``format("jetstream")`` does behind ``spark.read`` and
-``spark.readStream``.
+"""Reading streams: ``format("jetstream")`` behind ``spark.read`` and ``spark.readStream``.
 
 ============================  ====================================================================
-``options``, ``schema``       what a read was asked for, and its columns
-``positions``, ``offsets``    places in streams as users name them, and as a query keeps them
-``batches``, ``partitions``   how far a micro-batch goes, and how it is cut
+``options``, ``schema``       the options of a read, and its columns
+``positions``, ``offsets``    positions in streams that users name, and the offsets of a query
+``batches``, ``partitions``   the end of a micro-batch, and its partitions
 ``patterns``                  sets of subjects
-``lookups``                   what planning asks a server
-``source``, ``streaming``     the classes Spark calls, on the driver
-``plan``, ``tasks``           one partition, and what an executor does with it
+``lookups``                   the requests that planning sends to a server
+``source``, ``streaming``     the classes that Spark calls on the driver
+``plan``, ``tasks``           the plan of one partition, and its read on an executor
 ``one_range``, ``ranges``     the messages of a partition as Arrow batches (``arrow``), by
                               ``consumers``, ``direct`` gets in batches, ``gets`` of one message
                               each, or from the files (``segments``)

@@ -1,7 +1,7 @@
-"""Batches of columns as Arrow has them: the bytes stay where they are, nothing is done per message.
+"""Batches of columns as Arrow batches: the bytes are shared, and no work is done per message.
 
-Spark's strings are UTF-8. A subject or a header whose bytes are not gets U+FFFD, the replacement
-character, in place of those that make no sense; payloads are bytes and stay as they are.
+Spark's strings are UTF-8. In a subject or a header with other bytes, U+FFFD, the replacement
+character, stands for each invalid part; payloads are bytes and stay as they are.
 
 Knows nothing of servers and files.
 """
@@ -31,8 +31,8 @@ _HEADERS = pa.map_(pa.string(), _VALUES)
 def to_arrow(columns: Columns, plan: ReadPlan) -> pa.RecordBatch:
     """The columns that the plan asks for, in its order; shares the memory of ``columns``.
 
-    Rows outside the plan's times are left out, and those on none of its subjects where there are
-    several (not every transport can apply more than one).
+    Leaves out rows outside the plan's times. With several subjects it also leaves out rows that match
+    none of them, because not every transport can apply more than one filter.
     """
     arrays = [_MAKERS[name](columns, plan) for name in plan.columns]
     batch = pa.RecordBatch.from_arrays(arrays, list(plan.columns))

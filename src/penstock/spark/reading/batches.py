@@ -1,8 +1,8 @@
-"""How far the next micro-batch goes, over all streams of a query; as plain functions.
+"""The end of the next micro-batch over all streams of a query, as plain functions.
 
-``maxOffsetsPerTrigger`` and ``maxBytesPerTrigger`` are shared fairly: no stream gets less than
-another one unless it has no more to give, and where there is not enough for one message each, they
-take turns. Whose turn it is follows from the offsets, so it survives restarts.
+``maxOffsetsPerTrigger`` and ``maxBytesPerTrigger`` are shared fairly: a stream gets less than another
+one only when it has no more messages. When the limit is less than one message per stream, the
+streams take turns; the turn follows from the offsets, so it survives restarts.
 
 Knows nothing of Spark and does no I/O.
 """
@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Available:
-    """What the streams hold beyond an offset: a range of each, which of them do not begin right
-    behind it, and what was lost, in words.
+    """The messages that the streams hold behind an offset, as one range for each stream.
+
+    ``moved`` names the streams whose range does not begin right behind the offset; ``problems`` are
+    sentences about messages that can't be read any more.
     """
 
     ranges: dict[str, Range]
@@ -39,16 +41,16 @@ class Available:
     problems: tuple[str, ...] = ()
 
     def __len__(self) -> int:
-        """Sequences of all streams."""
+        """The number of sequences of all streams."""
         return sum(len(each) for each in self.ranges.values())
 
 
 @dataclass(frozen=True)
 class View:
-    """What is known of the streams when a batch is planned.
+    """The state of the streams when a batch is planned.
 
-    ``states`` are those of the selected streams that are there. ``ends`` bound how far each may be
-    read, where that is less than its last sequence. ``passed`` as in
+    ``states`` has the selected streams that exist. ``ends`` has the sequence up to which a stream may be
+    read, where that is less than its last sequence. ``passed`` is the argument of
     :func:`penstock.spark.reading.offsets.what_is_next`, by stream.
     """
 
@@ -58,8 +60,9 @@ class View:
 
 
 def available(begin: Mapping[str, Offset], view: View) -> Available:
-    """What there is to read behind ``begin``. Streams that ``begin`` does not have join; those that
-    are not there any more are a problem.
+    """The ranges to read behind ``begin``.
+
+    A stream that ``begin`` does not have joins; a stream of ``begin`` that is gone is a problem.
     """
     ranges, moved = {}, set()
     problems = [
@@ -78,14 +81,14 @@ def available(begin: Mapping[str, Offset], view: View) -> Available:
 
 
 def refuse_loss(problems: Sequence[str]) -> None:
-    """Raise :class:`DataLossError` when there is any."""
+    """Raise :class:`DataLossError` when there is a problem."""
     if problems:
         raise DataLossError(f"{'; '.join(problems)}. {TO_GO_ON}")
 
 
 def worth_a_batch(sequences: int, waited_seconds: float, options: Options) -> bool:
-    """Whether minOffsetsPerTrigger is met, or maxTriggerDelay is over. Nothing to read is never
-    worth one.
+    """Whether minOffsetsPerTrigger is met, or maxTriggerDelay is over; False when there is nothing
+    to read.
     """
     if not sequences:
         return False
@@ -96,8 +99,10 @@ def worth_a_batch(sequences: int, waited_seconds: float, options: Options) -> bo
 
 
 def share(wanted: Sequence[int], total: int, turn: int) -> list[int]:
-    """Parts of ``total`` for those who want so much each: as even as can be, all of it as long as
-    anybody wants more. What cannot be divided goes to the next ones from ``turn`` on, one each.
+    """Divide ``total`` among streams that want ``wanted`` each, as evenly as possible.
+
+    All of ``total`` is given out as long as a stream wants more. The remainder goes to the streams from
+    ``turn`` on, one each.
     """
     if sum(wanted) <= total:
         return list(wanted)
@@ -118,10 +123,10 @@ def share(wanted: Sequence[int], total: int, turn: int) -> list[int]:
 
 
 def admit(found: Available, begin: Mapping[str, Offset], view: View, options: Options) -> list[int]:
-    """How many sequences of each range, in order of streams' names, the next batch takes.
+    """The number of sequences of each range, in order of the streams' names, for the next batch.
 
-    Bytes are reckoned by the mean size of a stored message, so they are kept on the whole, not in
-    each batch; a stream that may give anything gives one message at least, so that a query never
+    Bytes are estimated from the mean size of a stored message, so the limit holds on average, not for
+    each batch. A stream whose share is not zero gives at least one message, so that a query never
     stands still.
     """
     names = sorted(found.ranges)
@@ -145,12 +150,11 @@ def admit(found: Available, begin: Mapping[str, Offset], view: View, options: Op
 def next_end(
     begin: Mapping[str, Offset], view: View, waited_seconds: float, options: Options
 ) -> Offsets:
-    """The end of the next micro-batch; equal to ``begin`` in all places when there is nothing to
-    do.
+    """The end of the next micro-batch; at the same places as ``begin`` when there is nothing to do.
 
-    Loss is not refused here (see :func:`refuse_loss`): the end begins anew where it has to. That
-    is written down at once, also when the batch has no rows yet: what comes later must not be
-    mistaken for what was read already.
+    Losses raise nothing here (see :func:`refuse_loss`): the end begins anew where it has to. Such an end
+    is written down at once, also when the batch has no rows yet, so that messages that come later are
+    not mistaken for messages that were read already.
     """
     found = available(begin, view)
     names = sorted(found.ranges)
@@ -163,7 +167,7 @@ def next_end(
         state, first = view.states[name], found.ranges[name].first
         joins = name not in begin
         if joins and not found.ranges[name]:
-            continue  # it joins at its first message
+            continue  # the stream joins at its first message
         if taken[name] or (name in found.moved and (joins or not _same_life(begin[name], state))):
             begins = first if name in found.moved else None
             end[name] = Offset(name, first - 1 + taken[name], state.born, begins)
@@ -175,13 +179,14 @@ def next_end(
 
 
 def _same_life(offset: Offset, state: StreamState) -> bool:
-    """Whether the stream holds what was read, or its end was moved on from there."""
+    """Whether the stream is the one of the offset and has not gone back behind it."""
     return offset.born == state.born and offset.seq <= state.last_seq
 
 
 def moved_on(begin: Mapping[str, Offset], view: View) -> Offsets:
-    """The end of a batch without rows that goes over what was seen to hold nothing, so that it is
-    not taken for a loss when it is dropped while nobody looks.
+    """The end of a batch without rows that moves over sequences which hold nothing for the reader.
+
+    Otherwise the reader would take them for lost when they are removed while the query does not run.
     """
     end: Offsets = {}
     for name, offset in begin.items():
@@ -198,8 +203,8 @@ def same_places(left: Mapping[str, Offset], right: Mapping[str, Offset]) -> bool
 
 
 def batch_ranges(begin: Mapping[str, Offset], end: Mapping[str, Offset]) -> dict[str, Range]:
-    """What a batch reads of each stream, from its two offsets alone; streams that give nothing are
-    left out.
+    """The range of each stream that a batch reads, from its two offsets alone; without empty
+    ranges.
     """
     ranges = {}
     for name, goal in sorted(end.items()):
@@ -213,9 +218,7 @@ def batch_ranges(begin: Mapping[str, Offset], end: Mapping[str, Offset]) -> dict
 
 
 def empty_below(begin: Mapping[str, Offset], goal: Offset) -> int:
-    """The sequence below which a batch that ends at ``goal`` was seen to hold nothing, 0 where that
-    is not known.
-    """
+    """The sequence below which a batch that ends at ``goal`` was seen to hold nothing, or 0."""
     start = begin.get(goal.stream)
     if start is None or start.born != goal.born or start.next is None:
         return 0
@@ -228,7 +231,7 @@ def batch_problems(
     end: Mapping[str, Offset],
     states: Mapping[str, StreamState],
 ) -> list[str]:
-    """What of a planned batch cannot be read any more, in words."""
+    """Sentences about the ranges of a planned batch that cannot be read any more."""
     problems = []
     for name, wanted in ranges.items():
         state, goal = states.get(name), end[name]

@@ -1,8 +1,7 @@
-"""Reading a partition with a consumer of our own: works with every server, for streams that keep
-their messages whoever reads them.
+"""Read a partition with an own consumer: works with every server, for streams with limits retention.
 
-Pull requests overlap, and what comes is parsed straight into columns (:mod:`penstock.client.columns`).
-The server applies the subject filters where it can, and keeps the payloads where no column needs
+Pull requests overlap, and replies are parsed straight into columns (:mod:`penstock.client.columns`).
+The server applies the subject filters where it can, and leaves out the payloads when no column needs
 them. Knows nothing of Arrow or Spark.
 """
 
@@ -24,17 +23,17 @@ if TYPE_CHECKING:
 
 BATCH_BYTES = 4 * 2**20
 SEVERAL_FILTERS = (2, 10)
-"""The first version of servers whose consumers take more than one filter."""
+"""The first server version whose consumers take more than one filter."""
 _TOO_MANY_CONSUMERS = 10026
 
 
 def read(reading: Reading) -> Iterator[Columns]:
-    """What is left of a partition, in batches; the life of the stream is looked at after each
-    consumer was made, so that it is that of the consumer.
+    """Read the rest of a partition, in batches.
 
-    Where the server cannot apply all filters at once (it is too old for several, or two of them
-    match the same subjects), it is asked for what covers them, and messages come that match none.
-    UnfitError: the stream, or the account, has as many consumers as it may.
+    Each time it has created a consumer, it checks the stream, so that the consumer is known to be of the
+    stream that was planned. When the server cannot apply all filters at once (it is too old for several,
+    or two of them overlap), it gets one filter that covers them, and sends messages that match none.
+    Raises UnfitError when the stream, or the account, has as many consumers as it may.
     """
     try:
         yield from _read(reading)

@@ -1,13 +1,14 @@
-"""Reading a partition with batches of direct gets: one request brings many messages, and nothing is
-made on the server, which is what a small micro-batch wants.
+"""Read a partition with batches of direct gets: one request returns many messages.
+
+Nothing is created on the server, which suits a small micro-batch.
 
     $JS.API.DIRECT.GET.ORDERS  {"seq":7,"batch":100,"max_bytes":4194304,"next_by_subj":"orders.>"}
-      ◄── message 7 ... message 12      what each of them is, in its last headers (core/bulk/wire_columns)
+      ◄── message 7 ... message 12      described by their last headers (core/bulk/wire_columns)
       ◄── 204 EOB                       the end, Nats-Num-Pending: how many follow
 
-Servers have them since 2.11, for streams with ``allow_direct``. Replicas and mirrors may answer,
-too, and they may be behind: what comes from another stream is not taken, and a replicated stream is
-read so only when the plan says so. Knows nothing of Arrow or Spark.
+Servers have them since 2.11, for streams with ``allow_direct``. Replicas and mirrors may answer, too,
+and may be behind: a message of another stream is not taken, and a replicated stream is read in this
+way only when the plan asks for it. Knows nothing of Arrow or Spark.
 """
 
 from __future__ import annotations
@@ -37,17 +38,19 @@ if TYPE_CHECKING:
     from penstock.spark.reading.one_range import Reading
 
 BATCHES = (2, 11)
-"""The first version of servers that answer a direct get with several messages."""
+"""The first server version that answers a direct get with several messages."""
 
 SHORT_ROWS = 2048
-"""A range of so many sequences is read sooner without making a consumer."""
+"""A range of up to this number of sequences is read sooner without a consumer."""
 
 _END, _NOT_FOUND, _NO_RESPONDERS = 204, 404, 503
 _PENDING = "Nats-Num-Pending"
 
 
 def is_better(reading: Reading, info: StreamInfo) -> bool:
-    """Whether this is the way to read a partition of that stream: short, and exact."""
+    """Whether direct gets are the best way to read the partition: it is short, and the read is
+    exact.
+    """
     return (
         reading.last - reading.position < SHORT_ROWS
         and len(reading.plan.subjects) < 2
@@ -57,7 +60,7 @@ def is_better(reading: Reading, info: StreamInfo) -> bool:
 
 
 def is_exact(reading: Reading, info: StreamInfo) -> bool:
-    """Whether a partition can be read so, with nobody answering who may be behind."""
+    """Whether direct gets read the partition exactly: no server that may be behind answers."""
     config = info.config
     return (
         config.allow_direct
@@ -67,8 +70,9 @@ def is_exact(reading: Reading, info: StreamInfo) -> bool:
 
 
 def read(reading: Reading) -> Iterator[Columns]:
-    """What is left of a partition, in batches. UnfitError: the server does not answer such gets, or
-    not for this stream.
+    """Read the rest of a partition, in batches.
+
+    Raises UnfitError when the server does not answer such gets, or not for this stream.
     """
     plan = reading.plan
     if not client_for(plan.servers).server_info.version_at_least(*BATCHES):
@@ -80,7 +84,7 @@ def read(reading: Reading) -> Iterator[Columns]:
     with _Answers(reading) as answers:
         while not reading.over:
             columns, left = answers.ask(subject)
-            # After they came, so that they are of the life that there is then.
+            # Checked after the messages came, so that it is the state of the stream they are from.
             info = reading.look()
             reading.front = state_of(info).first_seq
             over = not left or columns.last_seq >= reading.last
@@ -93,10 +97,10 @@ def read(reading: Reading) -> Iterator[Columns]:
 
 
 class _Answers:
-    """What the server sends to the inbox of one read, parsed straight into columns."""
+    """The server's answers to the inbox of one read, parsed straight into columns."""
 
     def __init__(self, reading: Reading) -> None:
-        """RuntimeError when another reader is open on the connection."""
+        """Raises RuntimeError when another reader is open on the connection."""
         plan = reading.plan
         self._reading = reading
         self._plan = plan
@@ -107,18 +111,19 @@ class _Answers:
         self._inbox = self._client.new_inbox()
         self._requests = 0
         self._columns = self._fresh()
-        self._left = -1  # what the server has behind the batch; -1: the end did not come yet
+        # How many messages the server has behind the batch; -1 before the end of the batch.
+        self._left = -1
         self._problem: PenstockError | UnfitError | None = None
         self._signs = 0
 
     def __enter__(self) -> _Answers:
-        """Begin to take the connection's messages."""
+        """Begin to capture the connection's messages."""
         self._client.attach(f"{self._inbox}.*", self)
         self._client.connection.capture = self
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the connection as it was."""
+        """End the capture."""
         connection = self._client.connection
         if connection.capture is self:
             connection.capture = None
@@ -127,7 +132,7 @@ class _Answers:
     def ask(self, subject: str) -> tuple[Columns, int]:
         """The next messages, and how many the server has behind them.
 
-        Raises Timeout, ConnectionLost, UnfitError, and PenstockError for what the server said.
+        Raises Timeout, ConnectionLost, UnfitError, and PenstockError for an error of the server.
         """
         plan, reading = self._plan, self._reading
         count = min(plan.batch_rows, reading.last - reading.position + 1)
@@ -162,8 +167,8 @@ class _Answers:
         return self._signs != signs or self._client.lost_since(reconnects)
 
     def _fresh(self) -> DirectColumns:
-        # Room for all that one request can bring: a batch ends with the message that reaches its
-        # bytes.
+        # Room for all messages that one request can return: a batch ends with the message that
+        # reaches its bytes.
         return self._room(self._plan.batch_rows)
 
     def _room(self, rows: int) -> DirectColumns:
@@ -174,7 +179,7 @@ class _Answers:
     # -- called while bytes are parsed ------------------------------------------------------------
 
     def feed(self, parser: Parser, data: bytes) -> list[tuple[object, ...]]:
-        """Part of parsing: keep our messages, return every other operation."""
+        """Called by the parser: keep the messages for this inbox, return every other operation."""
         columns = self._columns
         before = columns.count
         others = columns.feed(parser, self.interest.sid, data)
@@ -182,7 +187,7 @@ class _Answers:
             self._signs += 1
         self._take_statuses(columns)
         while columns.full:
-            # The status that ends a full batch comes behind it.
+            # The status that ends a full batch follows it.
             rest = self._room(1)
             others += rest.feed(parser, self.interest.sid, b"")
             self._take_statuses(rest)
@@ -203,7 +208,7 @@ class _Answers:
         self._signs += 1
         try:
             status, description, headers = decode_headers(block)
-        except ValueError:  # not from a server: somebody else writes to our inbox
+        except ValueError:  # not from a server: another client publishes to this inbox
             return
         left = headers.get(_PENDING, ["0"])[0]
         if status == _END:
@@ -216,7 +221,7 @@ class _Answers:
             self._problem = UnfitError(f"direct gets are refused: {status} {description}")
 
     def receive(self, message: BaseMessage) -> None:
-        """A message that was parsed before the capture began; there is none, the inbox is new."""
+        """Unused: the inbox is new, so no message was parsed before the capture began."""
 
     def end(self) -> None:
         """The client is closed: no message follows."""

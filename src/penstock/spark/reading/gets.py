@@ -1,9 +1,9 @@
-"""Reading a partition message by message, with a request for each: for streams that no consumer of
-ours may touch, and where none may be made.
+"""Read a partition with a request for each message, where no consumer can be used.
 
-A consumer on a work queue takes what it reads away, and on a stream with interest retention its
-coming and going decides what is kept. Requests for stored messages change nothing, anywhere. They
-cost more: use direct gets where the stream allows them. Knows nothing of Arrow or Spark.
+A consumer on a work queue stream removes the messages that it reads, and on a stream with interest
+retention a new or deleted consumer changes which messages are kept. Requests for stored messages
+change nothing on any stream. They cost more: use direct gets where the stream allows them. Knows
+nothing of Arrow or Spark.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def read(reading: Reading) -> Iterator[Columns]:
-    """What is left of a partition, in batches."""
+    """Read the rest of a partition, in batches."""
     plan = reading.plan
     for columns in read_stored(
         jetstream_for(plan.servers),
@@ -34,6 +34,6 @@ def read(reading: Reading) -> Iterator[Columns]:
         max_bytes=BATCH_BYTES,
         timeout=plan.servers.request_timeout_seconds,
     ):
-        # After they came, so that they are of the life that there is then.
+        # Checked after the messages came, so that it is the state of the stream they are from.
         reading.front = state_of(reading.look()).first_seq
         yield columns

@@ -1,7 +1,6 @@
-"""What planning asks a server: the states of the streams, the last sequence that filters let
-through, the sequence at a time. Every error is a :class:`ReadError` of one line.
+"""The requests of planning: states of streams, the last sequence that filters match, times.
 
-Knows nothing of Spark.
+Every error is a :class:`ReadError` of one line. Knows nothing of Spark.
 """
 
 from __future__ import annotations
@@ -29,23 +28,23 @@ T = TypeVar("T")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FILTERS_ASKED = 8
-_NANOSECONDS_MAX = 2**63 - 1  # of a server's clock: in the year 2262
+_NANOSECONDS_MAX = 2**63 - 1  # the last time of a server's clock, in the year 2262
 
 
 class Lookups:
-    """Questions of one reader, over this process's connection."""
+    """The requests of one reader, over this process's connection."""
 
     def __init__(self, options: Options) -> None:
-        """Nothing is asked yet."""
+        """Sends no request."""
         self._options = options
         self._asking = Asking(options.servers)
         self._ends: dict[str, tuple[tuple[str, int, tuple[str, ...]], int]] = {}
 
     def states(self, known: Iterable[str] = ()) -> dict[str, StreamState]:
-        """The states of the streams that are read and are there, by name.
+        """The states of the selected streams that exist, by name.
 
-        ``known`` are streams that must be looked for by name where a pattern selects them: a list
-        of streams that change while it is given can miss one.
+        ``known`` are streams that a pattern selects and that must be asked for by name as well: a list of
+        streams that change while the server sends it can miss one.
         """
         options = self._options
         found: dict[str, StreamState] = {}
@@ -60,7 +59,7 @@ class Lookups:
         return found
 
     def required_states(self) -> dict[str, StreamState]:
-        """The states of all streams that are named, ReadError when one is not there."""
+        """The states of all named streams; ReadError when one is missing."""
         found = self.states()
         for name in self._options.streams:
             if name not in found:
@@ -68,7 +67,7 @@ class Lookups:
         return found
 
     def state(self, stream: str) -> StreamState | None:
-        """The state of a stream; None when it is not there."""
+        """The state of a stream; None when it does not exist."""
         try:
             info = self._ask(f"stream {stream}", lambda js: js.stream_info(stream))
         except StreamNotFound:
@@ -76,8 +75,9 @@ class Lookups:
         return state_of(info)
 
     def end(self, state: StreamState, subjects: tuple[str, ...]) -> int:
-        """The last sequence that filters of subjects let through, or of many filters what covers
-        them; 0 when they let nothing through, and that of the stream without filters.
+        """The last sequence of a message that the filters match; 0 when they match none.
+
+        Many filters are replaced by one that covers them. Without filters it is the stream's last sequence.
         """
         if not subjects:
             return state.last_seq
@@ -89,8 +89,9 @@ class Lookups:
         return min(end, state.last_seq)
 
     def next_behind(self, state: StreamState, seq: int, subjects: tuple[str, ...]) -> int | None:
-        """The sequence of the first message behind ``seq`` that filters let through, or that is
-        still to come; None where that is the next sequence, or cannot be told.
+        """The sequence of the first message behind ``seq`` that the filters match, stored or still to come.
+
+        None when that is the next sequence, or unknown.
         """
         if seq >= self.end(state, subjects):
             found: int | None = state.last_seq + 1
@@ -107,8 +108,8 @@ class Lookups:
         return found
 
     def begins_by(self, state: StreamState, seq: int) -> bool:
-        """Whether the stream still begins there or before that: nothing behind was dropped since it
-        was looked at.
+        """Whether the stream still begins at or before ``seq``, so nothing behind it was removed
+        since ``state``.
         """
         now = self.state(state.stream)
         return now is not None and now.born == state.born and now.first_seq <= seq
@@ -122,14 +123,14 @@ class Lookups:
             return 0
 
     def at_position(self, state: StreamState, position: Position) -> int | None:
-        """The sequence at a position that is a time; None for others."""
+        """The sequence at a position that is a time; None for other positions."""
         return None if position.time is None else self.sequence_at(state, position.time)
 
     def sequence_at(self, state: StreamState, at: datetime) -> int | None:
-        """The sequence of the first message stored at or after a time, None when there is none yet.
+        """The sequence of the first message stored at or after a time; None when there is none yet.
 
-        Found by way of a consumer that would start there, which every server since 2.9 knows; where
-        retention goes by the consumers, or no more of them may be made, by halving.
+        Creates a consumer that would start there, which every server since 2.9 knows. With interest or work
+        queue retention, or when no more consumers may be created, it finds the sequence by bisection.
         """
         nanoseconds = (at - _EPOCH) // timedelta(microseconds=1) * 1000
         if nanoseconds <= 0:
@@ -172,7 +173,7 @@ class Lookups:
         return None if found is None or found.seq > state.last_seq else found.seq
 
     def _message_from(self, stream: str, seq: int) -> StoredMessage | None:
-        """The first message at a sequence or behind it."""
+        """The first message at or behind a sequence."""
         try:
             return self._ask(
                 f"stream {stream}", lambda js: js.get_message(stream, seq, next_by_subject=">")

@@ -1,23 +1,23 @@
-"""What an offset is, where a read starts and ends, and whether what was not read yet is still
-there; as plain functions.
+"""Offsets, the start and end of a read, and checks for lost messages; as plain functions.
 
-An offset is, for each stream, the sequence of the last message that was read, and the time the
+An offset has, for each stream, the sequence of the last message that was read and the time at which
+the stream was created. For one stream and for several::
 stream was created. Of one stream and of several::
 
     {"stream": "ORDERS", "seq": 41, "born": "2026-10-16T23:04:01.123456789Z"}
     {"EVENTS": {"seq": 7, "born": "..."}, "ORDERS": {"seq": 41, "born": "...", "from": 40}}
 
-``born`` tells a stream from one of the same name that was deleted and made again: sequences of the
-two have nothing to do with one another. The batch between two offsets is ``(start, end]``; where it
-cannot begin behind the start (the stream joined the query with this batch, was made again, or lost
-messages), ``from`` in its end says where it begins. ``next``, where it is given, is the next message
-that was there for the reader when the batch was planned: what lies between was empty, so the begin
-of the stream may move over it without a loss. ``mean`` is the mean size of a message where
-partitions are cut by it. So all of a batch follows from its two offsets, and a batch that is run
-again gives the same rows in the same partitions. ``.again`` says where the next batches end, where they
-fill a hole (:mod:`penstock.spark.filling`).
+``born`` tells a stream from one of the same name that was deleted and created again: the sequences
+of the two are unrelated. The batch between two offsets is ``(start, end]``. Where it cannot begin
+behind the start (the stream joined the query with this batch, was created again, or lost messages),
+``from`` in its end says where it begins. ``next`` is the next message that the stream had for the
+reader when the batch was planned: the sequences before it held nothing for the reader, so the
+stream's first sequence may move over them without a loss. ``mean`` is the mean size of a message, when
+partitions are cut by it. So the two offsets determine the batch, and a batch that runs again gives
+the same rows in the same partitions. ``.again`` has the ends of the next batches while the query
+fills a hole (:mod:`penstock.spark.filling`).
 
-Knows nothing of Spark and does no I/O: what the server said comes in as :class:`StreamState`.
+Knows nothing of Spark and does no I/O: the caller gives the server's answers as :class:`StreamState`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class DataLossError(RuntimeError):
 
 @dataclass(frozen=True)
 class StreamState:
-    """What matters of a STREAM.INFO answer. An empty stream has ``first_seq == last_seq + 1``."""
+    """The needed fields of a STREAM.INFO answer. An empty stream has ``first_seq == last_seq + 1``."""
 
     stream: str
     born: str
@@ -55,20 +55,21 @@ class StreamState:
 
     @property
     def has_holes(self) -> bool:
-        """Whether messages between the first and the last one are not there."""
+        """Whether sequences between the first and the last one have no message."""
         return self.last_seq - self.first_seq + 1 > self.messages
 
     @property
     def mean_bytes(self) -> int:
-        """The mean size of a stored message, 1 at least."""
+        """The mean size of a stored message, at least 1."""
         return max(1, self.bytes // self.messages) if self.messages else 1
 
 
 @dataclass(frozen=True)
 class Offset:
-    """The last sequence read of one life of a stream; ``begin`` and ``mean_bytes`` of the batch
-    that ends here, where they had to be written down, and ``next``: no message for this reader lay
-    between ``seq`` and there.
+    """The last sequence read of one life of a stream.
+
+    ``begin`` and ``mean_bytes`` are those of the batch that ends here, where they had to be written
+    down. Between ``seq`` and ``next`` the stream held no message for this reader.
     """
 
     stream: str
@@ -80,12 +81,12 @@ class Offset:
 
     @property
     def place(self) -> tuple[str, int, str]:
-        """Where it is, whatever else it says."""
+        """The stream, the sequence and the life, without the other fields."""
         return self.stream, self.seq, self.born
 
     @property
     def passed(self) -> int:
-        """Up to where, at least ``seq``, there was nothing more for this reader."""
+        """The sequence, at least ``seq``, up to which the stream held nothing more for this reader."""
         return self.seq if self.next is None else max(self.seq, self.next - 1)
 
     def to_json(self) -> dict[str, str | int]:
@@ -103,16 +104,16 @@ class Offset:
         return fields
 
     def bare(self) -> Offset:
-        """The place and what is behind it, as a later batch starts from it."""
+        """The place and ``next``, as a later batch starts from it."""
         return replace(self, begin=None, mean_bytes=None)
 
 
 Offsets = dict[str, Offset]
-"""The offset of a query: that of each stream, by its name."""
+"""The offset of a query: the offset of each stream, by its name."""
 
 
 def offsets_to_json(offsets: Mapping[str, Offset], *, one_stream: bool) -> dict[str, Any]:
-    """The form Spark keeps in the checkpoint; streams in the order of their names."""
+    """The form that Spark keeps in the checkpoint; streams in the order of their names."""
     if one_stream and len(offsets) == 1:
         [offset] = offsets.values()
         return offset.to_json()
@@ -120,7 +121,7 @@ def offsets_to_json(offsets: Mapping[str, Offset], *, one_stream: bool) -> dict[
 
 
 def offsets_from_json(value: Mapping[str, Any]) -> Offsets:
-    """Read either form; ValueError when a checkpoint of another source is given."""
+    """Parse either form; ValueError for a checkpoint of another source."""
     try:
         if isinstance(value.get("stream"), str):
             return {value["stream"]: _offset(value["stream"], value)}
@@ -146,16 +147,16 @@ class Range:
     last: int
 
     def __len__(self) -> int:
-        """How many sequences; how many messages is for the server to say."""
+        """The number of sequences; only the server knows the number of messages."""
         return max(0, self.last - self.first + 1)
 
 
 def resolve_start(position: Position, state: StreamState, seq_at_time: int | None) -> int:
     """The sequence *before* the first one to read.
 
-    ``seq_at_time`` is the first sequence stored at or after ``position.time``, None when there is
-    none; only looked at for a time. Raises :class:`OptionError` for a sequence the stream is not
-    near to: an offset beyond the end could not be told from one of a stream that went back.
+    ``seq_at_time`` is the first sequence stored at or after ``position.time``, None when there is none;
+    it is used only for a time. Raises :class:`OptionError` for a sequence beyond the stream's end, which
+    could not be told from an offset of a stream that went back.
     """
     if position.word == EARLIEST:
         return state.first_seq - 1
@@ -172,8 +173,9 @@ def resolve_start(position: Position, state: StreamState, seq_at_time: int | Non
 
 
 def resolve_end(position: Position, state: StreamState, seq_at_time: int | None) -> int:
-    """The last sequence to read, never beyond the stream's end. ``seq_at_time`` as in
-    :func:`resolve_start`.
+    """The last sequence to read, never beyond the stream's end.
+
+    ``seq_at_time`` as in :func:`resolve_start`.
     """
     if position.sequence is not None:
         return min(position.sequence, state.last_seq)
@@ -184,8 +186,10 @@ def resolve_end(position: Position, state: StreamState, seq_at_time: int | None)
 
 @dataclass(frozen=True)
 class Next:
-    """What is to be read of a stream next. ``problem`` says why that does not begin right behind
-    the last message read, where that is a loss; ``moved`` whether it does not, loss or not.
+    """The next range to read of a stream.
+
+    ``moved`` says whether it does not begin right behind the last message read. ``problem`` says why,
+    when that is a loss.
     """
 
     range: Range
@@ -194,13 +198,13 @@ class Next:
 
 
 def what_is_next(offset: Offset | None, state: StreamState, passed: int = 0) -> Next:
-    """From behind ``offset`` to the end of the stream, after a look at whether the two still fit.
+    """The range from behind ``offset`` to the end of the stream, and whether messages are missing.
 
-    Without an offset the stream is new to the query: all that it holds. ``passed`` is a sequence up
-    to which, behind ``offset``, there was nothing for this reader when it looked, beside what the
-    offset itself says of that; so far the stream's begin may move without a loss. After a loss the
-    range is what can still be read: all of a stream that was made again, and what comes after the
-    end of one that went back.
+    Without an offset the stream is new to the query, and the range is all that it holds. ``passed`` is a
+    sequence up to which the stream was seen to hold nothing for this reader behind ``offset``, in
+    addition to ``offset.next``; the stream's first sequence may move up to there without a loss. After a
+    loss the range has the messages that can still be read: all of a stream that was created again, and
+    those behind the end of a stream that went back.
     """
     everything = Range(state.first_seq, state.last_seq)
     if offset is None:

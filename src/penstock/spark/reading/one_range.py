@@ -1,19 +1,18 @@
-"""One read of a partition: how far it is, and whether what it is to read is still the stream it was
-planned for, with all it had.
+"""One read of a partition: its position, and whether the stream still has all that was planned.
 
-Three things are looked at whenever the server is asked, with :meth:`Reading.look`: that the stream
-was not made again, that it does not end before the partition does, and where it begins. A message
-that was deleted leaves a hole, and holes are passed over. But where the stream's begin has come
-into a hole that the read saw, or past it, messages may have been dropped before they were read: a
-loss, unless the hole was there before::
+:meth:`Reading.look` checks three things after requests to the server: the stream was not created
+again, it does not end before the partition does, and where it begins. A deleted message leaves a
+hole, and the read passes over holes. But when the stream's first sequence moves into a hole that the
+read saw, or past it, messages may have been removed before they were read. That is a loss, unless
+the hole was there before::
 
-    planned                1 . . . 5 6 . 8      the plan says below which sequence nothing was: 5
-    at the first look      1 . . . 5 6 . 8      the server lists what is not there: 2, 3, 4, 7
+    planned                1 . . . 5 6 . 8      the plan says: nothing below 5
+    at the first look      1 . . . 5 6 . 8      the server lists the holes: 2, 3, 4, 7
     read                           5 6 . 8
-    the stream by then                   8      nobody dropped 7: no loss
+    the stream by then                   8      7 was a hole before: no loss
 
-With a subject filter the same holds for what lies between two messages that match; whether one of
-those dropped would have matched, nobody can say any more.
+With a subject filter the same holds for the sequences between two messages that match. Whether a
+message that was removed there would have matched is unknown.
 
 Knows nothing of transports, Arrow or Spark.
 """
@@ -33,29 +32,31 @@ if TYPE_CHECKING:
     from penstock.spark.reading.plan import ReadPlan
 
 HOLES_MAX = 10_000
-"""A stream with more holes is not asked where they are."""
+"""The read does not ask a stream with more holes for the list of them."""
 
 
 class StreamGone(Exception):
-    """What the read was planned for is not there any more, and that is no failure."""
+    """The planned stream is gone, and the options say that this is no failure."""
 
 
 class Reading:
-    """Where a read of one partition is: every sequence below ``position`` is done with."""
+    """The position of a read of one partition: every sequence below ``position`` is done."""
 
     def __init__(self, plan: ReadPlan) -> None:
-        """Nothing is asked yet."""
+        """Sends no request."""
         self.plan = plan
         self.position = plan.range.first
         self.last = plan.range.last
         self.info: StreamInfo | None = None
-        """What the server said of the stream last."""
+        """The server's last answer about the stream."""
         self.front: int | None = None
-        """Where the stream began at a moment when what is at hand was read already, if known."""
+        """The first sequence of the stream at a moment after the current messages were read, if
+        known.
+        """
         self.closing: StreamInfo | None = None
-        """What the server said of the stream when everything was read already, if known."""
+        """The server's answer about the stream after all messages were read, if known."""
         self._holes: frozenset[int] | None = None
-        """What of the partition was not there at the first look, as far as the server said."""
+        """The holes of the partition at the first look, as far as the server listed them."""
 
     @property
     def over(self) -> bool:
@@ -63,10 +64,10 @@ class Reading:
         return self.position > self.last
 
     def look(self) -> StreamInfo:
-        """Ask the server what the stream is now.
+        """Ask the server for the state of the stream, and check it.
 
-        Raises ReadError; DataLossError when the stream was made again or went back behind the end
-        of the partition, or, when losses are no failure, StreamGone for the former.
+        Raises ReadError; DataLossError when the stream was created again or ends before the partition does.
+        When losses are no failure, it raises StreamGone for a stream that was created again.
         """
         plan = self.plan
         info = self.info = stream_info(plan.servers, plan.stream)
@@ -88,8 +89,10 @@ class Reading:
         return info
 
     def take(self, columns: Columns) -> None:
-        """The next rows are these. Raises as :meth:`look`, and DataLossError when the stream's
-        begin has come into what is missing before or between them, and was not missing before.
+        """Take the next rows.
+
+        Raises as :meth:`look`, and DataLossError when the stream's first sequence has moved into a gap
+        before or between the rows that was no hole at the first look.
         """
         after = self.position - 1
         sequences = columns.seq.view("q")
@@ -106,15 +109,18 @@ class Reading:
                     return
 
     def pass_over(self, last: int) -> None:
-        """No message is left up to there: the stream is read as it was when it began at ``front``."""
+        """Pass over the sequences up to ``last``: the stream had none of them when it began at
+        ``front``.
+        """
         if self.front is not None and self.front > self.position and self.position <= last:
             self._lose_between(self.position, min(last, self.front - 1))
         self.position = max(self.position, last + 1)
 
     def end(self) -> None:
-        """Nothing comes any more. Raises as :meth:`take` for what is missing at the end, and
-        DataLossError when the server says that damage to its disk has cost messages of the
-        partition.
+        """End the read: no message follows.
+
+        Raises as :meth:`take` for messages that are missing at the end, and DataLossError when the server
+        reports messages of the partition as lost to damage of its disk.
         """
         info = self.look() if self.closing is None else self.closing
         begin = state_of(info).first_seq

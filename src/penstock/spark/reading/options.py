@@ -1,11 +1,10 @@
-"""The options of ``format("jetstream")`` for reading, read once from Spark's strings into one
-frozen value.
+"""The options of reading ``format("jetstream")``: Spark's strings, parsed into one frozen value.
 
-``ROWS`` is the whole truth about an option: its name, how its text is read and what it means. The
-parser, the error for an unknown name and the reference page are made from it.
+``ROWS`` defines each option: its name, how its text is parsed and what it means. The parser, the
+error for an unknown name and the reference page are made from it.
 
-Knows nothing of Spark, of the network or of what a stream holds: positions such as ``latest`` are
-resolved in :mod:`penstock.spark.reading.offsets`.
+Knows nothing of Spark, of the network or of the contents of a stream:
+:mod:`penstock.spark.reading.offsets` resolves positions such as ``latest``.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ METADATA = ("ts_ns", "size", "born", "reply")
 
 @dataclass(frozen=True)
 class Options:
-    """What a reader was asked to do: of ``streams``, or of those that match ``stream_pattern``.
+    """The options of one reader: it reads ``streams``, or those that match ``stream_pattern``.
 
-    Picklable (it travels to the executors). ``None`` means "no limit" or "not given". ``subjects``
-    are filters, none of them for every subject.
+    Picklable, since it travels to the executors. ``None`` means "no limit" or "not given".
+    ``subjects`` are filters; none means every subject.
     """
 
     streams: tuple[str, ...] = ()
@@ -76,18 +75,18 @@ class Options:
         return tuple(name for name in COLUMNS if name in asked)
 
     def selects(self, stream: str) -> bool:
-        """Whether a stream of this name is read."""
+        """Whether the options select a stream of this name."""
         if self.stream_pattern is None:
             return stream in self.streams
         return re.fullmatch(self.stream_pattern, stream) is not None
 
     @property
     def one_stream(self) -> bool:
-        """Whether exactly one stream is read, whatever there is on the server."""
+        """Whether exactly one stream is read, whatever streams the server has."""
         return self.stream_pattern is None and len(self.streams) == 1
 
     def described(self) -> str:
-        """What is read, for errors."""
+        """The streams as text, for errors."""
         if self.stream_pattern is not None:
             return f"streams that match {self.stream_pattern}"
         word = "stream" if self.one_stream else "streams"
@@ -234,7 +233,7 @@ ROWS: tuple[Row, ...] = (
 
 
 def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
-    """Read Spark's options; names in any case.
+    """Parse Spark's options; names in any case.
 
     Raises :class:`OptionError` for an unknown name, a bad value, a missing stream, or options that
     contradict one another.

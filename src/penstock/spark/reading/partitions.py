@@ -1,7 +1,7 @@
-"""Cutting what a read takes of its streams into partitions; as plain functions.
+"""Cut the ranges of a read into partitions; as plain functions.
 
-Each partition is a task, which costs Spark some ten milliseconds whatever it reads. So where many
-streams have a little each, as those of a pattern may, a partition takes pieces of several.
+Each partition is a task, which costs Spark some ten milliseconds even when it reads little. So when
+many streams have few messages each, as with a pattern, a partition takes pieces of several streams.
 
 Knows nothing of Spark and does no I/O.
 """
@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 
 
 FEW = 16
-"""Up to so many pieces are a partition each."""
+"""Up to this number of pieces, each piece is a partition."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A range of one life of a stream. ``mean_bytes`` of its messages, and ``empty_below``, a
-    sequence below which there is none of them, where that is known.
+    """A range of one life of a stream.
+
+    ``mean_bytes`` is the mean size of its messages. Below ``empty_below``, where known, there are none.
     """
 
     stream: str
@@ -39,11 +40,10 @@ class Part:
 
 
 def cut(parts: Sequence[Part], options: Options) -> list[Part]:
-    """Cut each part into pieces of nearly equal length: as few as the options allow, in order,
-    without gaps.
+    """Cut each part into as few pieces as the options allow, of nearly equal length, in order.
 
-    Every sequence is in exactly one piece; empty parts give none. More than maxRecordsPerPartition
-    and maxBytesPerPartition ask for are made for minPartitions, of the longest pieces first.
+    Every sequence is in exactly one piece; an empty part gives none. maxRecordsPerPartition and
+    maxBytesPerPartition set the number of pieces; for minPartitions the longest ones are cut further.
     """
     parts = [part for part in parts if part.range]
     counts = [-(-len(part.range) // _longest(part, options)) for part in parts]
@@ -76,8 +76,10 @@ def _pieces(part: Part, count: int) -> list[Part]:
 
 
 def packed(pieces: Sequence[Part], options: Options) -> list[list[Part]]:
-    """The pieces as partitions, in order: one each, or several in one where there are more of them
-    than ``FEW`` and than minPartitions asks for; within the limits of a partition.
+    """The pieces as partitions, in order.
+
+    Each piece is a partition, unless there are more than ``FEW`` and more than minPartitions asks for:
+    then a partition takes several, within the limits of a partition.
     """
     wanted = max(FEW, options.min_partitions)
     if len(pieces) <= wanted:
@@ -91,7 +93,7 @@ def packed(pieces: Sequence[Part], options: Options) -> list[list[Part]]:
 
 
 def _filled(pieces: Sequence[Part], rows_max: int, options: Options) -> list[list[Part]]:
-    """Partitions of so many sequences, or of one piece that has more."""
+    """Partitions with up to ``rows_max`` sequences each, or one piece that has more."""
     bytes_max = options.max_bytes_per_partition
     partitions: list[list[Part]] = []
     rows = size = 0

@@ -1,7 +1,7 @@
-"""Sets of subjects as patterns, and what of them a server can be asked for.
+"""Sets of subjects as patterns, and the filters that a server can apply for them.
 
 A pattern is a subject in which ``*`` stands for one token and ``>`` for one or more at the end. A
-tuple of patterns stands for every subject that matches one of them; the empty one for none.
+tuple of patterns stands for every subject that matches one of them; the empty tuple for none.
 
 Knows nothing of Spark, of options or of the network.
 """
@@ -31,14 +31,12 @@ def shortest(patterns: Iterable[str]) -> tuple[str, ...]:
 
 
 def askable(patterns: Iterable[str]) -> bool:
-    """Whether one consumer may have these filters: a server wants no two of them to match the same
-    subject.
-    """
+    """Whether one consumer may have these filters: servers refuse two that match the same subject."""
     return not any(collide(left, right) for left, right in combinations(patterns, 2))
 
 
 def cover(patterns: tuple[str, ...]) -> str:
-    """One pattern that everything in the set matches, as narrow as tokens from the begin allow."""
+    """One pattern that covers the whole set, as narrow as its leading tokens allow."""
     split = [pattern.split(".") for pattern in patterns]
     head: list[str] = []
     for tokens in zip(*split, strict=False):
@@ -48,6 +46,6 @@ def cover(patterns: tuple[str, ...]) -> str:
     if all(len(tokens) == len(head) for tokens in split):
         return ".".join(head)
     if any(len(tokens) == len(head) for tokens in split):
-        # One of them ends where others go on: ``a`` and ``a.b`` have no pattern of their own.
+        # One pattern ends where others go on: no pattern covers just ``a`` and ``a.b``.
         head = head[:-1]
     return ".".join([*head, ">"])

@@ -1,8 +1,8 @@
-"""What an executor needs to read one partition: made while planning, carried out by
-:func:`penstock.spark.reading.ranges.read_range`.
+"""The plan of reading one partition, made on the driver for
+:func:`penstock.spark.reading.ranges.read_range` on an executor.
 
-Everything that decides which rows come is here, so that a partition that is read again, elsewhere
-or later, gives the same rows. Knows nothing of Spark and does no I/O.
+The plan has everything that decides which rows the partition gives, so that reading it again, on
+another machine or later, gives the same rows. Knows nothing of Spark and does no I/O.
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ COLUMNS: dict[str, str] = {
     "born": "string",
     "reply": "string",
 }
-"""Every column a read can have, with its SQL type, in the order rows have them when none is asked
-for by name.
+"""The columns of a read with their SQL types, in the order of the rows when no column is named.
 
-``ts`` is when the server stored the message, cut to microseconds; ``ts_ns`` the same in nanoseconds
-since 1970. ``headers`` is null for a message without any. ``size`` is the bytes of the headers and
-the payload together. ``born`` is when the stream was created. ``reply`` is the ack subject the
-message came with from a consumer; null where it came another way.
+``ts`` is the time at which the server stored the message, cut to microseconds; ``ts_ns`` is the same
+in nanoseconds since 1970. ``headers`` is null for a message without headers. ``size`` is the bytes of
+the headers and the payload together. ``born`` is the time at which the stream was created. ``reply``
+is the ack subject of a message that a consumer delivered; null for other transports.
 """
 
 DEFAULT_COLUMNS = ("stream", "seq", "subject", "ts", "data")
@@ -43,26 +42,27 @@ DIRECT = "direct"
 SEGMENTS = "segments"
 GET = "get"
 TRANSPORTS = (AUTO, CONSUMER, DIRECT, GET, SEGMENTS)
-"""Ways to read: a consumer of its own, batches of direct gets, a request for each message, the
-files of a Penstock store; and the best of them that server and stream have."""
+"""The ways to read: an own consumer, batches of direct gets, a request for each message, the files
+of a Penstock store; ``AUTO`` is the best that server and stream allow.
+"""
 
 BATCH_ROWS = 8192
 
 
 class UnfitError(Exception):
-    """A transport cannot read (on) here, another one can; the text, if any, is for the user."""
+    """A transport cannot read (on) here, but another one can; the text, if any, is for the user."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadPlan:
-    """One partition of a read; picklable, it travels to an executor.
+    """One partition of a read; picklable, since it travels to an executor.
 
-    ``born`` is the life of the stream that ``range`` was planned for. ``subjects`` are the filters,
-    none for every subject. ``columns`` are names of :data:`COLUMNS` in the order of the rows.
-    ``segments`` is the folder of a Penstock store, or of this stream in it, as the executor sees
-    it. ``empty_below`` is a sequence below which the range was seen to hold nothing: what was not
-    there cannot be lost. Messages stored before ``not_before_ns``, or at ``not_after_ns`` or later,
-    are left out; 0 stands for no limit.
+    ``born`` is the life of the stream that ``range`` was planned for. ``subjects`` are the filters, none
+    for every subject. ``columns`` are names of :data:`COLUMNS` in the order of the rows. ``segments`` is
+    the folder of a Penstock store, or of this stream in it, on the executor. ``empty_below`` is a
+    sequence below which the range held nothing when it was planned, so nothing can be lost there.
+    Messages stored before ``not_before_ns``, or at ``not_after_ns`` or later, are left out; 0 stands for
+    no limit.
     """
 
     servers: Servers
@@ -80,9 +80,7 @@ class ReadPlan:
     empty_below: int = 0
 
     def __post_init__(self) -> None:
-        """ValueError for a column or a transport that there is none of, or a batch without rows or
-        columns.
-        """
+        """Raises ValueError for an unknown column or transport, or a batch without rows or columns."""
         if not self.columns:
             raise ValueError(f"a row has at least one column: {', '.join(COLUMNS)}")
         for name in self.columns:

@@ -1,4 +1,4 @@
-"""Places in streams as users name them, in ``startingOffsets`` and ``endingOffsets``.
+"""Positions in streams as users name them, in ``startingOffsets`` and ``endingOffsets``.
 
 ==============================  ==================================================================
 ``earliest``, ``latest``        the first message there is, behind the last one
@@ -8,7 +8,7 @@
 "earliest"}``                   default
 ==============================  ==================================================================
 
-Knows nothing of what a stream holds: :mod:`penstock.spark.reading.offsets` makes sequences of positions.
+Knows nothing of streams; :mod:`penstock.spark.reading.offsets` turns positions into sequences.
 """
 
 from __future__ import annotations
@@ -27,16 +27,14 @@ _RIGHT = "earliest, latest, a sequence such as 1, or a time such as 2026-10-16T2
 
 @dataclass(frozen=True)
 class Position:
-    """A place in a stream as a user names it: a word, a sequence, or a time; exactly one of the
-    three is set.
-    """
+    """A position in a stream: exactly one of a word, a sequence and a time is set."""
 
     word: str | None = None
     sequence: int | None = None
     time: datetime | None = None
 
     def __str__(self) -> str:
-        """The text the option accepts for this position."""
+        """The text that the option accepts for this position."""
         if self.word is not None:
             return self.word
         return str(self.sequence) if self.time is None else self.time.isoformat()
@@ -44,9 +42,7 @@ class Position:
 
 @dataclass(frozen=True)
 class Positions:
-    """A position for every stream: ``everywhere``, or where it is not given, ``by_stream`` and a
-    default for all others.
-    """
+    """A position for every stream: ``everywhere``, or ``by_stream`` with a default for all others."""
 
     everywhere: Position | None = None
     by_stream: tuple[tuple[str, Position], ...] = ()
@@ -67,7 +63,7 @@ class Positions:
 
 
 def position(text: str) -> Position:
-    """One position; :class:`OptionError` with what would be right."""
+    """Parse one position; :class:`OptionError` names the accepted forms."""
     word = text.strip().lower()
     if word in (EARLIEST, LATEST):
         return Position(word=word)
@@ -81,7 +77,7 @@ def position(text: str) -> Position:
 
 
 def positions(text: str) -> Positions:
-    """A position for all streams, or a JSON object with one for each."""
+    """Parse a position for all streams, or a JSON object with one for each."""
     if not text.lstrip().startswith("{"):
         try:
             return Positions(everywhere=position(text))

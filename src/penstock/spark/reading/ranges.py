@@ -1,13 +1,13 @@
 """The messages of a partition as Arrow batches, read on an executor.
 
-Four transports give the same rows: a consumer of our own, batches of direct gets, a request for
-each message, and the files of a Penstock store where they can be seen. Which one is used is the
-plan's choice, or ours by what the plan, the server and the stream have; one that turns out not to
-fit gives way to the next. A stream whose retention goes by its consumers is never read by one.
+Four transports give the same rows: an own consumer, batches of direct gets, a request for each
+message, and the files of a Penstock store where the executor can see them. The plan names the
+transport, or the reader chooses it by the plan, the server and the stream. A transport that cannot
+read here gives way to the next one. A stream with interest or work queue retention is never read
+with a consumer.
 
-A read is exact whatever happens to the server meanwhile: it goes on behind the last row it handed
-out, with another connection, consumer or transport; :mod:`penstock.spark.reading.one_range` watches for
-losses.
+A read is exact, even when the server stops meanwhile: it goes on behind the last row it returned,
+with another connection, consumer or transport. :mod:`penstock.spark.reading.one_range` detects losses.
 
 Knows nothing of Spark.
 """
@@ -49,11 +49,11 @@ LIMITS = "limits"
 
 
 def read_range(plan: ReadPlan) -> Iterator[pa.RecordBatch]:
-    """The messages of the plan's range that the stream still holds, in order, in batches of Arrow.
+    """The messages of the plan's range that the stream still has, in order, as Arrow batches.
 
-    Raises :class:`DataLossError` when messages were dropped before they were read, or the stream is
-    another one, unless the plan goes on with what is left; :class:`ReadError` when the server stays
-    away for ``retryTimeout`` or refuses.
+    Raises :class:`DataLossError` when messages were removed before they were read, or when the stream is
+    another one, unless the plan goes on with the rest; :class:`ReadError` when the server stays away for
+    ``retryTimeout`` or refuses.
     """
     if not len(plan.range):
         return
@@ -70,7 +70,7 @@ def read_range(plan: ReadPlan) -> Iterator[pa.RecordBatch]:
 
 
 def _columns(reading: Reading) -> Iterator[Columns]:
-    """Batches of columns of one transport after the other, until one has come to the end."""
+    """Batches of columns from one transport after the other, until one reaches the end."""
     for transport in _transports(reading):
         try:
             yield from _persistently(reading, transport)
@@ -110,9 +110,7 @@ def _transports(reading: Reading) -> Iterator[Transport]:
 
 
 def _persistently(reading: Reading, transport: Transport) -> Iterator[Columns]:
-    """What a transport reads, going on behind the last row as long as the server comes back in
-    time.
-    """
+    """Read with one transport; go on behind the last row as long as the server comes back in time."""
     patience = _Patience(reading)
     while not reading.over:
         try:
@@ -126,7 +124,7 @@ def _persistently(reading: Reading, transport: Transport) -> Iterator[Columns]:
 
 
 def _patiently(reading: Reading, ask: Callable[[], Answer]) -> Answer:
-    """The answer to a question, asked again as long as the server comes back in time."""
+    """Ask, and ask again as long as the server comes back in time; returns the answer."""
     patience = _Patience(reading)
     while True:
         try:
@@ -136,19 +134,19 @@ def _patiently(reading: Reading, ask: Callable[[], Answer]) -> Answer:
 
 
 class _Patience:
-    """How long a server that fails us is tried again."""
+    """Limits how long a failing server is tried again."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self.renew()
 
     def renew(self) -> None:
-        """It gave us something: begin to count anew."""
+        """The server sent something: count anew."""
         servers = self._reading.plan.servers
         self._deadline = time.monotonic() + servers.retry_timeout_seconds
 
     def bear(self, error: Exception) -> None:
-        """Wait a moment after a failure, or raise ReadError when that is of no use any more."""
+        """Wait a moment after a failure, or raise ReadError when another attempt is of no use."""
         plan = self._reading.plan
         if isinstance(error, StreamMissing):
             raise error
@@ -161,7 +159,7 @@ class _Patience:
         if isinstance(error.__cause__, PermissionsViolation):
             raise error
         # After a Timeout the connection is good: the server is slow, or a message that was counted
-        # is not there any more.
+        # is removed by now.
         if not isinstance(error, Timeout | ApiError):
             forget_client(plan.servers)
         if time.monotonic() > self._deadline:

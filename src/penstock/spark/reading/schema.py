@@ -1,4 +1,4 @@
-"""The columns of a read: those that options ask for, or those of a schema the user gives.
+"""The columns of a read: those of the options, or those of a schema that the user gives.
 
 Knows nothing of the network.
 """
@@ -35,16 +35,15 @@ _TYPES: dict[str, DataType] = {
 
 
 def schema_text(options: Options) -> str:
-    """The schema as Spark reads it."""
+    """The schema in Spark's notation."""
     return ", ".join(f"{name} {COLUMNS[name]}" for name in options.column_names())
 
 
 def projected(options: Options, schema: StructType | None) -> Options:
-    """The options with the columns of the schema that Spark reads by, which is the user's where
-    there is one.
+    """The options with the columns of Spark's schema, which is the user's where there is one.
 
-    Raises :class:`OptionError` for a column that is not there or has another type, and where the
-    option ``columns`` says otherwise.
+    Raises :class:`OptionError` for a column that does not exist or has another type, and when the option
+    ``columns`` contradicts the schema.
     """
     if schema is None:
         return options

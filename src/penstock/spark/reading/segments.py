@@ -1,15 +1,15 @@
-"""Reading a partition from the segment files of a Penstock store that the executor can see.
+"""Read a partition from the segment files of a Penstock store that the executor can see.
 
-The folder is held as it is at one moment (core/base/readonly_disk) and opened as a start of the server would
-open it (core/log/segment_reader): removed messages are not there, and what a server is just writing is
-not looked at. Only what the server said to have is taken, up to the end of the partition; what is
-not in the files yet comes over the network.
+The reader holds the folder as it is at one moment (core/base/readonly_disk) and opens it as a start of
+the server does (core/log/segment_reader): it leaves out removed messages and unfinished writes. It takes
+only messages that the server reported, up to the end of the partition; messages that are not in the
+files yet come over the network.
 
     <store>/jetstream/<account>/streams/<stream>/meta.json, key.0, key.1, log/
     <store>/domain_<domain>/jetstream/...
 
-The stream is found by its name and the time it was made, so that a folder of another one is never
-read. Encrypted stores open with the key in PENSTOCK_STORE_KEY. Knows nothing of Arrow or Spark.
+It finds the stream by its name and creation time, so it never reads the folder of another stream.
+The key in PENSTOCK_STORE_KEY opens encrypted stores. Knows nothing of Arrow or Spark.
 """
 
 from __future__ import annotations
@@ -45,14 +45,15 @@ _folders: dict[tuple[str, str, str], str] = {}
 
 
 class _Meta(msgspec.Struct):
-    """What the file says of a stream, as far as it matters here."""
+    """The needed fields of a stream's meta.json."""
 
     created: str = ""
 
 
 def read(reading: Reading) -> Iterator[Columns]:
-    """What is left of a partition and in the files, in batches. UnfitError: the files cannot be
-    read, or what follows is not in them.
+    """Read the rest of a partition that is in the files, in batches.
+
+    Raises UnfitError when the files cannot be read, or when the next messages are not in them.
     """
     reading.look()
     try:
@@ -69,8 +70,9 @@ def read(reading: Reading) -> Iterator[Columns]:
 
 
 def _read_held(reading: Reading) -> Generator[Columns, None, bool]:
-    """The same from the folder as it is at one moment. False: there were damaged bytes; those of a
-    message that the server just erased look so, but for this moment only.
+    """Read from the folder as it is at one moment; returns False when there were damaged bytes.
+
+    A message that the server is just erasing looks damaged, but only for a moment.
     """
     disk = ReadOnlyDisk()
     folder = _folder_of(disk, reading.plan)
@@ -112,11 +114,11 @@ def _fill(reading: Reading, reader: LogReader) -> Generator[Columns, None, bool]
             yield columns
     reading.pass_over(last)
     if not reading.over:
-        raise UnfitError  # the server has more, but not in the files yet
+        raise UnfitError  # the server has more messages that are not in the files yet
     return True
 
 
-# -- where it is ----------------------------------------------------------------------------------
+# -- the folder of the stream -------------------------------------------------------------------
 
 
 def _folder_of(disk: ReadOnlyDisk, plan: ReadPlan) -> str:
@@ -144,13 +146,14 @@ def _candidates(disk: ReadOnlyDisk, path: str, stream: str) -> Iterator[str]:
         for account in disk.list_dir(f"{root}/jetstream"):
             inner = f"{root}/jetstream/{account}/streams"
             names = disk.list_dir(inner)
-            # A name with other letters than these is written differently; they are few.
+            # Folder names are escaped for names with other letters than these; such folders are
+            # few.
             likely = [name for name in names if name == stream or "%" in name]
             yield from (f"{inner}/{name}" for name in likely)
 
 
 def _is(disk: ReadOnlyDisk, folder: str, plan: ReadPlan) -> bool:
-    """Whether the folder holds the stream that was made at that time."""
+    """Whether the folder holds the stream that was created at that time."""
     for name in _META:
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             data = disk.read_file(f"{folder}/{name}")
@@ -165,7 +168,7 @@ def _is(disk: ReadOnlyDisk, folder: str, plan: ReadPlan) -> bool:
 
 
 def _cipher_of(disk: ReadOnlyDisk, folder: str) -> StreamCipher | None:
-    """The data keys of the stream; None: it is not encrypted, or there is no key to try."""
+    """The data keys of the stream; None when it is not encrypted, or when there is no key to try."""
     vault = Vault.of(os.environ.get(KEY, ""), random=os.urandom)
     copies = [f"{folder}/{name}" for name in _KEYS if disk.exists(f"{folder}/{name}")]
     if vault is None or not copies:
@@ -174,7 +177,7 @@ def _cipher_of(disk: ReadOnlyDisk, folder: str) -> StreamCipher | None:
 
 
 def _make_room(disk: ReadOnlyDisk, folder: str) -> None:
-    """Let this process have as many files open as there are in the folder, if it may."""
+    """Raise the limit of open files to the number of files in the folder, if the process may."""
     needed = len(disk.list_dir(folder)) + _HANDLES_SPARE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < 2 * needed:

@@ -1,11 +1,11 @@
-"""What Spark calls for ``format("jetstream")`` to read: the data source, and batch reads.
+"""The data source of ``format("jetstream")`` that Spark calls for reads, and batch reads.
 
-Where each class lives decides what it may keep: a data source and a batch reader live as long as
-one read is planned, a streaming reader (:mod:`penstock.spark.reading.streaming`) as long as its query.
+A data source and a batch reader live as long as one read is planned, a streaming reader
+(:mod:`penstock.spark.reading.streaming`) as long as its query; so only the latter may keep state.
 
-No reader has ``pushFilters``: Spark (4.2, 4.3) keeps what a filter has left with the DataFrame that was
-loaded, so another use of it, in a later query or the same one, reads only that, without a word to us
-(:func:`penstock.spark.parsing.no_pushdown`).
+No reader has ``pushFilters``. Spark (4.2, 4.3) keeps the filtered reader with the DataFrame that was
+loaded, so another use of the DataFrame, in a later query or the same one, would read only the
+filtered rows, and the reader cannot tell (:func:`penstock.spark.parsing.no_pushdown`).
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class JetStreamDataSource(StreamSink):
         return schema_text(parse_options(self.options, streaming=True))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of what is in the streams when the query runs."""
+        """A reader of the messages that the streams have when the query runs."""
         options = projected(parse_options(self.options, streaming=False), schema)
         return JetStreamReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
-        """A reader that goes on as the streams grow."""
+        """A reader that follows the streams as they grow."""
         from penstock.spark.reading.streaming import JetStreamStreamReader
 
         return JetStreamStreamReader(projected(parse_options(self.options, streaming=True), schema))
@@ -64,12 +64,12 @@ class JetStreamReader(PartitionReader, DataSourceReader):
     """A batch read: its ranges are fixed when Spark plans it."""
 
     def __init__(self, options: Options) -> None:
-        """Nothing is asked yet."""
+        """Sends no request."""
         self._options = options
         self._lookups = Lookups(options)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The ranges between the two positions of each stream, cut."""
+        """The ranges between the two positions of each stream, cut into partitions."""
         options = self._options
         states = self._lookups.required_states()
         if not states:

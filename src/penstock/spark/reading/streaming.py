@@ -1,8 +1,8 @@
 """The streaming reader of ``format("jetstream")``: micro-batches from one offset to the next.
 
-It lives on the driver, in one process, for as long as the query runs; only what is in offsets
-outlives it. All decisions are made in :mod:`penstock.spark.reading.batches`; what they are made from comes
-from :mod:`penstock.spark.reading.lookups`.
+The reader lives on the driver, in one process, as long as the query runs; only the offsets outlive
+it. :mod:`penstock.spark.reading.batches` makes all decisions, from what
+:mod:`penstock.spark.reading.lookups` asks the server.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ if TYPE_CHECKING:
     from penstock.spark.reading.offsets import Offsets, StreamState
     from penstock.spark.reading.options import Options
 
-# How long latestOffset waits for something new before it says that there is nothing. Without it
-# Spark asks a hundred times per second.
+# How long latestOffset waits for new messages before it returns. Without a wait Spark calls it a
+# hundred times per second.
 _POLL_SECONDS = 0.25
 _POLL_EVERY_SECONDS = 0.05
-# A look at many streams may take long; no more than a fifth of the time goes into looking.
+# Checking many streams may take long: the checks get at most a fifth of the time.
 _REST_FACTOR = 4.0
-# With filters that let nothing through, an offset that stays behind would look like a loss after a
-# restart: it is moved on so often, with a batch of no rows.
+# With filters that match nothing, an offset that stays behind would look like a loss after a
+# restart. This often a batch without rows moves it on.
 _MOVE_ON_SECONDS = 60.0
 
 
@@ -64,7 +64,7 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
     """A streaming read of one stream, of several, or of those that match a pattern."""
 
     def __init__(self, options: Options) -> None:
-        """Nothing is asked yet."""
+        """Sends no request."""
         self._options = options
         self._lookups = Lookups(options)
         self._shadow = shadow_of(options)
@@ -74,18 +74,18 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
         self._batch_at = time.monotonic()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
-        """Fix the end of the run: what comes later is for the next one."""
+        """Fix the end of the run: later messages are for the next run."""
         self._bound = {
             state.stream: Offset(state.stream, self._ending(state), state.born)
             for state in self._look().values()
         }
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
-        """No limit of Spark's: our own are applied in :meth:`latestOffset`."""
+        """No limit from Spark: :meth:`latestOffset` applies the limits of the options."""
         return ReadAllAvailable()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
-        """Where a query without a checkpoint begins."""
+        """The offset at which a query without a checkpoint begins."""
         options = self._options
         states = self._lookups.required_states()
         for name in options.starting_offsets.streams:
@@ -100,11 +100,10 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
         return self._json(begin)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
-        """The end of the next micro-batch: behind ``start``, or ``start`` itself when there is
-        nothing to do; where it was before, for a batch that fills a hole.
+        """The end of the next micro-batch; ``start`` itself when there is nothing to do.
 
-        Waits a moment for messages when there are none, so that idle queries ask the server a few
-        times per second.
+        A batch that fills a hole ends where it ended before. Waits a moment for messages when there are
+        none, so that idle queries ask the server only a few times per second.
         """
         begin = self._offsets(start)
         self._shadow_follows(begin)
@@ -130,7 +129,7 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
         return self._json(self._with_next(begin, end))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  Spark's name
-        """The ends of all streams when last looked at; Spark shows it in the query's progress."""
+        """The ends of all streams at the last check; Spark shows them in the query's progress."""
         if self._states is None:
             return None
         return self._json(
@@ -138,8 +137,9 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
         )
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The ranges between two offsets, cut. The same for the same offsets, so that a batch can
-        be run again.
+        """The ranges between two offsets, cut into partitions.
+
+        The same offsets give the same partitions, so that a batch can run again.
         """
         begin, goal = self._offsets(start), self._offsets(end)
         ranges = batch_ranges(begin, goal)
@@ -159,11 +159,13 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
         return partitions_of(parts, self._options, self._options.subjects)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark is done with what is up to ``end``, a batch late: the shadow may follow."""
+        """Spark has processed all up to ``end``, and reports it one batch late: the shadow may
+        follow.
+        """
         self._shadow_follows(self._offsets(end))
 
     def stop(self) -> None:
-        """Nothing to give back: the process ends."""
+        """Nothing to release: the process ends."""
 
     def _shadow_follows(self, committed: Offsets) -> None:
         if self._shadow is not None:
@@ -172,7 +174,7 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
     def _next_end(self, begin: Offsets) -> Offsets:
         states = self._look(begin)
         if self._bound is not None:
-            # A run with a fixed end takes nothing of streams that came later.
+            # A run with a fixed end takes nothing of streams that were created later.
             states = {name: each for name, each in states.items() if name in {*begin, *self._bound}}
         ends = {name: self._end(state) for name, state in states.items()}
         view = View(states, ends, self._passed_by(begin, states, ends))
@@ -187,7 +189,7 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
         return end
 
     def _with_next(self, begin: Offsets, end: Offsets) -> Offsets:
-        """The end of a batch, and where there are holes or filters, what comes behind it."""
+        """The end of a batch; with holes or filters, also the next message behind it."""
         states = self._states or {}
         found = {}
         for name, offset in end.items():
@@ -201,7 +203,7 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
     def _passed_by(
         self, begin: Offsets, states: Mapping[str, StreamState], ends: Mapping[str, int]
     ) -> dict[str, int]:
-        """How far each stream has been seen to hold nothing behind ``begin`` for the filters."""
+        """The sequence of each stream up to which it has nothing for the filters behind ``begin``."""
         for name, offset in begin.items() if self._bound is None else ():
             state = states.get(name)
             if state is None or state.born != offset.born or ends[name] > offset.seq:
@@ -210,8 +212,8 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
             passed = offset.passed
             if known is not None and known.born == offset.born:
                 passed = max(passed, known.seq)
-            # What the filters let through was asked behind the state: it counts only if nothing was
-            # dropped until then.
+            # The filters were asked for after the state was read: the answer counts only if nothing
+            # was removed in between.
             if state.last_seq > passed and self._lookups.begins_by(state, passed + 1):
                 self._passed[name] = Offset(name, state.last_seq, state.born)
         return {
@@ -221,14 +223,14 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
         }
 
     def _end(self, state: StreamState) -> int:
-        """How far a stream may be read now."""
+        """The sequence up to which a stream may be read now."""
         if self._bound is None:
             return self._lookups.end(state, self._options.subjects)
         bound = self._bound.get(state.stream)
         return bound.seq if bound is not None and bound.born == state.born else 0
 
     def _ending(self, state: StreamState) -> int:
-        """How far a run with a fixed end reads a stream."""
+        """The sequence up to which a run with a fixed end reads a stream."""
         end = self._lookups.end(state, self._options.subjects)
         if self._options.ending_offsets is None:
             return end
@@ -253,7 +255,7 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
         return offsets_to_json(offsets, one_stream=self._options.one_stream)
 
     def _tell(self, problems: Sequence[str]) -> None:
-        """Stop for a loss, or go on and say so."""
+        """Raise for a loss, or warn and go on, as the options say."""
         if self._options.fail_on_data_loss:
             refuse_loss(problems)
         for problem in problems:

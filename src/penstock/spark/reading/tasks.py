@@ -1,7 +1,6 @@
-"""From ranges to the partitions that Spark hands to executors, and from a partition to rows.
+"""The partitions that Spark hands to executors, made from ranges, and their rows.
 
-``read`` is called on a pickled copy of a reader, in workers: everything it needs is in the
-partition.
+Workers call ``read`` on a pickled copy of a reader: the partition holds everything it needs.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _settled = False
 
 @dataclass(frozen=True)
 class StreamPartition(InputPartition):
-    """Ranges of streams, and how to read them, one after the other."""
+    """Ranges of streams that are read one after the other, each with its plan."""
 
     plans: tuple[ReadPlan, ...]
 
@@ -39,7 +38,7 @@ class StreamPartition(InputPartition):
 def partitions_of(
     parts: Sequence[Part], options: Options, subjects: tuple[str, ...]
 ) -> list[InputPartition]:
-    """What is read of the streams as partitions, with these filters of subjects, none for all."""
+    """The ranges of the streams as partitions; ``filters`` are subject filters, none for all."""
     filters = shortest(subjects)
     if filters == EVERYTHING:
         filters = ()
@@ -50,7 +49,7 @@ def partitions_of(
 
 
 def plan_of(piece: Part, options: Options, filters: tuple[str, ...]) -> ReadPlan:
-    """How to read a piece."""
+    """The plan to read a piece."""
     return ReadPlan(
         servers=options.servers,
         stream=piece.stream,
@@ -67,11 +66,12 @@ def plan_of(piece: Part, options: Options, filters: tuple[str, ...]) -> ReadPlan
 
 
 class PartitionReader:
-    """``read``, which batch and streaming have in common."""
+    """The method ``read``, shared by batch and streaming readers."""
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The messages of a partition as Arrow batches; Spark gives a batch read without partitions
-        a None, or a partition of nothing.
+        """The messages of a partition as Arrow batches.
+
+        For a batch read without partitions Spark gives None, or an empty partition.
         """
         from penstock.spark.reading.ranges import read_range
 
@@ -82,7 +82,7 @@ class PartitionReader:
 
 
 def _settle() -> None:
-    """Tell the collector that what a worker of Spark has loaded by now stays.
+    """Exempt all modules that a worker of Spark has loaded by now from garbage collection.
 
     Spark's workers collect garbage after each task; with all modules loaded that takes as long as
     reading ten thousand messages.
