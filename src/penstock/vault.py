@@ -1,4 +1,5 @@
-"""Keys of encrypted stores: what the operator configures opens the data keys of each stream, and
+"""Keys of encrypted stores. The configured key opens the data keys of each stream, and a data key
+makes the keys of single files.
 those make the keys of single files.
 
     configured key ──HKDF, salt of the key file──► wrapping key ──AEAD──► data keys of a stream
@@ -18,12 +19,12 @@ A small file, encrypted as a whole:
     40  ciphertext, 16 bytes tag
    end  u32 crc32c of everything before it
 
-One flipped bit in either is put right. A data key is never changed: a new one gets another number
-and is used for what is written from then on. No file key is used for two files, so that nonces
-need only be unique inside a file.
+One flipped bit in either file is repaired. A data key never changes: a new one gets another number
+and encrypts all later writes. No two files share a file key, so nonces need to be unique only inside
+a file.
 
-Knows nothing of folders, of the disk or of what is encrypted. Randomness is handed in; the package
-`cryptography` is imported when a key is configured. Nothing here shows a key in a text or an error.
+This module does not read or write files. The caller hands in the randomness; the package
+`cryptography` is imported when a key is configured. No text and no error here contains a key.
 """
 
 import hashlib
@@ -37,7 +38,7 @@ from penstock.core.base.buffer import crc32c_of
 CHACHA, AES = 1, 2
 NAMES = {CHACHA: "ChaCha20-Poly1305", AES: "AES-GCM"}
 CIPHERS = {"chacha": CHACHA, "chachapoly": CHACHA, "aes": AES, "aes-gcm": AES, "aesgcm": AES}
-"""What a configuration may call them."""
+"""The names of the ciphers in the configuration."""
 
 KEY_BYTES = 32
 RANDOM_BYTES = 24
@@ -57,17 +58,17 @@ Random = Callable[[int], bytes]
 
 
 class VaultError(Exception):
-    """Something can't be opened with the keys there are; str() says what and why."""
+    """The keys at hand can't open a key file or a small file; str() says which one and why."""
 
 
 class Aead(Protocol):
-    """A cipher with one key, as `cryptography` has them."""
+    """A cipher with one key, with the methods of the ciphers in `cryptography`."""
 
     def encrypt(self, nonce: bytes, data: bytes, associated_data: bytes | None) -> bytes:
-        """Ciphertext with its tag."""
+        """Encrypt: the ciphertext with its tag."""
 
     def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes | None) -> bytes:
-        """The plain bytes; InvalidTag."""
+        """Decrypt: the plain bytes. Raises InvalidTag."""
 
 
 def _makers() -> tuple[dict[int, Callable[[bytes], Aead]], type[Exception]]:
@@ -93,18 +94,18 @@ class _Master:
         self._key = key.encode("utf-8", "surrogateescape")
 
     def of(self, salt: bytes) -> tuple[bytes, bytes]:
-        """The wrapping key, and what it is known by."""
+        """The wrapping key, and the 16 bytes by which a key file names its configured key."""
         drawn = hmac.digest(salt, self._key, "sha256")
         return _derived(drawn, b"wrapping"), _derived(drawn, b"id")[:16]
 
 
 class Vault:
-    """The keys of a server: the one in force, and the one before it."""
+    """The keys of a server: the current key, and the previous one."""
 
     __slots__ = ("_current", "_invalid", "_makers", "_previous", "_random", "algorithm")
 
     def __init__(self, current: str, previous: str, algorithm: int, random: Random) -> None:
-        """See `of`."""
+        """Use `of` to make a Vault."""
         self._makers, self._invalid = _makers()
         self._current = _Master(current) if current else None
         self._previous = _Master(previous) if previous else None
@@ -115,9 +116,11 @@ class Vault:
     def of(
         cls, key: str, previous: str = "", cipher: str = "aes", *, random: Random
     ) -> "Vault | None":
-        """The vault for what is configured; None: nothing is. `previous` opens what `key` does not
-        yet; without `key` what it opens is decrypted bit by bit. `random` gives so many bytes that
-        nobody can guess. VaultError: no such cipher, or `cryptography` is not installed.
+        """The vault for the configured keys; None when there are none.
+
+        `previous` opens the key files that `key` does not open yet; without `key`, the store is
+        decrypted step by step. `random(n)` returns n unpredictable bytes. Raises VaultError for an
+        unknown cipher, or when `cryptography` is not installed.
         """
         if not key and not previous:
             return None
@@ -128,11 +131,11 @@ class Vault:
 
     @property
     def encrypts(self) -> bool:
-        """Whether what is written is to be encrypted."""
+        """Whether new writes are encrypted."""
         return self._current is not None
 
     def new(self) -> "StreamCipher":
-        """The keys of a stream that had none."""
+        """Keys for a stream that has none."""
         cipher = StreamCipher(self._makers, self._invalid, self._random)
         if self._current is not None:
             cipher.begin(self.algorithm)
@@ -140,7 +143,9 @@ class Vault:
         return cipher
 
     def open(self, copies: Iterable[bytes]) -> "StreamCipher":
-        """The keys of a stream from the copies of its key file. VaultError: none can be opened."""
+        """The keys of a stream from the copies of its key file. Raises VaultError when none can be
+        opened.
+        """
         reasons: set[str] = set()
         best: tuple[int, bool, bytes, list[tuple[int, int, bytes]]] | None = None
         found: set[bytes] = set()
@@ -167,11 +172,11 @@ class Vault:
         if self._current is None:
             cipher.number = 0
         elif not current or cipher.algorithm != self.algorithm:
-            cipher.begin(self.algorithm)  # what the former key protected is written anew
+            cipher.begin(self.algorithm)  # files under the previous key are rewritten
         return cipher
 
     def _unwrapped(self, data: bytes) -> tuple[int, bool, list[tuple[int, int, bytes]]] | None:
-        """Generation, whether the key in force was used, the data keys; None: no key opens it."""
+        """Generation, whether the current key wrapped it, the data keys. None when no key opens it."""
         _, _, count, algorithm, _, salt, known_by, generation = _KEY_HEAD.unpack_from(data)
         for master in (self._current, self._previous):
             if master is None:
@@ -194,7 +199,7 @@ class Vault:
         return None
 
     def key_file(self, cipher: "StreamCipher") -> bytes:
-        """A stream's key file, wrapped by the key in force (without one: by the one before)."""
+        """The key file of a stream, wrapped by the current key, or without one by the previous key."""
         master = self._current or self._previous
         assert master is not None
         salt = self._random(16)
@@ -212,9 +217,11 @@ class Vault:
 
 
 class StreamCipher:
-    """The data keys of one stream. `number` is the one for what is written from now on, 0: what is
-    written is not encrypted. `stale`: its key file has to be written again, and when a data key was
-    `begun`, before that.
+    """The data keys of one stream.
+
+    `number` is the data key of new writes; 0: new writes are not encrypted. `stale`: the key file
+    must be written again. When a data key was `begun`, that happens before the first write with the
+    new data key.
     """
 
     __slots__ = (
@@ -234,7 +241,7 @@ class StreamCipher:
         invalid: type[Exception],
         random: Random,
     ) -> None:
-        """Without a key; made by a Vault."""
+        """Start without a data key. Only a Vault makes one."""
         self._makers = makers
         self._invalid = invalid
         self._random = random
@@ -245,16 +252,16 @@ class StreamCipher:
 
     @property
     def invalid(self) -> type[Exception]:
-        """What `decrypt` of an Aead raises."""
+        """The exception that `decrypt` of an Aead raises."""
         return self._invalid
 
     @property
     def algorithm(self) -> int:
-        """That of the data key in use; 0: none is."""
+        """The algorithm of the current data key; 0 when there is none."""
         return self._keys[self.number][0] if self.number else 0
 
     def begin(self, algorithm: int) -> None:
-        """A new data key, used from now on."""
+        """Add a new data key and use it from now on."""
         number = 0
         while not number or number in self._keys:
             number = int.from_bytes(self._random(4), "little")
@@ -264,14 +271,14 @@ class StreamCipher:
         self.stale = self.begun = True
 
     def take(self, generation: int, keys: list[tuple[int, int, bytes]]) -> None:
-        """The data keys of a key file; the last one is in use."""
+        """Take over the data keys of a key file; the last one is the current one."""
         self.generation = generation
         for number, algorithm, key in keys:
             self._keys[number] = (algorithm, key)
             self.number = number
 
     def rows(self) -> list[tuple[int, int, bytes]]:
-        """The data keys, for the key file."""
+        """The data keys, as rows of the key file."""
         return [(number, algorithm, key) for number, (algorithm, key) in self._keys.items()]
 
     def fresh(self) -> bytes:
@@ -279,13 +286,13 @@ class StreamCipher:
         return self._random(RANDOM_BYTES)
 
     def aead(self, number: int, context: bytes) -> Aead:
-        """The cipher of one file; `context` is what its head says. KeyError: no such data key."""
+        """The cipher of one file. `context` is the head of that file. KeyError: no such data key."""
         algorithm, key = self._keys[number]
         return self._makers[algorithm](_derived(key, context))
 
     def seal(self, role: str, data: bytes) -> bytes:
-        """A small file; `role` is its name in the stream's folder. As it is when nothing is to be
-        encrypted.
+        """The bytes of a small file; `role` is its name in the stream's folder. Without encryption,
+        the bytes are `data` itself.
         """
         if not self.number:
             return data
@@ -293,7 +300,7 @@ class StreamCipher:
         return _summed(head + self._file_aead(role, head).encrypt(_NONCE, data, head))
 
     def open(self, role: str, data: bytes) -> bytes:
-        """What a small file holds, encrypted or not. VaultError: it can't be opened."""
+        """The content of a small file, encrypted or not. VaultError when it can't be opened."""
         if not is_sealed(data):
             return data
         sound = _mended(data, _FILE_HEAD.size + _TAG_BYTES + _SUM_BYTES)
@@ -309,7 +316,7 @@ class StreamCipher:
             raise VaultError("not what was written there: it was altered or moved") from None
 
     def current(self, data: bytes) -> bool:
-        """Whether a small file is sound, and as `seal` would write it now."""
+        """Whether a small file is sound and in the form that `seal` writes now."""
         if not is_sealed(data) or len(data) < _FILE_HEAD.size:
             return not self.number
         sound = _summed(data[:-_SUM_BYTES]) == data
@@ -321,7 +328,7 @@ class StreamCipher:
 
 
 def is_sealed(data: bytes) -> bool:
-    """Whether a small file is encrypted; of one with a flipped bit in its first bytes, too."""
+    """Whether a small file is encrypted. Accepts one flipped bit in the first bytes."""
     if data[: len(_FILE_MAGIC)] == _FILE_MAGIC:
         return True
     return len(data) > _FILE_HEAD.size and _bits_apart(data[:8], _FILE_MAGIC) == 1
@@ -340,15 +347,15 @@ def _summed(data: bytes) -> bytes:
 
 
 def _mended(data: bytes, least: int) -> bytes | None:
-    """The bytes when their checksum holds, with one bit put right if need be; else None."""
+    """The bytes when their checksum holds, one flipped bit repaired if necessary; else None."""
     if len(data) < least:
         return None
     if _summed(data[:-_SUM_BYTES]) == data:
         return data
     if len(data) > _MEND_BYTES:
         return None
-    # A checksum is linear: what a flipped bit does to it depends on its place only, and each byte
-    # that follows carries that on in the same way.
+    # A checksum is linear: the effect of a flipped bit depends only on its place, and each later
+    # byte carries the effect on in the same way.
     body = len(data) - _SUM_BYTES
     off = crc32c_of(data[:body]) ^ struct.unpack_from("<I", data, body)[0]
     if off.bit_count() == 1:
@@ -365,7 +372,7 @@ def _mended(data: bytes, least: int) -> bytes | None:
 
 
 def _sound(data: bytes) -> bytes | None:
-    """A key file whose bytes are as they were written."""
+    """The key file as it was written, one flipped bit repaired; None when it is damaged further."""
     mended = _mended(data, _KEY_HEAD.size + _SUM_BYTES)
     if mended is None or not mended.startswith(_KEY_MAGIC):
         return None
@@ -375,7 +382,7 @@ def _sound(data: bytes) -> bytes | None:
 
 
 def key_check(data: bytes) -> str:
-    """What is wrong with a copy of a key file, without any key; empty: nothing."""
+    """The damage of a copy of a key file, found without any key; empty when it is sound."""
     sound = _sound(data)
     if sound is None:
         return "damaged"
@@ -383,7 +390,7 @@ def key_check(data: bytes) -> str:
 
 
 def fingerprint(data: bytes) -> str:
-    """Which key a key file was written with, in hex; tells nothing about the key."""
+    """Which key a key file was written with, in hex. It does not reveal the key."""
     sound = _sound(data)
     if sound is None:
         return ""

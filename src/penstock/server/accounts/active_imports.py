@@ -41,7 +41,7 @@ _RESPONSES = {
 
 
 class _Key(NamedTuple):
-    """What makes two imports the same one."""
+    """The identity of an import: imports with equal keys are the same."""
 
     exporter: str
     service: bool
@@ -51,7 +51,7 @@ class _Key(NamedTuple):
 
 
 class _Linked:
-    """The core's side of one account."""
+    """The core's objects of one account."""
 
     def __init__(self, border: AccountBorder) -> None:
         self.border = border
@@ -60,10 +60,10 @@ class _Linked:
 
 
 class ActiveImports:
-    """What all accounts share."""
+    """The active exports and imports of all accounts."""
 
     def __init__(self, accounts: "Accounts") -> None:
-        """Nothing is shared yet."""
+        """Start without exports and imports."""
         self._accounts = accounts
         self._linked: dict[str, _Linked] = {}
         self._measurements: Measurements | None = None
@@ -72,12 +72,12 @@ class ActiveImports:
         self.sharing.on_due = self._due
 
     def pending(self, account: "ServerAccount") -> int:
-        """Requests to services of the account that wait for answers."""
+        """Requests to services of the account that are not answered yet."""
         linked = self._linked.get(account.name)
         return linked.border.pending() if linked is not None else 0
 
     def link_all(self) -> None:
-        """Every account's settings may have changed."""
+        """Apply the settings of all accounts."""
         accounts = self._accounts.all()
         for account in accounts:
             self._export(account)
@@ -85,7 +85,9 @@ class ActiveImports:
             self._import(account)
 
     def link(self, account: "ServerAccount") -> None:
-        """One account's settings have changed: its own imports, and those that others have of it."""
+        """Apply the settings of one account: its own imports, and the imports that others have from
+        it.
+        """
         self._export(account)
         self._import(account)
         for other in self._accounts.all():
@@ -95,7 +97,7 @@ class ActiveImports:
                 self._import(other)
 
     def unlink(self, account: "ServerAccount") -> None:
-        """An account is gone."""
+        """Remove the exports and imports of a deleted account."""
         linked = self._linked.pop(account.name, None)
         if linked is None:
             return
@@ -184,7 +186,7 @@ class ActiveImports:
         return export
 
     def _outdated(self, made: ServiceImport | StreamImport, export: Export) -> bool:
-        """Whether it belongs to a service that is no longer the one."""
+        """Whether the response belongs to a replaced or removed service."""
         if isinstance(made, StreamImport):
             return False
         linked = self._linked.get(made.service.border.name)

@@ -10,8 +10,10 @@ from penstock.server.settings.accounts import DEFAULT_ACCOUNT
 def client_info(
     connection: Connection, *, detailed: bool, server: str = "", service: str = ""
 ) -> ClientInfo:
-    """All about a connection, or only its account and round trip; `server` is this server's name
-    when it may be told, `service` the account that passed a request on.
+    """The ClientInfo of a connection, in full or with account and round trip only.
+
+    `server` is this server's name when it may be shown, `service` the account that forwarded the
+    request.
     """
     client = connection.session
     info = ClientInfo(
@@ -39,7 +41,7 @@ class RequestInfo:
     """Makes the `Nats-Request-Info` of requests to other accounts."""
 
     def __init__(self, server_name: str) -> None:
-        """This server's name."""
+        """`server` is this server's name."""
         self._server = server_name
 
     def __call__(
@@ -50,5 +52,5 @@ class RequestInfo:
         info = client_info(connection, detailed=detailed, server=server, service=service)
         client = connection.session
         if detailed and isinstance(client, Client) and client.admitted is not None:
-            info.jwt = client.admitted.jwt  # only the service gets it, and may check it
+            info.jwt = client.admitted.jwt  # only the service gets the JWT, and may check it
         return encode(info)

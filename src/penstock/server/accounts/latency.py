@@ -55,7 +55,7 @@ class ServiceLatency(Struct, kw_only=True):
     description: Annotated[str, OMIT] = ""
     requestor: Annotated[ClientInfo | None, OMIT] = None
     responder: Annotated[ClientInfo | None, OMIT] = None
-    header: Annotated[Headers | None, OMIT] = None  # those that asked for the measurement
+    header: Annotated[Headers | None, OMIT] = None  # the headers that asked for the measurement
     start: Time = 0
     service: Duration = 0
     system: Duration = 0
@@ -63,15 +63,17 @@ class ServiceLatency(Struct, kw_only=True):
 
 
 class Measurements:
-    """Decides what is measured, and publishes it."""
+    """Selects the measured requests and publishes the measurements."""
 
     def __init__(self, accounts: "Accounts") -> None:
-        """Of the services of all accounts."""
+        """One object measures the services of all accounts."""
         self._accounts = accounts
         self._ids = Nuid(Random(os.urandom(16)))
 
     def sample(self, service: Service, source: Connection | None, block: bytes) -> Headers | None:
-        """Whether a request is measured, and for which headers: {} when they did not matter."""
+        """Whether a request is measured: the headers that asked for it, {} when it was drawn at
+        random, else None.
+        """
         latency = service.latency
         if not isinstance(latency, Latency) or source is None:
             return None
@@ -82,7 +84,7 @@ class Measurements:
         return traced(headers_of(block)) if block else None
 
     def measured(self, response: Response, responder: Connection | None, status: int) -> None:
-        """A request came to its end."""
+        """Publish the measurement of a finished request."""
         latency = response.service.latency
         if not isinstance(latency, Latency):
             return
@@ -111,7 +113,7 @@ class Measurements:
 
 
 def headers_of(block: bytes) -> Headers:
-    """A header block as name -> values, names written as Go writes them."""
+    """A header block as name -> values; names have Go's canonical form."""
     found: Headers = {}
     for line in block.decode("utf-8", "replace").split("\r\n")[1:]:
         name, colon, value = line.partition(":")
@@ -121,7 +123,7 @@ def headers_of(block: bytes) -> Headers:
 
 
 def traced(headers: Headers) -> Headers | None:
-    """The headers that ask for a measurement; None when none does."""
+    """The headers that ask for a measurement; None when there are none."""
     if _UBER in headers:
         return _uber(headers)
     sampled = headers.get(_B3_SAMPLED)

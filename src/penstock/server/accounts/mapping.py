@@ -1,8 +1,8 @@
 """Subject mappings of an account: the subject that replaces the subject of a client's message.
 
-The first mapping whose pattern matches decides; one of its targets is drawn by weight. The weight that
-remains up to 100 keeps the subject, unless the subject is one of the targets: then the message is
-dropped. A published subject may contain wildcards: a mapping matches those that its pattern covers. The
+The first mapping whose pattern matches applies; one of its targets is drawn by weight. The rest of the
+weights up to 100 keeps the subject; when the subject itself is a target, the rest drops the message.
+A published subject may contain wildcards: a mapping matches a subject that its pattern covers. The
 caller gives the randomness.
 """
 
@@ -13,14 +13,14 @@ from penstock.core.protocol.subjects import subset
 from penstock.engine.transforms import Transform, TransformError, check, parse
 from penstock.server.settings.accounts import Mapping
 
-Random = Callable[[int], int]  # below a number
+Random = Callable[[int], int]  # a random number below the argument
 
 _CACHED = 4096
 
 
 class _Target(NamedTuple):
     transform: Transform
-    below: int  # of 100 draws, those below this one go here, unless to a target before it
+    below: int  # upper bound of the draws for this target, of 100
 
 
 class _Rule(NamedTuple):
@@ -29,7 +29,7 @@ class _Rule(NamedTuple):
 
 
 def problem_of(mapping: Mapping) -> str:
-    """What is wrong with a mapping; "" when nothing is."""
+    """The error in a mapping; "" when it is valid."""
     seen: set[str] = set()
     totals: dict[str, int] = {}
     for target in mapping.targets:
@@ -51,18 +51,20 @@ def problem_of(mapping: Mapping) -> str:
 
 
 class Mappings:
-    """The mappings of one account; called with a subject, answers where it goes (None: nowhere)."""
+    """The mappings of one account. Call it with a subject: the new subject, or None to drop the
+    message.
+    """
 
     def __init__(self, mappings: list[Mapping], random: Random) -> None:
-        """They are sound: `problem_of` was asked. Targets for a cluster are left out: a server
-        alone is in none.
+        """Requires valid mappings (see `problem_of`). Targets for a cluster are left out, because a
+        single server is in no cluster.
         """
         self._random = random
         self._rules = [_rule(mapping, random) for mapping in mappings]
         self._found: dict[str, _Rule | None] = {}
 
     def __call__(self, subject: str) -> str | None:
-        """Where a message that was published to this subject goes."""
+        """The new subject of a message that was published to `subject`."""
         try:
             rule = self._found[subject]
         except KeyError:
@@ -109,7 +111,7 @@ def _rule(mapping: Mapping, random: Random) -> _Rule:
 
 
 def same(pattern: str) -> str:
-    """The destination that leaves the subjects of a pattern as they are."""
+    """The destination that leaves the subjects of a pattern unchanged."""
     tokens, number = [], 0
     for token in pattern.split("."):
         if token == "*":

@@ -1,4 +1,4 @@
-"""The accounts of a running server: each has subjects of its own (a Router over the one Reactor), limits,
+"""The accounts of a running server: each has its own subjects (a Router over the one Reactor), limits,
 exports and imports.
 
 Settings come from a configuration or from JWTs: `put` adds or updates an account, and the imports of
@@ -27,11 +27,11 @@ class ServerAccount:
     """One account: plain values, read by the other parts."""
 
     def __init__(self, settings: AccountSettings, router: Router) -> None:
-        """No connection is in the account yet."""
+        """Start without connections."""
         self.settings = settings
         self.router = router
         self.connections: dict[int, Connection] = {}  # by id: clients and leaf nodes
-        self.leafnodes: set[int] = set()  # which of them are leaf nodes
+        self.leafnodes: set[int] = set()  # the ids of leaf nodes among them
         self.total_connections = 0  # ever
         self.jetstream: JetStreamAccount | None = None
         self.slow_consumers = 0
@@ -43,24 +43,24 @@ class ServerAccount:
 
     @property
     def name(self) -> str:
-        """What it is called in the configuration; of a JWT its public key."""
+        """The name in the configuration; for an account from a JWT, its public key."""
         return self.settings.name
 
     @property
     def full(self) -> bool:
-        """Whether no connection more may come in."""
+        """Whether the account has reached its connection limit."""
         most = self.settings.limits.max_connections
         return 0 <= most <= len(self.connections) - len(self.leafnodes)
 
     @property
     def full_of_leafnodes(self) -> bool:
-        """Whether no leaf node more may come in."""
+        """Whether the account has reached its leaf node limit."""
         most = self.settings.limits.max_leafnodes
         return 0 <= most <= len(self.leafnodes)
 
     def surplus(self) -> list[Connection]:
-        """The newest connections of either kind that are more than the limits allow, without those
-        that are about to close.
+        """The newest clients and leaf nodes above the account's limits, without connections that
+        are closing.
         """
         limits = self.settings.limits
         staying = [each for each in self.connections.values() if not each.closing]
@@ -86,17 +86,17 @@ class Accounts:
         system: str = "",
         no_system: bool = False,
     ) -> None:
-        """The default and the system account alone; `system` names the latter; `draw` gives a
-        random number below its argument.
+        """Make the default and the system account; `system` names the latter. `draw(n)` gives a
+        random number below n.
         """
         self.reactor = reactor
         self.draw = draw
         self.server_name = ""
         self.by_name: dict[str, ServerAccount] = {}
-        self.on_made: list[Made] = []  # called with every account that comes, also with those there
-        self.on_changed: list[Made] = []  # after put or update, with what it shares in place
+        self.on_made: list[Made] = []  # called with every new account, also with existing ones
+        self.on_changed: list[Made] = []  # called after put or update and the linking of imports
         self.on_removed: list[Made] = []
-        self.resolve: Callable[[str], object] | None = None  # asks for an account that is not there
+        self.resolve: Callable[[str], object] | None = None  # fetches an account that is not loaded
         self.token_check: TokenCheck | None = None
         self.call_at: Callable[[int, Callable[[], None]], object] | None = None
         self.report: Callable[[str], object] = lambda line: None
@@ -107,14 +107,14 @@ class Accounts:
         if not no_system:
             self.system = self._make(AccountSettings(system or SYSTEM_ACCOUNT))
 
-    # -- looking
+    # -- lookups
 
     def get(self, name: str) -> ServerAccount | None:
         """The account of this name ("": the default one)."""
         return self.by_name.get(name) if name else self.default
 
     def all(self) -> list[ServerAccount]:
-        """Every account, in the order in which they came."""
+        """Every account, in order of creation."""
         return list(self.by_name.values())
 
     def of(self, connection: Connection) -> ServerAccount:
@@ -123,15 +123,13 @@ class Accounts:
 
     @property
     def only_default(self) -> bool:
-        """Whether there are no others than the default and the system account."""
+        """Whether only the default and the system account exist."""
         return len(self.by_name) == 1 + (self.system is not None)
 
     # -- connections
 
     def join(self, connection: Connection, account: ServerAccount, *, leaf: bool = False) -> bool:
-        """Count a connection in this account, and no more in the one it was in; False: there is no
-        room for it.
-        """
+        """Move a connection to this account; False when the account is full."""
         before = self._of.get(connection.id)
         if before is account:
             return True
@@ -146,18 +144,18 @@ class Accounts:
         return True
 
     def leave(self, connection: Connection) -> ServerAccount | None:
-        """A connection is gone; the account that it was in."""
+        """Remove a closed connection from its account; returns that account."""
         account = self._of.pop(connection.id, None)
         if account is not None:
             account.connections.pop(connection.id, None)
             account.leafnodes.discard(connection.id)
         return account
 
-    # -- coming, changing, going
+    # -- creation, change, removal
 
     def put(self, settings: AccountSettings) -> ServerAccount:
-        """An account as these settings have it: a new one, or the one of that name brought up to
-        date, with those that share with it.
+        """Create the account of these settings, or update the account of that name, and link its
+        exports and imports.
         """
         account = self.by_name.get(settings.name)
         if account is None:
@@ -166,7 +164,7 @@ class Accounts:
         return account
 
     def update(self, settings: AccountSettings) -> None:
-        """New settings for an account that is there. KeyError: it is not."""
+        """Apply new settings to an existing account. KeyError: there is none."""
         account = self.by_name[settings.name]
         account.settings = settings
         self._apply(account)
@@ -175,9 +173,9 @@ class Accounts:
             call(account)
 
     def apply(self, configured: Iterable[AccountSettings]) -> list[ServerAccount]:
-        """The accounts of a configuration, the first time or again: those that are in it come or
-        change, others (but for the default and the system account) go. Those that went; the caller
-        looks after their connections.
+        """Apply the accounts of a configuration: create, update, and remove the others except the
+        default and the system account. Returns the removed accounts; the caller handles their
+        connections.
         """
         wanted = {settings.name: settings for settings in configured}
         gone = []
@@ -203,7 +201,7 @@ class Accounts:
         return gone
 
     def remove(self, name: str) -> None:
-        """An account goes, with all that it shares."""
+        """Remove an account and its exports and imports."""
         account = self.by_name.pop(name, None)
         if account is None:
             return
@@ -213,7 +211,7 @@ class Accounts:
             call(account)
 
     def when_made(self, call: Made) -> None:
-        """Call with every account, now with those that are there."""
+        """Call with every account: now with existing ones, later with new ones."""
         self.on_made.append(call)
         for account in self.all():
             call(account)
@@ -226,10 +224,10 @@ class Accounts:
         return account
 
     def _apply(self, account: ServerAccount) -> None:
-        """What of an account's settings concerns it alone."""
+        """Apply the settings that concern this account alone."""
         settings = account.settings
         if settings.mappings:
-            from penstock.server.accounts.mapping import Mappings  # with transforms, which few need
+            from penstock.server.accounts.mapping import Mappings  # rarely used
 
             account.router.mapping = Mappings(settings.mappings, self.draw)
         else:
@@ -243,22 +241,22 @@ class Accounts:
     def _need_links(self) -> "ActiveImports":
         if self._links is None:
             from penstock.server.accounts.active_imports import (
-                ActiveImports,  # few servers share anything
+                ActiveImports,  # few servers have exports or imports
             )
 
             self._links = ActiveImports(self)
         return self._links
 
-    # -- what is being done
+    # -- the current request
 
     def importers(self) -> list[str]:
-        """Of a request that is being handled, the accounts that it came through by imports."""
+        """The accounts that the current request came through by imports."""
         return self._links.sharing.importers() if self._links is not None else []
 
     def shares_who_asks(self) -> bool:
-        """Whether such a request may name the client."""
+        """Whether the current request may name the client."""
         return self._links is not None and self._links.sharing.shared()
 
     def pending_responses(self, account: ServerAccount) -> int:
-        """Requests to services of the account that wait for answers."""
+        """Requests to services of the account that are not answered yet."""
         return self._links.pending(account) if self._links is not None else 0

@@ -1,5 +1,5 @@
-"""Checks which imports fit which exports: authorization, cycles, subject transforms; with nats-server's
-texts. The checks work on settings alone; core/broker/service_imports carries the messages.
+"""Checks which imports match which exports: authorization, cycles, subject transforms. Error texts are
+nats-server's. The checks use settings only; core/broker/service_imports carries the messages.
 """
 
 import re
@@ -18,9 +18,9 @@ from penstock.server.settings.accounts import (
 
 Transform = Callable[[str], str | None]
 TokenCheck = Callable[[AccountSettings, Export, Import, str], bool]
-"""(exporter, export, import, importer's name) -> whether the import's activation token lets it."""
+"""(exporter, export, import, importer's name) -> whether the import's activation token is valid."""
 
-# What every account may ask the system account, each for itself.
+# Services of the system account that every account may import, each for itself.
 SYSTEM_EXPORTS = (
     Export("$SYS.REQ.ACCOUNT.*.CONNZ", service=True, response=STREAMED, account_token_position=4),
     Export("$SYS.REQ.ACCOUNT.*.STATZ", service=True, response=STREAMED, account_token_position=4),
@@ -31,7 +31,7 @@ _PLACE = re.compile(r"\$([1-9][0-9]*)|\{\{\s*[wW]ildcard\s*\(\s*([0-9]+)\s*\)\s*
 
 
 def export_of(exports: Iterable[Export], subject: str, service: bool) -> Export | None:
-    """The export that covers an import's subject: the same one, or the first that is wider."""
+    """The export that covers an import's subject: the equal one, else the first wider one."""
     wider = None
     for export in exports:
         if export.service == service:
@@ -45,7 +45,7 @@ def export_of(exports: Iterable[Export], subject: str, service: bool) -> Export 
 def may_import(
     exporter: AccountSettings, wanted: Import, importer: str, token: TokenCheck | None = None
 ) -> Export | None:
-    """The export that lets an account have this; None: there is none, or it is not for it."""
+    """The export that permits an import; None when no export matches, or it excludes the importer."""
     exports = [*exporter.exports, *(SYSTEM_EXPORTS if exporter.name == SYSTEM_ACCOUNT else ())]
     export = export_of(exports, wanted.subject, wanted.service)
     if export is None:
@@ -64,13 +64,13 @@ def may_import(
 
 
 def local_pattern(wanted: Import) -> str:
-    """The importer's subjects, as a pattern: `$1` and the like are wildcards."""
+    """The importer's subjects as a pattern: `$1` and the like become wildcards."""
     return ".".join("*" if _PLACE.fullmatch(token) else token for token in _local_tokens(wanted))
 
 
 def stream_transform(wanted: Import) -> Transform | None:
-    """What makes the importer's subjects of the exporter's; None: they are the same, or a literal.
-    TransformError.
+    """The transform from the exporter's subjects to the importer's; None when they are equal or
+    literal. Raises TransformError.
     """
     if literal(wanted.subject) or wanted.local == wanted.subject:
         return None
@@ -80,14 +80,14 @@ def stream_transform(wanted: Import) -> Transform | None:
 
 
 def service_transform(wanted: Import) -> Transform | None:
-    """What makes the exporter's subjects of the importer's; None: they are the same, or a literal.
-    TransformError.
+    """The transform from the importer's subjects to the exporter's; None when they are equal or
+    literal. Raises TransformError.
     """
     if literal(wanted.subject) or wanted.local == wanted.subject:
         return None
     local = _local_tokens(wanted)
     _check_strict(wanted.subject, ".".join(local))
-    # The wildcards of the local pattern, in order, stand for these of the exporter's subject.
+    # For each wildcard of the local pattern, in order: the number of the exporter's wildcard.
     places = [_number(token) for token in local if _PLACE.fullmatch(token)]
     number, tokens = 0, []
     for token in wanted.subject.split("."):
@@ -99,7 +99,7 @@ def service_transform(wanted: Import) -> Transform | None:
 
 
 def _local_tokens(wanted: Import) -> list[str]:
-    """The local subject with its wildcards numbered, as destinations have them."""
+    """The local subject with numbered wildcards, in the form of a destination."""
     number, tokens = 0, []
     for token in wanted.local.split("."):
         if token == "*":
@@ -134,16 +134,16 @@ def _check_strict(source: str, target: str) -> None:
 
 
 class Imports:
-    """The imports of a set of accounts as they are taken in, one after the other."""
+    """The imports of a set of accounts, added one after the other."""
 
     def __init__(self, accounts: Iterable[AccountSettings]) -> None:
-        """Of these accounts; none is imported yet."""
+        """Start with these accounts and without imports."""
         self.accounts = {account.name: account for account in accounts}
         self._streams: dict[str, list[Import]] = {name: [] for name in self.accounts}
         self._services: dict[str, list[Import]] = {name: [] for name in self.accounts}
 
     def add(self, importer: str, wanted: Import, token: TokenCheck | None = None) -> str:
-        """Take one in; what is wrong with it, "" when nothing is."""
+        """Add an import; returns its error, "" when it is valid."""
         exporter = self.accounts[wanted.account]
         if not valid(wanted.subject) or not valid(local_pattern(wanted)):
             return "invalid subject"
@@ -227,7 +227,7 @@ class Imports:
 
 
 def problems(accounts: list[AccountSettings], *, no_system: bool = False) -> Iterator[str]:
-    """Everything that is wrong with what the accounts of a configuration share."""
+    """All errors in the exports and imports of a configuration."""
     names = {account.name for account in accounts}
     for account in accounts:
         for export in account.exports:

@@ -1,9 +1,9 @@
-"""Authentication: checks what CONNECT shows against users, nkeys, JWTs or an auth callout.
+"""Authentication: checks the credentials in CONNECT against users, nkeys, JWTs or an auth callout.
 
     Credentials + AuthContext -> Authenticator.check -> Admitted | Refused
                                                       | PendingOutcome: one of the two, later
 
-The rest of the server reads the outcome and does not know which way led to it.
+The rest of the server reads only the outcome, not the method that led to it.
 """
 
 from penstock.server.auth.authenticator import Authenticator

@@ -2,8 +2,8 @@
 
     operator mode (JWTs) -> nkey -> users table -> token -> single user;  an auth callout on top
 
-One Authenticator serves all listeners; a reload has it read the settings again. An answer that takes
-time is a PendingOutcome.
+One Authenticator serves all listeners; after a reload it reads the settings again. A check that takes
+time returns a PendingOutcome.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.server.auth.callout import Callout
     from penstock.server.auth.connect_options import Credentials
 
-    # Told of every refusal: the system events' hook.
+    # Called with every refusal; system events use it.
     OnError = Callable[[AuthContext, Credentials, Refused], None]
     from penstock.server.auth.operator import OperatorMode
 
@@ -30,7 +30,9 @@ class Authenticator:
     """Decides whether a client may connect, and as which user."""
 
     def __init__(self, settings: Settings, run_on_loop: RunOnLoop | None = None) -> None:
-        """`run_on_loop` runs a call on the loop's thread, from any thread; without one, in place."""
+        """`run_on_loop` runs a call on the event loop's thread and may be called from any thread.
+        Without it, calls run in place.
+        """
         self.settings = settings
         self.passwords = Passwords(run_on_loop or _in_place)
         self.failure_delay = FailureDelay()
@@ -40,16 +42,16 @@ class Authenticator:
         self.refresh()
 
     def refresh(self) -> None:
-        """The users in the settings have changed."""
+        """Read the users in the settings again."""
         self.table = UsersTable(self.settings.all_users(), self.passwords)
 
     @property
     def nonce_needed(self) -> bool:
-        """Whether INFO has to carry something to sign."""
+        """Whether INFO needs a nonce for clients to sign."""
         return bool(self.table.nkeys) or self.settings.operator is not None
 
     def check(self, asked: "Credentials", context: AuthContext) -> Outcome:
-        """Check credentials: Admitted, Refused, or a PendingOutcome of one of them."""
+        """Check credentials: Admitted, Refused, or a PendingOutcome that becomes one of them."""
         if self.failure_delay.unheard(context.host):
             return Refused("too many failed attempts from this address")
         if asked.account or asked.new_account:
@@ -81,8 +83,9 @@ class Authenticator:
             call(context, asked, refusal)
 
     def still_valid(self, admitted: Admitted) -> Admitted | Refused:
-        """After a reload: what somebody who came in is now. Refused with an empty error: the user
-        is gone or has moved, which nats-server tells nobody before it closes.
+        """Check an admitted client again after a reload. Refused with an empty error: the user was
+        removed or moved to another account. nats-server closes such a connection without an error,
+        and so does this server.
         """
         settings, before = self.settings, admitted.user
         if admitted.way == "jwt" and self.operator is not None:
@@ -105,7 +108,7 @@ class Authenticator:
         return admitted
 
     def close(self) -> None:
-        """The server stops."""
+        """Stop the checks in progress; the server is stopping."""
         self.passwords.close()
 
 

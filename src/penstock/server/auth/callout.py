@@ -4,8 +4,8 @@
                                                                               |
     Admitted | Refused <- response JWT with a user JWT, signed by an account <-+
 
-Both may be encrypted with curve keys. The request names a fresh user key, and only a response for that
-key counts, so that no response can be used twice.
+Request and response may be encrypted with curve keys. Each request names a fresh user key, and only a
+response for that key is valid, so a response can't be used twice.
 """
 
 import os
@@ -35,26 +35,26 @@ XKEY_HEADER = "Nats-Server-Xkey"
 
 
 class CalloutServer(Protocol):
-    """What the callout needs of the server around it."""
+    """The parts of the server that the callout uses."""
 
     def router(self, account: str) -> Router | None:
-        """An account's subjects; None when there is no such account."""
+        """The router of an account; None when there is no such account."""
 
     def now_ns(self) -> int:
-        """Since the epoch."""
+        """Nanoseconds since the epoch."""
 
     def call_at(self, when_ns: int, call: Callable[[], None]) -> None:
-        """PendingOutcome, on the loop's thread."""
+        """Call `call` at `when_ns`, on the event loop's thread."""
 
     def warn(self, text: str) -> None:
-        """A line for the operator."""
+        """Log a warning for the operator."""
 
 
 class ServerKeys:
-    """The keys of this server: one signs its requests, one encrypts them."""
+    """The keys of this server: one signs its requests, the other one encrypts them."""
 
     def __init__(self, raw: bytes, curve: bytes) -> None:
-        """From 32 random bytes each."""
+        """Make the keys from 32 random bytes each."""
         from penstock.nkeys import SERVER
 
         self.signing = KeyPair(SERVER, raw)
@@ -62,8 +62,8 @@ class ServerKeys:
 
 
 class Callout:
-    """Asks the service. `operator` is set in the operator mode, where accounts have services of
-    their own.
+    """Asks the callout service. `operator` is set in operator mode, where each account may have its
+    own service.
     """
 
     def __init__(
@@ -74,17 +74,17 @@ class Callout:
         server_name: str,
         operator: OperatorMode | None = None,
     ) -> None:
-        """The settings' auth_callout, or that of the accounts' JWTs."""
+        """Use the auth_callout of the settings, or in operator mode those of the account JWTs."""
         self.settings = settings
         self.keys = keys
         self.server = server
         self.server_name = server_name
         self.operator = operator
 
-    # -- which clients are asked about
+    # -- which clients the service decides about
 
     def review(self, outcome: Outcome, asked: Credentials, context: AuthContext) -> Outcome:
-        """What the users table says of a client, and then the service."""
+        """Check a client with the users table, then with the service."""
         if isinstance(outcome, PendingOutcome) and outcome.outcome is None:
             later = PendingOutcome()
 
@@ -122,7 +122,7 @@ class Callout:
         asked: Credentials,
         context: AuthContext,
     ) -> Outcome:
-        """In the operator mode: the account of the user's JWT may have a service."""
+        """In operator mode: ask the service of the user's account, if it has one."""
         authorization = record.claims.nats.authorization
         if authorization is None or not authorization.auth_users or isinstance(outcome, Refused):
             return outcome
@@ -143,7 +143,7 @@ class Callout:
 
 
 class _Question:
-    """One request to a service, until it is answered or too late."""
+    """One request to a service, until the answer or the timeout."""
 
     def __init__(
         self,
@@ -159,21 +159,21 @@ class _Question:
         self.callout = callout
         self.asked = asked
         self.context = context
-        self.account = account  # that the service listens in
+        self.account = account  # the service's account
         self.issuer = issuer
         self.xkey = xkey
-        self.record = record  # of that account, in the operator mode
+        self.record = record  # the record of that account, in operator mode
         self.token = token
         self.name_tag = ""
         self.tags: list[str] = []
-        # The private half is not needed: the key is only the name of this request.
+        # The private half is not needed: the key only identifies this request.
         self.user_key = KeyPair(USER, os.urandom(32)).public
         self.reply = f"$SYS._INBOX.{os.urandom(12).hex()}"
         self.answer = PendingOutcome()
         self._sink = CallbackSink(self._came)
 
     def ask(self, answer: PendingOutcome) -> None:
-        """Send the request; the answer is settled when it comes, or at the timeout."""
+        """Send the request. `answer` is settled by the response or by the timeout."""
         self.answer = answer
         server = self.callout.server
         router = server.router(self.account)
@@ -300,7 +300,7 @@ class _Question:
         return self._place(user)
 
     def _place(self, user: UserClaims) -> Admitted:
-        """The account that the service puts the user in, and what that says of it."""
+        """The account in which the service places the user, and the settings of that account."""
         now_ns = self.callout.server.now_ns()
         if self.record is None:
             if user.nats.issuer_account:
@@ -355,7 +355,7 @@ class _Question:
 
 
 def shown_as(asked: Credentials) -> str | None:
-    """What a client calls itself, as the lists of auth users name them."""
+    """The name that the lists of auth users have for this client."""
     return asked.nkey or asked.user or ("[REDACTED]" if asked.auth_token else None)
 
 
@@ -368,7 +368,9 @@ def _filled(fields: Mapping[str, object]) -> dict[str, object]:
 
 
 def _guarded(outcome: Admitted | Refused, account: str) -> Admitted | Refused:
-    """Clients in the service's account may not publish requests to it: only the server may."""
+    """Deny clients in the service's account to publish requests to the service: only the server
+    may.
+    """
     if isinstance(outcome, Refused) or (outcome.account or DEFAULT_ACCOUNT) != account:
         return outcome
     before = outcome.permissions or Permissions()

@@ -1,7 +1,7 @@
 """The claims of JWTs as typed values, and their validation.
 
-A number that is absent is 0, which for a limit means "nothing": writers put -1 for no limit. Only the
-template of a scoped signing key begins without limits. `jwt` verifies signatures.
+An absent number is 0, which for a limit means "nothing"; a JWT says -1 for no limit. Only the
+template of a scoped signing key starts without limits. The module `jwt` verifies signatures.
 """
 
 import ipaddress
@@ -29,7 +29,7 @@ class Permission(msgspec.Struct):
 
 
 class ResponsePermission(msgspec.Struct):
-    """Leave to answer; ttl in nanoseconds."""
+    """Permission to publish to reply subjects; ttl in nanoseconds."""
 
     max: int = 0
     ttl: int = 0
@@ -62,14 +62,14 @@ class UserPart(msgspec.Struct, kw_only=True):
 
     @property
     def sources(self) -> list[str]:
-        """Networks that the user may come from."""
+        """Networks from which the user may connect."""
         if isinstance(self.src, str):
             return [each.strip() for each in self.src.lower().split(",") if each.strip()]
         return self.src or []
 
     @property
     def empty(self) -> bool:
-        """Whether it sets no permission and no limit, as a user of a scoped key has to."""
+        """Whether it sets no permission and no limit. A user of a scoped key must be empty."""
         return (
             not any(
                 rules is not None and (rules.allow or rules.deny) for rules in (self.pub, self.sub)
@@ -82,7 +82,7 @@ class UserPart(msgspec.Struct, kw_only=True):
 
 
 class Template(UserPart, kw_only=True):
-    """What a scoped signing key gives to its users."""
+    """Permissions and limits that a scoped signing key gives to its users."""
 
     subs: int = NO_LIMIT
     data: int = NO_LIMIT
@@ -90,7 +90,7 @@ class Template(UserPart, kw_only=True):
 
 
 class Claims(msgspec.Struct, kw_only=True):
-    """What all of them have; times in seconds since the epoch."""
+    """Claims that every JWT has; times in seconds since the epoch."""
 
     sub: str = ""
     iss: str = ""
@@ -102,7 +102,7 @@ class Claims(msgspec.Struct, kw_only=True):
     nbf: Seconds = 0
 
     def out_of_time(self, now_s: int) -> str:
-        """Why it does not count now; "" when it does."""
+        """Why the JWT is not valid at this time; "" when it is."""
         if 0 < self.exp < now_s:
             return "claim is expired"
         return "claim is not yet valid" if self.nbf > now_s else ""
@@ -112,7 +112,7 @@ AnyClaims = Claims
 
 
 class GenericClaims(Claims, kw_only=True):
-    """Claims of some other kind."""
+    """Claims of any other kind."""
 
     nats: dict[str, Any] = {}
 
@@ -128,7 +128,7 @@ class UserClaims(Claims, kw_only=True):
         return self.nats.issuer_account or self.iss
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with it, apart from time."""
+        """Errors in the claims, apart from their validity in time."""
         nats = self.nats
         yield from _permissions(nats.pub, nats.sub)
         for network in nats.sources:
@@ -144,7 +144,7 @@ class UserClaims(Claims, kw_only=True):
 
 
 class SigningKey(msgspec.Struct, kw_only=True):
-    """A key that signs for an account, with what it may give."""
+    """A key that signs for an account, with the template of its users."""
 
     key: str = ""
     kind: str = ""
@@ -154,7 +154,7 @@ class SigningKey(msgspec.Struct, kw_only=True):
 
 
 class Sampling(msgspec.Struct):
-    """How a service's latency is measured."""
+    """How often the latency of a service is measured."""
 
     sampling: int | str = 0
     results: str = ""
@@ -190,7 +190,7 @@ class ImportPart(msgspec.Struct, kw_only=True):
 
 
 class StorageLimits(msgspec.Struct, kw_only=True):
-    """What an account may use of JetStream."""
+    """Limits of an account's use of JetStream."""
 
     mem_storage: int = 0
     disk_storage: int = 0
@@ -203,7 +203,7 @@ class StorageLimits(msgspec.Struct, kw_only=True):
 
 
 class LimitsPart(StorageLimits, kw_only=True):
-    """What the operator gives an account."""
+    """Limits that the operator sets for an account."""
 
     subs: int = 0
     data: int = 0
@@ -218,7 +218,7 @@ class LimitsPart(StorageLimits, kw_only=True):
 
 
 class DefaultPermissions(msgspec.Struct):
-    """What users without permissions of their own may do."""
+    """Permissions of users that have none of their own."""
 
     pub: Permission | None = None
     sub: Permission | None = None
@@ -226,7 +226,7 @@ class DefaultPermissions(msgspec.Struct):
 
 
 class WeightedMapping(msgspec.Struct):
-    """Where a share of the messages goes."""
+    """A destination of a subject mapping, and its share of the messages."""
 
     subject: str = ""
     weight: int = 0  # 0: 100
@@ -242,7 +242,7 @@ class ExternalAuthorization(msgspec.Struct):
 
 
 class TracePart(msgspec.Struct):
-    """Where traces of messages go."""
+    """The destination of an account's message traces."""
 
     dest: str = ""
     sampling: int = 0
@@ -264,12 +264,12 @@ class AccountPart(msgspec.Struct, kw_only=True):
 
 
 class AccountClaims(Claims, kw_only=True):
-    """What an account may do."""
+    """The claims of an account."""
 
     nats: AccountPart = msgspec.field(default_factory=AccountPart)
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with it, apart from time."""
+        """Errors in the claims, apart from their validity in time."""
         nats = self.nats
         if nats.default_permissions is not None:
             yield from _permissions(nats.default_permissions.pub, nats.default_permissions.sub)
@@ -311,12 +311,12 @@ class OperatorClaims(Claims, kw_only=True):
 
     @property
     def keys(self) -> list[str]:
-        """The keys that sign for it."""
+        """The keys that sign for the operator."""
         own = [] if self.nats.strict_signing_key_usage else [self.sub]
         return [*own, *(self.nats.signing_keys or [])]
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with it, apart from time."""
+        """Errors in the claims, apart from their validity in time."""
         for key in (self.sub, *(self.nats.signing_keys or [])):
             if not is_public(key, OPERATOR):
                 yield f"{key} is not an operator public key"
@@ -334,13 +334,13 @@ class ActivationPart(msgspec.Struct, kw_only=True):
 
 
 class ActivationClaims(Claims, kw_only=True):
-    """An exporter's leave for one account to import."""
+    """An exporter's permission for one account to import."""
 
     nats: ActivationPart = msgspec.field(default_factory=ActivationPart)
 
 
 class ResponsePart(msgspec.Struct, kw_only=True):
-    """``nats`` of a callout's answer."""
+    """``nats`` of a callout's response."""
 
     jwt: str = ""
     error: str = ""
@@ -348,7 +348,7 @@ class ResponsePart(msgspec.Struct, kw_only=True):
 
 
 class ResponseClaims(Claims, kw_only=True):
-    """What an auth callout service answers."""
+    """The response of an auth callout service."""
 
     nats: ResponsePart = msgspec.field(default_factory=ResponsePart)
 
@@ -357,7 +357,7 @@ class ResponseClaims(Claims, kw_only=True):
 
 
 def parse_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
-    """A network as address/bits; None when the text is none."""
+    """The network of an address/bits text; None when the text is not a network."""
     if "/" not in text:
         return None
     try:

@@ -22,7 +22,7 @@ _OK, _FAILED = 200, 500
 
 
 class ClaimsServices:
-    """Answers on the system account's router."""
+    """Answers requests on the system account's router."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class ClaimsServices:
         server: Callable[[], dict[str, object]],
         system_account: str,
     ) -> None:
-        """`server` is what answers say of the server that gave them."""
+        """`server` is the description of this server in each answer."""
         self._router = router
         self._operator = operator
         self._server = server
@@ -132,7 +132,9 @@ class ClaimsServices:
         self._send(reply, msgspec.json.encode({"server": self._server(), "data": accounts}))
 
     def _pack(self, subject: str, reply: str, payload: bytes) -> None:
-        """All JWTs, one a message, then an empty one; only that when the asker has the same."""
+        """Send all JWTs, one per message, then an empty message. When the requester has the same
+        JWTs, send only the empty message.
+        """
         if payload != self._folder.digest():
             for account, token in self._folder.all():
                 self._send(reply, f"{account}|{token}".encode())

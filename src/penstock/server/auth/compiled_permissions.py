@@ -7,13 +7,13 @@ from collections import OrderedDict
 from penstock.core.protocol.permissions import ConnectionPermissions
 from penstock.server.settings.users import Permissions
 
-KEPT_MAX = 10_000  # a JWT can ask for any permissions
+KEPT_MAX = 10_000  # a JWT may contain any permissions
 
 _compiled: OrderedDict[tuple[object, ...], ConnectionPermissions] = OrderedDict()
 
 
 def permits_of(permissions: Permissions | None) -> ConnectionPermissions | None:
-    """What a connection with these permissions gets; None for one that may do everything."""
+    """The compiled permissions for one connection; None when it may do everything."""
     if permissions is None:
         return None
     key = _key(permissions)

@@ -1,7 +1,7 @@
 """Reads CONNECT as nats-server does: names of fields in any case, null for absent, unknown fields
 ignored, bytes that are not UTF-8 replaced; a wrong type is an error.
 
-The usual form of CONNECT is read in one pass; only an unusual one is read a second time. Pure.
+The usual form of CONNECT is read in one pass; only an unusual form needs a second pass. Pure.
 """
 
 import json
@@ -15,7 +15,7 @@ _INTEGER = 1 << 63
 
 
 class Credentials(msgspec.Struct):
-    """What CONNECT says; fields that are absent keep the protocol's defaults. Unknown fields are
+    """The fields of CONNECT; an absent field has the protocol's default. Unknown fields are
     ignored.
     """
 
@@ -39,8 +39,9 @@ class Credentials(msgspec.Struct):
 
     @property
     def shown(self) -> str:
-        """How the client names itself, as logs may show it. The user of a URL without a password may
-        be its token: then it is a secret.
+        """The client's name for itself in the log.
+
+        The user of a URL without a password may be a token; a token is never shown.
         """
         if self.nkey:
             return f"Nkey {quoted(self.nkey)}"
@@ -58,7 +59,9 @@ class Credentials(msgspec.Struct):
 
 
 class _Usual(Credentials, forbid_unknown_fields=True):
-    """What clients send; with another field it is read again, loosely."""
+    """The fields that clients usually send; a CONNECT with any other field is read again by
+    _loosely.
+    """
 
     tls_required: bool = False
     ssl_required: bool = False
@@ -70,7 +73,7 @@ _NAMES = frozenset(field.encode_name for field in msgspec.structs.fields(Credent
 
 
 def read_connect(text: bytes) -> Credentials:
-    """What CONNECT says; ValueError when it is not the JSON that was expected."""
+    """The fields of CONNECT. ValueError when the text is not the expected JSON."""
     try:
         asked: Credentials = _USUAL.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -98,7 +101,7 @@ def _loosely(text: bytes) -> Credentials:
 
 
 def _clean(value: Any) -> Any:
-    """Half of a surrogate pair is no character."""
+    """Replace half of a surrogate pair, which is no character."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return value

@@ -1,20 +1,21 @@
-"""Delays the answer to failed authentication attempts: the more attempts of an address fail, the longer.
+"""Delays the answers to failed authentication attempts. The delay grows with the failures of an address.
 
-The first failures are answered at once: a user mistyped, or a test expects it. Later answers wait, one
-behind the other, so that many connections at a time do not help. Successful attempts do not wait. The
-state is bounded: a few numbers for each address that failed lately. Pure; the caller gives the time.
+The first failures are answered at once, because users mistype and tests expect failures. Later
+answers wait one behind the other, so parallel connections gain nothing. Successful attempts do not
+wait. The state is bounded: a few numbers per address with recent failures. Pure; the caller gives the
+time.
 """
 
 from collections import OrderedDict
 
 from penstock.server.units import SECOND_NS
 
-FREE = 10  # failures that are answered at once
+FREE = 10  # failures with an immediate answer
 FORGET_NS = SECOND_NS  # one failure is forgotten in this time
-STEP_NS = 50_000_000  # the first wait; doubled by each failure more
+STEP_NS = 50_000_000  # the first wait; each further failure doubles it
 GAP_MAX_NS = SECOND_NS // 2  # between the answers of one address
 WAIT_MAX_NS = 3 * SECOND_NS // 2
-UNHEARD = 1000  # failures of one address that wait for their answer: more are not even checked
+UNHEARD = 1000  # waiting failures of one address; further attempts are not checked
 ADDRESSES_MAX = 10_000
 
 
@@ -24,7 +25,7 @@ class _Address:
     def __init__(self, now_ns: int) -> None:
         self.failures = 0.0
         self.seen_ns = now_ns
-        self.next_ns = 0  # when the next answer may go out
+        self.next_ns = 0  # when the next answer may be sent
         self.waiting = 0
 
 
@@ -32,11 +33,11 @@ class FailureDelay:
     """Counts failures by address."""
 
     def __init__(self) -> None:
-        """No attempt has failed yet."""
+        """Start without any failed attempt."""
         self._addresses: OrderedDict[str, _Address] = OrderedDict()
 
     def failed(self, host: str, now_ns: int) -> int:
-        """Another failure: when to answer it, at most WAIT_MAX_NS from now; 0 for at once.
+        """Count a failure: the time of its answer, at most WAIT_MAX_NS from now; 0 for at once.
 
         The caller reports the end of the wait with answered().
         """
@@ -60,13 +61,13 @@ class FailureDelay:
         return address.next_ns
 
     def answered(self, host: str) -> None:
-        """A failure that had to wait has got its answer, or its connection is gone."""
+        """Count a delayed answer as sent, or its connection as closed."""
         address = self._addresses.get(group(host))
         if address is not None and address.waiting:
             address.waiting -= 1
 
     def unheard(self, host: str) -> bool:
-        """Whether so many failures of this address wait that another attempt is not listened to."""
+        """Whether so many failures of this address wait that further attempts are not checked."""
         if not self._addresses:
             return False
         address = self._addresses.get(group(host))
@@ -74,7 +75,7 @@ class FailureDelay:
 
 
 def group(host: str) -> str:
-    """The address that counts: an IPv6 host has a whole network of them."""
+    """The address that failures are counted by: for IPv6, the host's network."""
     if ":" not in host or host.startswith("::"):
         return host
     return ":".join(host.split("%")[0].split(":")[:4])

@@ -1,8 +1,8 @@
 """The account resolver with a folder: a file ``<account key>.jwt`` for each account, as nats-server
 keeps them.
 
-`full` has all accounts and removes one only by a delete request; `cache` has up to `limit` accounts for
-`ttl` each, and removes the least recently used ones. Of a JWT it reads only the expiry.
+`full` keeps all accounts and removes one only on a delete request. `cache` keeps up to `limit` accounts
+for `ttl` each, and removes the least recently used ones. The resolver reads only the expiry of a JWT.
 """
 
 import hashlib
@@ -16,19 +16,19 @@ from penstock.server.auth.claims import AccountClaims
 from penstock.server.auth.jwt import JwtError, decode
 from penstock.server.settings.operator import Resolver
 
-CACHED_MAX = 1000  # of a cache without a limit of its own
+CACHED_MAX = 1000  # of a cache without a configured limit
 _END = ".jwt"
 
 
 class FolderError(ValueError):
-    """A JWT that can't be kept, or an account that can't be deleted."""
+    """A JWT that can't be stored, or an account that can't be deleted."""
 
 
 class FolderResolver:
-    """Account JWTs in files. All methods are called on the loop's thread."""
+    """Account JWTs in files. All methods are called on the event loop's thread."""
 
     def __init__(self, settings: Resolver, clock: Callable[[], int]) -> None:
-        """Opens the folder, made when it is not there: OSError when it can't be. `clock` gives
+        """Open the folder; create it when it does not exist. OSError when that fails. `clock` gives
         nanoseconds since the epoch.
         """
         self.folder = settings.directory
@@ -36,8 +36,8 @@ class FolderResolver:
         self.settings = settings
         self._limit = settings.limit or (CACHED_MAX if self.cache else 0)
         self._clock = clock
-        self._known: OrderedDict[str, tuple[bytes, int]] = OrderedDict()  # hash, when it ends
-        self.changed: Callable[[str], None] = _nothing  # called with an account and its JWT stored
+        self._known: OrderedDict[str, tuple[bytes, int]] = OrderedDict()  # hash, expiry
+        self.changed: Callable[[str], None] = _nothing  # called with an account and its stored JWT
         self.deleted: Callable[[str], None] = _nothing
         os.makedirs(self.folder, mode=0o750, exist_ok=True)
         for name in sorted(os.listdir(self.folder)):
@@ -47,7 +47,7 @@ class FolderResolver:
                     self._track(account, self._read(account))
 
     def fetch(self, account: str, answer: Callable[[str | None], None]) -> None:
-        """At once: there is no other server to ask."""
+        """Answer at once: there is no other server to ask."""
         answer(self.load(account))
 
     def load(self, account: str) -> str | None:
@@ -66,7 +66,9 @@ class FolderResolver:
         return token
 
     def store(self, account: str, token: str) -> None:
-        """Keep a JWT, on the disk when this returns. FolderError when there is no room; OSError."""
+        """Store a JWT; it is on the disk on return. Raises FolderError when the folder is full,
+        OSError.
+        """
         if not is_public(account, ACCOUNT):
             raise FolderError("invalid public key")
         if account not in self._known and self._limit and len(self._known) >= self._limit:
@@ -89,7 +91,9 @@ class FolderResolver:
         self.changed(account)
 
     def delete(self, account: str) -> None:
-        """Forget an account; FolderError when that is not allowed or it is not there."""
+        """Delete an account. FolderError when deletion is not allowed or the account does not
+        exist.
+        """
         if not self.settings.allow_delete:
             raise FolderError("delete must be enabled in server config")
         path = self._path(account)
@@ -105,7 +109,7 @@ class FolderResolver:
         self.deleted(account)
 
     def expire(self) -> None:
-        """Let go of what is over; a full resolver keeps all."""
+        """Remove expired JWTs; a full resolver keeps all."""
         if self.cache:
             for account in [each for each in self._known if self._over(each)]:
                 self._drop(account)
@@ -117,14 +121,16 @@ class FolderResolver:
                 yield account, self._read(account)
 
     def digest(self) -> bytes:
-        """What two folders with the same JWTs have in common: each account's hash, xored."""
+        """A digest of the folder: the hashes of all JWTs, xored. Folders with the same JWTs have
+        the same digest.
+        """
         whole = 0
         for digest, _ in self._known.values():
             whole ^= int.from_bytes(digest, "big")
         return whole.to_bytes(32, "big")
 
     def close(self) -> None:
-        """Nothing is open."""
+        """No open files to close."""
 
     def _over(self, account: str) -> bool:
         ends_ns = self._known[account][1]
@@ -168,4 +174,4 @@ def _digest(token: str) -> bytes:
 
 
 def _nothing(account: str) -> None:
-    """The default of a hook."""
+    """The default of a hook: do nothing."""

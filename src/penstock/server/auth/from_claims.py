@@ -1,4 +1,4 @@
-"""Converts account and user claims to the values that a configuration has, too. Pure."""
+"""Converts the claims of account and user JWTs to the values that a configuration gives. Pure."""
 
 from penstock.server.auth.claims import (
     AccountClaims,
@@ -35,7 +35,7 @@ _RESPONSES = {"": SINGLETON, "Singleton": SINGLETON, "Stream": STREAMED, "Chunke
 
 
 def account_settings(claims: AccountClaims) -> AccountSettings:
-    """An account as its JWT describes it; it is called by its key."""
+    """The settings of an account from its JWT. The account's name is its key."""
     nats = claims.nats
     defaults = nats.default_permissions
     return AccountSettings(
@@ -76,8 +76,9 @@ def account_settings(claims: AccountClaims) -> AccountSettings:
 def permissions(
     publish: Permission | None, subscribe: Permission | None, answers: ResponsePermission | None
 ) -> Permissions | None:
-    """Permissions of a JWT; None when it sets none. An empty list of a JWT allows everything: the
-    way to say "nothing" there is to deny all.
+    """The permissions of a JWT; None when it sets none.
+
+    An empty list in a JWT allows everything; to allow nothing, a JWT denies all subjects.
     """
     found = Permissions(_rules(publish), _rules(subscribe))
     if answers is not None:
@@ -107,7 +108,7 @@ def _jetstream(limits: LimitsPart) -> dict[str, JetStreamLimits] | None:
 
 
 def _storage(limits: StorageLimits) -> JetStreamLimits:
-    # Of streams, consumers and what waits for its ack, 0 means that there is no limit.
+    # For streams, consumers and pending acks, 0 means no limit.
     return JetStreamLimits(
         max_memory=limits.mem_storage,
         max_store=limits.disk_storage,
@@ -145,7 +146,7 @@ def _import(part: ImportPart) -> Import:
     service = part.type == "service"
     subject, to, prefix = part.subject, part.local_subject, ""
     if part.to and service:
-        # The older way: a service's `subject` is the importer's, `to` the exporter's.
+        # Older form: in a service import, `subject` is the importer's and `to` the exporter's.
         subject, to = part.to, part.subject
     elif part.to:
         prefix = part.to

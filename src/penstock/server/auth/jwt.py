@@ -2,9 +2,9 @@
 
     base64url({"typ":"JWT","alg":"ed25519-nkey"}) . base64url(claims) . base64url(signature)
 
-Version 2 signs the first two parts; version 1 (algorithm "ed25519", before 2020) only the claims.
-``decode`` verifies the signature and the kinds of keys; the caller decides whether to trust the issuer.
-Pure; the caller gives the time.
+In version 2 the signature covers the first two parts; in version 1 (algorithm "ed25519", before 2020)
+only the claims. ``decode`` verifies the signature and the kinds of keys; the caller decides whether to
+trust the issuer. Pure; the caller gives the time.
 """
 
 import base64
@@ -46,11 +46,11 @@ C = TypeVar("C", bound=AnyClaims)
 
 
 class JwtError(ValueError):
-    """A text that is not a sound JWT, or not of the wanted kind."""
+    """The text is not a sound JWT, or not of the wanted kind."""
 
 
 def decode(token: str, wanted: type[C]) -> C:
-    """The claims of a JWT of that kind whose issuer really signed it; JwtError otherwise."""
+    """The claims of a JWT of the wanted kind, signature verified. Raises JwtError."""
     if len(token) > TOKEN_BYTES_MAX:
         raise JwtError(f"token size {len(token)} exceeds maximum of {TOKEN_BYTES_MAX} bytes")
     parts = token.split(".")
@@ -83,8 +83,8 @@ def decode(token: str, wanted: type[C]) -> C:
 
 
 def encode(claims: "Mapping[str, Any]", pair: KeyPair, issued_at: int) -> str:
-    """A JWT of these claims (``sub``, ``name``, ``exp``, ``nats``, ...), signed now. The caller
-    says in ``nats.type`` what it is.
+    """A JWT of these claims (``sub``, ``name``, ``exp``, ``nats``, ...), issued at `issued_at`.
+    ``nats.type`` in the claims says the kind of the JWT.
     """
     whole = {**claims, "iss": pair.public, "iat": issued_at}
     whole["nats"] = {**whole.get("nats", {}), "version": VERSION}

@@ -45,52 +45,50 @@ Answer = Callable[[str | None], None]
 
 
 class Resolver(Protocol):
-    """Where account JWTs come from (``resolvers``)."""
+    """The source of account JWTs (``resolvers``)."""
 
     def fetch(self, account: str, answer: Answer) -> None:
-        """Answer with the JWT of an account, None when there is none; at once, or later on the
-        loop's thread.
+        """Call `answer` with the JWT of an account, or None when there is none; at once, or later
+        on the event loop's thread.
         """
 
     def store(self, account: str, token: str) -> None:
-        """Keep a newer one. OSError or ValueError when it can't."""
+        """Store a newer JWT. Raises OSError or ValueError."""
 
 
 class Place(Protocol):
-    """What takes accounts in (``server.accounts``)."""
+    """The destination of accounts (``server.accounts``)."""
 
     def put(self, settings: AccountSettings) -> object:
-        """A new account, or a changed one."""
+        """Add an account, or change it."""
 
 
 class Record(FastDataclass):
-    """An account that came from its JWT."""
+    """An account from a JWT."""
 
     claims: AccountClaims
     jwt: str
     settings: AccountSettings
-    signers: dict[str, Template | None] = field(default_factory=dict)  # key -> what it may give
+    signers: dict[str, Template | None] = field(default_factory=dict)  # key -> users' template
     removed: bool = False
 
     def expired(self, now_ns: int) -> bool:
-        """Whether no client of this account may stay connected."""
+        """Whether the account's JWT has expired; its clients are then disconnected."""
         return self.removed or 0 < self.claims.exp * SECOND_NS <= now_ns
 
     def revoked(self, user: str, issued_at: int) -> bool:
-        """Whether the account took back what this user's JWT said when it was issued."""
+        """Whether the account has revoked this user's JWTs of that issue time."""
         revocations = self.claims.nats.revocations or {}
         return any(revocations.get(key, -1) >= issued_at for key in (user, "*"))
 
 
 class OperatorMode:
-    """Decides about clients by JWTs."""
+    """Authenticates clients by JWTs."""
 
     def __init__(
         self, settings: Settings, resolver: Resolver, accounts: Place, clock: Callable[[], int]
     ) -> None:
-        """`clock` gives nanoseconds since the epoch. ValueError when an operator's JWT is not
-        sound.
-        """
+        """`clock` gives nanoseconds since the epoch. ValueError when an operator's JWT is invalid."""
         operator = settings.operator or Operator()
         self.operators = [decode(token, OperatorClaims) for token in operator.jwts]
         self.trusted = frozenset(
@@ -103,21 +101,19 @@ class OperatorMode:
         self.accounts = accounts
         self.clock = clock
         self.records: dict[str, Record] = {}
-        self.callout: Callout | None = None  # asks services of accounts that have one
-        self.on_update: list[Callable[[Record], None]] = []  # an account has changed or expired
+        self.callout: Callout | None = None  # asks the services of accounts
+        self.on_update: list[Callable[[Record], None]] = []  # called when an account has changed
         self.pinned_failures = 0
         self.call_at: Callable[[int, Callable[[], None]], object] = _never
 
     def pin(self, accounts: list[str], system: str) -> None:
-        """Let in users of these accounts and the system account alone; of all, when there are
-        none.
-        """
+        """Admit only users of these accounts and of the system account; an empty list admits all."""
         self.pinned = frozenset([*accounts, system] if accounts else [])
 
     # -- accounts
 
     def take(self, token: str) -> Record:
-        """Take in what an account's JWT says; JwtError when it is not one to be trusted."""
+        """Take over the claims of an account's JWT. JwtError when it is not trusted."""
         claims = decode(token, AccountClaims)
         if claims.iss not in self.trusted:
             raise JwtError("account JWT is not signed by a trusted operator")
@@ -149,7 +145,7 @@ class OperatorMode:
         return record
 
     def load(self, account: str, then: Callable[[Record | None], None]) -> None:
-        """The account by its key, from the resolver when it is not here or has expired."""
+        """Call `then` with the account; the resolver is asked when it is not loaded or has expired."""
         record = self.records.get(account)
         if record is not None and not record.expired(self.clock()):
             then(record)
@@ -177,13 +173,13 @@ class OperatorMode:
         self.resolver.fetch(account, came)
 
     def _over(self, record: Record) -> None:
-        """An account's JWT has expired, unless there is a newer one by now."""
+        """An account's JWT has expired, unless a newer one has arrived."""
         if self.records.get(record.claims.sub) is record:
             for call in self.on_update:
                 call(record)
 
     def remove(self, account: str) -> None:
-        """An account was deleted: disconnect its clients."""
+        """Disconnect the clients of a deleted account."""
         record = self.records.get(account)
         if record is not None:
             record.removed = True
@@ -193,7 +189,7 @@ class OperatorMode:
     def activated(
         self, exporter: AccountSettings, export: Export, wanted: Import, importer: str
     ) -> bool:
-        """Whether an import carries the exporter's leave."""
+        """Whether an import has the exporter's permission."""
         record = self.records.get(exporter.name)
         if record is None or not wanted.token:
             return False
@@ -283,7 +279,7 @@ class OperatorMode:
         return admitted(user, token, nats, record, until_ns)
 
     def scoped(self, user: UserClaims, record: Record) -> UserPart:
-        """The user's permissions and limits: its own, or its signing key's."""
+        """The user's permissions and limits: its own, or those of its scoped signing key."""
         if user.iss not in record.signers:
             raise JwtError("User JWT issuer is not known")
         template = record.signers[user.iss]
@@ -319,7 +315,7 @@ class OperatorMode:
 def admitted(
     user: UserClaims, token: str, nats: UserPart, record: Record, until_ns: int
 ) -> Admitted:
-    """What a user JWT comes down to."""
+    """The Admitted of a user JWT."""
     own = permissions(nats.pub, nats.sub, nats.resp)
     found: Permissions | None = own or record.settings.default_permissions
     expires_ns = min((t for t in (user.exp * SECOND_NS, until_ns) if t), default=0)
@@ -341,7 +337,7 @@ def admitted(
 
 
 def kind_allowed(wanted: list[str] | None, kind: str) -> bool:
-    """Whether a JWT allows this type of connection; unknown types allow none."""
+    """Whether a JWT allows this type of connection. A list of unknown types only allows none."""
     if not wanted:
         return True
     return kind in {each.upper() for each in wanted} & CONNECTION_TYPES
@@ -358,8 +354,8 @@ def _contained(subject: str, other: str) -> bool:
 
 
 def _never(when_ns: int, call: Callable[[], None]) -> None:
-    """Without a loop nothing happens by itself."""
+    """The default timer: without an event loop it never calls."""
 
 
 def _ignore(record: Record | None) -> None:
-    """An account that others import from: it is there now, or it is not."""
+    """Ignore the result of loading an account that others import from."""

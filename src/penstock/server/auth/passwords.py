@@ -15,17 +15,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-WAITING_MAX = 64  # checks of one address; more are refused unheard
+WAITING_MAX = 64  # waiting checks of one address; further ones are refused unchecked
 ADDRESSES_MAX = 10_000
-BCRYPT_BYTES = 72  # bcrypt looks at no more
+BCRYPT_BYTES = 72  # bcrypt ignores the rest
 _NICER = 10
 
 RunOnLoop = Callable[[Callable[[], None]], None]
-"""Runs a call on the loop's thread, soon; called from other threads."""
+"""Runs a call on the event loop's thread, soon; may be called from other threads."""
 
 
 def same(expected: str, given: str) -> bool:
-    """Whether two secrets are equal, in a time that does not tell where they differ."""
+    """Whether two secrets are equal. The time does not depend on where they differ."""
     import hmac  # loads OpenSSL
 
     return hmac.compare_digest(
@@ -34,21 +34,21 @@ def same(expected: str, given: str) -> bool:
 
 
 def check_bcrypt(stored: str, given: str) -> bool:
-    """Whether a password is that of a bcrypt hash. Takes long, on purpose."""
+    """Whether the password matches a bcrypt hash. Slow by design."""
     import bcrypt
 
     secret = given.encode("utf-8", "surrogatepass")[:BCRYPT_BYTES]
     try:
         return bcrypt.checkpw(secret, stored.encode())
-    except ValueError:  # a hash that is none
+    except ValueError:  # an invalid hash
         return False
 
 
 class Passwords:
-    """Checks secrets; all methods are called on the loop's thread."""
+    """Checks secrets; all methods are called on the event loop's thread."""
 
     def __init__(self, run_on_loop: RunOnLoop) -> None:
-        """`run_on_loop` brings answers of the threads back to the loop."""
+        """`run_on_loop` brings the answers of the threads to the event loop's thread."""
         self._run_on_loop = run_on_loop
         self._pool: ThreadPoolExecutor | None = None
         self._workers = max((os.cpu_count() or 2) - 1, 1)
@@ -58,8 +58,10 @@ class Passwords:
     def check(
         self, address: str, stored: str, given: str, answer: Callable[[bool], None]
     ) -> bool | None:
-        """Whether `given` is the secret `stored` stands for. For a bcrypt hash the answer is None,
-        and `answer` is called with it later; False at once when too many of this address wait.
+        """Whether `given` matches the stored secret.
+
+        For a bcrypt hash the result is None, and `answer` is called with it later; False at once
+        when too many checks of this address wait.
         """
         if not is_bcrypt(stored):
             return same(stored, given)
@@ -103,14 +105,14 @@ class Passwords:
         answer(fits)
 
     def close(self) -> None:
-        """Start nothing more."""
+        """Start no further checks."""
         self._waiting.clear()
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _be_nice() -> None:
-    """The thread takes what the server's loop leaves."""
+    """Lower the priority of the thread below the event loop."""
     import threading
 
     with suppress(OSError):

@@ -14,27 +14,27 @@ _THREADS = 4
 
 
 class MemoryResolver:
-    """The JWTs of ``resolver_preload``, and what is stored while the server runs."""
+    """The JWTs of ``resolver_preload``, and those stored while the server runs."""
 
     def __init__(self, preload: dict[str, str]) -> None:
-        """Account key to JWT."""
+        """`preload`: account key to JWT."""
         self.tokens = dict(preload)
 
     def fetch(self, account: str, answer: Callable[[str | None], None]) -> None:
-        """At once."""
+        """Answer at once."""
         answer(self.tokens.get(account))
 
     def store(self, account: str, token: str) -> None:
-        """Until the server ends."""
+        """Keep the JWT until the server ends."""
         self.tokens[account] = token
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Nothing to close."""
 
 
 class UrlResolver:
-    """An account server: ``GET <url>/<account>`` gives the JWT. Requests run in threads; several
-    who want the same account share one.
+    """An account server: ``GET <url>/<account>`` gives the JWT. Requests run in threads;
+    simultaneous requests for one account share one GET.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class UrlResolver:
         self._waiting: dict[str, list[Callable[[str | None], None]]] = {}
 
     def fetch(self, account: str, answer: Callable[[str | None], None]) -> None:
-        """Later."""
+        """Answer later, from a thread's result."""
         waiting = self._waiting.setdefault(account, [])
         waiting.append(answer)
         if len(waiting) > 1:
@@ -71,17 +71,17 @@ class UrlResolver:
             answer(None if problem is not None else done.result())
 
     def store(self, account: str, token: str) -> None:
-        """Not here: an account server is written to by other means."""
+        """Not supported: JWTs are written to an account server by other means."""
         raise ValueError("store operation not supported for URL Resolver")
 
     def close(self) -> None:
-        """Wait for nothing more."""
+        """Wait for no further answers."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _get(url: str, timeout_s: float) -> str:
-    """In a thread."""
+    """Runs in a thread."""
     from urllib.request import urlopen
 
     # The scheme was checked when the resolver was made.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Single(Protocol):
-        """The only credentials of a listener: a user with its password, or a token."""
+        """The single credentials of a listener: a user with its password, or a token."""
 
         user: str
         password: str
@@ -21,15 +21,15 @@ NO_LIMIT = -1
 
 
 class AuthContext(FastDataclass):
-    """Where a connection comes from."""
+    """The origin of a connection, for authentication."""
 
     host: str
     cid: int = 0
     kind: str = "STANDARD"  # connection type, of CONNECTION_TYPES
     leaf: bool = False
-    nonce: str = ""  # what INFO asked it to sign
-    tls_map: bool = False  # its certificate says which user it is
-    names: tuple[str, ...] = ()  # of the certificate, in the order in which they are tried
+    nonce: str = ""  # the nonce that INFO asked it to sign
+    tls_map: bool = False  # its certificate names the user
+    names: tuple[str, ...] = ()  # names in the certificate, in the order of the checks
     same_subject: Callable[[str], bool] | None = None  # whether a name is its subject
     # for an auth callout: version, cipher, certs, verified_chains
     tls: dict[str, object] | None = None
@@ -39,7 +39,7 @@ class AuthContext(FastDataclass):
 
 
 class Limits(FastDataclass):
-    """What one connection may use; NO_LIMIT where there is none of its own."""
+    """Limits of one connection; NO_LIMIT where it has none of its own."""
 
     subscriptions: int = NO_LIMIT
     payload: int = NO_LIMIT  # bytes
@@ -52,21 +52,21 @@ UNLIMITED = Limits()
 class Admitted(FastDataclass):
     """A client that may connect, and its user."""
 
-    name: str  # as monitoring shows it
+    name: str  # the name that monitoring shows
     account: str = ""  # "": the default account
     permissions: Permissions | None = None  # None: everything
     limits: Limits = UNLIMITED
     expires_ns: int = 0  # since the epoch; 0: never
     user: User | None = None  # the entry of a users table
-    nkey: str = ""  # public key that proved it
+    nkey: str = ""  # the public key that signed the nonce
     jwt: str = field(default="", secret=True)  # the user JWT
     issuer: str = ""  # the signer of the JWT
     name_tag: str = ""
     tags: list[str] = field(default_factory=list)
     issued_at: int = 0  # of the JWT, seconds since the epoch
     default_permissions: bool = False  # the account's default ones: they follow its updates
-    way: str = "open"  # that it came: open, single, token, users, jwt or callout
-    stored: str = field(default="", secret=True)  # what the single user or token was checked with
+    way: str = "open"  # the method: open, single, token, users, jwt or callout
+    stored: str = field(default="", secret=True)  # the stored secret of the single user or token
 
     @property
     def shown(self) -> str:
@@ -80,30 +80,30 @@ class Admitted(FastDataclass):
 class Refused(FastDataclass):
     """A client that may not connect."""
 
-    why: str = ""  # for the log; never the client
+    why: str = ""  # for the log; never sent to the client
     error: bytes = b"Authorization Violation"
     reason: str = "Authentication Failure"
 
 
 class PendingOutcome:
-    """An answer that is not there yet. It comes once, on the loop's thread."""
+    """An outcome that is not known yet. It is settled once, on the event loop's thread."""
 
     __slots__ = ("_waiting", "outcome")
 
     def __init__(self) -> None:
-        """Nothing is known yet."""
+        """Start without an outcome."""
         self.outcome: Admitted | Refused | None = None
         self._waiting: list[Callable[[Admitted | Refused], None]] = []
 
     def then(self, call: Callable[[Admitted | Refused], None]) -> None:
-        """Call with the answer: when it comes, or now when it is there."""
+        """Call `call` with the outcome: now when it is known, else when it is settled."""
         if self.outcome is not None:
             call(self.outcome)
         else:
             self._waiting.append(call)
 
     def settle(self, outcome: Admitted | Refused) -> None:
-        """The answer; a second one is not heard."""
+        """Set the outcome; a second call has no effect."""
         if self.outcome is not None:
             return
         self.outcome = outcome

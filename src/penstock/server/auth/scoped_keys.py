@@ -1,5 +1,5 @@
-"""The permissions of a user under a scoped signing key: the key's template with the user's name, key and
-tags filled in.
+"""The permissions of a user under a scoped signing key: the template of the key, filled in with the name,
+key and tags of the user.
 
     deny pub to "orders.{{name()}}.>"    {{subject()}} {{account-name()}} {{account-subject()}}
                                          {{tag(region)}} {{account-tag(region)}}: one for each value
@@ -21,12 +21,14 @@ _TAG = re.compile(r"(tag|account-tag)\((.*)\)", re.IGNORECASE | re.DOTALL)
 
 
 class ScopeError(ValueError):
-    """A template that can't be filled in for this user."""
+    """The template can't be filled in for this user."""
 
 
 def fill(template: Template, user: UserClaims, account: AccountClaims) -> Template:
-    """The template for this user. ScopeError when it asks for what there is not: a denied subject
-    that can't be filled in must not become a missing one.
+    """The template for this user.
+
+    ScopeError when the template names a value that the user does not have and the subject is a
+    denied one: dropping a denied subject would widen the permissions.
     """
     filled = msgspec.structs.replace(template)
     for attribute in ("pub", "sub"):
@@ -34,7 +36,7 @@ def fill(template: Template, user: UserClaims, account: AccountClaims) -> Templa
         allow = _expand(rules.allow or [], user, account, strict=False)
         deny = _expand(rules.deny or [], user, account, strict=True)
         if rules.allow and not allow:
-            deny = [*deny, ">"]  # nothing is left of what was allowed: that is not everything
+            deny = [*deny, ">"]  # no allowed subject is left; an empty list would allow all
         setattr(filled, attribute, Permission(allow, deny))
     return filled
 

@@ -1,4 +1,4 @@
-"""Builds the operator mode and the auth callout of a server whose settings have one; other servers do not
+"""Builds the operator mode and the auth callout of a server whose settings have one. Other servers do not
 load this module.
 """
 
@@ -25,11 +25,11 @@ from penstock.server.settings.operator import Resolver as ResolverSettings
 if TYPE_CHECKING:
     from penstock.server.clients.clients import Clients
 
-EVERY_NS = 60 * 1_000_000_000  # how often a cache lets go of what is over
+EVERY_NS = 60 * 1_000_000_000  # how often a cache removes expired JWTs
 
 
 def make_keys() -> ServerKeys:
-    """Fresh ones; StartError when what they need is not installed."""
+    """Generate server keys. StartError when a required package is not installed."""
     try:
         return ServerKeys(os.urandom(32), os.urandom(32))
     except ImportError as problem:
@@ -37,7 +37,7 @@ def make_keys() -> ServerKeys:
 
 
 class Setup:
-    """The rest of the server, as the operator mode and the callout see it."""
+    """The server's side of the operator mode and the callout."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Setup:
         log: Log,
         run_on_loop: RunOnLoop,
     ) -> None:
-        """What they look at; `connect` puts them in place."""
+        """`connect` makes the parts that the settings ask for."""
         self.settings = settings
         self.accounts = accounts
         self.authenticator = authenticator
@@ -60,7 +60,9 @@ class Setup:
     def connect(
         self, keys: ServerKeys, server_name: str, server: Callable[[], dict[str, object]]
     ) -> None:
-        """Make what the settings ask for; StartError when a folder can't be used."""
+        """Make the operator mode and the callout of the settings. StartError when a folder can't be
+        used.
+        """
         if self.settings.operator is not None:
             self.operator = self.authenticator.operator = self._make_operator(
                 self.settings.operator
@@ -73,7 +75,7 @@ class Setup:
             self.authenticator.callout = callout
 
     def reloaded(self) -> None:
-        """The settings were read again: JWTs that `resolver_preload` has now, pinned accounts."""
+        """Apply changed settings: JWTs of `resolver_preload`, pinned accounts."""
         settings, operator = self.settings.operator, self.operator
         if settings is None or operator is None:
             return
@@ -136,7 +138,7 @@ class Setup:
             )
 
     def _stored(self, resolver: FolderResolver, operator: OperatorMode, account: str) -> None:
-        """A JWT was put into the folder: apply it to connected clients."""
+        """A JWT was stored in the folder: apply it to connected clients."""
         if account in operator.records:
             token = resolver.load(account)
             if token is not None and token != operator.records[account].jwt:
@@ -153,21 +155,21 @@ class Setup:
             account.expired = record.expired(self.now_ns())
         self.clients.account_changed(record.claims.sub)
 
-    # -- what Callout asks for
+    # -- CalloutServer, for Callout
 
     def router(self, account: str) -> Router | None:
-        """An account's subjects."""
+        """The router of an account."""
         found = self.accounts.get(account)
         return found.router if found is not None else None
 
     def now_ns(self) -> int:
-        """Since the epoch."""
+        """Nanoseconds since the epoch."""
         return self.clients.reactor.clock.now()
 
     def call_at(self, when_ns: int, call: Callable[[], None]) -> None:
-        """Later, on the loop's thread."""
+        """Call later, on the event loop's thread."""
         self.clients.call_at(when_ns, call)
 
     def warn(self, text: str) -> None:
-        """A line for the operator."""
+        """Log a warning for the operator."""
         self.log.warn(text)

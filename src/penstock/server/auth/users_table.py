@@ -1,4 +1,5 @@
-"""The users of the configuration: by name with a password, or by nkey with a signature; and a single
+"""The users of the configuration: named users with a password, and nkey users with a signature; also the
+single user or token. The order of checks is nats-server's. Passwords runs the slow checks.
 user or a token. The order of checks is nats-server's. Slow checks go to Passwords.
 """
 
@@ -21,10 +22,12 @@ PROXY_REQUIRED = Refused("the user must connect through a proxy", reason="Proxy 
 
 
 class UsersTable:
-    """Users, looked up by name or nkey."""
+    """Users by name and by nkey."""
 
     def __init__(self, users: Iterable[User], passwords: Passwords) -> None:
-        """Later users replace earlier ones of the same name; the configuration allows no such."""
+        """A later user replaces an earlier one of the same name; the configuration check refuses
+        such names.
+        """
         self.names: dict[str, User] = {}
         self.nkeys: dict[str, User] = {}
         for user in users:
@@ -33,16 +36,17 @@ class UsersTable:
             else:
                 self.names[user.name] = user
         self._passwords = passwords
-        # An unknown name costs as much time as a known one, so that time does not tell names.
+        # The check of an unknown name takes as long as that of a known one, so the time does not
+        # reveal names.
         hashes = (u.password for u in self.names.values() if is_bcrypt(u.password))
         self._decoy = next(hashes, "\0 no password")
 
     def find(self, name: str) -> User | None:
-        """The user of that name or nkey."""
+        """The user with this name or nkey."""
         return self.names.get(name) or self.nkeys.get(name)
 
     def check(self, settings: Settings, asked: "Credentials", context: AuthContext) -> Outcome:
-        """Whether one of the users shows these credentials."""
+        """Check credentials against the users."""
         no_auth = settings.no_auth_user if context.no_auth_user is None else context.no_auth_user
         bare = not (asked.user or asked.password or asked.auth_token)
         user: User | None = None
@@ -72,7 +76,7 @@ class UsersTable:
         if user is not None and not allowed(user, context):
             return Refused("the user is not allowed on this type of connection")
         if user is not None and not user.password and user.name != no_auth and maps(settings, user):
-            # Such a user is a name in a certificate: no password is not a way to be it.
+            # This user is named by a certificate: an empty password does not authenticate it.
             return Refused("the user needs a client certificate")
         return check_password(
             self._passwords,
@@ -83,7 +87,7 @@ class UsersTable:
         )
 
     def _mapped(self, asked: "Credentials", context: AuthContext) -> Outcome:
-        """The user that the certificate names; what CONNECT says besides does not count."""
+        """The user that the certificate names; the credentials in CONNECT have no effect."""
         for name in context.names:
             user = self.names.get(name)
             if user is not None and allowed(user, context):
@@ -98,7 +102,7 @@ class UsersTable:
 def check_single(
     settings: "Single", asked: "Credentials", context: AuthContext, passwords: Passwords
 ) -> Outcome:
-    """The single user, or the token, of settings without a users table."""
+    """Check the single user or the token, for settings without a users table."""
     if settings.token:
         return check_password(
             passwords,
@@ -124,7 +128,9 @@ def check_single(
 
 
 def single(name: str, stored: str, way: str = "single") -> Admitted:
-    """The outcome for a client with the single user or token; it keeps them to notice a change."""
+    """The Admitted of the single user or token. It keeps the stored secret, so that a reload
+    notices a change.
+    """
     return Admitted(name, way=way, stored=stored)
 
 
@@ -135,7 +141,9 @@ def check_password(
     given: str,
     then: Callable[[], Admitted | Refused],
 ) -> Outcome:
-    """then() when the password fits; a PendingOutcome of it when that takes long."""
+    """The result of then() when the password matches; a PendingOutcome of it when the check takes
+    long.
+    """
     later = PendingOutcome()
     wrong = Refused("wrong password")
     fits = passwords.check(
@@ -155,12 +163,12 @@ def signed(nkey: str, signature: str, nonce: str) -> bool:
 
 
 def allowed(user: User, context: AuthContext) -> bool:
-    """Whether a user may come on this kind of connection."""
+    """Whether the user may use this kind of connection."""
     return not user.connection_types or context.kind in user.connection_types
 
 
 def maps(settings: Settings, user: User) -> bool:
-    """Whether a listener, one that this user may come to, takes users from certificates."""
+    """Whether a listener that this user may use takes users from certificates."""
     listeners = (("STANDARD", settings.tls), ("WEBSOCKET", settings.websocket.tls))
     return any(
         tls is not None and tls.map and kind in (user.connection_types or (kind,))
@@ -169,14 +177,15 @@ def maps(settings: Settings, user: User) -> bool:
 
 
 def come(user: User) -> Admitted | Refused:
-    """Somebody who has shown to be this user. This server trusts no proxy: who has to come through
-    one does not come.
+    """The outcome for an authenticated user.
+
+    This server trusts no proxy, so a user that must connect through a proxy is refused.
     """
     return PROXY_REQUIRED if user.proxy_required else admit(user)
 
 
 def admit(user: User) -> Admitted:
-    """What an entry of a users table comes down to."""
+    """The Admitted of an entry in a users table."""
     return Admitted(
         name=user.nkey or user.name,
         account=user.account,

@@ -27,8 +27,8 @@ def from_allowed_network(nats: UserPart, host: str) -> bool:
 
 
 def allowed_until_ns(nats: UserPart, now_ns: int) -> int | None:
-    """When the part of the day ends that it is now, in nanoseconds since the epoch; 0: never; None:
-    the user may not come now.
+    """The end of the current allowed time of day, in nanoseconds since the epoch; 0: no limit. None
+    when the user may not connect now.
     """
     if not nats.times:
         return 0
@@ -39,7 +39,7 @@ def allowed_until_ns(nats: UserPart, now_ns: int) -> int | None:
         rest = None
         if start < now < end:
             rest = end - now
-        elif start > end:  # over midnight
+        elif start > end:  # across midnight
             if now < end:
                 rest = end - now
             elif start < now:

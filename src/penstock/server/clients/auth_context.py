@@ -1,5 +1,5 @@
-"""The context of a client's authentication: the names in its certificate, the cookies of its WebSocket,
-the users of its listener. Pure.
+"""The inputs of a client's authentication: names in its certificate, cookies of its WebSocket,
+users of its listener. Pure.
 """
 
 from penstock.server.auth import AuthContext
@@ -38,7 +38,7 @@ def _add_tls(context: AuthContext, tls: "TlsInfo") -> None:
     try:
         context.names = tuple(dict.fromkeys(name.text for name in tls.user_names()))
     except ValueError:
-        return  # OpenSSL has verified it, but its names can't be read: it names nobody
+        return  # OpenSSL has verified the certificate, but its names can't be read: it names no user
     certificate = tls.certificate
     if certificate is not None:
         from penstock.server.transports.tls import same_subject
@@ -47,7 +47,7 @@ def _add_tls(context: AuthContext, tls: "TlsInfo") -> None:
 
 
 def with_cookies(asked: "Credentials", client: "Client") -> "Credentials":
-    """The credentials of CONNECT, and of the WebSocket's cookies where it names none."""
+    """The credentials of CONNECT, with those of the WebSocket's cookies in place of absent ones."""
     cookies = client.cookies
     if cookies is None:
         return asked

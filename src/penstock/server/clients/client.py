@@ -1,4 +1,4 @@
-"""The server's data of a client, kept as the ``session`` of its connection."""
+"""The server's data about a client: the ``session`` of its connection."""
 
 from penstock.core.base.quoting import quoted
 from penstock.core.broker.reactor import Connection
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from penstock.server.auth import Admitted
     from penstock.server.transports.tls import TlsInfo
 
-WEBSOCKET = "WEBSOCKET"  # the kind of connections that come in frames
-LEAFNODE = "LEAFNODE"  # and of other servers
+WEBSOCKET = "WEBSOCKET"  # the kind of WebSocket connections
+LEAFNODE = "LEAFNODE"  # the kind of connections from other servers
 
 
 class Cookies(FastDataclass):
-    """Credentials that came with a WebSocket's request: used where CONNECT says nothing."""
+    """Credentials in cookies of a WebSocket's request, used where CONNECT has none."""
 
     jwt: str = ""
     user: str = ""
@@ -26,7 +26,7 @@ class Cookies(FastDataclass):
 
 
 class Client:
-    """What the server keeps with a Connection (its ``session``)."""
+    """The data that the server keeps with a Connection (its ``session``)."""
 
     __slots__ = (
         "account",
@@ -50,23 +50,24 @@ class Client:
     )
 
     def __init__(self, host: str, port: int, due_ns: int) -> None:
-        """A client at that address, to be looked at again at due_ns."""
+        """A client at that address, due for a check at due_ns."""
         self.host = host
         self.port = port
-        # When to look at it again: authentication is late, or a ping is due. Clients.look_at sets it.
+        # The time of the next check: the authentication is late, or a ping is due. Clients.look_at
+        # sets it.
         self.due_ns = due_ns
-        self.slot = 0  # in the wheel
+        self.slot = 0  # slot in the timer wheel
         self.pinged = False
         self.name = ""
         self.lang = ""
         self.version = ""
         self.user = ""
         self.protocol = 0
-        self.max_payload = NEVER_NS  # bytes; the narrower of its own limits
-        self.tls: TlsInfo | None = None  # what its handshake has told
+        self.max_payload = NEVER_NS  # bytes; the lower one of the server's and the user's limit
+        self.tls: TlsInfo | None = None  # facts of its TLS handshake
         self.cookies: Cookies | None = None  # credentials of a WebSocket's request
         self.kind = "STANDARD"  # connection type, as users may restrict it
-        self.nonce = ""  # what INFO asked it to sign
+        self.nonce = ""  # the nonce that INFO asked it to sign
         self.account: ServerAccount | None = None  # None before CONNECT
         self.admitted: Admitted | None = None  # None before CONNECT
         self.expires_ns = NEVER_NS  # when its authentication expires
@@ -78,12 +79,12 @@ class Client:
 
 
 def where(connection: Connection, client: Client) -> str:
-    """How lines of the log about a client begin."""
+    """The beginning of a log line about a client."""
     return f"{client.host}:{client.port} - cid:{connection.id}"
 
 
 def full_label(connection: Connection, client: Client) -> str:
-    """The same with what the client calls itself, and as whom it was let in:
+    """The beginning of a log line, with the client's own description and its user:
 
     127.0.0.1:40222 - cid:5 - "v1.2:python:billing" - "SHOP/user:bob"
     """

@@ -48,10 +48,11 @@ class Clients:
         authenticator: Authenticator,
         accounts: "Accounts",
     ) -> None:
-        """The clients of a reactor; settings are looked at anew each time.
+        """The clients of a reactor; settings are read at each use.
 
-        Who owns the loop sets the hooks: `admit` (Sessions.admit), `kick` (work outside a turn is
-        done), `call_at` (a call at a time of the reactor's clock), `sweep_by` (sweep not later).
+        The owner of the event loop sets the hooks: `admit` (Sessions.admit), `kick` (work was done
+        outside a turn), `call_at` (call at a time of the reactor's clock), `sweep_by` (sweep not
+        later than).
         """
         self.reactor = reactor
         self.settings = settings
@@ -78,8 +79,8 @@ class Clients:
         self.departed = ClosedConnections(settings.max_closed_clients)
 
     def label(self, connection: Connection) -> str:
-        """How lines of the log about a connection begin: where it comes from, what it calls itself,
-        and as whom it was let in.
+        """The beginning of a log line about a connection: its address, the client's own
+        description, and its user.
         """
         client = connection.session
         return (
@@ -87,7 +88,7 @@ class Clients:
         )
 
     def greet(self, connection: Connection, host: str, port: int) -> Client:
-        """Greet a new plain connection; refuse it when there are too many."""
+        """Greet a new plain connection; refuse it when there are too many connections."""
         client = self.register(connection, host, port)
         self.say_info(connection, client)
         self.arrived(connection, client)
@@ -96,7 +97,7 @@ class Clients:
     def register(
         self, connection: Connection, host: str, port: int, *, websocket: bool = False
     ) -> Client:
-        """A new connection; `arrived` follows when it may speak."""
+        """Register a new connection. The caller calls `arrived` when the connection may send."""
         client = Client(host, port, NEVER_NS)
         if websocket:
             client.kind = WEBSOCKET
@@ -111,7 +112,7 @@ class Clients:
         return client
 
     def arrived(self, connection: Connection, client: Client) -> None:
-        """From here on the client is expected to say something."""
+        """Start the client's authentication timeout."""
         now = self.reactor.now_ns
         if connection.ready:
             due = now + self._first_ping(connection.id)
@@ -125,8 +126,10 @@ class Clients:
         return own or settings.auth_timeout_ns
 
     def say_info(self, connection: Connection, client: Client, *, address: bool = True) -> None:
-        """Say who we are; refuse the connection when there are too many. Without `address` its own
-        address is left out: it would be a proxy's.
+        """Send INFO; refuse the connection when there are too many.
+
+        Without `address`, INFO does not contain the connection's address, because it is the address
+        of a proxy.
         """
         self._write_info(connection, client, address=address)
         if self.open > self.settings.max_connections:
@@ -135,8 +138,10 @@ class Clients:
             connection.fail(b"maximum connections exceeded", "Maximum Connections Exceeded")
 
     def say_again(self, connection: Connection, client: Client, *, answer: bool = False) -> bool:
-        """Another INFO, for a client that understands it and is ready for it: whether it is. `answer`:
-        the one that says which account its CONNECT led to.
+        """Send INFO again to a client that supports it and has connected; return whether it was
+        sent.
+
+        `answer`: this INFO tells the account that CONNECT led to.
         """
         if client.protocol < 1 or not connection.ponged:
             return False
@@ -152,7 +157,9 @@ class Clients:
         return True
 
     def ponged(self, connection: Connection) -> None:
-        """The first PING after CONNECT was answered: say which account the client is in."""
+        """Send the account of the client in an INFO; called when its first PING after CONNECT is
+        answered.
+        """
         client = connection.session
         if isinstance(client, Client):
             self.say_again(connection, client, answer=True)
@@ -164,11 +171,11 @@ class Clients:
         connection.write(line)
 
     def guest(self, connection: Connection) -> Router | None:
-        """The first operation came, and it is no CONNECT, which may be left out where there is a user
-        for those who show no credentials: the router of that user's account. None: there is none,
-        or it was refused (and told why).
+        """The router for a first operation that is not CONNECT; None when the client was refused.
 
-        Before that nobody is counted in an account: CONNECT may say that it belongs to another.
+        A client may leave CONNECT out when its listener has a user for clients without credentials;
+        the router is that of the user's account. Before CONNECT a client counts in no account,
+        because CONNECT may lead to another account.
         """
         client = connection.session
         if not isinstance(client, Client) or not has_guest(self.settings, client.kind):
@@ -181,17 +188,19 @@ class Clients:
         return None
 
     def _first_ping(self, cid: int) -> int:
-        """About two seconds after connecting, spread over one more so that thousands don't come at
-        once.
+        """The interval from CONNECT to the first ping: about two seconds, spread over one second
+        more so that the pings of thousands of clients do not coincide.
         """
         return min(FIRST_PING_NS + cid * 7919 % 1000 * 1_000_000, self.settings.ping_interval_ns)
 
     def connect(self, connection: Connection, text: bytes) -> object:
-        """CONNECT came: set the connection's flags; its router, None when it was refused (and told
-        why), or PENDING when that takes time: then `admit` is called with the router.
+        """Handle CONNECT: set the connection's flags and return its router.
+
+        None: the client was refused, and the error was sent. PENDING: the authentication takes
+        time, and `admit` is called later with the router.
         """
         from penstock.server.auth.connect_options import (
-            read_connect,  # not before the first client is greeted
+            read_connect,  # imported at the first CONNECT
         )
 
         try:
@@ -208,7 +217,7 @@ class Clients:
         outcome = self.authenticator.check(asked, self.auth_context(connection, client))
         if isinstance(outcome, PendingOutcome):
             if outcome.outcome is None:
-                self.look_at(connection, client, NEVER_NS)  # the callout has a timeout of its own
+                self.look_at(connection, client, NEVER_NS)  # the callout has its own timeout
                 outcome.then(lambda decided: self._decided(connection, client, asked, decided))
                 return PENDING
             outcome = outcome.outcome
@@ -217,7 +226,7 @@ class Clients:
         return self._enter(connection, client, asked, outcome)
 
     def auth_context(self, connection: Connection, client: Client) -> AuthContext:
-        """The context of a client for the authenticator."""
+        """The inputs of a client's authentication."""
         return auth_context(self.settings, client, connection.id)
 
     def _decided(
@@ -227,7 +236,7 @@ class Clients:
         asked: "Credentials",
         outcome: Admitted | Refused,
     ) -> None:
-        """The answer to a CONNECT that took time; the connection may be gone."""
+        """Apply an outcome that took time; the connection may be closed by now."""
         if connection.closed or connection.closing:
             return
         if isinstance(outcome, Refused):
@@ -241,7 +250,7 @@ class Clients:
     def _refuse(
         self, connection: Connection, client: Client, asked: "Credentials", refusal: Refused
     ) -> object:
-        """Say no: at once, or later when this address has failed often."""
+        """Refuse a client: at once, or later when its address has failed often."""
         client.user = asked.user
         self._complain(connection, client, asked, refusal)
         self.authenticator.refused(self.auth_context(connection, client), asked, refusal)
@@ -290,8 +299,8 @@ class Clients:
         return self._bind(connection, client, admitted)
 
     def _bind(self, connection: Connection, client: Client, admitted: Admitted) -> Router | None:
-        """Give a connection what belongs to who it is; None: its account has no room, and it was
-        told so.
+        """Bind a connection to its user and account; None when it was refused, for example because
+        the account is full.
         """
         permits = self._permits(connection, admitted)
         if isinstance(permits, Refused):
@@ -331,7 +340,7 @@ class Clients:
             return Refused("the permissions of the user are not valid")
 
     def _limit(self, connection: Connection, admitted: Admitted) -> None:
-        """The narrower of the server's limits and the user's own."""
+        """Set the connection's limits: the lower ones of the server's and the user's."""
         settings, limits = self.settings, admitted.limits
         payload, subscriptions = settings.max_payload, settings.max_subscriptions or -1
         payloads, counts = [limits.payload], [limits.subscriptions]
@@ -349,15 +358,15 @@ class Clients:
         connection.max_subscriptions = subscriptions
 
     def violated(self, connection: Connection, text: str) -> None:
-        """A client has tried what it may not."""
+        """Log a permissions violation of a client."""
         self._violations.say(self.reactor.now_ns, f"{self.label(connection)} - {text}")
 
     def broke(self, connection: Connection, text: str) -> None:
-        """A client has sent what is no operation, or what may not come yet; `text` has no secret."""
+        """Log a protocol error of a client; `text` contains no secret."""
         self._broken.say(self.reactor.now_ns, f"{self.label(connection)} - {text}")
 
     def closed(self, connection: Connection) -> None:
-        """The core has closed a connection."""
+        """The core has closed a connection: remove and record the client."""
         client = connection.session
         if not isinstance(client, Client):
             return
@@ -383,7 +392,7 @@ class Clients:
             )
 
     def remember(self, connection: Connection, client: Client) -> None:
-        """For monitoring: a connection that is closed now, of a client or a leaf node."""
+        """Record the closed connection of a client or a leaf node for monitoring."""
         if self.departed.size:
             self.departed.append(departed(connection, client, self.reactor.now_ns))
 
@@ -397,19 +406,19 @@ class Clients:
         self._slow.say(self.reactor.now_ns, text)
 
     def past(self, account: str) -> ClosedTotals:
-        """What the closed connections of an account came to."""
+        """The totals of an account's closed connections."""
         return self._past.setdefault(account, ClosedTotals())
 
     def tell_lame_duck(self) -> None:
-        """Send the clients that understand it the INFO that says we are about to go."""
+        """Send the lame duck INFO to the clients that support it."""
         for connection in self.reactor.all_connections():
             client = connection.session
             if isinstance(client, Client):
                 self.say_again(connection, client)
 
     def reloaded(self, changed: list[str]) -> None:
-        """Settings have changed: who is no longer let in has to go, the newest go when there are
-        too many.
+        """Apply changed settings: close connections of clients that are no longer allowed, and the
+        newest ones above the connection limits.
         """
         settings = self.settings
         connections = [c for c in self.reactor.all_connections() if isinstance(c.session, Client)]
@@ -430,7 +439,9 @@ class Clients:
         self.kick()
 
     def _check_again(self, connection: Connection) -> None:
-        """After a change of users: close clients that are no longer allowed, update permissions of others."""
+        """Check a client again: close its connection when it is no longer allowed, else update its
+        permissions.
+        """
         client = connection.session
         if not isinstance(client, Client) or connection.closing:
             return
@@ -451,7 +462,7 @@ class Clients:
                 self.recheck(connection)
 
     def account_changed(self, name: str) -> None:
-        """An account's JWT was updated, or has expired: look at those in it again."""
+        """Check an account's clients again; called when its JWT was updated or has expired."""
         account = self.accounts.get(name)
         if account is None:
             return
@@ -461,7 +472,7 @@ class Clients:
         self.kick()
 
     def _close_surplus(self, account: "ServerAccount") -> None:
-        """The account's limits may be lower than before: the newest connections go."""
+        """Close the newest connections above the account's limits."""
         for connection in account.surplus():
             self._fail_full(connection)
 
@@ -479,8 +490,8 @@ class Clients:
             self.reactor.disconnect(connection, refusal.reason)
 
     def sweep(self, now_ns: int) -> int:
-        """Ping who is due, close who is stale or has not said who it is; when to sweep again
-        (NEVER_NS without clients).
+        """Ping the clients that are due, close stale and unauthenticated ones. Returns the time of
+        the next sweep (NEVER_NS without clients).
         """
         for connection, client in self._wheel.take(now_ns):
             assert isinstance(client, Client)
@@ -491,12 +502,12 @@ class Clients:
         return max(next_ns, now_ns + STEP_NS) if next_ns < NEVER_NS else NEVER_NS
 
     def look_at(self, connection: Connection, client: Client, due_ns: int) -> None:
-        """Look at a client at that time, and not when it was due before."""
+        """Set the time of a client's next check; it replaces the former one."""
         self._wheel.put(connection, client, due_ns)
         self.sweep_by(due_ns)
 
     def _due(self, connection: Connection, client: Client, now_ns: int) -> int:
-        """Do what is due with one client; when it is due again."""
+        """Check one client; return the time of its next check."""
         settings = self.settings
         if not connection.ready:
             connection.fail(b"Authentication Timeout", "Authentication Timeout")
@@ -509,11 +520,11 @@ class Clients:
             interval = settings.websocket.ping_interval_ns
         begun = connection.partial_ns
         if begun and now_ns - begun > interval * (settings.ping_max + 1):
-            # bytes come, but what they belong to does not end
+            # bytes arrive, but their operation does not end
             connection.fail(b"Stale Connection", "Stale Connection")
             return NEVER_NS
         if client.pinged and now_ns - connection.last_ns < interval:
-            # it talks: no need to ask
+            # recent bytes show that the client is alive
             return min(connection.last_ns + interval, client.expires_ns)
         if connection.pings_out + 1 > settings.ping_max:
             self.log.debug(f"cid:{connection.id} - Stale Client Connection - Closing")
@@ -527,4 +538,4 @@ class Clients:
 
 
 def _nothing(*_: object) -> None:
-    """The default of a hook."""
+    """The default of a hook: do nothing."""

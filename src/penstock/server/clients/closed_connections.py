@@ -10,18 +10,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from penstock.server.clients.client import Client
 
-REMEMBERED = 1000  # subscriptions of a closed connection; of one with more, only their number
-LISTED = 100_000  # ... of all of them together; beyond that, the oldest have only their number
-LONG_BYTES = 256  # a subscription with names of more than that counts for several
+REMEMBERED = 1000  # kept subscriptions of one connection; with more, only their number
+LISTED = 100_000  # the same for all together; above it, the oldest connections keep only the number
+LONG_BYTES = 256  # a subscription with longer names counts as several
 
 
 class ClosedSubscription:
-    """A subscription of a connection that is closed. One of many: made without a detour."""
+    """A subscription of a closed connection. Made in great numbers, so the class is kept cheap."""
 
     __slots__ = ("delivered", "max", "queue", "sid", "subject")
 
     def __init__(self, subject: bytes, queue: bytes, sid: bytes, delivered: int, most: int) -> None:
-        """As the router had it."""
+        """The subscription's values in the router."""
         self.subject = subject
         self.queue = queue
         self.sid = sid
@@ -33,7 +33,7 @@ class ClosedConnection(FastDataclass):
     """A closed connection as /connz?state=closed shows it."""
 
     cid: int
-    client: "Client"  # of a leaf node: its facts, in the same form
+    client: "Client"  # for a leaf node, its facts in the same form
     start_ns: int
     stop_ns: int
     last_ns: int
@@ -46,10 +46,10 @@ class ClosedConnection(FastDataclass):
     stalls: int
     rtt_ns: int
     subscriptions: int
-    held: list[ClosedSubscription]  # which they were; empty when there were too many
+    held: list[ClosedSubscription]  # its subscriptions; empty when there were too many
 
     def all_subscriptions(self) -> list[ClosedSubscription]:
-        """As of a connection."""
+        """The subscriptions, under the name of Connection's method."""
         return self.held
 
 
@@ -57,8 +57,8 @@ class ClosedConnections:
     """The newest closed connections, oldest first, at most `size`."""
 
     def __init__(self, size: int, listed: int = LISTED) -> None:
-        """An empty one; `listed`: how many subscriptions they may have by name, all together; long
-        ones count for more (`weight`).
+        """`listed`: how many subscriptions are kept by name for all connections together; long ones
+        count for more (`weight`).
         """
         self.size = size
         self.listed = 0
@@ -67,7 +67,7 @@ class ClosedConnections:
         self._with_list: deque[ClosedConnection] = deque()
 
     def append(self, gone: ClosedConnection) -> None:
-        """One more; the oldest makes room."""
+        """Add a connection; the oldest is removed when there are too many."""
         if self.size == 0:
             return
         if len(self._all) == self.size:
@@ -87,21 +87,21 @@ class ClosedConnections:
         held.clear()
 
     def __iter__(self) -> Iterator[ClosedConnection]:
-        """Oldest first."""
+        """Iterate from the oldest on."""
         return iter(self._all)
 
     def __getitem__(self, index: int) -> ClosedConnection:
-        """0 is the oldest. IndexError."""
+        """The connection at an index; 0 is the oldest. IndexError."""
         return self._all[index]
 
 
 def weight(held: list[ClosedSubscription]) -> int:
-    """What subscriptions count for: one each, and one more for every LONG_BYTES of their names."""
+    """The weight of subscriptions: one each, and one more for every LONG_BYTES of their names."""
     return sum(1 + (len(s.subject) + len(s.queue) + len(s.sid)) // LONG_BYTES for s in held)
 
 
 class ClosedTotals(FastDataclass):
-    """What the closed connections of an account came to."""
+    """The totals of an account's closed connections."""
 
     in_msgs: int = 0
     out_msgs: int = 0
@@ -111,7 +111,7 @@ class ClosedTotals(FastDataclass):
 
 
 def departed(connection: Connection, client: "Client", now_ns: int) -> ClosedConnection:
-    """What is remembered of a connection that was closed now."""
+    """The record of a connection that was closed now."""
     count = connection.subscription_count()
     held = connection.all_subscriptions() if count <= REMEMBERED else []
     return ClosedConnection(

@@ -1,4 +1,4 @@
-"""A timer wheel: clients in slots of time by their next deadline, so that a look costs only what is due.
+"""A timer wheel: clients in time slots by their next deadline, so that a sweep visits only due clients.
 
 A client is in one slot at most. A client whose deadline moves closer must be set again here; a client
 whose deadline moves back is moved when its slot comes.
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Due(Protocol):
-        """What is kept of a client."""
+        """The fields that the wheel keeps on a client."""
 
-        due_ns: int  # when to look at it again
-        slot: int  # where it is in the wheel; 0: nowhere
+        due_ns: int  # time of the next check
+        slot: int  # its slot in the wheel; 0: none
 
 
 STEP_NS = SECOND_NS // 4
@@ -23,14 +23,14 @@ NEVER_NS = 1 << 62
 
 
 class TimerWheel:
-    """The clients of one server by when they are due."""
+    """The clients of one server by their due times."""
 
     def __init__(self) -> None:
-        """No client is due."""
+        """Start without clients."""
         self._slots: dict[int, dict[int, tuple[Connection, Due]]] = {}
 
     def put(self, connection: Connection, client: "Due", due_ns: int) -> None:
-        """Look at this client at due_ns, and not when it was due before; NEVER_NS: not at all."""
+        """Set the due time of a client; it replaces the former one. NEVER_NS: no check."""
         slot = due_ns // STEP_NS if due_ns < NEVER_NS else 0
         client.due_ns = due_ns
         if slot != client.slot:
@@ -40,14 +40,16 @@ class TimerWheel:
                 self._slots.setdefault(slot, {})[connection.id] = (connection, client)
 
     def drop(self, connection: Connection, client: "Due") -> None:
-        """It is gone, or needs no looking at."""
+        """Remove a client from the wheel."""
         slot = self._slots.get(client.slot)
         client.slot = 0
         if slot is not None:
             slot.pop(connection.id, None)
 
     def take(self, now_ns: int) -> list[tuple[Connection, "Due"]]:
-        """The due clients, in the order of the slots; they stay until they are set again."""
+        """The due clients, in the order of the slots; they stay in the wheel until they are set
+        again.
+        """
         ready = sorted(slot for slot in self._slots if slot * STEP_NS <= now_ns)
         found = []
         for slot in ready:

@@ -14,7 +14,8 @@ from penstock.server.settings.users import User
 from penstock.server.settings.websocket import Websocket
 from penstock.server.units import SECOND_NS
 
-# The nats-server release whose behaviour this server has. Clients decide by it what they may use.
+# The nats-server release whose behaviour this server has. Clients derive from it which features
+# exist.
 COMPATIBLE_VERSION = "2.14.0"
 
 DEFAULT_PORT = 4222
@@ -22,45 +23,45 @@ DEFAULT_HTTP_PORT = 8222
 
 
 class OriginServer(FastDataclass):
-    """One entry of ``jetstream.remotes``: a server whose streams can be followed."""
+    """One entry of ``jetstream.remotes``: a server with origins of streams."""
 
     name: str
     urls: list[str] = field(default_factory=list)
     user: str = ""
     password: str = field(default="", secret=True)
     token: str = field(default="", secret=True)
-    tls: Tls | None = None  # what it is shown, and how it is checked; None: as the system does
+    tls: Tls | None = None  # client certificate and checks; None: the system's defaults
 
 
 class Encryption(FastDataclass):
     """``jetstream.cipher`` and keys: how the store is encrypted."""
 
     cipher: str = "aes"  # or chacha
-    key: str = field(default="", secret=True)  # "": what is written is not encrypted
-    previous: str = field(default="", secret=True)  # opens what `key` does not
+    key: str = field(default="", secret=True)  # "": new writes are not encrypted
+    previous: str = field(default="", secret=True)  # opens files that `key` does not open
 
 
 class Settings(FastDataclass):
     """All settings; durations in nanoseconds, sizes in bytes."""
 
     host: str = "0.0.0.0"
-    port: int = DEFAULT_PORT  # -1: any free one
+    port: int = DEFAULT_PORT  # -1: any free port
     server_name: str = ""  # "": the server id
     config_file: str = ""
     config_digest: str = ""
 
-    client_advertise: str = ""  # host[:port] that INFO names instead of what is listened on
+    client_advertise: str = ""  # host[:port] in INFO in place of the listening address
     server_tags: list[str] = field(default_factory=list)
     server_metadata: dict[str, str] = field(default_factory=dict)
     feature_flags: dict[str, bool] = field(default_factory=dict)
 
     http_host: str = ""  # "": as host
-    http_port: int = 0  # 0: no monitoring; -1: any free one
-    https_port: int = 0  # as http_port, with TLS; one of the two
-    http_base_path: str = ""  # before the path of each endpoint: "/nats" makes /nats/varz
-    prof_port: int = 0  # 0: no profiling endpoint; -1: any free one
+    http_port: int = 0  # 0: no monitoring; -1: any free port
+    https_port: int = 0  # as http_port, with TLS; only one of the two may be set
+    http_base_path: str = ""  # prefix of each endpoint's path: "/nats" makes /nats/varz
+    prof_port: int = 0  # 0: no profiling endpoint; -1: any free port
 
-    # What a member of a cluster says of itself. One server serves no routes: see config/cluster.
+    # The description of a member of a cluster. This server serves no routes: see config/cluster.
     cluster_name: str = ""
     cluster_host: str = ""
     cluster_port: int = 0
@@ -70,9 +71,9 @@ class Settings(FastDataclass):
     store_dir: str = ""  # "": a folder under the system's temporary folder
     encryption: Encryption = field(default_factory=Encryption)
     sync_interval_ns: int = 0  # 0: acks of file streams wait for the fsync
-    max_memory: int = -1  # -1: from what the machine has
+    max_memory: int = -1  # -1: derived from the machine's memory
     max_file: int = -1
-    # named as in the engine's ServerLimits and BatchLimits; what is not there has the default
+    # Named as in the engine's ServerLimits and BatchLimits; an absent name has the default.
     jetstream_limits: dict[str, int] = field(default_factory=dict)
     batch_limits: dict[str, int] = field(default_factory=dict)
     domain: str = ""
@@ -80,7 +81,7 @@ class Settings(FastDataclass):
     strict: bool = True  # unknown fields in API requests are errors
 
     remotes: list[OriginServer] = field(default_factory=list)
-    declared: list[Declared] = field(default_factory=list)  # streams and consumers to be there
+    declared: list[Declared] = field(default_factory=list)  # streams and consumers to create
     leafnodes: LeafNodes | None = None
 
     user: str = ""
@@ -91,7 +92,7 @@ class Settings(FastDataclass):
     mappings: list[Mapping] = field(default_factory=list)  # of the default account
     system_account: str = ""  # "": $SYS
     no_system_account: bool = False
-    no_auth_user: str = ""  # name or nkey of the user for clients that show no credentials
+    no_auth_user: str = ""  # name or nkey of the user for clients without credentials
     proxy_required: bool = False
     auth_timeout_ns: int = 2 * SECOND_NS
     auth_callout: AuthCallout | None = None
@@ -108,14 +109,14 @@ class Settings(FastDataclass):
     logtime_utc: bool = False
     log_file: str = ""
     log_format: str = "text"  # or json
-    log_size_limit: int = 0  # a file above it is put aside; 0: never
-    log_max_num: int = 0  # files kept, the one in use among them; 0: all
+    log_size_limit: int = 0  # a larger file is put aside; 0: never
+    log_max_num: int = 0  # number of log files, including the active one; 0: all
     syslog: bool = False
     remote_syslog: str = ""  # udp://host:514, tcp://host:601 or a socket's path
-    trace_verbose: bool = False  # the system account's traffic, too
-    trace_headers: bool = False  # of messages the headers only, not what they carry
-    max_traced_msg_len: int = 0  # 0: messages are traced whole
-    connect_error_reports: int = 3600  # failed attempts of a remote, until the next is reported
+    trace_verbose: bool = False  # also the system account's traffic
+    trace_headers: bool = False  # trace only headers of messages, not payloads
+    max_traced_msg_len: int = 0  # 0: messages are traced in full
+    connect_error_reports: int = 3600  # a remote's failed attempts are reported once per this many
     reconnect_error_reports: int = 1
     pid_file: str = ""
     ports_file_dir: str = ""
@@ -124,23 +125,23 @@ class Settings(FastDataclass):
     max_payload: int = 1024 * 1024
     max_control_line: int = 4096
     max_pending: int = 64 * 1024 * 1024
-    max_connections: int = 65536  # 0 or less refuses everybody
+    max_connections: int = 65536  # 0 or less refuses all clients
     max_subscriptions: int = 0  # of one connection; 0: no limit
-    max_subscription_memory: int = 0  # of all connections; 0: a quarter of what there is
-    max_output_memory: int = 0  # that waits for slow connections; 0: a quarter of what there is
+    max_subscription_memory: int = 0  # bytes for all connections; 0: a quarter of the machine's
+    max_output_memory: int = 0  # bytes waiting for slow connections; 0: a quarter of the machine's
     max_sub_tokens: int = 0  # of a subscription's subject; 0: no limit
-    no_fast_producer_stall: bool = False  # slow subscribers miss messages, publishers never wait
-    max_closed_clients: int = 10_000  # how many closed connections /connz?state=closed remembers
+    no_fast_producer_stall: bool = False  # slow subscribers miss messages, publishers do not wait
+    max_closed_clients: int = 10_000  # number of closed connections that /connz?state=closed shows
     ping_interval_ns: int = 120 * SECOND_NS
     ping_max: int = 2
     write_deadline_ns: int = 10 * SECOND_NS
-    write_timeout: str = "default"  # of a client that takes nothing: close (as default) or retry
+    write_timeout: str = "default"  # for a client that reads nothing: close (the default) or retry
     lame_duck_duration_ns: int = 120 * SECOND_NS
     lame_duck_grace_period_ns: int = 10 * SECOND_NS
 
     @property
     def syslog_address(self) -> str | None:
-        """The syslog that lines go to; "" is the machine's own, None: none."""
+        """The syslog that log lines go to; "" is the machine's own, None: none."""
         if self.remote_syslog:
             return self.remote_syslog
         return "" if self.syslog else None
@@ -157,7 +158,7 @@ class Settings(FastDataclass):
         return [*self.users, *(user for account in self.accounts for user in account.users)]
 
 
-# What SIGHUP may change on a running server; everything else keeps its value until a restart.
+# Settings that SIGHUP may change on a running server; the others keep their values until a restart.
 RELOADABLE = frozenset(
     {
         "debug",

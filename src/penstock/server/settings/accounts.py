@@ -13,7 +13,9 @@ NO_LIMIT = -1
 
 
 class JetStreamLimits(FastDataclass):
-    """What an account may use of JetStream: all of it, or one tier such as "R1". -1: no limit."""
+    """Limits on an account's use of JetStream: for all of it, or for one tier such as "R1". -1: no
+    limit.
+    """
 
     max_memory: int = NO_LIMIT
     max_store: int = NO_LIMIT
@@ -26,8 +28,8 @@ class JetStreamLimits(FastDataclass):
 
 
 class Latency(FastDataclass):
-    """How a service's times are measured: `sampling` percent of the requests (0: those whose trace
-    headers ask for it), published under `subject` in the exporter's account.
+    """The measurement of a service's latency: `sampling` percent of the requests (0: requests whose
+    trace headers ask for it), published to `subject` in the exporter's account.
     """
 
     subject: str = ""
@@ -35,26 +37,26 @@ class Latency(FastDataclass):
 
 
 class Export(FastDataclass):
-    """Subjects that other accounts may import: what is published on them (`service` false), or
-    the requests that are answered on them.
+    """Subjects that other accounts may import: a stream of messages (`service` false), or a service
+    that answers requests.
     """
 
     subject: str = ""
     service: bool = False
     accounts: list[str] | None = None  # the accounts that may import; None or []: all
     token_required: bool = False  # an import needs an activation token (JWT accounts)
-    account_token_position: int = 0  # this token of an import's subject has to be its account
+    account_token_position: int = 0  # this token of an import's subject must be its account
     response: str = SINGLETON
-    threshold_ns: int = RESPONSE_THRESHOLD_NS  # how long answers are waited for
+    threshold_ns: int = RESPONSE_THRESHOLD_NS  # how long a response is awaited
     latency: Latency | None = None
     allow_trace: bool = False
-    name: str = ""  # of a JWT
-    revoked: dict[str, int] = field(default_factory=dict)  # importer -> activations until then
+    name: str = ""  # name in the JWT
+    revoked: dict[str, int] = field(default_factory=dict)  # importer -> activations issued by then
 
 
 class Import(FastDataclass):
-    """What an account takes from another one: `subject` is the exporter's, `to` the importer's
-    ("": the same). A stream may have a `prefix` in place of `to`.
+    """An import from another account: `subject` is the exporter's, `to` the importer's ("": the
+    same). A stream may have a `prefix` in place of `to`.
     """
 
     account: str = ""
@@ -65,33 +67,33 @@ class Import(FastDataclass):
     share: bool = False  # the service gets the identity of the client
     allow_trace: bool = False
     token: str = ""  # activation token
-    name: str = ""  # of a JWT
+    name: str = ""  # name in the JWT
 
     @property
     def local(self) -> str:
-        """The subjects as the importer's clients see them."""
+        """The subjects that the importer's clients use."""
         if self.prefix:
             return f"{self.prefix}{'' if self.prefix.endswith('.') else '.'}{self.subject}"
         return self.to or self.subject
 
 
 class MappingTarget(FastDataclass):
-    """Where a share of the messages goes."""
+    """A destination of a mapping, and its share of the messages."""
 
     subject: str = ""
     weight: int = 100  # percent
-    cluster: str = ""  # only in a cluster of this name
+    cluster: str = ""  # applies only in a cluster of this name
 
 
 class Mapping(FastDataclass):
-    """What clients of an account publish to `subject` goes to one of the targets."""
+    """Messages that clients of an account publish to `subject` go to one of the targets."""
 
     subject: str = ""
     targets: list[MappingTarget] = field(default_factory=list)
 
 
 class AccountLimits(FastDataclass):
-    """What an account may do; -1: no limit."""
+    """Limits of an account; -1: no limit."""
 
     max_connections: int = NO_LIMIT
     max_subscriptions: int = NO_LIMIT
@@ -100,7 +102,7 @@ class AccountLimits(FastDataclass):
     max_data: int = NO_LIMIT
     max_imports: int = NO_LIMIT
     max_exports: int = NO_LIMIT
-    wildcards: bool = True  # exports may have them
+    wildcards: bool = True  # exports may have wildcards
 
 
 class AccountSettings(FastDataclass):
@@ -115,11 +117,11 @@ class AccountSettings(FastDataclass):
     imports: list[Import] = field(default_factory=list)
     mappings: list[Mapping] = field(default_factory=list)
     limits: AccountLimits = field(default_factory=AccountLimits)
-    trace_destination: str = ""  # where traces of messages with a traceparent header go
+    trace_destination: str = ""  # destination of traces of messages with a traceparent header
     trace_sampling: int = 0  # percent
-    name_tag: str = ""  # a name for people, of an account that is called by its key
-    jwt: str = field(default="", secret=True)  # that it came from; "": from the configuration
+    name_tag: str = ""  # readable name of an account whose name is a key
+    jwt: str = field(default="", secret=True)  # its JWT; "": from the configuration
     issuer_key: str = ""  # the signer of the JWT
-    tags: list[str] = field(default_factory=list)  # in it
-    revoked_users: dict[str, int] = field(default_factory=dict)  # user's key -> JWTs until then
-    updated_ns: int = 0  # when it came
+    tags: list[str] = field(default_factory=list)  # tags in the JWT
+    revoked_users: dict[str, int] = field(default_factory=dict)  # user's key -> JWTs issued by then
+    updated_ns: int = 0  # when the JWT arrived

@@ -8,11 +8,11 @@ if TYPE_CHECKING:
 
 
 class Declared(FastDataclass):
-    """One stream or consumer that has to be there before the first client is served."""
+    """A stream or consumer that must exist before the first client is served."""
 
-    fields: "dict[str, Any]"  # its configuration, as the JSON API has it
-    consumer: str = ""  # "": it is a stream
-    stream: str = ""  # its name, or that of the consumer's stream
+    fields: "dict[str, Any]"  # its configuration in the form of the JSON API
+    consumer: str = ""  # "": a stream
+    stream: str = ""  # name of the stream, or of the consumer's stream
     account: str = ""  # "": the default account
-    shown: str = ""  # how messages call it, such as `bucket "profiles"`
+    shown: str = ""  # name in log lines and errors, such as `bucket "profiles"`
     place: str = field(default="", compare=False)  # file:line:column

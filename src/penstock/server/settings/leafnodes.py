@@ -9,23 +9,23 @@ DEFAULT_PORT = 7422
 
 
 class LeafRemote(FastDataclass):
-    """One of ``leafnodes.remotes``: a server, or several that stand for the same, to connect to."""
+    """One of ``leafnodes.remotes``: a hub to connect to, with one URL or several equivalent ones."""
 
     urls: list[str] = field(default_factory=list)
     account: str = ""  # "": the default account
     credentials: str = ""  # a file with a user JWT and its seed
     nkey: str = field(default="", secret=True)  # a seed
-    tls: Tls | None = None  # None: when the URL or the hub asks for it, with the system's CAs
-    hub: bool = False  # we are the hub all the same
+    tls: Tls | None = None  # None: TLS when the URL or the hub demands it, with the system's CAs
+    hub: bool = False  # this server acts as the hub
     deny_imports: list[str] = field(default_factory=list)
     deny_exports: list[str] = field(default_factory=list)
     no_randomize: bool = False
-    isolate: bool = False  # does not hear of what other leafs want
+    isolate: bool = False  # is not told the interest of other leaf nodes
     request_isolation: bool = False
     ignore_discovered: bool = False
     disabled: bool = False
     compression: str = ""  # "": that of LeafNodes
-    ws_compression: bool = False  # of calls over WebSocket
+    ws_compression: bool = False  # for connections over WebSocket
     ws_no_masking: bool = False
     dial_timeout_ns: int = 0  # 0: that of LeafNodes
     first_info_timeout_ns: int = SECOND_NS
@@ -47,7 +47,7 @@ class LeafNodes(FastDataclass):
     no_advertise: bool = False
     min_version: str = ""
     isolate: bool = False
-    compression: str = ""  # "": neither offered nor taken
+    compression: str = ""  # "": neither offered nor accepted
     reconnect_ns: int = SECOND_NS
     dial_timeout_ns: int = SECOND_NS
     remotes: list[LeafRemote] = field(default_factory=list)
@@ -57,8 +57,8 @@ _FIXED = frozenset({"host", "port", "advertise", "no_advertise", "tls"})
 
 
 def fixed_changes(before: LeafNodes | None, after: LeafNodes | None) -> list[str]:
-    """What of the map differs and can't change on a running server: the listener, and whether there
-    are leaf nodes at all.
+    """The changed settings of the map that can't change on a running server: the listener, and
+    whether there are leaf nodes at all.
     """
     if before is None or after is None:
         return [] if before is after else ["leafnodes"]

@@ -21,22 +21,22 @@ class Resolver(FastDataclass):
 
 
 class Operator(FastDataclass):
-    """The operator mode: every client shows a JWT that leads back to one of these keys."""
+    """Operator mode: every client shows a JWT whose chain of signatures ends at one of these keys."""
 
     jwts: list[str] = field(default_factory=list)  # of the operators
-    trusted_keys: list[str] = field(default_factory=list)  # their keys, or those of the file
+    trusted_keys: list[str] = field(default_factory=list)  # the operators' keys, or the file's
     resolver: Resolver | None = None
     preload: dict[str, str] = field(default_factory=dict)  # account key: its JWT
-    pinned_accounts: list[str] = field(default_factory=list)  # no others may connect; empty: all
+    pinned_accounts: list[str] = field(default_factory=list)  # only these may connect; empty: all
     system_account: str = ""
-    default_sentinel: str = ""  # JWT for clients that show none
+    default_sentinel: str = ""  # JWT for clients without one
 
 
 class AuthCallout(FastDataclass):
     """A service that decides whether a client may connect."""
 
     issuer: str = ""  # public account key that signs its answers
-    account: str = ""  # that the service listens in; "": the default account
-    auth_users: list[str] = field(default_factory=list)  # the service's own: checked here
+    account: str = ""  # the account that the service subscribes in; "": the default account
+    auth_users: list[str] = field(default_factory=list)  # users of the service: checked here
     xkey: str = ""  # public curve key: requests are encrypted for it
-    allowed_accounts: list[str] = field(default_factory=list)  # whose users are asked about too
+    allowed_accounts: list[str] = field(default_factory=list)  # whose users it may decide about

@@ -1,5 +1,5 @@
-"""Settings of TLS for a listener or for connections to other servers: file names and limits.
-``penstock.server.transports.tls`` makes contexts of them.
+"""Settings of TLS, for a listener or for connections to other servers: file names and limits.
+``penstock.server.transports.tls`` makes TLS contexts from them.
 """
 
 from penstock.server.fast_dataclass import FastDataclass, field
@@ -17,16 +17,16 @@ class Pair(FastDataclass):
 
 
 class Tls(FastDataclass):
-    """A ``tls`` map. What is not there has nats-server's default."""
+    """A ``tls`` map. An absent value has nats-server's default."""
 
     cert_file: str = ""
     key_file: str = ""
-    certificates: list[Pair] = field(default_factory=list)  # chosen by the name that is asked for
+    certificates: list[Pair] = field(default_factory=list)  # the client's server name selects one
     ca_file: str = ""  # "": the system's certificates
-    verify: bool = False  # clients have to show a certificate that the CA has signed
+    verify: bool = False  # clients must show a certificate signed by the CA
     map: bool = False  # verify_and_map: the certificate names the user
     check_known_urls: bool = False  # routes and gateways only
-    insecure: bool = False  # connections to others: whatever certificate they show
+    insecure: bool = False  # accept any certificate of other servers
     cipher_suites: list[str] = field(default_factory=list)  # by their IANA names; []: the default
     curve_preferences: list[str] = field(default_factory=list)
     min_version: str = "1.2"
@@ -34,4 +34,4 @@ class Tls(FastDataclass):
     connection_rate_limit: int = 0  # handshakes a second; 0: no limit
     pinned_certs: frozenset[str] = frozenset()  # SHA-256 of public keys, in hex
     handshake_first: bool = False
-    fallback_ns: int = 0  # handshake_first: INFO after so long without a byte; 0: never
+    fallback_ns: int = 0  # handshake_first: send INFO after this time without a byte; 0: never

@@ -18,25 +18,25 @@ def is_bcrypt(secret: str) -> bool:
 
 
 class SubjectPermission(FastDataclass):
-    """Subjects one may publish or subscribe to: allowed first, then what of it is denied.
+    """Subjects for publishing or subscribing: the allowed ones, minus the denied ones.
 
-    A subscribe entry may have a queue behind a blank (``orders.* workers``); both may have
-    wildcards.
+    A subscribe entry may have a queue after a blank (``orders.* workers``); subject and queue may
+    have wildcards.
     """
 
-    allow: list[str] | None = None  # None: everything
+    allow: list[str] | None = None  # None: all subjects
     deny: list[str] = field(default_factory=list)
 
 
 class Responses(FastDataclass):
-    """Leave to publish to the reply subjects of messages that were received."""
+    """Permission to publish to the reply subjects of received messages."""
 
     max: int = RESPONSES_MAX  # below 0: no limit
     expires_ns: int = RESPONSES_EXPIRE_NS  # below 0: never
 
 
 class Permissions(FastDataclass):
-    """What a user may do. Without a Permissions a user may do everything."""
+    """The permissions of a user. A user without Permissions may do everything."""
 
     publish: SubjectPermission = field(default_factory=SubjectPermission)
     subscribe: SubjectPermission = field(default_factory=SubjectPermission)

@@ -6,21 +6,21 @@ from penstock.server.units import SECOND_NS
 
 
 class Websocket(FastDataclass):
-    """A ``websocket`` map; there is no listener while the port is 0."""
+    """A ``websocket`` map; port 0 means no listener."""
 
     host: str = "0.0.0.0"
-    port: int = 0  # -1: any free one
-    advertise: str = ""  # host:port that clients are told instead
+    port: int = 0  # -1: any free port
+    advertise: str = ""  # host:port that clients are told in place of the listening address
     no_tls: bool = False
     tls: Tls | None = None
     same_origin: bool = False
     allowed_origins: list[str] = field(default_factory=list)  # []: any
-    handshake_timeout_ns: int = 2 * SECOND_NS  # TLS and request together
+    handshake_timeout_ns: int = 2 * SECOND_NS  # for the TLS handshake and the request together
     compression: bool = False
-    headers: dict[str, str] = field(default_factory=dict)  # more of the answer's
-    ping_interval_ns: int = 0  # 0: as of other clients
+    headers: dict[str, str] = field(default_factory=dict)  # additional headers of the response
+    ping_interval_ns: int = 0  # 0: as for other clients
 
-    # Credentials for this listener; without any, those of the server.
+    # Credentials for this listener; without any, the server's apply.
     user: str = ""
     password: str = field(default="", secret=True)
     token: str = field(default="", secret=True)
@@ -33,5 +33,5 @@ class Websocket(FastDataclass):
 
     @property
     def auth_override(self) -> bool:
-        """Whether clients of this listener show other credentials than those of the server."""
+        """Whether this listener has its own credentials."""
         return bool(self.user or self.token or self.no_auth_user)
