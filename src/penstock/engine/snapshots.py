@@ -1,19 +1,20 @@
-"""STREAM.SNAPSHOT: a stream as a tar archive of nats-server's files, compressed, sent to a subject in
-chunks.
+"""STREAM.SNAPSHOT: a stream as a tar archive of nats-server's files, compressed, sent to a subject
+in chunks.
 
     meta.inf, meta.sum                            the configuration, its checksum
     msgs/1.blk, msgs/2.blk, ...                   the messages (core/stream/backup)
     obs/<consumer>/meta.inf, meta.sum, o.dat      each consumer that is on disk
 
 The archive is made while it is sent, a slice a turn, and never faster than the receiver
-acknowledges: a chunk takes a slot of its window, its ack gives the slot back. Messages that are
-removed meanwhile are missing in it, those that come meanwhile are not in it.
+acknowledges: a chunk takes a slot of its window, its ack gives the slot back. A message that is
+removed before the archive reaches it, or published after the start, is not in the backup.
 
 The first chunk waits until a subscription names the deliver subject. Clients subscribe before the
-request, or after its answer; a wildcard that matches (every client has one for answers) says nothing
-of who takes chunks. Where none comes, a wildcard gets one chunk, and the rest when that is
-acknowledged. The end is sent when every chunk with a reply is acknowledged, so that a receiver that
-lost one hears of it; a receiver that never acknowledges anything gets the end a little later.
+request, or after its answer. A wildcard that matches the subject is no sign of a receiver, since
+every client has one for answers. Without a subscription to the subject itself, the server sends one
+chunk to the wildcard, and the rest after the ack of that chunk. The end is sent when every chunk
+with a reply is acknowledged, so that a receiver that lost one gets an error; a receiver that never
+acknowledges gets the end a little later.
 
     chunk           full: reply $JS.SNAPSHOT.ACK.<stream>.<id>.<length>.<index>; the last, shorter one: none
     end             an empty message: as it is when no chunk was full, else with the status 204;
@@ -48,12 +49,15 @@ _CHUNK_RANGE = (1024, 1024 * 1024)
 _WINDOW_BYTES = 8 * 1024 * 1024
 _WINDOW_RANGE = (1024, 32 * 1024 * 1024)
 _SLICE_BYTES = 256 * 1024
-"""How much of the archive is made in one turn."""
+"""Bytes of the archive that one turn makes."""
 _BLOCK_BYTES = 4 * 1024 * 1024
 _LISTENER_WAIT_NS = 2 * SECOND
-"""For a subscription to the deliver subject, before a wildcard that matches will do."""
+"""The wait for a subscription to the deliver subject; after it, a wildcard that matches is enough.
+"""
 _SILENCE_NS = 2 * SECOND
-"""For the first ack, when all chunks are sent: then the receiver is one that sends none."""
+"""The wait for the first ack after the last chunk; after it, the receiver counts as one without
+acks.
+"""
 _ACK_WAIT_NS = 5 * SECOND
 """The wait for a required ack, and for a first subscriber."""
 
@@ -61,7 +65,7 @@ _ACK_WAIT_NS = 5 * SECOND
 def start(
     account: "JetStreamAccount", request: StreamSnapshotRequest, answer: Answer, name: str
 ) -> StreamSnapshotResponse | None:
-    """The call: the first answer, at once or (after a check of all messages) later."""
+    """Start a backup; return the first answer, or None when it comes after a check of all messages."""
     entry = account.stream(name)
     subject = request.deliver_subject
     if not is_valid(subject) or not is_literal(subject):
@@ -78,7 +82,7 @@ def start(
 
 
 class Snapshot:
-    """One backup that is on its way."""
+    """One backup in progress."""
 
     def __init__(
         self,
@@ -87,7 +91,7 @@ class Snapshot:
         request: StreamSnapshotRequest,
         answer: Answer,
     ) -> None:
-        """Nothing goes out before `check` or `begin`."""
+        """Send nothing before `check` or `begin`."""
         self.entry = entry
         self._account = account
         self._request = request
@@ -99,17 +103,17 @@ class Snapshot:
         low, high = _WINDOW_RANGE
         window = min(max(request.window_size or _WINDOW_BYTES, low), high)
         self._window = max(window, self._chunk_bytes) // self._chunk_bytes
-        self._slots = 0  # chunks that may be sent now
+        self._slots = 0  # how many chunks may be sent now
         self._ack_subject = f"$JS.SNAPSHOT.ACK.{entry.config.name}.{account.ids.next()}"
         self._acks = CallbackSink(self._acked)
-        self._stop = 0  # the last sequence that the backup holds
-        self._index = 0  # of the last full chunk
-        self._unacked: set[int] = set()  # indexes of full chunks
-        self._begun = False  # it listens for acks and subscribers
-        self._waiting = False  # no chunk is sent yet, because no subscriber is known
-        self._listened = False  # a subscription named the deliver subject
-        self._acks_come = False  # one came
-        self._all_sent = False  # but for the end
+        self._stop = 0  # the last sequence of the backup
+        self._index = 0  # index of the last full chunk
+        self._unacked: set[int] = set()  # indexes of full chunks without an ack
+        self._begun = False  # whether chunks may be sent, and acks and subscriptions are watched
+        self._waiting = False  # whether the first chunk waits for a subscriber
+        self._listened = False  # whether a subscription named the deliver subject
+        self._acks_come = False  # whether an ack has come
+        self._all_sent = False  # whether all chunks are sent; the end message may be missing
         self._start_ns = self._active_ns = account.now_ns
         self._frames = FrameWriter()
         self._pieces: Iterator[bytes] = iter(())
@@ -117,10 +121,10 @@ class Snapshot:
         self._seq = 0
         self._bad = 0
 
-    # -- before it goes out
+    # -- before the first chunk
 
     def check(self) -> None:
-        """Read every message first; `begin` comes when all are good."""
+        """Read every message; then `begin` follows when all are good."""
         self._account.transfers.append(self)
         log = self.entry.core.log
         self._seq, self._stop = log.first_seq, log.last_seq
@@ -134,7 +138,7 @@ class Snapshot:
                 raise errors.StreamSnapshotError("stream closed")
             reader = BlockWriter(self.entry.config.name)
             reader.start(0)
-            # made for nothing but to be read, so that each record's checksum is looked at
+            # the block is dropped: making it verifies the checksum of each record
             self._seq = reader.fill(log, self._seq, self._stop, _SLICE_BYTES, _BLOCK_BYTES)
             if self._seq <= self._stop:
                 return True
@@ -152,7 +156,7 @@ class Snapshot:
         return False
 
     def begin(self) -> StreamSnapshotResponse:
-        """From now on chunks go out."""
+        """Start to send chunks."""
         account, entry = self._account, self.entry
         now_ns = account.now_ns
         account.transfers.append(self)
@@ -168,16 +172,16 @@ class Snapshot:
         account.advisories.snapshot_create(entry.config.name, state, self._client, now_ns)
         return StreamSnapshotResponse(config=entry.config, state=state)
 
-    # -- what is in it
+    # -- the archive
 
     def _archive(self) -> Iterator[bytes]:
-        """The archive in pieces of at most a slice."""
+        """Yield the archive in pieces of at most a slice."""
         entry, now_ns = self.entry, self._account.now_ns
         name, log = entry.config.name, entry.core.log
         meta = stream_meta(entry.config, entry.created_ns)
         yield from _file("meta.inf", meta, now_ns)
         yield from _file("meta.sum", checksum(name, meta), now_ns)
-        # consumers as they are now, before messages that come meanwhile are handed out
+        # the state of the consumers at the beginning, before new messages are delivered
         consumers = [] if self._request.no_consumers else list(self._consumers())
         seq, index, last_ns = max(log.first_seq, 1), 0, log.last_ts_ns
         while seq <= self._stop:
@@ -186,12 +190,12 @@ class Snapshot:
             block.start(index)
             while seq <= self._stop and len(block) < _BLOCK_BYTES:
                 seq = block.fill(log, seq, self._stop, _SLICE_BYTES, _BLOCK_BYTES)
-                yield b""  # a slice of work
+                yield b""  # the end of a slice of work
             if len(block):
                 yield from _file(f"msgs/{index}.blk", block.take(), now_ns)
         if self._stop and not log.size_of(self._stop):
-            # without its message, nothing else says what the last sequence is; in a block of its own,
-            # since 2.10 does not see what is removed before such a record in the same block
+            # the record of a removed last message: nothing else tells the last sequence. It has a block
+            # of its own, since nats-server 2.10 does not see removed messages before it in a block.
             block = BlockWriter(name)
             block.start(index + 1)
             block.erased(self._stop, last_ns)
@@ -212,10 +216,10 @@ class Snapshot:
             yield f"obs/{name}/meta.sum", checksum(f"{stream}/{name}", meta)
             yield f"obs/{name}/o.dat", pack_state(state)
 
-    # -- on its way
+    # -- sending
 
     def _step(self) -> bool:
-        """A slice; whether there is more to do without waiting for anybody."""
+        """Make and send one slice; return whether more is to do without a wait for the receiver."""
         if self._gone():
             return self._fail("500 stream closed", "stream closed")
         if self._waiting:
@@ -243,7 +247,7 @@ class Snapshot:
         self._frames.finish()
         while len(self._frames) >= self._chunk_bytes:
             if not self._slots:
-                return False  # an ack brings us back here
+                return False  # the next ack continues here
             self._send_chunk()
         if len(self._frames):
             self._account.router.publish_message(
@@ -280,7 +284,7 @@ class Snapshot:
         return True
 
     def _interested(self) -> None:
-        """A subscription has come or gone."""
+        """Called when a subscription has come or gone."""
         if self._waiting and self._account.router.has_listener(self._subject):
             self._listened = True
             self._send_from_now(self._window)
@@ -292,9 +296,9 @@ class Snapshot:
         self._job.soon()
 
     def tick(self, now_ns: int) -> None:
-        """From time to time: check for subscribers and for acks."""
+        """Called from time to time: check for subscribers and acks."""
         if self._gone():
-            self._job.soon()  # it says so
+            self._job.soon()  # the job ends the backup
             return
         if not self._begun:
             return
@@ -305,7 +309,7 @@ class Snapshot:
                 self._fail("408 No Interest", "no interest")
         elif self._waiting:
             if idle_ns >= _LISTENER_WAIT_NS:
-                self._send_from_now(1)  # whose ack says that chunks arrive
+                self._send_from_now(1)  # the ack of this chunk shows that chunks arrive
         elif not self._acks_come and self._listened and self._all_sent:
             if idle_ns >= _SILENCE_NS:
                 self._say_end()
@@ -331,7 +335,7 @@ class Snapshot:
         )
 
     def close(self) -> None:
-        """Give it up."""
+        """Give the backup up."""
         self._end()
 
     def _end(self) -> None:

@@ -17,24 +17,24 @@ PIECE_BYTES = 1 << 20
 
 
 class Spool:
-    """Bytes of one restore."""
+    """The bytes of one restore."""
 
     def __init__(self, folder: Callable[[], MetadataFiles], usage: Usage) -> None:
-        """`folder` makes the folder when it is called first; nothing is on disk before that."""
+        """`folder` creates the folder at its first call; nothing is on the disk before that."""
         self.size = 0
         self._folder = folder
         self._usage = usage
         self._tail = bytearray()
-        self._pieces = 0  # on the disk
-        self._read = (-1, b"")  # the piece that was read last
+        self._pieces = 0  # how many pieces are on the disk
+        self._read = (-1, b"")  # the number and the bytes of the last piece that was read
 
     @property
     def held_bytes(self) -> int:
-        """Of memory."""
+        """Bytes of memory in use."""
         return len(self._tail) + len(self._read[1])
 
     def put(self, data: bytes | memoryview) -> None:
-        """Take bytes. OSError."""
+        """Append bytes. OSError."""
         self._tail += data
         self.size += len(data)
         self._usage.add(len(data))
@@ -45,7 +45,7 @@ class Spool:
             del self._tail[:PIECE_BYTES]
 
     def read(self, start: int, size: int) -> bytes:
-        """The bytes from a place on. OSError."""
+        """Return `size` bytes from a position on. OSError."""
         parts: list[bytes] = []
         while size:
             piece, at = divmod(start, PIECE_BYTES)
@@ -68,7 +68,7 @@ class Spool:
         return f"{self._folder().folder}/spool.{number}"
 
     def close(self) -> None:
-        """Forget everything and remove the files, as far as the disk lets us."""
+        """Forget all bytes and remove the files, as far as the disk allows."""
         for number in range(self._pieces):
             with contextlib.suppress(OSError):
                 self._folder().unlink(self._path(number))

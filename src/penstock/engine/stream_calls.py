@@ -141,7 +141,7 @@ def purge(
     answer: Callable[[Response], None],
     name: str,
 ) -> StreamPurgeResponse | None:
-    """STREAM.PURGE. Answered when a crash can't bring the messages back."""
+    """STREAM.PURGE. The answer is sent when a crash cannot bring the messages back."""
     if (request.seq and request.keep) or request.seq > MAX_SEQUENCE:
         raise errors.BadRequestError()
     entry = account.stream(name)
@@ -150,28 +150,28 @@ def purge(
     if entry.config.deny_purge:
         raise errors.StreamPurgeFailedError("stream purge not permitted")
     if request.seq == 1 or (request.filter and not is_valid(request.filter)):
-        # up to but not including 1 is nothing; what is no subject matches nothing
+        # below 1 there are no messages, and an invalid subject matches none
         return StreamPurgeResponse(success=True)
     try:
         if not request.filter and request.seq > entry.core.log.last_seq + 1:
-            # the next message gets the sequence that was named, as from other servers
+            # like other servers: the named sequence becomes the next one
             entry.core.log.skip(request.seq)
             entry.core.log.fsync()
         purged = entry.core.purge(subject=request.filter, below=request.seq, keep=request.keep)
     except OSError as error:
         raise errors.StreamPurgeFailedError(error) from error
-    # also when there was nothing: what took the messages before may not be on the disk yet
+    # also without a removal here: earlier removals may not be on the disk yet
     entry.core.when_removed(lambda: answer(StreamPurgeResponse(success=True, purged=purged)))
     return None
 
 
 def clustered_only(account: JetStreamAccount, request: Struct, name: str) -> Response:
-    """What moves leaders and replicas about: a server alone has none (10010)."""
+    """The calls that move leaders and replicas, which a single server does not have (10010)."""
     raise errors.ClusterRequiredError()
 
 
 def _offline(account: JetStreamAccount, subject: str) -> list[str]:
-    """The streams that can't be opened: what they listen to is not known."""
+    """Return the offline streams, whose subjects are not known."""
     return [] if subject else sorted(account.offline)
 
 

@@ -1,9 +1,9 @@
-"""Stream configuration: defaults, validation, what an update may change, and what this server can
-not do.
+"""Stream configuration: defaults, validation, what an update may change, and what this server does
+not support.
 
 Pure functions over `StreamConfig`. The order of the checks is the protocol's, since it decides
-which error a client sees. Knows no other stream: subject overlap and account limits are the
-caller's.
+which error a client sees. The caller checks subject overlap with other streams and the limits of
+the account.
 """
 
 import msgspec
@@ -52,7 +52,7 @@ Invalid = errors.StreamInvalidConfigError
 
 
 def from_request(request: StreamConfigRequest) -> StreamConfig:
-    """The configuration in a request, as an object of its own."""
+    """Return the configuration of a request as a new object."""
     values = {name: getattr(request, name) for name in StreamConfig.__struct_fields__}
     return StreamConfig(**values)
 
@@ -64,9 +64,9 @@ def checked(
     find: checks.Find = lambda _: None,
     caps: StreamCaps = NO_CAPS,
 ) -> StreamConfig:
-    """The same configuration with the defaults filled in; ApiError for what is not allowed.
+    """Return the configuration with the defaults filled in. ApiError: it is not allowed.
 
-    `find` gives the configuration of another stream, for what a mirror or a source asks of it.
+    `find` returns the configuration of another stream, for the checks of a mirror or a source.
     """
     config = msgspec.structs.replace(config)
     check_size(config.subjects, "subject")
@@ -101,15 +101,15 @@ def checked(
 
 
 def check_replicas_supported(config: StreamConfig) -> None:
-    """10074: a single server has no replicas; after the other checks of a create, and once an
-    update has found its stream.
+    """Raise 10074 for replicas, which a single server does not have. A create checks this last, an
+    update after it has found the stream.
     """
     if config.num_replicas > 1:
         raise errors.StreamReplicasNotSupportedError()
 
 
 def check_create(config: StreamConfig) -> None:
-    """What only a new stream is refused for, before all else."""
+    """Check what is refused only in a new stream, before the other checks."""
     if config.sealed:
         raise Invalid("stream configuration for create can not be sealed")
     if config.mirror_direct and config.mirror is None:
@@ -117,7 +117,9 @@ def check_create(config: StreamConfig) -> None:
 
 
 def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
-    """The configuration after the update (both checked); ApiError for what can not change."""
+    """Return the configuration after the update; both arguments are checked. ApiError: the change
+    is not allowed.
+    """
     change = "stream configuration update can not"
     if new.name != old.name:
         raise Invalid("stream configuration name must match original")
@@ -143,7 +145,7 @@ def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
     if (new.persist_mode or "default") != (old.persist_mode or "default"):
         raise Invalid(f"{change} change persist mode")
     if new.sealed:
-        # a sealed stream keeps what it holds
+        # a sealed stream keeps its messages
         new = msgspec.structs.replace(
             new,
             max_age=0,
@@ -156,14 +158,14 @@ def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
 
 
 def same(one: StreamConfig, other: StreamConfig) -> bool:
-    """Whether two checked configurations ask for the same; what a server adds to the metadata does
-    not count.
+    """Return whether two checked configurations are equal apart from the metadata that a server
+    adds.
     """
     return _comparable(one) == _comparable(other)
 
 
 def required_level(config: StreamConfig) -> int:
-    """The lowest API level whose servers can run this stream."""
+    """Return the lowest API level of a server that can run this stream."""
     if config.allow_batched:
         return 4
     level = 1 if config.allow_msg_ttl or config.subject_delete_marker_ttl else 0
@@ -173,7 +175,7 @@ def required_level(config: StreamConfig) -> int:
 
 
 def users_metadata(metadata: dict[str, str]) -> dict[str, str]:
-    """Metadata without what servers add to it."""
+    """Return the metadata without the keys that servers add."""
     kept = dict(metadata)
     for key in _SERVER_KEYS:
         kept.pop(key, None)
@@ -181,7 +183,7 @@ def users_metadata(metadata: dict[str, str]) -> dict[str, str]:
 
 
 def with_version(metadata: dict[str, str], version: str, level: int) -> dict[str, str]:
-    """Metadata as responses show it: with the answering server's version and level."""
+    """Return the metadata for a response: with the answering server's version and level."""
     return {**metadata, VERSION_KEY: version, LEVEL_KEY: str(level)}
 
 
@@ -203,7 +205,7 @@ def _check_texts(config: StreamConfig) -> None:
 
 
 def metadata_size(metadata: dict[str, str]) -> int:
-    """Bytes of all keys and values."""
+    """Return the bytes of all keys and values."""
     texts = ("".join(metadata), "".join(metadata.values()))
     return sum(len(text.encode(errors="surrogateescape")) for text in texts)
 
@@ -267,7 +269,7 @@ def _check_features(config: StreamConfig, pedantic: bool) -> None:
         _check_async(config)
     else:
         config.persist_mode = None
-    # a copy: the caller keeps its own
+    # a copy: the caller keeps its own object
     limits = config.consumer_limits
     config.consumer_limits = StreamConsumerLimits(
         inactive_threshold=limits.inactive_threshold, max_ack_pending=limits.max_ack_pending
@@ -343,12 +345,12 @@ def _checked_republish(config: StreamConfig, republish: Republish, pedantic: boo
         and transform is not None
         and config.subjects == [transform.src]
     ):
-        # all messages go out under the subject that the transform gave them
+        # each message is republished under its transformed subject
         if pedantic:
             raise errors.PedanticError("implicit republish based on subject transform")
         republish = msgspec.structs.replace(republish, src=transform.dest, dest=transform.dest)
     if not republish.dest:
-        # it means `>`: what the stream would take again, unless it takes nothing
+        # the default is `>`, which makes a cycle unless the stream has no subjects
         republish = msgspec.structs.replace(republish, dest=">")
     if any(collide(republish.dest, subject) for subject in config.subjects):
         raise Invalid("stream configuration for republish destination forms a cycle")

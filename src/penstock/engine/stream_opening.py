@@ -24,26 +24,29 @@ from penstock.engine.files import BadFileError, StreamFile, StreamFiles
 from penstock.engine.sources import upstreams
 
 _PREFIXES = ("$JS.ACK.", "$JS.API.", "$JS.FC.")
-_OF_ALL = frozenset({"CREATE", "UPDATE", "RESTORE", "NAMES", "LIST"})  # of $JS.API.STREAM.
-_ACK_TOKENS, _FLOW_TOKENS = 9, 5  # of the subjects that do not name domain and account
+# calls of $JS.API.STREAM about all streams
+_OF_ALL = frozenset({"CREATE", "UPDATE", "RESTORE", "NAMES", "LIST"})
+_ACK_TOKENS, _FLOW_TOKENS = 9, 5  # tokens of the subjects without domain and account
 
 
 class UnopenedStream:
-    """A stream that is not there yet."""
+    """A stream that is not open yet."""
 
     def __init__(
         self, files: StreamFiles, meta: StreamFile, on_asked: Callable[["UnopenedStream"], None]
     ) -> None:
-        """The stream is not open; on_asked() is called at the first request that waits for it."""
+        """Create the stream in its closed state. `on_asked` is called at the first request that
+        waits for the stream.
+        """
         self.files = files
         self.meta = meta
         self.config = meta.config
         self.waiting = StartupGate(lambda: on_asked(self))
-        self.log: LogOpening | None = None  # as soon as it is begun
+        self.log: LogOpening | None = None  # set at the first step
         self.steps: Generator[None, None, StreamEntry] | None = None
 
     def begin(self, account: JetStreamAccount) -> Generator[None, None, StreamEntry]:
-        """Its opening, the same one each time. OSError."""
+        """Return the opening of the stream, the same generator at each call. Raises OSError."""
         if self.steps is None:
             self.log = LogOpening(
                 self.files.log_folder,
@@ -57,7 +60,7 @@ class UnopenedStream:
         return self.steps
 
     def end(self) -> None:
-        """It will not be opened; its files stay as they are."""
+        """Give the opening up; the files stay as they are."""
         if self.steps is not None:
             self.steps.close()
         if self.log is not None:
@@ -65,7 +68,7 @@ class UnopenedStream:
 
     @property
     def told(self) -> str:
-        """How far it is."""
+        """The progress of the opening, for the operator."""
         if self.log is None:
             return self.config.name
         done, total = self.log.progress()
@@ -73,11 +76,13 @@ class UnopenedStream:
 
 
 class StreamOpening:
-    """Of one account that is served already; `done` says when it is over."""
+    """Opens the streams of one account that is served already; `done` is set at the end."""
 
     def __init__(self, account: JetStreamAccount, may_open: Callable[[str], bool]) -> None:
-        """Reads what streams there are; may_open(folder of a log) is asked before it is begun.
-        OSError: the store can't be used.
+        """Read the configurations of all streams. `may_open(folder of a log)` is asked before that
+        log is opened.
+
+        OSError: the store cannot be used.
         """
         self._may_open = may_open
         assert account.api_subjects is not None
@@ -85,14 +90,17 @@ class StreamOpening:
         pending = [UnopenedStream(files, meta, self._asked) for files, meta in found]
         self._account = account
         self._pending = {each.config.name: each for each in pending}
-        self._turns = dict.fromkeys(pending)  # the order when no request waits
-        self._awaited: deque[UnopenedStream] = deque()  # whose step is next, then
-        self._late: list[tuple[UnopenedStream, StreamEntry]] = []  # that need all the others first
-        self._all = StartupGate()  # what has to wait for all of them
+        # unopened streams; without waiting requests, the first has the next step
+        self._turns = dict.fromkeys(pending)
+        # streams with waiting requests; the first has the next step
+        self._awaited: deque[UnopenedStream] = deque()
+        # mirrors and streams with sources, which are served last
+        self._late: list[tuple[UnopenedStream, StreamEntry]] = []
+        self._all = StartupGate()  # requests that wait for all streams
         self._api_subjects = account.api_subjects
         self._front = GatedSink(self._api_subjects, self._needed)
         self.total = len(pending)
-        self.left = len(pending)  # streams that are not open yet
+        self.left = len(pending)  # how many streams are not open yet
         self.done = False
         for each in pending:
             for subject in each.config.subjects:
@@ -109,20 +117,20 @@ class StreamOpening:
     def take(
         self, source: Connection | None, subject: str, reply: str, headers: bytes, body: bytes
     ) -> bool:
-        """A request that came another way than by its subject; False: it needs not wait."""
+        """Hold a request that did not come by its subject. False: the request need not wait."""
         waiting = self._needed(subject)
         if waiting is not None:
             waiting.hold(source, subject, reply, headers, body, self._api_subjects)
         return waiting is not None
 
     def finish(self) -> None:
-        """Do all of the rest, whether it may be begun or not."""
+        """Do all remaining steps, without asking `may_open`."""
         self._may_open = lambda log_folder: True
         while not self.done:
             self.step()
 
     def step(self) -> bool:
-        """Do a little more; not to be called when it is done. False: nothing may be done now."""
+        """Do one step; not to be called when `done` is set. False: no log may be opened now."""
         if not self._turns:
             self._end()
             return True
@@ -136,12 +144,14 @@ class StreamOpening:
         except (OSError, BadFileError) as error:
             self._fail(each, error)
         except Exception as error:
-            # a fault of ours: the others are served
+            # a fault of the server: go on with the other streams
             self._fail(each, f"internal error: {error!r}")
         return True
 
     def close(self) -> None:
-        """The server stops, or the account is gone: what is not open stays as it is on the disk."""
+        """Stop at the end of the server or the account; unopened streams stay on the disk as they
+        are.
+        """
         for each in self._turns:
             each.end()
         late = [each for each, _ in self._late]
@@ -157,12 +167,14 @@ class StreamOpening:
         self.done = True
 
     def told(self) -> str:
-        """How far it is, for the operator."""
+        """Return the progress for the operator."""
         now = ", ".join(each.told for each in self._turns if each.steps is not None)
         return f"{self.total - self.left} of {self.total}" + (f", now {now}" if now else "")
 
     def _next(self) -> UnopenedStream | None:
-        """Whose step it is: of those that are waited for in turn, else the first."""
+        """Return the stream that has the next step: the streams with waiting requests in turn, else
+        the first.
+        """
         for _ in range(len(self._awaited)):
             self._awaited.rotate(-1)
             if self._may(self._awaited[-1]):
@@ -226,7 +238,7 @@ class StreamOpening:
             router.attach_prefix(prefix, self._api_subjects)
 
     def _needed(self, subject: str) -> StartupGate | None:
-        """What a request has to wait for."""
+        """Return the gate at which a request has to wait; None: it need not wait."""
         tokens = subject.split(".")
         name = tokens[2]
         if tokens[1] == "ACK" and len(tokens) > _ACK_TOKENS:
@@ -242,12 +254,12 @@ class StreamOpening:
         if each is not None:
             return each.waiting
         if tokens[1:4] == ["API", "DIRECT", "GET"] and name not in self._account.streams:
-            return self._all  # a mirror may stand for it
+            return self._all  # a mirror may answer for the stream
         return None
 
 
 def _stream_of(tokens: list[str]) -> str | None:
-    """The stream that a call of the API is about; None: it is about all, or unknown."""
+    """Return the stream that an API call is about; None: all streams, or unknown."""
     if tokens[0] == "STREAM" and len(tokens) > 2 and tokens[1] not in _OF_ALL:
         return tokens[-1]
     if tokens[:2] == ["DIRECT", "GET"] and len(tokens) > 2:

@@ -16,12 +16,12 @@ from penstock.engine.sources import upstreams
 from penstock.engine.stream_opening import UnopenedStream
 
 STEPS = 4
-"""Of an opening, at each look."""
+"""How many steps of an opening one try makes."""
 LAST_RETRY_NS = 60 * SECOND
 
 
 def retry(account: JetStreamAccount, now_ns: int) -> None:
-    """Called some times a second while a stream is offline."""
+    """Called several times a second while a stream is offline."""
     for name, offline in list(account.offline.items()):
         if offline.retry is not None and now_ns >= offline.retry.again_ns:
             _try(account, name, offline, offline.retry, now_ns)
@@ -37,7 +37,8 @@ def _try(
         retry.again_ns = now_ns + retry.wait_ns
         retry.wait_ns = min(2 * retry.wait_ns, LAST_RETRY_NS)
         account.offline[name] = OfflineStream(str(error), offline.files, retry)
-    except (BadFileError, ApiError) as error:  # no other try helps
+    # an error in the content of the files: another try does not help
+    except (BadFileError, ApiError) as error:
         retry.end()
         streams.put_offline(account, name, offline.files, str(error))
     else:
@@ -50,17 +51,20 @@ def _try(
 def _step(
     account: JetStreamAccount, name: str, offline: OfflineStream, retry: ReopenRetry
 ) -> StreamEntry | None:
-    """Some of its opening; the stream when it is there. OSError, BadFileError, ApiError."""
+    """Do some steps of the opening; return the stream when it is open. OSError, BadFileError,
+    ApiError.
+    """
     if retry.pending is None:
         meta = offline.files.read(account.report)
         if meta is None or meta.config.name != name:
             raise BadFileError("its configuration is gone")
         retry.pending = UnopenedStream(offline.files, meta, lambda _: None)
     pending = retry.pending
-    streams.check_new(account, pending.config)  # its subjects may have been taken since
+    streams.check_new(account, pending.config)  # another stream may have taken its subjects since
     steps = pending.begin(account)
     left = STEPS
-    while left or name in account.streams:  # once it is among them it is finished at once
+    # once the stream is in `account.streams`, finish the opening in this try
+    while left or name in account.streams:
         left -= 1
         try:
             next(steps)

@@ -31,10 +31,10 @@ from penstock.engine.sources import checks, upstreams
 
 
 def create(account: JetStreamAccount, config: StreamConfig) -> StreamEntry:
-    """A new stream, or the one that is there with the same configuration (checked already).
+    """Create a stream, or return the existing one with the same configuration, which is checked.
 
-    10058: another configuration has the name; 10026, 10028, 10047: the account's limits; 10065:
-    another stream has a subject; 10049: the disk.
+    10058: the name has another configuration; 10026, 10028, 10047: the account's limits; 10065:
+    another stream has a subject; 10049: the disk refuses.
     """
     present = account.streams.get(config.name)
     if present is not None:
@@ -64,7 +64,8 @@ def create(account: JetStreamAccount, config: StreamConfig) -> StreamEntry:
         raise errors.StreamCreateError(error) from error
     _enter(account, entry)
     rules.start(entry)
-    # told before it listens: a stream of advisories does not hold its own birth
+    # the advisory goes out before the stream listens: a stream of advisories does not store its own
+    # creation
     account.advisories.stream(config.name, "create", account.now_ns)
     _attach(account, entry, config.subjects)
     upstreams.start(account, entry)
@@ -73,9 +74,7 @@ def create(account: JetStreamAccount, config: StreamConfig) -> StreamEntry:
 
 
 def clear_leftovers(account: JetStreamAccount) -> None:
-    """Take back creates that failed, and that the disk would not let us take back; OSError: it
-    still doesn't.
-    """
+    """Try again to remove the files of failed creates. OSError: the disk still refuses."""
     for name, files in list(account.leftovers.items()):
         if not account.files.discard(files, account.ids.next()):
             raise OSError(errno.EIO, "what a refused create left can't be removed", files.folder)
@@ -83,12 +82,12 @@ def clear_leftovers(account: JetStreamAccount) -> None:
 
 
 def update(account: JetStreamAccount, config: StreamConfig) -> StreamEntry:
-    """Change a stream to a configuration (checked already); lower limits hold at once.
+    """Update a stream to a configuration that is checked; lower limits apply at once.
 
-    10059: no such stream; 10052: can't be changed so; 10065, 10069.
+    10059: no such stream; 10052: the change is not allowed; 10065, 10069.
     """
     entry = account.stream(config.name)
-    # what one default brings in may be at odds with another field
+    # a default may conflict with another field
     caps = limits.stream_caps(account, config)
     config = stream_config.check_update(
         entry.config, stream_config.checked(config, find=account.config_of, caps=caps)
@@ -121,7 +120,8 @@ def update(account: JetStreamAccount, config: StreamConfig) -> StreamEntry:
     rules.apply(account, entry)
     upstreams.changed(account, entry)
     if (old.retention == "limits") != (config.retention == "limits"):
-        upstreams.origin_gone(account, config.name)  # it is read in another way
+        # a stream with another retention is read in another way
+        upstreams.origin_gone(account, config.name)
         upstreams.origin_made(account, entry)
     entry.expire_at_ns = 0
     account.advisories.stream(config.name, "modify", account.now_ns)
@@ -129,7 +129,7 @@ def update(account: JetStreamAccount, config: StreamConfig) -> StreamEntry:
 
 
 def delete(account: JetStreamAccount, name: str) -> None:
-    """Remove a stream with its consumers and its messages; 10059, 10050."""
+    """Remove a stream with its consumers and its messages. Raises 10059, 10050."""
     if name in account.offline:
         try:
             moved = account.files.move_away(account.offline[name].files, account.ids.next())
@@ -144,7 +144,7 @@ def delete(account: JetStreamAccount, name: str) -> None:
         try:
             moved = account.files.move_away(entry.files, account.ids.next())
         except OSError as error:
-            raise errors.StreamDeleteError(error) from error  # nothing has happened
+            raise errors.StreamDeleteError(error) from error  # nothing has changed
     for consumer in list(entry.consumers.values()):
         consumers.detach(account, entry, consumer, "Consumer Deleted")
         account.advisories.consumer(name, consumer.name, "delete", account.now_ns)
@@ -162,15 +162,15 @@ def delete(account: JetStreamAccount, name: str) -> None:
         maintenance.destroy(entry.core.log)
     except OSError as error:
         raise errors.StreamDeleteError(error) from error
-    finally:  # its name is gone for good, whatever becomes of its files
+    finally:  # the stream is deleted, even when the removal of its files fails
         if moved:
             _finish_removal(account, moved)
     account.advisories.stream(name, "delete", account.now_ns)
 
 
 def _finish_removal(account: JetStreamAccount, moved: str) -> None:
-    """Remove a folder that has been moved away; StreamDeleteError, and it is tried again: until
-    then power that goes may bring it back.
+    """Remove the moved folder of a deleted stream. StreamDeleteError: the disk refuses; the engine
+    tries again, and until then a power cut may bring the stream back.
     """
     try:
         account.files.finish_removal(moved)
@@ -180,8 +180,10 @@ def _finish_removal(account: JetStreamAccount, moved: str) -> None:
 
 
 def found(account: JetStreamAccount) -> Iterator[tuple[StreamFiles, StreamFile]]:
-    """The streams that a store holds, not opened; a folder that can't be read is reported, left as
-    it is, and offline. OSError: the store can't be used.
+    """Yield the unopened streams of a store. A folder that cannot be read is reported, left as it
+    is, and offline.
+
+    OSError: the store cannot be used.
     """
     names = set(account.streams)
     left: list[tuple[str, StreamFiles, Exception]] = []
@@ -215,8 +217,10 @@ def found(account: JetStreamAccount) -> Iterator[tuple[StreamFiles, StreamFile]]
 def recover(
     account: JetStreamAccount, files: StreamFiles, meta: StreamFile, opening: LogOpening
 ) -> Generator[None, None, StreamEntry]:
-    """Open a stream of the store with its consumers, in steps, those of its log among them. The
-    stream takes nothing before `serve`. OSError, BadFileError: it can't be opened.
+    """Open a stream of the store with its log and its consumers, in steps. The stream accepts no
+    messages before `serve`.
+
+    OSError, BadFileError: the stream cannot be opened.
     """
     while opening.step():
         yield
@@ -229,7 +233,7 @@ def recover(
         consumers.recover(account, entry)
         entry.rewrites |= files.unwritten
         if entry.offline and entry.config.retention == "interest":
-            # messages that it needs would leave as the others ack them
+            # acks of the other consumers would remove messages that this consumer needs
             raise BadFileError(f'stopped - damaged consumer "{min(entry.offline)}"')
     except BaseException:
         _drop(account, entry)
@@ -238,19 +242,19 @@ def recover(
 
 
 def serve(account: JetStreamAccount, entry: StreamEntry) -> None:
-    """A recovered stream takes what is published. What its opening removed by a limit is on the disk
-    then: a message that was seen to be gone would be there again after a loss of power.
+    """Attach a recovered stream to its subjects. The removals of the opening are synced, so that a
+    removed message does not come back after a power cut.
     """
     _attach(account, entry, entry.config.subjects)
     rules.start(entry)
     try:
         entry.core.log.fsync()
-    except OSError as error:  # it serves what it has, and goes on when the disk does
+    except OSError as error:  # the stream serves its messages, and the log tries the sync again
         entry.core.owe(error, None)
 
 
 def _drop(account: JetStreamAccount, entry: StreamEntry) -> None:
-    """Close a stream that is partly open; its files stay."""
+    """Close a stream that is open in part; its files stay."""
     for consumer in list(entry.consumers.values()):
         consumers.detach(account, entry, consumer, "Server Shutdown")
     if entry.journal is not None:
@@ -267,7 +271,9 @@ def _drop(account: JetStreamAccount, entry: StreamEntry) -> None:
 def put_offline(
     account: JetStreamAccount, name: str, files: StreamFiles, why: Exception | str
 ) -> None:
-    """Report a stream that cannot be opened, and keep it offline. `name` is "" when it is not known.
+    """Report a stream that cannot be opened, and keep it offline. `name` is "" when it is not
+    known.
+
     After an error of the disk the engine tries again (engine/stream_reopening).
     """
     account.report(f"cannot open stream folder {files.folder}, the stream stays offline: {why}")
@@ -303,8 +309,8 @@ def report_lost(account: JetStreamAccount, entry: StreamEntry) -> None:
 
 
 def close(account: JetStreamAccount) -> None:
-    """Stop every stream cleanly: consumer states and logs are on disk afterwards. Backups and
-    restores that are on their way are given up.
+    """Stop every stream cleanly: consumer states and logs are on the disk afterwards. Backups and
+    restores in progress are given up.
     """
     for transfer in list(account.transfers):
         transfer.close()
@@ -313,7 +319,7 @@ def close(account: JetStreamAccount) -> None:
     for entry in list(account.streams.values()):
         if entry.consumers:
             for consumer in entry.consumers.values():
-                consumer.core.floor()  # it looks at what was purged, and is saved so
+                consumer.core.floor()  # brings the ack floor up to date with purges before the save
             consumers.save_states(account, entry, durable=True)
         for consumer in list(entry.consumers.values()):
             consumers.detach(account, entry, consumer, "Server Shutdown")
@@ -335,7 +341,9 @@ def close(account: JetStreamAccount) -> None:
 
 
 def check_new(account: JetStreamAccount, config: StreamConfig) -> None:
-    """What a new stream, checked by itself already, is refused for here: 10065, 10052."""
+    """Check a new stream, whose configuration is checked, against the other streams. Raises 10065,
+    10052.
+    """
     _check_overlap(account, config)
 
 
@@ -347,8 +355,10 @@ def adopt(
     log: Log | None = None,
     kept: Iterable[tuple[ConsumerFile, bytes]] = (),
 ) -> StreamEntry:
-    """A stream that was restored: in its folder, or in memory, with its log and its consumers.
-    OSError: it can't be opened.
+    """Add a restored stream to the account: from its folder, or from memory with its log and its
+    consumers.
+
+    OSError: the stream cannot be opened.
     """
     entry = _open(account, config, created_ns, files, new=False, log=log)
     _enter(account, entry)
@@ -382,8 +392,7 @@ def _open(
     else:
         if new:
             files.create()
-            # the configuration first: a folder without one holds no message that anybody was told
-            # of
+            # the configuration comes first: a folder without one has no acknowledged message
             files.write(StreamFile(format=FORMAT, created=created_ns, config=config))
         log = open_log(
             files.log_folder,
@@ -395,7 +404,7 @@ def _open(
     durable = (
         files is not None
         and not account.settings.sync_interval_ns
-        and config.persist_mode != "async"  # an ack means written: it does not wait for the disk
+        and config.persist_mode != "async"  # an async PubAck does not wait for the disk
     )
     core = Stream(
         account.router,

@@ -20,28 +20,28 @@ _SYSTEM_ACCOUNTS = "$SYS.ACCOUNT.>"
 
 
 def is_valid(subject: str) -> bool:
-    """Whether it is a subject, wildcards allowed."""
+    """Return whether the text is a subject; wildcards are allowed."""
     return bool(subject) and valid(subject)
 
 
 def is_literal(subject: str) -> bool:
-    """Whether no token is a wildcard; the subject is valid."""
+    """Return whether a valid subject has no wildcards."""
     tokens = f".{subject}."
     return ".*." not in tokens and ".>." not in tokens
 
 
 def any_collision(first: Iterable[str], second: Sequence[str]) -> bool:
-    """Whether a message could match a subject of both lists."""
+    """Return whether one subject matches a pattern of both lists."""
     return any(collide(one, other) for one in first for other in second)
 
 
 def covered(subject: str, patterns: Iterable[str]) -> bool:
-    """Whether every message of the subject matches one of the patterns."""
+    """Return whether every subject that `subject` matches also matches one of the patterns."""
     return any(subset(subject, pattern) for pattern in patterns)
 
 
 def check_size(subjects: Sequence[str], what: str) -> None:
-    """Raise 10052 for more subjects, or longer ones, than are taken; `what` they are."""
+    """Raise 10052 for too many or too long subjects; `what` names them in the error."""
     if len(subjects) > MAX_SUBJECTS:
         raise errors.StreamInvalidConfigError(
             f"too many {what}s, maximum allowed is {MAX_SUBJECTS}"
@@ -59,7 +59,7 @@ def check_size(subjects: Sequence[str], what: str) -> None:
 
 @contextmanager
 def bounded() -> Iterator[None]:
-    """Around questions about overlaps: one that takes too long is refused (10052)."""
+    """A context for comparisons of subjects: raises 10052 when one takes too long."""
     try:
         yield
     except TooManyStepsError:
@@ -68,22 +68,22 @@ def bounded() -> Iterator[None]:
 
 
 def overlap(subjects: Sequence[str], upto: int | None = None) -> tuple[int, int] | None:
-    """The places of the first two subjects that a message could match both; the first is below
-    `upto`. None: there are none. 10052: it would take too long to find out.
+    """Return the places of the first two subjects that one message can match; the first is below
+    `upto`. None: there are none. 10052: the comparison takes too long.
     """
     with bounded():
         return first_collision(subjects, len(subjects) if upto is None else upto, MAX_STEPS)
 
 
 def nested(subjects: Sequence[str]) -> bool:
-    """Whether one subject has all messages of another one of the list. 10052 as above."""
+    """Return whether one subject of the list is a subset of another one. 10052 as above."""
     with bounded():
         return any_covered(subjects, MAX_STEPS)
 
 
 def check_stream_subjects(subjects: Sequence[str], *, no_ack: bool) -> None:
-    """Raise what a stream's subjects are refused for (10052): the first subject that is wrong by
-    itself, or overlaps with a later one.
+    """Check the subjects of a stream. Raises 10052 for the first subject that is not allowed or
+    overlaps with a later one.
     """
     good = 0
     wrong: ApiError | None = None

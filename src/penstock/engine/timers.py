@@ -8,33 +8,34 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-STALE = 64  # deadlines that hold no longer are let be, besides as many as there are
+STALE = 64  # outdated deadlines stay in the heap until there are so many more than current ones
 
 
 class Alarm:
-    """Something to do at a time: `ring` is called with the time when its deadline has come, and
-    says when it wants to be called again (0: not at all).
+    """An action at a time: `ring` is called with the current time after the deadline, and returns
+    the next deadline (0: none).
     """
 
     __slots__ = ("ring",)
 
     def __init__(self, ring: Callable[[int], int]) -> None:
-        """Set it with `Timers.set`."""
+        """`Timers.set` sets the deadline."""
         self.ring = ring
 
 
 class Timers(Generic[T]):
-    """Deadlines of things that can be dictionary keys."""
+    """Deadlines of objects that can be dictionary keys."""
 
     def __init__(self) -> None:
-        """No deadline."""
+        """There are no deadlines yet."""
         self._heap: list[tuple[int, int, T]] = []
         self._current: dict[T, int] = {}
-        self._order = 0  # things need no order of their own
-        self.sooner: Callable[[int], None] | None = None  # told of a deadline before all others
+        self._order = 0  # breaks ties in the heap, so that the objects need no order
+        # called with each deadline that becomes the earliest
+        self.sooner: Callable[[int], None] | None = None
 
     def set(self, thing: T, due_ns: int) -> None:
-        """This deadline is the thing's only one from now on; 0: none."""
+        """Set the only deadline of an object; 0: none."""
         if not due_ns:
             if self._current.pop(thing, None) is not None:
                 self._tidy()
@@ -47,8 +48,8 @@ class Timers(Generic[T]):
                 self.sooner(due_ns)
 
     def _tidy(self) -> None:
-        """Deadlines that hold no longer keep what they are of alive: out with them when they are the
-        most. Those of a day ahead would stay for a day.
+        """Remove outdated deadlines when they are the majority of the heap: they keep their objects
+        in memory.
         """
         if len(self._heap) > 2 * len(self._current) + STALE:
             current = self._current
@@ -56,7 +57,7 @@ class Timers(Generic[T]):
             heapq.heapify(self._heap)
 
     def pop(self, now_ns: int) -> T | None:
-        """A thing whose deadline has come, which then has none any more; None: nothing is due."""
+        """Remove and return an object whose deadline has come; None: nothing is due."""
         if self.next_ns() and self._heap[0][0] <= now_ns:
             thing = heapq.heappop(self._heap)[2]
             del self._current[thing]
@@ -64,12 +65,12 @@ class Timers(Generic[T]):
         return None
 
     def next_ns(self) -> int:
-        """The earliest deadline; 0 when there is none."""
+        """Return the earliest deadline; 0 when there is none."""
         heap = self._heap
         while heap and self._current.get(heap[0][2]) != heap[0][0]:
             heapq.heappop(heap)
         return heap[0][0] if heap else 0
 
     def __len__(self) -> int:
-        """How many things have a deadline."""
+        """Return how many objects have a deadline."""
         return len(self._current)

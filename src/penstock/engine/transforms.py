@@ -1,12 +1,12 @@
 """Subjects made into other subjects: `orders.*.>` to `{{partition(3,1)}}.$1.>` and the like.
 
-A destination has, token by token, plain text, a wildcard of the source (`$1`, `{{wildcard(1)}}`) or
-a function of one: partition, split, slices, left, right, random. A `>` at the end of both stands
-for the rest. Used by stream transforms, republish, mirrors and sources. Knows no stream; `random`
-comes from the caller.
+Each token of a destination is plain text, a wildcard of the source (`$1`, `{{wildcard(1)}}`) or a
+function of one: partition, split, slices, left, right, random. A `>` at the end of both stands for
+the rest. Used by stream transforms, republish, mirrors and sources. The caller passes the source of
+random numbers.
 
-Functions work on the bytes of a subject, as the protocol has it: inside, a subject is a text with
-one character per byte.
+Functions work on the bytes of a subject, as in the protocol: inside this module, a subject is a
+text with one character per byte.
 """
 
 import functools
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from penstock.core.protocol.subjects import valid
 
 Function = Callable[[list[str]], str]  # the tokens of a subject -> a piece of the destination
-Random = Callable[[int], int]  # below a number
+Random = Callable[[int], int]  # returns a number below its argument
 
 _CACHED = 4096
 _SPACE = r"[\t\n\f\r ]*"
@@ -30,20 +30,21 @@ _BLANK = re.compile(r"[\t\n\f\r ]")
 
 
 class TransformError(ValueError):
-    """A source or destination that makes no transform; the text is the protocol's."""
+    """A source or destination that is not valid; the text is the protocol's."""
 
 
 def parse(src: str, dest: str, random: Random | None = None) -> "Transform":
-    """The transform, or TransformError as the server words it. `src` "" is `>`.
+    """Parse a transform; "" as `src` is `>`. TransformError has the protocol's text.
 
-    `random` is needed once it is applied with a `random` function in it.
+    `random` is needed when the transform has a `random` function.
     """
     return Transform(src or ">", dest, random)
 
 
 def check(src: str, dest: str) -> None:
-    """What stream and source configurations are refused for: TransformError. "" as destination is
-    none at all, which is allowed.
+    """Check a transform of a stream or source configuration. TransformError: it is not valid.
+
+    "" as destination is allowed: there is no transform.
     """
     if not dest:
         return
@@ -62,7 +63,7 @@ def check(src: str, dest: str) -> None:
 
 
 class Transform:
-    """One transform. Made by `parse`."""
+    """One transform. `parse` creates it."""
 
     def __init__(self, src: str, dest: str, random: Random | None = None) -> None:
         """Raises TransformError."""
@@ -86,7 +87,9 @@ class Transform:
         self._carried: dict[str, str | None] = {}
 
     def apply(self, subject: str) -> str | None:
-        """What a literal subject becomes; None when it does not match the source."""
+        """Return the transformed subject; None when the subject is not literal or does not match
+        the source.
+        """
         try:
             return self._applied[subject]
         except KeyError:
@@ -94,9 +97,8 @@ class Transform:
             return self._found(self._applied, subject, self.carry(subject) if literal else None)
 
     def carry(self, subject: str) -> str | None:
-        """What a published subject becomes on its way, which may have tokens ``*`` and ``>`` of its
-        own, as a request with a filter at its end has: they are carried over as they are. None when
-        it does not match the source.
+        """Transform a published subject, which may have the tokens ``*`` and ``>``, as in a request
+        that ends with a filter; these tokens stay. None when the subject does not match the source.
         """
         if self._same:
             return subject
@@ -174,7 +176,7 @@ class Transform:
         )
 
     def _place(self, token: str, index: int) -> int:
-        """Where the wildcard of a number is among the tokens of the source."""
+        """Return the place of a wildcard, by its number, in the tokens of the source."""
         if not self._wildcards and not self._rest:
             raise _error(token, _RANGE)
         if index > len(self._wildcards):
@@ -211,14 +213,14 @@ class Transform:
 
 
 def fnv1a(data: bytes) -> int:
-    """The 32-bit FNV-1a hash."""
+    """Return the 32-bit FNV-1a hash."""
     found = _FNV_OFFSET
     for byte in data:
         found = ((found ^ byte) * _FNV_PRIME) & 0xFFFFFFFF
     return found
 
 
-# --- what the functions do with a token; `size` is above 0 and below its length
+# --- the functions of a token; `size` is above 0 and below the token's length
 
 
 def _split_from_left(text: str, size: int) -> str:
@@ -269,7 +271,7 @@ _CUTS: dict[str, Callable[[str, int], str]] = {
 }
 _ORDER = ("wildcard", "partition", *_CUTS, "split", "random")
 _PATTERNS = {
-    # the first letter of each word in either case
+    # the first letter of each word may be upper or lower case
     name: re.compile(
         rf"\{{\{{{_SPACE}"
         + re.sub(r"^[a-z]|[A-Z]", lambda m: f"[{m[0].lower()}{m[0].upper()}]", name)
@@ -306,7 +308,7 @@ def _one_number(token: str, arguments: list[str]) -> int:
 
 
 def _integer(text: str) -> int | None:
-    """A decimal number of 64 bits."""
+    """Return a decimal number of 64 bits."""
     if not _NUMBER.fullmatch(text) or len(text.lstrip("+-0")) > _DIGITS_MOST:
         return None
     value = int(text.lstrip("+-0") or "0") * (-1 if text[0] == "-" else 1)
@@ -314,7 +316,7 @@ def _integer(text: str) -> int | None:
 
 
 def _small(token: str, argument: str) -> int:
-    """A number that is kept in 32 bits."""
+    """Return a number reduced to 32 bits."""
     value = _integer(argument.strip(" "))
     if value is None or value >= _INT32:
         raise _error(token, _WRONG)
@@ -322,7 +324,7 @@ def _small(token: str, argument: str) -> int:
 
 
 def _tokens(subject: str) -> list[str] | None:
-    """The tokens of a source or destination; None when it is no subject."""
+    """Return the tokens of a source or destination; None when it is no subject."""
     tokens = _inside(subject).split(".")
     if not all(tokens) or ">" in tokens[:-1]:
         return None
@@ -343,5 +345,5 @@ def _outside(text: str) -> str:
 
 @functools.lru_cache(_CACHED)
 def publishable(subject: str) -> bool:
-    """Whether something may be published to what a transform made."""
+    """Return whether clients may publish to the result of a transform."""
     return valid(subject) and _is_literal(subject.split("."))

@@ -3,9 +3,9 @@
     tar       meta.inf, meta.sum, msgs/<n>.blk, msgs/index.db, obs/<consumer>/{meta.inf, meta.sum, o.dat}
     NATSARC1  state.json, consumers/<name>, messages, end mark
 
-An unpacker does not know chunks or compression. It hands messages and states to a Staging; nothing in
-an archive decides where a file is written. Messages go into the log as they come; the spool of the
-staging keeps what can be used only after the last message.
+An unpacker does not know chunks or compression. It hands messages and states to a Staging; nothing
+in an archive decides where a file is written. Messages go into the log as they come; the spool of
+the staging keeps the files that are used after the last message.
 """
 
 import re
@@ -33,61 +33,61 @@ _SUM_MAX_BYTES = 1024
 _ERRORS_MAX_BYTES = 1000
 _STATE_MAX_BYTES = 256 * 1024 * 1024
 _MESSAGE_MAX_BYTES = 30
-"""Of a message that o.dat names."""
+"""Bytes of an entry for one message in o.dat, at most."""
 _ENTRY_COST = 1024
-"""Bytes of memory, at most, for what there is to know of a file in the spool."""
+"""Bytes of memory for the place of one file in the spool, at most."""
 
 
 class _Place(NamedTuple):
-    """Where a file is in the spool."""
+    """The position of a file in the spool."""
 
     start: int
     size: int
 
 
 class Unpacker(Protocol):
-    """What a restore feeds."""
+    """The interface of an unpacker."""
 
     @property
     def waiting(self) -> int:
-        """Bytes of a record that is not whole yet."""
+        """Bytes of an incomplete record."""
 
     def feed(self, data: memoryview) -> None:
-        """Take in the next bytes. ArchiveError, ValueError, ApiError, OSError."""
+        """Unpack the next bytes. ArchiveError, ValueError, ApiError, OSError."""
 
     def finish(self) -> Iterator[None]:
-        """There are no more bytes: what is to be done then, in steps. The same errors."""
+        """Do the work after the last byte, in steps. The same errors as `feed`."""
 
 
 def unpacker_of(magic: bytes, staging: Staging) -> Unpacker:
-    """The one for an archive that begins so."""
+    """Return the unpacker for an archive with these first bytes."""
     return EntryUnpacker(staging) if magic == b"NATSARC1" else TarUnpacker(staging)
 
 
 class TarUnpacker:
-    """The tar archive of nats-server's files."""
+    """Unpacks the tar archive of nats-server's files."""
 
     def __init__(self, staging: Staging) -> None:
-        """At the start of an archive."""
+        """Start at the beginning of an archive."""
         self._staging = staging
         self._tar = Reader()
         self._name = ""
-        self._blocks: BlockReader | None = None  # of the messages, once a block has begun
-        self._block = 0  # the number of the current one; 0: not in a block
+        self._blocks: BlockReader | None = None  # the reader of messages, once a block has begun
+        self._block = 0  # the number of the current block; 0: not in a block
         self._last_block = 0
-        self._small: dict[str, bytearray] = {}  # of the stream itself
-        self._index: _Place | None = None  # msgs/index.db
+        self._small: dict[str, bytearray] = {}  # the small files of the stream itself
+        self._index: _Place | None = None  # the place of msgs/index.db
         self._consumers: dict[str, dict[str, _Place]] = {}
         self._keep: bytearray | None = None  # the content of the current file, when it is small
-        self._spooled = False  # the current file goes to the spool
+        self._spooled = False  # whether the current file goes to the spool
 
     @property
     def waiting(self) -> int:
-        """Bytes of a message that is not whole yet."""
+        """Bytes of an incomplete message."""
         return self._blocks.waiting if self._blocks is not None else 0
 
     def feed(self, data: memoryview) -> None:
-        """Take in the next bytes."""
+        """Unpack the next bytes."""
         try:
             for part in self._tar.feed(bytes(data)):
                 if isinstance(part, Entry):
@@ -115,7 +115,7 @@ class TarUnpacker:
             return
         consumer = _CONSUMER.fullmatch(name)
         if name not in (*_SMALL_FILES, "msgs/index.db") and consumer is None:
-            return  # what other versions add
+            return  # a file of another version
         last = name.rpartition("/")[2]
         limits = {"meta.inf": self._staging.meta_max, "meta.sum": _SUM_MAX_BYTES}
         if name != "errors.txt" and entry.size > limits.get(last, _STATE_MAX_BYTES):
@@ -155,7 +155,7 @@ class TarUnpacker:
             self._staging.created_ns = created_ns
 
     def finish(self) -> Iterator[None]:
-        """There are no more bytes."""
+        """Do the work after the last byte, in steps."""
         if not self._tar.ended:
             raise ArchiveError("unexpected EOF")
         staging = self._staging
@@ -163,7 +163,7 @@ class TarUnpacker:
             self._check_meta()
             staging.open()
         else:
-            self._blocks.start(self._last_block)  # which tells when the last one ends amid a record
+            self._blocks.start(self._last_block)  # raises when the last block ends within a record
         log = staging.open()
         first, last = 0, self._blocks.last_removed if self._blocks is not None else 0
         if self._index is not None:
@@ -231,10 +231,10 @@ class _Counts(msgspec.Struct):
 
 
 class EntryUnpacker:
-    """The archive of 2.15."""
+    """Unpacks the archive of nats-server 2.15."""
 
     def __init__(self, staging: Staging) -> None:
-        """At the start of an archive."""
+        """Start at the beginning of an archive."""
         self._staging = staging
         self._entries = EntryReader()
         of_stream = staging.config.max_msg_size
@@ -246,11 +246,11 @@ class EntryUnpacker:
 
     @property
     def waiting(self) -> int:
-        """Bytes of an entry that is not whole yet."""
+        """Bytes of an incomplete entry."""
         return self._entries.waiting
 
     def feed(self, data: memoryview) -> None:
-        """Take in the next bytes."""
+        """Unpack the next bytes."""
         self._entries.feed(data)
         while (entry := self._entries.run()) is not None:
             name, content = entry
@@ -283,7 +283,7 @@ class EntryUnpacker:
         self._entries.log = self._staging.open(max(counts.first_seq, 1))
 
     def finish(self) -> Iterator[None]:
-        """There are no more bytes."""
+        """Do the work after the last byte, in steps."""
         counts = self._counts
         if counts is None or not self._entries.complete:
             raise ArchiveError("backup was truncated")
@@ -311,7 +311,7 @@ class EntryUnpacker:
 
 
 def _peer_state(state: _State, most: int) -> NatsConsumerState:
-    # each message of the one has a brace, each of the other a colon: counted before any is made
+    # a pending message has a brace, a redelivered one a colon: count them before decoding
     for raw, sign in ((state.pending, b"{"), (state.redelivered, b":")):
         if bytes(raw).count(sign) > most + 1:
             raise ValueError(f"more messages than the {most} there can be")

@@ -14,7 +14,7 @@ from penstock.engine.subject_checks import bounded, is_literal
 
 
 def check_new(stream: StreamEntry, name: str, config: ConsumerConfig) -> None:
-    """Whether a queue may have this consumer as well; 10098 to 10101."""
+    """Check whether a work queue may have this consumer too. Raises 10098 to 10101."""
     if _internal(config):
         return
     if config.ack_policy not in ("explicit", "flow_control"):
@@ -30,10 +30,10 @@ def check_new(stream: StreamEntry, name: str, config: ConsumerConfig) -> None:
 
 
 def shared(stream: StreamEntry, name: str, config: ConsumerConfig) -> bool:
-    """Whether another consumer takes some of the same messages."""
+    """Return whether another consumer gets some of the same messages."""
     filters = filters_of(config)
     if not filters:
-        return False  # as in other servers: an update may take the filters away
+        return False  # like other servers: an update may remove the filters
     asked: Patterns | None = None
     for subject in filters:
         if is_literal(subject):

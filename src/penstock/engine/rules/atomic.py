@@ -19,7 +19,9 @@ LEVEL: Final = b"Nats-Required-Api-Level"
 
 
 def feature(account: "JetStreamAccount", entry: "StreamEntry") -> Rule | None:
-    """For streams that allow it; open batches stay when such a stream is updated."""
+    """Return the rule for streams with `allow_atomic`; open batches stay when such a stream is
+    updated.
+    """
     if not entry.config.allow_atomic:
         return None
     former = entry.rules.rules if entry.rules is not None else []
@@ -33,7 +35,7 @@ class Atomic(Rule):
     """The atomic batches of one stream."""
 
     def __init__(self, account: "JetStreamAccount", entry: "StreamEntry") -> None:
-        """The stream takes them from now on; none is open."""
+        """Start to accept atomic batches; none is open."""
         self._account = account
         self._entry = entry
         batches = account.batches
@@ -51,16 +53,18 @@ class Atomic(Rule):
         entry.core.gathered = self.batches
 
     def tick(self, now_ns: int) -> int:
-        """Give up those that nothing was heard of."""
+        """Give up batches whose publisher is silent for too long; return the time of the next call."""
         return self.batches.expire(now_ns)
 
     def close(self) -> None:
-        """Open batches end without a word."""
+        """Drop the open batches without an advisory."""
         self.batches.close()
         self._entry.core.gathered = None
 
     def _offer(self, headers: bytes) -> bytes | None:
-        """The block without the level it asks for; None when that is not there."""
+        """Return the header block without its required level; None when the server does not support
+        the level.
+        """
         level = value(headers, LEVEL) or b""
         if not _offered(level, self._account.settings.api_level):
             return None
@@ -75,14 +79,14 @@ class Atomic(Rule):
 
 
 def without(headers: bytes, name: bytes) -> bytes:
-    """A header block without the lines of one name."""
+    """Return a header block without the lines of one name."""
     lines = headers.split(b"\r\n")
     kept = [line for line in lines if not line.startswith(name + b":")]
     return b"\r\n".join(kept) if len(kept) > 2 + 1 else b""
 
 
 def _offered(level: bytes, highest: int) -> bool:
-    """Whether a message asks for a level that is there."""
+    """Return whether the server supports the level that a message requires."""
     digits = level[1:] if level[:1] in (b"-", b"+") else level
     if not digits.isdigit() or len(digits) > 19:
         return False

@@ -11,28 +11,32 @@ Handler = Callable[[Draft], Verdict]
 
 
 class Rule:
-    """One feature of one stream. Subclasses override what they need."""
+    """One feature of one stream. Subclasses override the methods that they need."""
 
     every = False
-    """Asked for each message (STAGE_ARRIVED, STAGE_COUNT), not only for those with its header."""
+    """True: the rule is asked at STAGE_ARRIVED and STAGE_COUNT for each message, not only for those
+    with its header.
+    """
 
     def handlers(self) -> Mapping[int, Handler]:
-        """What to ask at which stage of `penstock.core.stream.refusals`."""
+        """Return the handler of each stage (`penstock.core.stream.refusals`) at which the rule is
+        asked.
+        """
         return {}
 
     def start(self) -> None:
-        """All streams are recovered: take up what was under way."""
+        """Continue earlier work; called when all streams are recovered."""
 
     def tick(self, now_ns: int) -> int:
-        """Do what is due; when to call again (ns, 0 = not needed). `StreamEntry.rules_at_ns` may be
-        lowered at any time to be called earlier.
+        """Do what is due; return the time of the next call (ns, 0: none). A rule may lower
+        `StreamEntry.rules_at_ns` at any time to be called earlier.
         """
         return 0
 
     def close(self) -> None:
-        """The stream ends or gets other rules."""
+        """Stop: the stream closes or gets other rules."""
 
 
 def refusal(error: ApiError) -> Refusal:
-    """An error of the API as a stage's verdict."""
+    """Return an API error as the verdict of a stage."""
     return error.code, error.err_code, error.description

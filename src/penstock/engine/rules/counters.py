@@ -1,8 +1,9 @@
-"""Counters: a message with `Nats-Incr` adds to the number that the last message of its subject holds.
+"""Counters: a message with `Nats-Incr` adds to the number that the last message of its subject
+holds.
 
-The stored body is `{"val":"<number>"}`; numbers have as many digits as they need, up to 30,000. A counter that
-gathers other streams' counters keeps what each of them last told in `Nats-Counter-Sources`, and
-adds the difference; see `gathered`.
+The stored body is `{"val":"<number>"}`; numbers have as many digits as they need, up to 30,000. A
+counter that sums up other streams' counters keeps the last value of each of them in
+`Nats-Counter-Sources`, and adds the difference; see `gathered`.
 """
 
 import json
@@ -40,30 +41,30 @@ _INCOMPATIBLE = (
     b"Nats-Expected-Last-Subject-Sequence",
 )
 _NUMBER = re.compile(r"[+-]?[0-9]+")
-_ADDED_MOST = 25_000  # digits of a number that is added,
-_DIGITS_MOST = 30_000  # and of a counter: what takes some milliseconds to read and to write
-_CHUNK = 4000  # digits converted at a time; Python bounds what int() and str() take
+_ADDED_MOST = 25_000  # digits of the number in a header, at most
+_DIGITS_MOST = 30_000  # digits of a counter, at most: some milliseconds to read and to write
+_CHUNK = 4000  # digits converted at a time, below the limit of Python's int() and str()
 
 Sources = dict[str, dict[str, str]]
 
 
 class BrokenCounterError(ValueError):
-    """What should be a counter's message is none."""
+    """A message of a counter stream does not hold a counter."""
 
 
 def feature(account: "JetStreamAccount", entry: "StreamEntry") -> Rule | None:
-    """For counter streams."""
+    """Return the rule for counter streams."""
     return Counters(account, entry) if entry.config.allow_msg_counter else None
 
 
 def gathered(
     entry: "StreamEntry", subject: str, headers: bytes, payload: bytes
 ) -> tuple[bytes, bytes]:
-    """Headers and payload under which a counter stream stores a counter's message of another stream
-    (its headers carry Nats-Stream-Source already).
+    """Return headers and payload for a message from another counter stream. Its headers have
+    Nats-Stream-Source already.
 
-    BrokenCounterError: it is no counter's message, or the last one on the subject is none; then it
-    is not stored.
+    BrokenCounterError: the message, or the last one on the subject, does not hold a counter; the
+    message is not stored then.
     """
     total, sources = _last(entry, subject)
     fields = (value(headers, ORIGIN) or b"").decode("utf-8", "surrogateescape").split(" ")
@@ -82,12 +83,12 @@ class Counters(Rule):
     every = True
 
     def __init__(self, account: "JetStreamAccount", entry: "StreamEntry") -> None:
-        """Keeps nothing: the last message of a subject is the truth."""
+        """The rule keeps no state: the last message of a subject has the value of its counter."""
         self._reactor = account.reactor
         self._entry = entry
 
     def handlers(self) -> Mapping[int, Handler]:
-        """The header is judged first of all headers; the sum is made when nothing else refuses."""
+        """Check the header before all other headers; add the numbers after all other checks."""
         return {STAGE_COUNTER: self._check, STAGE_COUNT: self._add}
 
     def _check(self, draft: Draft) -> Verdict:
@@ -189,7 +190,7 @@ def _with_sources(headers: bytes, sources: Sources) -> bytes:
 
 
 def _replaced(headers: bytes, name: bytes, text: bytes) -> bytes:
-    """The block with the value of a header changed where it stands, or added."""
+    """Return the block with a header's value replaced, or with the header added."""
     lines = headers.split(b"\r\n")
     start = name + b":"
     for number, line in enumerate(lines):
@@ -200,7 +201,7 @@ def _replaced(headers: bytes, name: bytes, text: bytes) -> bytes:
 
 
 def _parse(text: str) -> int | None:
-    """A decimal number of any length; None when it is none."""
+    """Return a decimal number of any length; None when the text is not one."""
     if len(text) > _DIGITS_MOST:
         raise BrokenCounterError(BROKEN[2])
     if not _NUMBER.fullmatch(text):

@@ -15,11 +15,15 @@ if TYPE_CHECKING:
     from penstock.engine.catalog import StreamEntry
 
 LOOK_INTERVAL_NS = SECOND
-"""Between two looks; a batch whose time is over takes nothing more in any case."""
+"""The wait between two checks; a batch that has timed out accepts no messages even before the
+check.
+"""
 
 
 def feature(account: "JetStreamAccount", entry: "StreamEntry") -> Rule | None:
-    """For streams that allow it; open batches stay when such a stream is updated."""
+    """Return the rule for streams with `allow_batched`; open batches stay when such a stream is
+    updated.
+    """
     if not entry.config.allow_batched:
         return None
     former = entry.rules.rules if entry.rules is not None else []
@@ -31,7 +35,7 @@ class FastBatches(Rule):
     """The fast-ingest batches of one stream."""
 
     def __init__(self, account: "JetStreamAccount", entry: "StreamEntry") -> None:
-        """The stream takes them from now on."""
+        """Start to accept fast-ingest batches."""
         batches = account.batches
         self._core = entry.core
         self.batches = OpenFastBatches(
@@ -43,11 +47,11 @@ class FastBatches(Rule):
         entry.core.batched = self.batches
 
     def tick(self, now_ns: int) -> int:
-        """Give up batches that nothing was heard of."""
+        """Give up batches whose publisher is silent for too long; return the time of the next call."""
         self.batches.expire(now_ns)
         return now_ns + LOOK_INTERVAL_NS
 
     def close(self) -> None:
-        """Open batches end without a word."""
+        """Drop the open batches without an answer."""
         self.batches.close()
         self._core.batched = None

@@ -5,24 +5,24 @@ _END = b"\r\n"
 
 
 def block(*headers: tuple[bytes, bytes]) -> bytes:
-    """A block of these headers."""
+    """Return a block of these headers."""
     return STATUS + b"".join(b"%s: %s\r\n" % header for header in headers) + _END
 
 
 def added(headers: bytes, name: bytes, value: bytes) -> bytes:
-    """The block with one more header at its end; b"" is a block without any."""
+    """Return the block with one more header at its end; b"" is a block without headers."""
     if not headers:
         return block((name, value))
     return b"%s%s: %s\r\n\r\n" % (headers.removesuffix(_END), name, value)
 
 
 def without(headers: bytes, *names: bytes) -> bytes:
-    """The block without all headers of these names; b"" when none is left."""
+    """Return the block without the headers of these names; b"" when none is left."""
     return _filtered(headers, tuple(b"%s:" % name for name in names))
 
 
 def without_prefix(headers: bytes, *prefixes: bytes) -> bytes:
-    """The block without all headers whose name starts so; b"" when none is left."""
+    """Return the block without the headers whose names start with a prefix; b"" when none is left."""
     return _filtered(headers, prefixes)
 
 

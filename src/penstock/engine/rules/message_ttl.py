@@ -37,14 +37,14 @@ HEADER = b"Nats-TTL"
 REASON = b"Nats-Marker-Reason"
 OPERATION = b"KV-Operation"
 PER_TICK = 20_000
-"""Messages looked at in one go; more go on in the next turn."""
+"""Messages that one turn handles; the next turn continues."""
 STEP_NS = 250 * MILLISECOND
 RETRY_NS = 2 * SECOND
 _LAST_NS = 1 << 62
 
 
 def feature(account: "JetStreamAccount", entry: "StreamEntry") -> Rule | None:
-    """For streams with TTLs; it stays the same over changes of the configuration."""
+    """Return the rule for streams with TTLs; it stays when the configuration changes."""
     if not entry.config.allow_msg_ttl:
         return None
     for rule in entry.rules.rules if entry.rules is not None else ():
@@ -55,8 +55,10 @@ def feature(account: "JetStreamAccount", entry: "StreamEntry") -> Rule | None:
 
 
 def raised(entry: "StreamEntry", headers: bytes) -> bytes:
-    """The block with a TTL that is not below that of the stream's markers: a marker would be missed
-    if one were there still. A subject of one message has no such marker.
+    """Return the block with its TTL raised to that of the stream's delete markers.
+
+    With a lower TTL, a message could expire while its subject still has an older marker, and would
+    then leave no marker. With one message per subject there is no older marker.
     """
     config = entry.config
     least = config.subject_delete_marker_ttl // SECOND
@@ -70,24 +72,26 @@ def raised(entry: "StreamEntry", headers: bytes) -> bytes:
 
 
 class MessageTtl(Rule):
-    """The ends of one stream's messages."""
+    """The deadlines of one stream's messages."""
 
     def __init__(self, account: "JetStreamAccount", entry: "StreamEntry") -> None:
-        """Takes up what the stream holds: from the agenda on disk, the rest from the messages."""
+        """Read the agenda from the disk, and the deadlines of later messages from the messages."""
         self._entry = entry
         self._core = entry.core
         self._report = account.report
-        self._saved = SavedDeadlines(account, entry, "agenda")  # its note: messages that never end
+        # its note: how many messages never expire
+        self._saved = SavedDeadlines(account, entry, "agenda")
         self._agenda = self._saved.agenda
-        self._aged_to = 0  # older than max_age and still there: all below have been looked at
+        # below this sequence, every message that is older than max_age was handled
+        self._aged_to = 0
         start = self._saved.read_from
         self._saved.note += learn(self._agenda, self._core.log, start)
         if self._core.log.last_seq - start >= SAVE_AFTER:
-            with contextlib.suppress(OSError):  # it is tried again when as much has come
+            with contextlib.suppress(OSError):  # save_if_worth() tries again later
                 self._saved.save()
 
     def handlers(self) -> Mapping[int, Handler]:
-        """A TTL is looked at late: what is checked before has its say first."""
+        """The TTL is checked late, so that earlier checks refuse a message first."""
         return {
             STAGE_TTL: lambda _: None,
             STAGE_TTL_VALUE: self._check,
@@ -95,7 +99,7 @@ class MessageTtl(Rule):
         }
 
     def configured(self) -> None:
-        """The configuration is another one: what max_age spared may be due."""
+        """Called when the configuration has changed: more messages may be older than max_age."""
         self._aged_to = 0
 
     # --- publishing
@@ -122,10 +126,10 @@ class MessageTtl(Rule):
                 self._entry.rules_at_ns = min(self._entry.rules_at_ns, due_ns)
         return None
 
-    # --- the ends
+    # --- expiry
 
     def tick(self, now_ns: int) -> int:
-        """End what is due."""
+        """Remove the expired messages; return the time of the next call."""
         log = self._core.log
         try:
             due_ns = self._end(now_ns)
@@ -170,7 +174,9 @@ class MessageTtl(Rule):
         return due_ns or now_ns + max_age_ns
 
     def _leave_marker(self, seq: int) -> bool:
-        """End the only message of its subject; False when its marker could not be stored."""
+        """Replace the only message of its subject by a marker; False: the marker could not be
+        stored.
+        """
         message = self._core.log.get(seq)
         if message is None:
             return True
@@ -192,6 +198,6 @@ class MessageTtl(Rule):
         return True
 
     def close(self) -> None:
-        """The next opening reads no message again."""
+        """Save the agenda, so that the next opening need not read the messages."""
         prune(self._agenda, self._core.log)
         self._saved.close()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def feature(account: "JetStreamAccount", entry: "StreamEntry") -> Rule | None:
-    """For streams that republish."""
+    """Return the rule for streams that republish."""
     wanted = entry.config.republish
     if wanted is None:
         return None
@@ -35,21 +35,22 @@ class Republish(Rule):
     every = True
 
     def __init__(self, entry: "StreamEntry", transform: transforms.Transform) -> None:
-        """A transform from the stored to the published subject."""
+        """`transform` maps the stored subject to the published one."""
         self._core = entry.core
         self._headers_only = entry.config.republish is not None and (
             entry.config.republish.headers_only
         )
         self._apply = transform.apply
-        self._time = (0, "")  # of the messages of one turn
+        self._time = (0, "")  # time and text of the current turn's messages
         self._head = f"Nats-Stream: {entry.config.name}\r\nNats-Subject: "
 
     def handlers(self) -> Mapping[int, Handler]:
-        """The message of before is looked up while it is still the last one of its subject."""
+        """Look up the previous message of the subject before the new one is stored."""
         return {STAGE_COUNT: self._before, STAGE_STORED: self._stored}
 
     def _before(self, draft: Draft) -> Verdict:
-        staged = draft.notes.get(STAGED, {}).get(draft.subject)  # its sequence is still to come
+        # a message of the same batch, which has no sequence yet
+        staged = draft.notes.get(STAGED, {}).get(draft.subject)
         draft.notes["previous"] = staged or queries.subject_state(self._core.log, draft.subject)[2]
         return None
 

@@ -1,9 +1,9 @@
-"""Nats-Rollup: the new message takes the place of the others on its subject (`sub`), or of all the
-others in the stream (`all`).
+"""Nats-Rollup: the new message replaces all others on its subject (`sub`), or all others in the
+stream (`all`).
 
-Two steps: the message is stored like any other, then what is older goes. A message that was given a
-sequence but not stored, for want of interest, rolls up just the same. What is asked when a stream
-does not allow it is in `penstock.core.stream.refusals`.
+The message is stored like any other, then the older messages are removed. A message that gets a
+sequence and is not stored for lack of interest removes them too. `penstock.core.stream.refusals`
+has the answer of streams that do not allow rollups.
 """
 
 from collections.abc import Mapping
@@ -27,12 +27,12 @@ ALL = b"all"
 
 
 def feature(account: "JetStreamAccount", entry: "StreamEntry") -> Rule | None:
-    """For streams that allow it."""
+    """Return the rule for streams that allow rollups."""
     return Rollup(entry) if allowed(entry) else None
 
 
 def allowed(entry: "StreamEntry") -> bool:
-    """Whether a stream rolls up."""
+    """Return whether a stream allows rollups."""
     return entry.config.allow_rollup_hdrs and not entry.config.deny_purge
 
 
@@ -40,11 +40,11 @@ class Rollup(Rule):
     """Rollups of one stream."""
 
     def __init__(self, entry: "StreamEntry") -> None:
-        """Keeps nothing of its own."""
+        """The rule keeps no state."""
         self._core = entry.core
 
     def handlers(self) -> Mapping[int, Handler]:
-        """The value is checked with the headers; what is older goes once it is stored."""
+        """Check the value with the other headers; remove the older messages after the store."""
         return {STAGE_ROLLUP: self._check, STAGE_STORED: self._stored}
 
     def _check(self, draft: Draft) -> Verdict:
@@ -58,7 +58,7 @@ class Rollup(Rule):
         if wanted is not None:
             wanted = wanted.lower()
             if wanted == SUBJECT and not is_literal(draft.subject):
-                # a publisher may have written wildcards: they mean what they mean to a purge
+                # wildcards that a publisher wrote select messages as in a purge
                 self._core.purge(subject=draft.subject, below=draft.seq)
             elif wanted == SUBJECT:
                 roll_up(self._core, draft.seq, draft.subject)

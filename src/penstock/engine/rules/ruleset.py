@@ -40,7 +40,7 @@ class RuleSet:
     """The rules of one stream, as its data path asks them."""
 
     def __init__(self, rules: list[Rule]) -> None:
-        """In the order in which they are asked at a stage that several have."""
+        """`rules` are asked in this order at a stage that several of them handle."""
         self.rules = rules
         self._handlers: dict[int, list[Handler]] = {}
         for rule in rules:
@@ -48,12 +48,12 @@ class RuleSet:
                 self._handlers.setdefault(stage, []).append(handler)
 
     def ask(self, stage: int, draft: Draft) -> Verdict:
-        """The first verdict that is not None; what a stream without the feature says, when no rule
-        has the stage.
+        """Return the first verdict that is not None. Without a rule for the stage: the answer of a
+        stream without the feature.
         """
         handlers = self._handlers.get(stage)
         if handlers is None:
-            if draft.sourced:  # its origin allowed it
+            if draft.sourced:  # the origin has allowed the header
                 return None
             if stage == STAGE_SCHEDULE:
                 subject = draft.subject.encode("utf-8", "surrogateescape")
@@ -67,7 +67,7 @@ class RuleSet:
         return None
 
     def tick(self, now_ns: int) -> int:
-        """Let every rule do what is due; when to call again (ns, 0 = not needed)."""
+        """Let every rule do what is due; return the time of the next call (ns, 0: none)."""
         due = [due_ns for rule in self.rules if (due_ns := rule.tick(now_ns))]
         return min(due, default=0)
 
@@ -84,14 +84,14 @@ FEATURES: tuple[tuple[str, Callable[[StreamConfig], object]], ...] = (
     ("rollup", lambda config: config.allow_rollup_hdrs),
     ("republish", lambda config: config.republish),
 )
-"""In the order of their checks. A feature that keeps something over a change of the stream's
-configuration finds the former rules in `StreamEntry.rules`.
+"""The features in the order of their checks. A feature with state that outlasts a change of the
+configuration takes it from the former rules in `StreamEntry.rules`.
 """
 
 
 def apply(account: "JetStreamAccount", entry: "StreamEntry") -> None:
-    """Give a stream the rules that its configuration asks for. Called when it is made, recovered or
-    updated.
+    """Give a stream the rules of its configuration. Called after a create, a recovery and an
+    update.
     """
     rules = []
     for module, asked in FEATURES:
@@ -110,12 +110,12 @@ def apply(account: "JetStreamAccount", entry: "StreamEntry") -> None:
 
 
 def start(entry: "StreamEntry") -> None:
-    """A new stream is there, or all streams are recovered."""
+    """Start the rules of a new stream, or of a recovered one when all streams are recovered."""
     for rule in entry.rules.rules if entry.rules is not None else ():
         rule.start()
 
 
 def close(entry: "StreamEntry") -> None:
-    """The stream ends, or the server does."""
+    """Close the rules at the end of the stream or the server."""
     for rule in entry.rules.rules if entry.rules is not None else ():
         rule.close()

@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from penstock.engine.catalog import StreamEntry
 
 SAVE_AFTER = 1_000_000
-"""Messages stored since the agenda was written, until it is written again."""
+"""How many messages are stored before the agenda is written again."""
 
 
 class SavedDeadlines:
     """The agenda of one rule of one stream. A stream in memory has no file."""
 
     def __init__(self, account: "JetStreamAccount", entry: "StreamEntry", name: str) -> None:
-        """Takes in what the file has."""
+        """Read the file."""
         self.agenda = DeadlineHeap()
-        self.note = 0  # kept with it
-        self.read_from = 0  # the first sequence that is not in it
+        self.note = 0  # a number that is saved with the agenda
+        self.read_from = 0  # the first sequence that the agenda does not include
         self._core = entry.core
         self._report = account.report
         self._small = entry.files.small if entry.files is not None else None
@@ -39,30 +39,30 @@ class SavedDeadlines:
         except (OSError, ValueError) as error:
             self._report(f"ignored the unreadable file {self._path}: {error}")
             return
-        if upto > self._core.log.last_seq:  # of another log: nothing in it counts
+        if upto > self._core.log.last_seq:  # the file belongs to another log
             self.agenda = DeadlineHeap()
             return
         self.note = note
         self.read_from = upto + 1
 
     def save_if_worth(self) -> None:
-        """Write it, when much has come since. OSError."""
+        """Write the file when enough messages were stored since the last time. OSError."""
         if self._core.log.last_seq - self._saved_upto > max(SAVE_AFTER, len(self.agenda)):
             self.save()
 
     def save(self) -> None:
-        """Write it. OSError."""
+        """Write the file. OSError."""
         log = self._core.log
         self._saved_upto = log.last_seq
         if self._small is not None:
-            # Messages that have ended are not in it: if their removal were lost, and it were not,
-            # they would stay for ever.
+            # Sync the removals first: the file does not have expired messages. After a power cut
+            # that lost their removals, they would stay for ever.
             log.fsync()
             data = self.agenda.dump(log.synced_seq, self.note)
             self._small.write_file_atomic(self._path, data, False)
 
     def close(self) -> None:
-        """Write it for the next opening, which then reads no message again."""
+        """Write the file for the next opening, which then reads no message again."""
         if self._path:
             try:
                 self.save()

@@ -1,9 +1,11 @@
-"""Message schedules: a stored message that tells when the stream publishes another message.
+"""Message schedules: a schedule is a stored message that makes the stream publish other messages at
+given times.
 
-A schedule is valid while its message is the last one of its subject. A produced message has the body of
-the schedule (or of the last message of another subject) and the headers of the schedule without the
-schedule's own; it names the schedule and the time of the next message. Times that passed while the
-server was down produce one message. A schedule that is due only once is removed by its message.
+A schedule is valid while its message is the last one of its subject. A produced message has the
+body of the schedule (or of the last message of another subject) and the headers of the schedule
+without the schedule's own; it names the schedule and the time of the next message. Times that
+passed while the server was down produce one message. A schedule that is due only once is removed by
+its message.
 """
 
 from collections.abc import Mapping
@@ -51,7 +53,7 @@ _NOT_PRODUCED_NAMES = (b"Nats-Msg-Id", b"Nats-TTL", b"Nats-Rollup")
 
 
 def feature(account: "JetStreamAccount", entry: "StreamEntry") -> Rule | None:
-    """For streams with schedules; it stays the same over changes of the configuration."""
+    """Return the rule for streams with schedules; it stays when the configuration changes."""
     if not entry.config.allow_msg_schedules:
         return None
     for rule in entry.rules.rules if entry.rules is not None else ():
@@ -64,7 +66,7 @@ class Schedules(Rule):
     """The schedules of one stream."""
 
     def __init__(self, account: "JetStreamAccount", entry: "StreamEntry") -> None:
-        """Takes up the schedules that the stream holds."""
+        """Read the schedules of the stream."""
         self._account = account
         self._entry = entry
         self._core = entry.core
@@ -72,7 +74,7 @@ class Schedules(Rule):
         self._recover()
 
     def handlers(self) -> Mapping[int, Handler]:
-        """All headers of schedules are judged at one stage."""
+        """Check all headers of schedules at one stage."""
         return {STAGE_SCHEDULE: self._check, STAGE_STORED: self._stored}
 
     # --- publishing
@@ -128,7 +130,7 @@ class Schedules(Rule):
             return
         if told != PURGE or scheduler == draft.subject or not publishable(scheduler):
             raise errors.MessageSchedulesSchedulerInvalidError()
-        staged = draft.notes.get(STAGED, {}).get(scheduler)  # of the same batch
+        staged = draft.notes.get(STAGED, {}).get(scheduler)  # a message of the same batch
         last = staged or queries.last_of(self._core.log, scheduler)
         if last is not None and not value(last.headers, PATTERN):
             raise errors.MessageSchedulesSchedulerInvalidError()
@@ -157,7 +159,7 @@ class Schedules(Rule):
     # --- producing
 
     def tick(self, now_ns: int) -> int:
-        """Publish what is due."""
+        """Publish the messages that are due; return the time of the next call."""
         agenda = self._saved.agenda
         try:
             if self._entry.config.sealed:
@@ -206,16 +208,16 @@ class Schedules(Rule):
             self._saved.agenda.add(following.ns, seq)
 
     def _standing(self, seq: int) -> StoredMessage | None:
-        """The message of a schedule, as long as nothing came after it on its subject."""
+        """Return the message of a schedule, or None when its subject has a later message."""
         message = self._core.log.get(seq)
         if message is None or queries.subject_state(self._core.log, message.subject)[2] != seq:
             return None
         return message
 
-    # --- over a restart
+    # --- recovery
 
     def _recover(self) -> None:
-        """The agenda of before, and what the messages say that were stored after it was written."""
+        """Read the saved agenda, and the schedules in messages that were stored after it was saved."""
         log = self._core.log
         told: dict[str, int] = {}
         fresh = []
@@ -232,7 +234,8 @@ class Schedules(Rule):
         for message in fresh:
             if message.subject not in told:
                 self._plan(message.seq, message.headers, message.ts_ns)
-        # what was produced says when its schedule is due next: that replaces what was known
+        # a produced message has the next time of its schedule, which replaces the time in the
+        # agenda
         known = {queries.subject_state(log, subject)[2]: ns for subject, ns in told.items()}
         self._saved.agenda.keep(lambda _, seq: seq not in known)
         for seq, ns in known.items():
@@ -240,12 +243,14 @@ class Schedules(Rule):
                 self._saved.agenda.add(ns, seq)
 
     def close(self) -> None:
-        """The next opening takes up from here."""
+        """Save the agenda for the next opening."""
         self._saved.close()
 
 
 def due_of(headers: bytes, after_ns: int, now_ns: int) -> Due | None:
-    """When the schedule in a block is due; None: there is none. ZoneError, TimetableError."""
+    """Return when the schedule in a header block is due; None: the block has none. ZoneError,
+    TimetableError.
+    """
     zone: tzinfo | None = None
     name = value(headers, ZONE)
     if name is not None:
@@ -255,7 +260,9 @@ def due_of(headers: bytes, after_ns: int, now_ns: int) -> Due | None:
 
 
 def produced(headers: bytes, schedule: StoredMessage, following: Due) -> bytes:
-    """The header block of what a schedule makes, from that of the message whose body it takes."""
+    """Return the headers of a produced message. `headers` are those of the message whose body it
+    has.
+    """
     block = header_blocks.without(
         header_blocks.without_prefix(headers, *_NOT_PRODUCED), *_NOT_PRODUCED_NAMES
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def feature(account: "JetStreamAccount", entry: "StreamEntry") -> Rule | None:
-    """For streams with a transform that does something."""
+    """Return the rule for streams with a transform."""
     wanted = entry.config.subject_transform
     if wanted is None or not wanted.dest:
         return None
@@ -26,7 +26,7 @@ def feature(account: "JetStreamAccount", entry: "StreamEntry") -> Rule | None:
 
 
 def subject_of(entry: "StreamEntry", subject: str) -> str:
-    """The subject under which a stream stores a message that was not published to it."""
+    """Return the subject under which a stream stores a message that it made itself."""
     for rule in entry.rules.rules if entry.rules is not None else ():
         if isinstance(rule, SubjectTransform):
             return rule.apply(subject) or subject
@@ -39,11 +39,11 @@ class SubjectTransform(Rule):
     every = True
 
     def __init__(self, transform: transforms.Transform) -> None:
-        """A transform made for it."""
+        """`transform` is the stream's own."""
         self.apply: Callable[[str], str | None] = transform.apply
 
     def handlers(self) -> Mapping[int, Handler]:
-        """Before all else."""
+        """Transform the subject before all checks."""
         return {STAGE_ARRIVED: self._arrived}
 
     def _arrived(self, draft: Draft) -> Verdict:

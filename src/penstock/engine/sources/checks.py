@@ -1,7 +1,7 @@
 """The checks of a mirror or of sources in a configuration, in the order of the protocol.
 
 `check_mirror` and `check_sources` read the configuration alone; `check_neighbours` also reads the
-streams that it names, as far as this server has them.
+streams of this server that the configuration names.
 """
 
 from collections import deque
@@ -19,11 +19,12 @@ from penstock.engine.subject_checks import check_size, is_literal, is_valid, nes
 Find = Callable[[str], StreamConfig | None]
 Invalid = errors.StreamInvalidConfigError
 API_PREFIX = "$JS.API"
-_MAX_LOOKS = 20_000  # at pairs of a prefix and a subject, or at sources of origins: milliseconds
+# comparisons of prefixes with subjects, or of sources of origins: some milliseconds
+_MAX_LOOKS = 20_000
 
 
 def check_size_of(config: StreamConfig) -> None:
-    """Raise 10052 for more sources and transforms than are taken, or longer subjects in them."""
+    """Raise 10052 for too many sources or transforms, or for too long subjects in them."""
     sources = [each for each in config.sources if isinstance(each, StreamSource)]
     if config.mirror is not None:
         sources.append(config.mirror)
@@ -45,7 +46,7 @@ def check_size_of(config: StreamConfig) -> None:
 
 
 def check_mirror(config: StreamConfig, mirror: StreamSource) -> None:
-    """Raise what a mirror is refused for, whatever other streams there are."""
+    """Check a mirror without regard to other streams. Raises ApiError."""
     _check_mirror_alone(config)
     if mirror.consumer is not None and not _good_consumer(mirror):
         raise errors.MirrorDurableConsumerCfgInvalidError()
@@ -69,7 +70,7 @@ def check_mirror(config: StreamConfig, mirror: StreamSource) -> None:
 
 
 def check_sources(config: StreamConfig) -> None:
-    """Raise what the sources are refused for, whatever other streams there are."""
+    """Check the sources without regard to other streams. Raises ApiError."""
     if config.sources and config.allow_msg_schedules:
         raise errors.SourceWithMsgSchedulesError()
     names: set[str] = set()
@@ -77,7 +78,7 @@ def check_sources(config: StreamConfig) -> None:
     for source in config.sources:
         if not isinstance(source, StreamSource) or not valid_name(
             source.name
-        ):  # a list may hold null
+        ):  # a list in JSON may hold null
             raise errors.SourceInvalidStreamNameError()
         name = index_name(source)
         if name in names:
@@ -95,7 +96,7 @@ def check_sources(config: StreamConfig) -> None:
 
 
 def bad_filter(config: StreamConfig) -> str:
-    """What is wrong with a filter of a mirror or of sources, in words; "" when nothing is."""
+    """Return the fault of a filter of a mirror or of sources in words; "" when there is none."""
     mirror = config.mirror
     if mirror is not None and mirror.filter_subject and not is_valid(mirror.filter_subject):
         return f"subject filter '{mirror.filter_subject}' for the mirror invalid subject"
@@ -106,8 +107,8 @@ def bad_filter(config: StreamConfig) -> str:
 
 
 def check_neighbours(config: StreamConfig, find: Find, *, pedantic: bool) -> None:
-    """Raise what the streams that are named refuse, and their subjects; a mirror takes over
-    allow_direct of its origin.
+    """Check the configuration against the streams that it names. Raises ApiError. A mirror takes
+    over allow_direct of its origin.
     """
     listened: dict[str, None] = {}
     mirror = config.mirror
@@ -183,7 +184,7 @@ def _check_source(source: StreamSource) -> None:
 
 
 def _check_prefixes(externals: list[ExternalStream], listened: Iterable[str]) -> None:
-    # a subject without `>` has fewer tokens than itself behind a prefix
+    # only a subject with `>` can match itself behind a prefix, which has more tokens
     tails = [subject for subject in listened if subject.endswith(">")]
     if len({external.deliver for external in externals} - {""}) * len(tails) > _MAX_LOOKS:
         raise Invalid("too many delivery prefixes and subjects of origins to be compared")
@@ -208,7 +209,7 @@ def _check_prefixes(externals: list[ExternalStream], listened: Iterable[str]) ->
 
 
 def _check_cycle(config: StreamConfig, find: Find) -> None:
-    """Follow the origins of the origins: none of them may be one that was met before."""
+    """Raise ApiError when the origins of the origins lead back to a stream that was visited before."""
     to_visit = deque([config])
     visited: set[str] = set()
     looks = 0

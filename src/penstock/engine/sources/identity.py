@@ -1,4 +1,4 @@
-"""What names a source of a stream, and what it does with subjects: plain functions of its
+"""The names of a stream's sources and their changes of subjects: plain functions of the
 configuration.
 
 Several sources of one stream may have the same origin with different filters; the index name tells
@@ -20,13 +20,13 @@ ALL = ">"
 
 
 def name_hash(text: str) -> str:
-    """Eight letters and digits that stand for a text in an index name."""
+    """Return eight letters and digits that stand for a text in an index name."""
     digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
     return "".join(_DIGITS[byte % len(_DIGITS)] for byte in digest[:_HASH_LENGTH])
 
 
 def index_name(source: StreamSource) -> str:
-    """Three words without blanks: origin, filter, destination."""
+    """Return the index name: origin, filter and destination, three words without blanks."""
     name = source.name
     if source.external is not None:
         name += f":{name_hash(source.external.api)}"
@@ -41,7 +41,7 @@ def index_name(source: StreamSource) -> str:
 
 
 def header_parts(source: StreamSource) -> tuple[bytes, bytes]:
-    """The value of `Nats-Stream-Source` before and after the sequence; the subject follows."""
+    """Return the value of `Nats-Stream-Source` before and after the sequence; the subject follows."""
     name, src, dest = index_name(source).split(" ")
     return (
         f"{name} ".encode("utf-8", "surrogateescape"),
@@ -50,14 +50,16 @@ def header_parts(source: StreamSource) -> tuple[bytes, bytes]:
 
 
 def filters(source: StreamSource) -> tuple[str, ...]:
-    """What it wants of its origin; () is everything."""
+    """Return the filters of a source; () is everything."""
     if source.subject_transforms:
         return tuple(each.src or ALL for each in source.subject_transforms)
     return (source.filter_subject,) if source.filter_subject else ()
 
 
 def renaming(source: StreamSource, random: Random) -> Callable[[str], str] | None:
-    """What its transforms make of a subject: the first that matches decides. None: nothing."""
+    """Return the function that transforms a subject: the first matching transform decides. None:
+    there is no transform.
+    """
     wanted = [each for each in source.subject_transforms if each.dest]
     transforms = [parse(each.src, each.dest, random) for each in wanted]
     if not transforms:

@@ -1,14 +1,15 @@
-"""An origin over the JetStream API: the upstream creates a push consumer on the origin and reads it.
+"""An origin over the JetStream API: the upstream creates a push consumer on the origin and reads
+it.
 
     waiting --(time)--> asking --(created)--> following --(silence, gap, refusal, link down)--> waiting
 
 The consumer is ephemeral, without acks, with flow control and a heartbeat each second. On an origin
-with interest or workqueue retention it is durable, and the answers to its flow control are its acks.
-Messages carry their sequences in the origin and in the consumer: a gap in the consumer's sequences
-means that messages were lost on the way, and the upstream creates another consumer at the follower's
-position. So the follower stores messages in order. A consumer that the configuration names
-(`consumer`) is reset instead. Flow control that counts as acks is answered when the earlier messages
-are as durable as the follower promises.
+with interest or workqueue retention it is durable, and the answers to its flow control are its
+acks. Messages carry their sequences in the origin and in the consumer. A gap in the consumer's
+sequences means that messages were lost on the way; then the upstream creates another consumer at
+the follower's position, so that the follower stores all messages in order. A consumer that the
+configuration names (`consumer`) is reset instead. Flow control that counts as acks is answered when
+the earlier messages are as durable as the follower promises.
 
 The upstream has no clock but `tick` and no sockets.
 """
@@ -37,25 +38,25 @@ if TYPE_CHECKING:
 
 HEARTBEAT_NS = SECOND
 STALLED_NS = 10 * SECOND
-"""Silence after which the consumer is given up; it lives as long without us."""
+"""Silence after which the upstream gives the consumer up, and after which the origin deletes it."""
 ANSWER_NS = 30 * SECOND
-"""How long an answer to a request may take."""
+"""The wait for the answer to a request."""
 RESET_ANSWER_NS = 5 * SECOND
-"""... to one for a consumer that has only to be reset; where there is none, nobody answers."""
+"""The wait for the answer to a reset, which a consumer that does not exist never sends."""
 GAP_NS = 2 * SECOND
-"""Between two requests, at least."""
+"""The least time between two requests."""
 BACKOFF_NS = 10 * SECOND
 BACKOFF_MAX_NS = 120 * SECOND
 _ACK_WAIT_NS = 22 * 3600 * SECOND
 _SHORT_ACK_TOKENS = 9
 _OLDER = frozenset({10012, 10013, 10025, 10148, 10185})
-"""Answers of a server that does not know what `sourcing` is: it takes the consumer for an ordinary
-one, and the one that we had before is still there.
+"""Error codes of a server that does not know `sourcing`: such a server creates an ordinary
+consumer, and the previous one with the same name still exists.
 """
 
 
 class LinkedUpstream:
-    """See Upstream."""
+    """An upstream that reads its origin over the JetStream API; see Upstream."""
 
     def __init__(
         self,
@@ -68,8 +69,8 @@ class LinkedUpstream:
         wake: Callable[[], None],
         met: Callable[[Upstream, bool], None] = lambda upstream, again: None,
     ) -> None:
-        """`owner` is a name for the follower that no other has, now or later; `wake` is called when
-        tick is wanted earlier than it said; `met`: as for LocalUpstream.
+        """`owner` is a unique name of the follower, never used again. `wake` is called when `tick`
+        has to run earlier than it returned. `met`: as for LocalUpstream.
         """
         self.source = source
         self.name = identity.index_name(source)
@@ -81,8 +82,9 @@ class LinkedUpstream:
         self._wake = wake
         self._met = met
         self.origin = ""
-        self._sourcing = True  # asked for as such: not by servers of before 2.14
-        self._acking = False  # our answers to flow control are acks
+        # whether requests have `sourcing`, which servers before 2.14 do not know
+        self._sourcing = True
+        self._acking = False  # whether answers to flow control are acks
         self._answers = Answers(writer.target)
         self._unwatch = link.watch(self._link_changed)
         self._error: ApiError | None = None
@@ -90,11 +92,12 @@ class LinkedUpstream:
         self._lag = 0
         self._heard_ns = 0
         self._asked_ns = 0
-        self._ask_at_ns = 0  # waiting: when to ask
-        self._consumer = ""  # following: its name
-        self._delivered = 0  # following: the consumer's sequence of the last message
-        self._answer: Subscribed | None = None  # asking
-        self._messages: Subscribed | None = None  # asking and following
+        self._ask_at_ns = 0  # in waiting: the time of the next request
+        self._consumer = ""  # in following: the name of the consumer
+        self._delivered = 0  # in following: the consumer's sequence of the last message
+        self._answer: Subscribed | None = None  # in asking: the subscription for the answer
+        # in asking and following: the subscription for messages
+        self._messages: Subscribed | None = None
         self._closed = False
 
     def start(self) -> None:
@@ -137,10 +140,10 @@ class LinkedUpstream:
             self._unwatch()
             self._leave(for_good=for_good)
 
-    # -- asking for a consumer
+    # -- creating a consumer
 
     def _ask(self) -> None:
-        """Ask for a consumer that begins where the follower stands."""
+        """Ask the origin for a consumer that begins at the follower's position."""
         self._leave()
         now_ns = self._account.now_ns
         self._asked_ns = now_ns
@@ -166,7 +169,7 @@ class LinkedUpstream:
         self._link.publish(subject, reply, level, body)
 
     def _request(self, deliver: str) -> tuple[str, bytes]:
-        """Subject and body of the request for an ephemeral consumer."""
+        """Return subject and body of the request for an ephemeral consumer."""
         stream = self.source.name
         letters = "MIRROR" if self.writer.mirror else "SRC"
         name = f"JS_{letters}_{identity.name_hash(f'{self._owner} {self.name}')}"
@@ -258,7 +261,7 @@ class LinkedUpstream:
             return
         self._fails = 0
         self._heard_ns = self._account.now_ns
-        if not self._delivered:  # else messages came before this answer, and know better
+        if not self._delivered:  # messages that came before this answer have a newer count
             self._lag = info.num_pending
         self.caught_up = self.caught_up or not info.num_pending
         if self.writer.mirror:
@@ -266,8 +269,8 @@ class LinkedUpstream:
         self._wake()
 
     def _is_another(self, headers: bytes) -> bool:
-        """Whether the origin is not the one that the position is of, so that all is to be asked
-        for. Servers from 2.15 on say which it is.
+        """Return whether another origin has taken the name, so that all of it is copied from the
+        beginning. Servers from 2.15 on name the identity of the stream.
         """
         origin = (value(headers, b"Nats-Stream-Identity") or b"").decode("utf-8", "replace")
         if not origin or origin == self.origin:
@@ -290,7 +293,7 @@ class LinkedUpstream:
         self._error = error
 
     def _give_up(self, *, failed: bool) -> None:
-        """Begin again later, with another consumer."""
+        """Drop the consumer, and create another one later."""
         self._leave()
         if failed:
             self._fails += 1
@@ -301,7 +304,9 @@ class LinkedUpstream:
         self._wake()
 
     def _leave(self, *, for_good: bool = False) -> None:
-        """Let the consumer go, if there is one; one that knows what was taken only for good."""
+        """Drop the consumer. A consumer with acks, which holds the position, is deleted only for
+        good.
+        """
         for subscribed in (self._answer, self._messages):
             if subscribed is not None:
                 subscribed.close()
@@ -355,9 +360,9 @@ class LinkedUpstream:
         self.caught_up = self.caught_up or not pending
 
     def _control(self, reply: str, headers: bytes) -> None:
-        """A heartbeat, or a request for an answer before more is sent."""
+        """Handle a heartbeat or a flow control message."""
         if reply:
-            # one without acks does not have to wait: what is lost here is asked for again
+            # without acks, answer at once: a lost message is read again
             upto = self.writer.target.log.last_seq if self._acking else 0
             place = self._delivered, self.writer.position
             messages = self._messages
@@ -374,7 +379,9 @@ class LinkedUpstream:
     def _go_on(
         self, messages: Subscribed | None, reply: str, delivered: int, position: int
     ) -> None:
-        """Say that everything up to here was taken, if it is still the same consumer."""
+        """Answer flow control: everything up to this position was stored. Do nothing when there is
+        another consumer by now.
+        """
         if messages is not None and messages is self._messages:
             headers = (
                 f"NATS/1.0\r\nNats-Last-Consumer: {delivered}\r\n"
@@ -384,8 +391,8 @@ class LinkedUpstream:
 
 
 def ack_place(reply: str) -> tuple[str, int, int, int, int, int] | None:
-    """What an ack subject says: consumer, deliveries, sequence in the stream, in the consumer, time
-    stored (ns), messages to come; this one counts. None: it is no ack subject.
+    """Parse an ack subject: consumer, deliveries, sequence in the stream, sequence in the consumer,
+    time stored (ns), messages to come with this one. None: it is no ack subject.
     """
     tokens = reply.split(".")
     if len(tokens) < _SHORT_ACK_TOKENS or tokens[:2] != ["$JS", "ACK"]:

@@ -24,36 +24,36 @@ class Subscribed(Protocol):
     """A subscription of a link."""
 
     def close(self) -> None:
-        """No message comes any more."""
+        """End the subscription: no more messages are delivered."""
 
 
 class Link(Protocol):
-    """What an upstream asks of the way to its origin."""
+    """The connection of an upstream to its origin's server."""
 
     prefix: str
-    """What API subjects start with here, instead of `$JS.API`."""
+    """The prefix of API subjects here, instead of `$JS.API`."""
 
     @property
     def up(self) -> bool:
-        """Whether what is sent now may arrive."""
+        """Whether a message that is sent now may arrive."""
 
     def publish(self, subject: str, reply: str, headers: bytes, payload: bytes) -> None:
-        """Send a message; `subject` is one of the origin's server."""
+        """Send a message; `subject` is a subject of the origin's server."""
 
     def subscribe(self, subject: str, receive: Receive) -> Subscribed:
-        """Take what the origin's server sends to a subject."""
+        """Subscribe to a subject of the origin's server."""
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call `changed` when the link has gone up or down; what is returned ends that."""
+        """Call `changed` whenever the link goes up or down. The returned function ends that."""
 
 
 class RouterLink:
-    """The subjects of the account, `$JS.API` under another prefix."""
+    """A link over the subjects of the account, with `$JS.API` under another prefix."""
 
     up = True
 
     def __init__(self, router: Router, prefix: str = API_PREFIX) -> None:
-        """Needs nothing else."""
+        """`api` is the prefix."""
         self.prefix = prefix
         self._router = router
 
@@ -64,11 +64,13 @@ class RouterLink:
         self._router.publish_message(subject, payload, reply, headers)
 
     def subscribe(self, subject: str, receive: Receive) -> Subscribed:
-        """A sink on the account's router."""
+        """Subscribe on the account's router."""
         return _RouterSubscription(self._router, subject, receive)
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """It never goes down; but who serves the prefix may come, behind a leaf node connection."""
+        """Do nothing: the link never goes down. The service behind the prefix may come and go, for
+        example on a leaf node.
+        """
         if self.prefix == API_PREFIX:
             return lambda: None
         subject = f"{self.prefix}.CONSUMER.CREATE.any"
@@ -105,5 +107,7 @@ class _RouterSubscription:
 
 
 def inbox(ids: Nuid, kind: str) -> str:
-    """A subject for answers (`R`), or for the messages of a mirror (`M`) or source (`S`)."""
+    """Return a new subject for answers (`R`), or for the messages of a mirror (`M`) or source
+    (`S`).
+    """
     return f"$JS.{kind}.{ids.next()}"

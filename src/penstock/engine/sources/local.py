@@ -22,39 +22,41 @@ if TYPE_CHECKING:
     from penstock.engine.catalog import StreamEntry
 
 RETRY_INTERVAL_NS = 250 * MILLISECOND
-"""How soon a message that the follower has refused is tried again."""
+"""The wait before a message that the follower refused is tried again."""
 CONTACT_INTERVAL_NS = SECOND
-"""An origin of this server is looked at all the time: `active` does not show more than that."""
+"""A local origin is always in contact: `active` in the info stays below this time."""
 
 
 class Upstream(Protocol):
-    """One origin, as the follower sees it."""
+    """The copying side of one origin in the following stream."""
 
     source: StreamSource
     name: str
     writer: SourceWriter
     origin: str
-    """Tells the origin that the position is of from a later one of the same name; "": not known."""
+    """The identity of the origin that the position belongs to, which a later stream of the same
+    name does not share; "": not known.
+    """
 
     @property
     def caught_up(self) -> bool:
-        """Whether it had everything at some time since the start."""
+        """Whether the follower had all messages of the origin at some time since the start."""
 
     def start(self) -> None:
-        """Begin, if the origin is there."""
+        """Start to copy, if the origin exists."""
 
     def tick(self, now_ns: int) -> int:
-        """Do what is due; when to call again, 0: not needed."""
+        """Do what is due; return the time of the next call, 0: none."""
 
     def info(self, now_ns: int) -> StreamSourceInfo:
-        """How far it is."""
+        """Return the progress as the API shows it."""
 
     def close(self, *, for_good: bool) -> None:
-        """Stop; what was taken stays. For good: not only until the server is started again."""
+        """Stop; the copied messages stay. `for_good`: False when only the server stops."""
 
 
 def first_sequence(source: StreamSource, writer: SourceWriter, origin: Log) -> int:
-    """Where to go on in an origin, or to begin: one after its last message at most."""
+    """Return the sequence of the origin to copy next: at most one after its last message."""
     taken = writer.target.log.last_seq if writer.mirror else writer.position
     if taken:
         wanted = taken + 1
@@ -68,7 +70,7 @@ def first_sequence(source: StreamSource, writer: SourceWriter, origin: Log) -> i
 
 
 def refusal_body(refusal: tuple[int, int, str] | None) -> ErrorBody | None:
-    """Why the follower takes no more, as an API error."""
+    """Return the reason why the follower refuses messages, as an API error."""
     if refusal is None:
         return None
     code, err_code, description = refusal
@@ -76,7 +78,7 @@ def refusal_body(refusal: tuple[int, int, str] | None) -> ErrorBody | None:
 
 
 def source_info(source: StreamSource) -> StreamSourceInfo:
-    """What of the info is configuration."""
+    """Return an info with the fields of the configuration."""
     return StreamSourceInfo(
         name=source.name,
         external=source.external,
@@ -86,7 +88,7 @@ def source_info(source: StreamSource) -> StreamSourceInfo:
 
 
 class LocalUpstream:
-    """An origin in the same account."""
+    """An upstream that copies an origin of the same account."""
 
     def __init__(
         self,
@@ -98,9 +100,10 @@ class LocalUpstream:
         met: Callable[[Upstream, bool], None],
         read: Callable[[], Upstream],
     ) -> None:
-        """`blocked`: the follower refuses a message, tick is wanted; `met`: the origin is there, one
-        not seen before; True: in the place of another one, so that all of it is to be copied;
-        `read`: makes an upstream that reads the origin through a consumer.
+        """`blocked` is called when the follower refuses a message and `tick` has to run. `met` is
+        called for an origin that was not seen before, with True when that origin replaces another
+        one and all of it is copied. `read` creates an upstream that reads the origin through a
+        consumer.
         """
         self.source = source
         self.name = identity.index_name(source)
@@ -127,7 +130,7 @@ class LocalUpstream:
         return self._caught_up
 
     def start(self) -> None:
-        """See Upstream. Called again when the origin has come."""
+        """See Upstream. Called again when the origin is created."""
         origin = self._account.streams.get(self.source.name)
         if origin is None or self._copier is not None or self._reader is not None:
             return
@@ -138,7 +141,7 @@ class LocalUpstream:
             self.origin = str(origin.created_ns)
             self._met(self, again)
         if origin.config.retention != "limits":
-            # what was taken leaves there: that takes acks, and so a consumer
+            # the origin removes copied messages by their acks, which need a consumer
             self._reader = self._read()
             self._reader.start()
             return
@@ -148,7 +151,7 @@ class LocalUpstream:
         self._since_ns = self._account.now_ns
 
     def lost(self, *, for_good: bool = True) -> None:
-        """The origin was deleted, or is another kind of stream now."""
+        """Stop copying: the origin was deleted, or has another retention now."""
         if self._reader is not None:
             self._reader.close(for_good=for_good)
             self._reader = None
@@ -173,7 +176,7 @@ class LocalUpstream:
         info = source_info(self.source)
         info.active = -1
         if self._account.reactor.turns == self._made_turn:
-            # the answer to who made it says nothing yet
+            # the answer to the create request has no state yet
             if self.writer.mirror:
                 info.filter_subject = ""
             return info
@@ -198,12 +201,12 @@ class LocalUpstream:
 
 
 def origin_made(account: "JetStreamAccount", entry: "StreamEntry") -> None:
-    """A stream is there (again): those that wait for it begin."""
+    """Start the upstreams that wait for this stream."""
     for upstream in list(account.followers.get(entry.config.name, ())):
         upstream.start()
 
 
 def origin_gone(account: "JetStreamAccount", name: str) -> None:
-    """A stream is about to be deleted."""
+    """Stop the upstreams of a stream that is deleted or has another retention."""
     for upstream in list(account.followers.get(name, ())):
         upstream.lost()

@@ -1,16 +1,17 @@
-"""The positions of a stream's sources: the sequence in each origin up to which the stream has its messages.
+"""The positions of a stream's sources: the sequence in each origin up to which the stream has its
+messages.
 
-The header `Nats-Stream-Source` of each message has its position, and these headers count; but reading
-all of them takes long, and the newest message of a source may be removed. So a file has the positions
-at one sequence of the stream, and opening reads only later messages. Before the log writes the removal
-of a message that the file does not cover, it has the file written (`holds` and `save`).
+The header `Nats-Stream-Source` of each message has its position, and these headers decide. But
+reading all of them takes long, and the newest message of a source may be removed. So a file has the
+positions at one sequence of the stream, and opening reads only later messages. Before the log
+removes a message that the file does not cover, it calls `save` (see `holds`).
 
     <stream>/sources.json    {"format":1,"seq":812,"positions":[{"name":"ORDERS > >","seq":17,...}]}
 
-Without a valid file (after a restore) opening reads the whole stream. It does so too when the file is
-ahead of the stream: a power cut took the later messages, and others will get their sequences. The file
-is rewritten then. Positions of sources that are no longer in the configuration stay, so that a source
-that comes back continues.
+Without a valid file (after a restore), opening reads the whole stream. It also does so, and
+rewrites the file, when the file is ahead of the stream: a power cut took the later messages, and
+new messages will get their sequences. Positions of sources that are no longer in the configuration
+stay, so that a source that returns to the configuration continues.
 """
 
 from typing import Annotated
@@ -27,7 +28,9 @@ SAVE_INTERVAL_NS = 5 * SECOND
 
 
 class Position(Struct, kw_only=True):
-    """How far one source is; `origin` tells its origin from a later one of the same name."""
+    """The position of one source; `origin` is the identity of the origin, which a later stream of
+    the same name does not share.
+    """
 
     name: str = ""
     seq: Uint64 = 0
@@ -35,7 +38,7 @@ class Position(Struct, kw_only=True):
 
 
 class PositionsFile(Dated, kw_only=True):
-    """sources.json; `seq`: where the stream was."""
+    """The content of sources.json; `seq`: the last sequence of the stream that the file covers."""
 
     seq: Uint64 = 0
     positions: list[Position] = field(default_factory=list)
@@ -45,20 +48,21 @@ class Positions:
     """The positions of one stream's sources, by index name."""
 
     def __init__(self, files: StreamFiles | None, log: Log) -> None:
-        """Without files (a stream in memory) nothing is kept for later."""
+        """Without `files` (a stream in memory) nothing is saved."""
         self._files = files
         self._log = log
         self._known: dict[str, Position] = {}
         self._writers: dict[str, SourceWriter] = {}
-        self._anchors: dict[str, int] = {}  # where the newest message of each was when it was read
+        self._anchors: dict[str, int] = {}  # the sequence of the message that has each position
         self._saved_seq = 0
         self._saved: list[Position] = []
-        self._waiting: PositionsFile | None = None  # to be written once the log is as far
+        # the file to write when the log has synced its sequence
+        self._waiting: PositionsFile | None = None
         self._save_at_ns = 0
 
     def load(self, names: set[str], report_to: list[str]) -> None:
-        """Find out where the named sources stand. What is wrong with the file goes to `report_to`;
-        then the stream itself says it.
+        """Find the positions of the named sources. Errors of the file go to `report_to`; then the
+        messages alone have the positions.
         """
         above = 0
         found: PositionsFile | None = None
@@ -88,27 +92,27 @@ class Positions:
                 report_to.append(f"cannot write the positions of the sources yet: {error}")
 
     def of(self, name: str) -> Position:
-        """Where a source stands; from then on `follow` what lands."""
+        """Return the position of a source. The caller then calls `follow`."""
         return self._known.get(name, Position(name=name))
 
     def anchor_of(self, name: str) -> int:
-        """The sequence of the stream's message that says so; 0: the file does."""
+        """Return the sequence of the message that has the position; 0: the file has it."""
         return self._anchors.get(name, 0)
 
     def follow(self, name: str, writer: SourceWriter, origin: str) -> None:
-        """The position of this source is its writer's."""
+        """Take the position of this source from its writer from now on."""
         self._writers[name] = writer
         self._known[name] = Position(name=name, seq=writer.position, origin=origin)
 
     def leave(self, name: str) -> None:
-        """Nothing lands any more: what is known stays."""
+        """Keep the current position of a source whose writer ends."""
         self._collect()
         writer = self._writers.pop(name, None)
         if writer is not None and writer.anchor:
             self._anchors[name] = writer.anchor
 
     def tick(self, now_ns: int) -> int:
-        """Write the file when it is worth it; when to call again."""
+        """Write the file when positions have changed; return the time of the next call."""
         if self._files is None or now_ns < self._save_at_ns:
             return self._save_at_ns
         self._save_at_ns = now_ns + SAVE_INTERVAL_NS
@@ -123,20 +127,24 @@ class Positions:
         return self._save_at_ns
 
     def holds(self, top: int) -> bool:
-        """For the log: whether the file has to be written before messages up to a sequence go."""
+        """Return whether the file has to be written before messages up to `top` are removed. The
+        log calls this.
+        """
         anchors = [writer.anchor for writer in self._writers.values()]
         anchors += self._anchors.values()
         return any(self._saved_seq < anchor <= top for anchor in anchors)
 
     def save(self) -> None:
-        """Write down how it is now; all of the stream is in its file already. OSError."""
+        """Write the current positions. The log has all of its messages in the file already.
+        OSError.
+        """
         if self._files is not None:
             self._collect()
             self._write(self._file())
             self._waiting = None
 
     def close(self) -> None:
-        """The stream has been closed, or will not be followed any more."""
+        """Detach from the log: the stream closes, or follows no other stream."""
         self._log.guard = None
 
     def _collect(self) -> None:

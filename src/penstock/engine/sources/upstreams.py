@@ -26,15 +26,15 @@ class Upstreams:
     """The upstreams of one stream."""
 
     def __init__(self, account: "JetStreamAccount", entry: "StreamEntry") -> None:
-        """Reads where the sources stand; nothing is copied before `configure`."""
+        """Create the object; `configure` starts to copy."""
         self._account = account
         self._entry = entry
         self.upstreams: list[Upstream] = []
         self._positions: Positions | None = None
-        self._stands_for = ""  # a mirror: the origin whose direct gets it may answer
+        self._stands_for = ""  # of a mirror: the origin whose direct gets it answers
 
     def configure(self, config: StreamConfig) -> None:
-        """Follow what the configuration says from now on."""
+        """Follow the origins of a configuration from now on."""
         wanted = [config.mirror] if config.mirror is not None else config.sources
         present = {upstream.name: upstream for upstream in self.upstreams}
         names = [identity.index_name(source) for source in wanted]
@@ -65,11 +65,11 @@ class Upstreams:
 
     @property
     def caught_up(self) -> bool:
-        """Whether it had everything there was, at some time since the start."""
+        """Whether the stream had all messages of its origins at some time since the start."""
         return all(upstream.caught_up for upstream in self.upstreams)
 
     def tick(self, now_ns: int) -> int:
-        """Do what is due; when to call again."""
+        """Do what is due; return the time of the next call."""
         due = [upstream.tick(now_ns) for upstream in self.upstreams]
         if self._positions is not None:
             try:
@@ -82,20 +82,20 @@ class Upstreams:
         return min((due_ns for due_ns in due if due_ns), default=0)
 
     def infos(self, now_ns: int) -> list[StreamSourceInfo]:
-        """How far each upstream is, in the order of the configuration."""
+        """Return the progress of each upstream, in the order of the configuration."""
         return [upstream.info(now_ns) for upstream in self.upstreams]
 
     def close(self, *, for_good: bool) -> None:
-        """Stop following; for good: not only until the server is started again."""
+        """Stop following. `for_good`: False when only the server stops."""
         self._stand_for("")
         for upstream in self.upstreams:
             upstream.close(for_good=for_good)
 
     def closed(self) -> None:
-        """The stream's log is whole on the disk: so are the positions afterwards."""
+        """Save the positions after the stream's log is closed and on the disk."""
         if self._positions is not None:
             self._positions.close()
-            with contextlib.suppress(OSError):  # the messages say it as well
+            with contextlib.suppress(OSError):  # the messages have the positions too
                 self._positions.save()
 
     def _open_positions(self, names: set[str]) -> None:
@@ -106,7 +106,7 @@ class Upstreams:
             self._account.report(f"stream {self._entry.config.name}: {problem}")
 
     def _make(self, source: StreamSource, name: str, *, mirror: bool) -> Upstream:
-        # loaded when a stream follows another one: most servers start without
+        # loaded when a stream follows another one: few servers need the module
         from penstock.engine.sources.linked import LinkedUpstream
 
         account, core = self._account, self._entry.core
@@ -144,7 +144,7 @@ class Upstreams:
         return upstream
 
     def _link(self, source: StreamSource) -> Link | None:
-        """The way to an origin; None: it is in the same account."""
+        """Return the link to an origin; None: the origin is in the same account."""
         if source.external is None or not source.external.api:
             return RouterLink(self._account.router) if source.consumer is not None else None
         api = source.external.api
@@ -156,8 +156,8 @@ class Upstreams:
             self._positions.follow(upstream.name, upstream.writer, upstream.origin)
 
     def _met(self, upstream: Upstream, again: bool) -> None:
-        """The origin is there. When it is not the one that the position was of, the file says so
-        before anything comes from there.
+        """Called when an upstream meets its origin. When it replaces another one, save that before
+        its first message is stored.
         """
         self._follow(upstream)
         if again and self._positions is not None:
@@ -181,7 +181,7 @@ class Upstreams:
 
 
 def start(account: "JetStreamAccount", entry: "StreamEntry") -> None:
-    """A stream is there, or all are recovered: it follows what it shall follow."""
+    """Start the upstreams of a new stream, or of a recovered one when all streams are recovered."""
     config = entry.config
     if config.mirror is not None or config.sources:
         entry.upstreams = Upstreams(account, entry)
@@ -189,7 +189,7 @@ def start(account: "JetStreamAccount", entry: "StreamEntry") -> None:
 
 
 def changed(account: "JetStreamAccount", entry: "StreamEntry") -> None:
-    """A stream has another configuration."""
+    """Apply a changed configuration."""
     if entry.upstreams is None:
         start(account, entry)
     elif entry.config.mirror is None and not entry.config.sources:
@@ -201,6 +201,6 @@ def changed(account: "JetStreamAccount", entry: "StreamEntry") -> None:
 
 
 def stop(entry: "StreamEntry", *, for_good: bool) -> None:
-    """Stop the upstreams of a stream; not for good when only the server stops."""
+    """Stop the upstreams of a stream. `for_good`: False when only the server stops."""
     if entry.upstreams is not None:
         entry.upstreams.close(for_good=for_good)
