@@ -68,7 +68,7 @@ cdef class Connection(Task):
     cdef readonly uint64_t partial_ns      # since when an operation is incomplete; 0: none is
     cdef ConnectionPermissions allowed     # None: everything is allowed; set it through `permissions`
     cdef bint guarded                      # each delivery is checked: `filtered` is set, or a delivery permits a response
-    cdef bint filtered                     # a subscription overlaps what is denied
+    cdef bint filtered                     # a subscription overlaps a denied subject
     cdef bint connected                    # it has sent a CONNECT that was accepted
     cdef readonly bint ponged              # ... and a PING after that was answered
     cdef bint awaiting                     # the authenticator has not decided about its CONNECT: nothing is read until Sessions.admit

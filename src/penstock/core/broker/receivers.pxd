@@ -1,4 +1,4 @@
-"""Who receives messages, and the message on its way: what core/broker/router brings together."""
+"""The receivers of messages, and the message on its way: the parts that core/broker/router brings together."""
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from penstock.core.broker.reactor cimport Connection, Task
@@ -6,11 +6,11 @@ from penstock.core.protocol.subjects cimport Route
 
 
 cdef enum:
-    UNSERVED_MAX = 16                              # queue groups of a message that are gathered before other servers are asked
+    UNSERVED_MAX = 16                              # queue groups of a message that are collected before other servers are asked
 
 
 cdef struct Message:
-    # A message on its way. Pointers live as long as the call they are handed to: who keeps something copies it.
+    # A message on its way. The pointers are valid during the call that gets them: to keep a message, copy it.
     const char* subject
     uint32_t subject_len
     const char* reply
@@ -21,21 +21,21 @@ cdef struct Message:
 
 
 cdef class Sink:
-    """An internal receiver of messages (a stream, the API, an ack desk)."""
-    cdef public bint as_client         # of a consumer's deliveries: sees the message's own subject, as a client does
-    # 1: taken; 0: not mine after all (counts as nobody there). source is None for server-made messages.
+    """A receiver inside the server (a stream, the JetStream API, an import)."""
+    cdef public bint as_client         # of a consumer's deliveries: gets the message's own subject, as a client does
+    # 1: taken; 0: not taken (the sink does not count as a receiver). source is None for messages that the server makes.
     cdef int take(self, Connection source, Message* m) except -1
-    # The same for a message that is traced (reactor.trace): says there what becomes of it; takes nothing when only that is asked for.
+    # As take(), for a traced message: adds its events to reactor.trace; takes nothing when the trace asks only what would happen.
     cdef int traced(self, Connection source, Message* m) except -1
-    # Of what stands for subscribers elsewhere (core/broker/service_imports); any other sink can always take something.
+    # The sink stands for subscribers in another account (core/broker/service_imports); any other sink can always take a message.
     cdef bint elsewhere
     cdef int ready(self, Task waiter) except -1        # as Router.readiness
-    # What stands for those who listen on one literal subject, in one queue group unless that is b""; None: there is nothing.
+    # The sink for the subscribers of one literal subject, in one queue group unless `queue` is b""; None: there are none.
     cdef Sink bound(self, const char* subject, size_t n, bytes queue)
 
 
 cdef class Border:
-    """What an account shares with others (core/broker/service_imports)."""
+    """The imports and exports of an account at its router (core/broker/service_imports)."""
     cdef int changed(self, bytes subject, bint came) except -1     # interest in a subject or pattern has come or gone
 
 
@@ -48,27 +48,27 @@ cdef class Subscription:
     cdef Py_ssize_t place                          # in its queue group
 
 
-# What a subscription may take of memory at most: itself, its strings, a node for each token.
+# The most memory that a subscription may take: itself, its strings, a node of the trie for each token.
 cdef int64_t subscription_cost(bytes subject, bytes queue, bytes sid) noexcept
 
 
 cdef class RemoteSubscription(Subscription):
-    """What another server wants (core/broker/remote_servers), for whoever is behind it."""
+    """Interest of another server (core/broker/remote_servers), on behalf of its subscribers."""
     cdef uint32_t weight                           # members of the queue group there; 1 for a plain one
 
 
 cdef class Neighbours:
     """The other servers that an account is connected to (core/broker/remote_servers)."""
-    # To those on the route, and to one for each of these groups, which nobody here has served.
+    # Send to the servers on the route, and to one server for each of the queue groups `unserved`, which no member here has served.
     cdef int send(self, Route route, Connection source, Message* m, PyObject** unserved, int n) except -1
-    # The same of a consumer's message: it goes by the subject it is delivered to.
+    # As send(), for a consumer's delivery: it is sent under the deliver subject, `target`.
     cdef int hand(self, Route route, Message* m, bytes target, PyObject** unserved, int n) except -1
-    # Interest in a subject (of a queue group, or b"") has come or gone, by so much; source: whose, None: the server's own.
+    # Interest in a subject (of a queue group, or b"") has changed by `delta`; source: the connection it is of, None: the server's own.
     cdef int changed(self, bytes subject, bytes queue, int delta, Connection source) except -1
 
 
 cdef class QueueGroup:
     cdef list members
-    cdef list remote                               # RemoteSubscriptions: asked when no member here takes it; None: there are none
+    cdef list remote                               # RemoteSubscriptions: asked when no member here takes the message; None: there are none
     cdef bytes key
     cdef bytes queue

@@ -1,17 +1,17 @@
-"""Who receives messages."""
+"""The receivers of messages."""
 
 from collections.abc import Callable
 
 from penstock.core.broker.reactor import Connection
 
 class Sink:
-    as_client: bool  # of a consumer's deliveries: sees the message's own subject, as a client does
+    as_client: bool  # of a consumer's deliveries: gets the message's own subject, as a client does
 
 class Border:
-    """What an account shares with others (core/broker/service_imports)."""
+    """The imports and exports of an account at its router (core/broker/service_imports)."""
 
 class CallbackSink(Sink):
-    """A Sink in Python: callback(connection | None, subject, reply, headers, payload) -> bool (taken). For rare messages."""
+    """A Sink in Python, for rare messages: callback(connection | None, subject, reply, headers, payload) -> bool (taken)."""
 
     def __init__(
         self, callback: Callable[[Connection | None, str, str, bytes, bytes], bool]
@@ -25,6 +25,6 @@ class Subscription:
     closed: bool
     @property
     def max(self) -> int:
-        """Ends after that many deliveries; 0: never."""
+        """The subscription ends after this many deliveries; 0: never."""
     def client(self) -> Connection:
         """The connection it belongs to."""

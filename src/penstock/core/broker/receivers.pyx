@@ -1,6 +1,6 @@
-"""Who receives messages: clients' subscriptions, queue groups, what stands for other servers, and sinks inside the server.
+"""The receivers of messages: clients' subscriptions, queue groups, subscriptions of other servers, and sinks inside the server.
 
-Plain holders, but for a sink in Python. Knows nothing of who brings a message to them: that is core/broker/router.
+These classes hold data only, except for the sink in Python. Knows nothing of how a message gets to a receiver: see core/broker/router.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.ref cimport PyObject
@@ -9,12 +9,12 @@ from penstock.core.broker.reactor cimport Connection, Reactor, Task
 from penstock.core.protocol.subjects cimport Route
 
 cdef enum:
-    SUBSCRIPTION_BYTES = 640           # memory of one with everything that points to it,
+    SUBSCRIPTION_BYTES = 640           # memory of a subscription with everything that points to it,
     TOKEN_BYTES = 192                  # and of a node of the trie
 
 
 cdef class Sink:
-    """An internal receiver of messages (a stream, the API, an ack desk)."""
+    """A receiver inside the server (a stream, the JetStream API, an import)."""
 
     cdef int take(self, Connection source, Message* m) except -1:
         return 0
@@ -27,7 +27,7 @@ cdef class Sink:
 
     cdef int traced(self, Connection source, Message* m) except -1:
         cdef Reactor reactor = source.reactor
-        trace, reactor.trace = reactor.trace, None     # what it sends in its turn is not the message
+        trace, reactor.trace = reactor.trace, None     # messages that the sink publishes in turn are not the traced message
         try:
             return 1 if trace.only else self.take(source, m)
         finally:
@@ -35,14 +35,14 @@ cdef class Sink:
 
 
 cdef class Border:
-    """What an account shares with others (core/broker/service_imports)."""
+    """The imports and exports of an account at its router (core/broker/service_imports)."""
 
     cdef int changed(self, bytes subject, bint came) except -1:
         return 0
 
 
 cdef class CallbackSink(Sink):
-    """A Sink in Python: callback(connection | None, subject, reply, headers, payload) -> taken. For rare messages."""
+    """A Sink in Python, for rare messages: callback(connection | None, subject, reply, headers, payload) -> taken."""
 
     cdef object callback
 
@@ -70,7 +70,7 @@ cdef class Subscription:
 
     @property
     def max(self) -> int:
-        """Ends after that many deliveries; 0: never."""
+        """The subscription ends after this many deliveries; 0: never."""
         return self.max
 
     def client(self) -> Connection:
@@ -79,7 +79,7 @@ cdef class Subscription:
 
 
 cdef class RemoteSubscription(Subscription):
-    """What another server wants, for whoever is behind it."""
+    """Interest of another server, on behalf of its subscribers."""
 
 
 cdef class Neighbours:
@@ -104,7 +104,7 @@ cdef int64_t subscription_cost(bytes subject, bytes queue, bytes sid) noexcept:
 
 
 cdef class QueueGroup:
-    """The members of one queue name on one subject: each message goes to one of them."""
+    """The members of one queue group on one subject: each message goes to one of them."""
 
     def __init__(self, bytes key, bytes queue) -> None:
         self.key = key

@@ -1,4 +1,4 @@
-"""The other servers that one account is connected to: who gets a message, and who hears of interest."""
+"""The other servers that one account is connected to: which servers get a message, and which are told of interest."""
 from cpython.ref cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
 from penstock.core.base.buffer cimport Out
@@ -8,14 +8,14 @@ from penstock.core.protocol.subjects cimport Route
 
 
 cdef class RemoteServer(ProtocolHandler):
-    """Another server at the other end of a connection. It gets a message once, for all of its subscriptions that match."""
+    """The server at the other end of a connection. It gets a message once, for all of its subscriptions that match."""
     cdef readonly Connection connection
     cdef readonly RemoteServers remote_servers     # None before it has joined
     cdef uint64_t mark                             # scratch of RemoteServers.send
-    cdef public bint spoke                         # it is the hub of the two, and we are a leaf of it
-    cdef public bint isolated                      # it does not hear of what other servers want
-    cdef public bytes cluster                      # its cluster's name, b"": none. What is of a cluster does not go back there
-    # A message for it, and the queue groups that it serves (names with a blank behind each; b"": plain subscribers only). 0: not sent.
+    cdef public bint spoke                         # it is the hub of the two, and this server is its leaf
+    cdef public bint isolated                      # it is not told of other servers' interest
+    cdef public bytes cluster                      # its cluster's name, b"": none; messages and interest of a cluster are not sent back to it
+    # Send a message, with the queue groups that the server is to serve (names, each followed by a blank; b"": plain subscribers). 0: not sent.
     cdef int pass_on(self, Connection source, Message* m, bytes queues) except -1
     cdef int interest(self, bytes subject, bytes queue, int delta, Connection source) except -1
     cdef bint may_send(self, const char* subject, size_t n) noexcept
@@ -23,11 +23,11 @@ cdef class RemoteServer(ProtocolHandler):
 
 cdef class RemoteServers(Neighbours):
     cdef readonly Router router
-    cdef readonly list members                     # that have joined
-    cdef public bytes loop_subject                 # one that nobody else has: whoever offers it back is behind two of our connections
+    cdef readonly list members                     # the servers that have joined
+    cdef public bytes loop_subject                 # a subject that only this server has: a server that offers it is behind two connections of this one
     cdef uint64_t marks
-    cdef Out scratch                               # a consumer's reply and subject
+    cdef Out scratch                               # reply and subject of a consumer's delivery
     cdef RemoteSubscription choose(self, QueueGroup group, Connection source, Message* m)
-    # A message from a server, for plain subscribers and the queue groups named (blanks between). How many took it.
+    # A message from a server, for plain subscribers and the queue groups named (blanks between); the number of receivers that took it.
     cdef int arrive(self, RemoteServer server, Message* m, const char* queues, uint32_t queues_len) except -1
     cdef int subscribe(self, RemoteServer server, bytes sid, bytes subject, bytes queue, uint32_t weight) except -1

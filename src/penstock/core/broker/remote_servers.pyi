@@ -4,12 +4,12 @@ from penstock.core.broker.reactor import Connection
 from penstock.core.broker.router import Router
 
 class RemoteServer:
-    """Another server at the other end of a connection."""
+    """The server at the other end of a connection."""
 
     connection: Connection
     remote_servers: RemoteServers | None  # None before it has joined
-    spoke: bool  # it is the hub of the two, and we are a leaf of it
-    isolated: bool  # it does not hear of what other servers want
+    spoke: bool  # it is the hub of the two, and this server is its leaf
+    isolated: bool  # it is not told of other servers' interest
     cluster: bytes
 
     def __init__(self, connection: Connection) -> None: ...
@@ -23,5 +23,5 @@ class RemoteServers:
 
     def __init__(self, router: Router) -> None: ...
     def join(self, server: RemoteServer) -> None:
-        """The server takes part from now on, and hears of all the interest there is."""
+        """The server takes part from now on: tell it all the interest there is."""
     def leave(self, server: RemoteServer) -> None: ...

@@ -1,14 +1,14 @@
-"""The other servers that one account is connected to: who gets a message, and who hears of interest.
+"""The other servers that one account is connected to: which servers get a message, and which are told of interest.
 
-A message goes to a server once, however many of its subscriptions match, with the names of the queue groups that it is to serve. A
-queue group is served here if it has a member here, else by one of the remote_servers that have some, each as likely as it has members.
+A message goes to a server once, however many of its subscriptions match, with the names of the queue groups that the server is to serve.
+A queue group is served here if it has a member here, else by one of the servers that have members, chosen by their number of members.
 
-From a server a message goes to everybody but itself and those of its cluster; queue groups take part when they are named.
+A message from a server goes to all others except those of its cluster; queue groups take part when the message names them.
 
-A consumer's message is delivered to one subject and shows another. Between servers it goes by the first; the second rides behind
-the reply, `$JS.ACK...@subject`, and is taken off where it is delivered to a client.
+A consumer's message is delivered to one subject and shows another. Between servers it travels under the first; the second follows the reply,
+`$JS.ACK...@subject`, and is taken off before the delivery to a client.
 
-Knows nothing of how a server is spoken to (core/broker/leaf), nor of how it was found.
+Knows nothing of the protocol between servers (core/broker/leaf), nor of how a server was found.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.ref cimport PyObject
@@ -24,7 +24,7 @@ cdef enum:
 
 
 cdef class RemoteServer(ProtocolHandler):
-    """Another server at the other end of a connection."""
+    """The server at the other end of a connection."""
 
     def __init__(self, Connection connection) -> None:
         self.connection = connection
@@ -82,7 +82,7 @@ cdef class RemoteServers(Neighbours):
 
     # --- messages ------------------------------------------------------------------------------------------------------
     cdef RemoteSubscription choose(self, QueueGroup group, Connection source, Message* m):
-        """One that may have the message, by weight; None: nobody may."""
+        """A server's member of the group that may have the message, by weight; None: there is none."""
         cdef RemoteSubscription s, found = None
         cdef RemoteServer origin = server_of(source), server
         cdef uint64_t total = 0
@@ -92,7 +92,7 @@ cdef class RemoteServers(Neighbours):
                     or not server.may_send(m.subject, m.subject_len)):
                 continue
             total += s.weight
-            # the last of those so far stays with the probability of its weight: each gets its share
+            # replace the choice with the probability of the new weight: each server gets its share
             if (self.router.reactor.random() >> 33) % total < s.weight:
                 found = s
         return found
@@ -107,7 +107,7 @@ cdef class RemoteServers(Neighbours):
         cdef bytes queues
         self.marks += 1
         mark = self.marks
-        # Nobody else's code runs before all are found: sending may end a connection, and what it does then may lead back here.
+        # Find all servers before sending: sending may close a connection, and its clean-up may call this method again.
         for i in range(route.n if route is not None else 0):
             item = <object>route.items[i]
             if type(item) is RemoteSubscription and (<RemoteSubscription>item).connection is not source:
@@ -200,7 +200,7 @@ cdef class RemoteServers(Neighbours):
         return 0
 
     cdef int subscribe(self, RemoteServer server, bytes sid, bytes subject, bytes queue, uint32_t weight) except -1:
-        """The server wants a subject, or has another weight in a queue group."""
+        """The server is interested in a subject, or its weight in a queue group has changed."""
         cdef Connection c = server.connection
         cdef RemoteSubscription s = c.subscriptions.get(sid)
         cdef int delta
@@ -216,7 +216,7 @@ cdef class RemoteServers(Neighbours):
         return 0
 
     def join(self, RemoteServer server) -> None:
-        """The server takes part from now on, and hears of all the interest there is."""
+        """The server takes part from now on: tell it all the interest there is."""
         cdef Connection c
         cdef Subscription s
         self.router.neighbours = self

@@ -11,42 +11,42 @@ class Router:
     """One account's subjects."""
 
     traces: (
-        bool  # the account has a destination for traces: each message with headers is asked about
+        bool  # the account has a trace destination: the router checks each message that has headers
     )
     trie: SubjectTrie
     def __init__(self, reactor: Reactor) -> None: ...
     def attach(self, pattern: str, sink: Sink) -> None:
         """The sink takes every message whose subject matches the pattern."""
     def detach(self, pattern: str, sink: Sink) -> bool: ...
-    border: Border | None  # what it shares with other accounts
+    border: Border | None  # the account's imports and exports
     mapping: (
         Callable[[str], str | None] | None
-    )  # of subjects that clients publish to; None as the answer: nowhere
+    )  # maps the subjects that clients publish to; an answer of None: the message goes nowhere
     def share(self, pattern: str, sink: Sink) -> None:
-        """As attach(), of what stands for subscribers elsewhere."""
+        """As attach(), for a sink that stands for subscribers in another account."""
     def unshare(self, pattern: str, sink: Sink) -> None: ...
     def attach_prefix(self, prefix: str, sink: Sink, offered: bool = False) -> None:
         """The sink is asked first for every subject that starts with the prefix (`$JS.ACK.`, `$JS.API.`).
 
-        `offered`: to other servers, too.
+        `offered`: other servers may use the prefix, too.
         """
     def detach_prefix(self, sink: Sink) -> None:
-        """Undo attach_prefix(), all of this sink's."""
+        """Undo attach_prefix() for all prefixes of this sink."""
     def watch(self, subject: str, task: Task) -> None:
-        """Wake the task when a subscription that matches this literal subject comes."""
+        """Wake the task when a subscription that matches this literal subject comes or goes."""
     def unwatch(self, subject: str, task: Task) -> None: ...
     def has_interest(self, subject: str, queue: str = "") -> bool:
-        """Whether somebody is subscribed (in that queue group)."""
+        """Whether there is a subscriber (in that queue group)."""
     def has_listener(self, subject: str) -> bool:
-        """Whether a subscription names this very subject, here or on another server; wildcards and queue groups don't count."""
+        """Whether a subscription has exactly this subject, here or on another server; wildcards and queue groups don't count."""
     def publish_message(
         self, subject: str, payload: bytes, reply: str = "", headers: bytes = b""
     ) -> int:
-        """A message from inside, to subscribers and sinks; how many took it."""
+        """Publish a message of the server to subscribers and sinks; the number of receivers that took it."""
     announcers: list[Callable[[], list[bytes]]]
-    """Lists of patterns that prefix sinks stand for, for other servers."""
+    """Lists of patterns of prefix sinks, for other servers."""
     def announce(self, pattern: bytes, delta: int) -> None:
-        """What a prefix sink takes has become more or less by this pattern."""
+        """The subjects that prefix sinks take have grown or shrunk by this pattern."""
     def matching(self, subject: str) -> list[Subscription]:
-        """The subscriptions of clients that match a literal subject, members of queue groups too."""
+        """The clients' subscriptions that match a literal subject, members of queue groups too."""
     def subscription_count(self) -> int: ...

@@ -1,11 +1,11 @@
 """Subjects to subscribers: one account's subscriptions, queue groups and internal sinks; delivery into output buffers.
 
-The trie holds three kinds of objects: Subscription (a client's plain one), QueueGroup (the members of one queue name on one
-subject) and Sink (something inside the server). A Route is the list of those for one literal subject.
+The trie holds three kinds of objects: Subscription (a client's plain one), QueueGroup (the members of one queue group on one subject) and
+Sink (a receiver inside the server). A Route is the list of those for one literal subject.
 
-Back-pressure: when a message goes to a subscriber whose connection is blocked with more than HIGH_WATER waiting, its
-publisher is not read from until that has drained. A subscriber that made no progress for STUCK_NS holds up nobody: its output
-grows to `max_pending`, and then it is cut off. Knows nothing of streams or of the API: those are Sinks that somebody attached.
+Back-pressure: when a message goes to a subscriber whose connection is blocked with more than HIGH_WATER waiting, the server does not
+read from its publisher until that output has drained. A subscriber that made no progress for STUCK_NS does not hold up publishers: its
+output grows to `max_pending`, and then it is closed. Knows nothing of streams or of the API: those are attached Sinks.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.ref cimport PyObject
@@ -22,7 +22,7 @@ from penstock.core.broker.receivers import CallbackSink, Sink, Subscription
 
 cdef enum:
     HIGH_WATER = 1048576               # output of a blocked subscriber above this stalls its publishers
-    STUCK_NS = 100000000               # no bytes taken for so long: nobody waits for it any more
+    STUCK_NS = 100000000               # no bytes taken for this long: publishers do not wait any more
     LINE_ROOM = 96                     # a MSG line without subject, sid and reply: words, blanks, two numbers, line ends
 
 
@@ -63,7 +63,7 @@ cdef class Router(Owner):
                     took[0] = self.ask_traced(prefix, <Sink>self.prefix_sinks[i], source, m)
                 else:
                     took[0] = (<Sink>self.prefix_sinks[i]).take(source, m)
-                return took[0] != 0 and self.system_interest == 0    # what it does not take may be another sink's
+                return took[0] != 0 and self.system_interest == 0    # a message that this sink does not take may be for another receiver
         return False
 
     cdef int send(self, Message* m) except -1:
@@ -99,7 +99,7 @@ cdef class Router(Owner):
         return took
 
     cdef int fan_out_traced(self, Route route, Connection source, Message* m) except -1:
-        """As fan_out, and reactor.trace is told of each receiver; when only that is asked for, nobody gets anything."""
+        """As fan_out, adding an event for each receiver to reactor.trace; when the trace asks only what would happen, nothing is delivered."""
         cdef int i, took = 0, n = 0
         cdef PyObject* unserved[UNSERVED_MAX]
         cdef bint remote = False
@@ -118,12 +118,12 @@ cdef class Router(Owner):
                 remote = True
             else:
                 took += (<Sink>item).traced(source, m)
-        if remote or n:                         # what becomes of it there is told there
+        if remote or n:                         # the other servers record the further events
             took += 1 if self.reactor.trace.only else self.neighbours.send(route if remote else None, source, m, unserved, n)
         return took
 
     cdef int ask_traced(self, bytes prefix, Sink sink, Connection source, Message* m) except -1:
-        """A subject that the server itself takes. The API is a service of the system account, in name."""
+        """A subject of the server itself. In the trace, the API appears as a service of the system account."""
         if prefix.endswith(b".API."):
             subject = PyBytes_FromStringAndSize(m.subject, m.subject_len).decode("utf-8", "surrogateescape")
             self.reactor.trace.events.append(("si", "$SYS", subject, subject))
@@ -157,7 +157,7 @@ cdef class Router(Owner):
         return 0 if why else 1
 
     cdef int deliver_group(self, QueueGroup group, Connection source, Message* m) except -1:
-        """One member takes it: starting at a random one, the first that is not congested; if all are, the first that is open."""
+        """Deliver to one member: the first from a random one on that is not congested; if all are, the first that is open."""
         cdef Py_ssize_t n = len(group.members), start, i
         cdef Subscription s
         if n == 0:
@@ -186,7 +186,7 @@ cdef class Router(Owner):
             return 0
         if c.guarded and not self.guard(s, m):
             return 0
-        if hlen and not c.headers:             # it never said that it understands headers
+        if hlen and not c.headers:             # the client's CONNECT has no headers: true
             body += hlen
             n -= hlen
             hlen = 0
@@ -236,7 +236,7 @@ cdef class Router(Owner):
         return 1
 
     cdef bint guard(self, Subscription s, Message* m) except -1:
-        """Whether its permissions let this subscriber have the message; if so, leave to answer it is noted."""
+        """Whether the subscriber's permissions allow this message; if so, note its permission to answer."""
         cdef Connection c = s.connection
         if c.filtered and not c.allowed.rules.may_deliver(m.subject, m.subject_len, s.queue):
             return False
@@ -255,7 +255,7 @@ cdef class Router(Owner):
         return self.bind(self.trie.route(subject, n), subject, n, queue)
 
     cdef Route bind(self, Route route, const char* subject, size_t n, bytes queue):
-        """The route with what is shared bound to this subject; with a queue, only the members of that group."""
+        """Bind the route's import sinks to this subject; with a queue, keep only the members of that group."""
         cdef object item
         cdef bint all_of_them = PyBytes_GET_SIZE(queue) == 0
         cdef int i
@@ -318,7 +318,7 @@ cdef class Router(Owner):
 
     # --- subscriptions -------------------------------------------------------------------------------------------------
     cdef Subscription subscribe(self, Connection c, bytes subject, bytes queue, bytes sid):
-        """A new subscription; the caller has checked the subject, and that the sid is free."""
+        """Add a subscription; the caller has checked the subject, and that the sid is free."""
         cdef Subscription s = Subscription(c, sid, subject, queue)
         c.subscriptions[sid] = s
         self.enlist(s)
@@ -348,7 +348,7 @@ cdef class Router(Owner):
         return self.told(s, n)
 
     cdef int told(self, Subscription s, int n) except -1:
-        """So many more (or fewer) want what the subscription is of: everybody who is to know hears it."""
+        """The number of subscribers of this subject has changed by n: tell the other servers and the account's border."""
         if self.reaches_system(s.subject):
             self.system_interest += 1 if n > 0 else -1
         if self.watchers:
@@ -360,7 +360,7 @@ cdef class Router(Owner):
         return 0
 
     cdef int reckon(self, Subscription s, int sign) except -1:
-        """The memory of a subscription that has come (1) or gone (-1)."""
+        """Count the memory of a subscription that has come (1) or gone (-1)."""
         cdef int64_t cost = sign * subscription_cost(s.subject, s.queue, s.sid)
         s.connection.subscription_bytes += cost
         self.reactor.subscription_bytes += cost
@@ -384,7 +384,7 @@ cdef class Router(Owner):
                 if not group.remote:
                     group.remote = None
             else:
-                last = <Subscription>group.members.pop()     # order means nothing in a group
+                last = <Subscription>group.members.pop()     # the order in a group means nothing
                 if last is not s:
                     group.members[s.place] = last
                     last.place = s.place
@@ -406,7 +406,7 @@ cdef class Router(Owner):
         return subject[:1] == b"$" or subject[:2] in (b"*.", b">")
 
     def wake_watchers(self, bytes subject) -> None:
-        """Interest has come or gone on a subject or pattern: tell who wants to know."""
+        """Interest has come or gone on a subject or pattern: wake the tasks that watch it."""
         cdef Task t
         wild = subject_has_wildcard(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
         hits = self.watchers.get(subject, ()) if not wild else [
@@ -419,7 +419,7 @@ cdef class Router(Owner):
 
     # --- for Python callers --------------------------------------------------------------------------------------------
     def attach(self, str pattern, Sink sink) -> None:
-        """The sink takes every message whose subject matches the pattern; ValueError when that is no subject."""
+        """The sink takes every message whose subject matches the pattern; raises ValueError for an invalid pattern."""
         p = pattern.encode("utf-8", "surrogateescape")
         if not subject_valid(PyBytes_AS_STRING(p), PyBytes_GET_SIZE(p)):
             raise ValueError(f"not a subject: {pattern!r}")
@@ -428,7 +428,7 @@ cdef class Router(Owner):
         self.announce(p, 1)
 
     def detach(self, str pattern, Sink sink) -> bool:
-        """Undo attach(); False when it was not attached there."""
+        """Undo attach(); False when the sink was not attached there."""
         p = pattern.encode("utf-8", "surrogateescape")
         if not self.trie.discard(PyBytes_AS_STRING(p), PyBytes_GET_SIZE(p), sink):
             return False
@@ -439,12 +439,12 @@ cdef class Router(Owner):
         return True
 
     def announce(self, bytes pattern, int delta) -> None:
-        """What a prefix sink takes has become more or less by this pattern; ``announcers`` tell what there is of the kind."""
+        """The subjects that prefix sinks take have grown or shrunk by this pattern; ``announcers`` list the present patterns."""
         if self.neighbours is not None:
             self.neighbours.changed(pattern, b"", delta, None)
 
     def share(self, str pattern, Sink sink) -> None:
-        """As attach(), of what stands for subscribers elsewhere."""
+        """As attach(), for a sink that stands for subscribers in another account."""
         self.attach(pattern, sink)
         sink.elsewhere = True
         self.shared += 1
@@ -459,7 +459,7 @@ cdef class Router(Owner):
                 self.system_interest -= 1
 
     def attach_prefix(self, str prefix, Sink sink, bint offered=False) -> None:
-        """The sink is asked first for subjects that start with the prefix, which starts with ``$``; `offered`: those of other servers, too."""
+        """The sink is asked first for subjects that start with the prefix, which starts with ``$``; `offered`: other servers may use it, too."""
         if not prefix.startswith("$"):
             raise ValueError(f"a prefix sink's subjects start with $: {prefix!r}")
         self.prefixes.append(prefix.encode())
@@ -469,7 +469,7 @@ cdef class Router(Owner):
             self.announce(prefix.encode() + b">", 1)
 
     def detach_prefix(self, Sink sink) -> None:
-        """Undo attach_prefix(), all of this sink's."""
+        """Undo attach_prefix() for all prefixes of this sink."""
         kept = [(p, s) for p, s in zip(self.prefixes, self.prefix_sinks, strict=True) if s is not sink]
         for pattern in [pattern for pattern, s in self.offered.items() if s is sink]:
             del self.offered[pattern]
@@ -491,13 +491,13 @@ cdef class Router(Owner):
             self.watchers.pop(key, None)
 
     def has_interest(self, str subject, str queue = "") -> bool:
-        """Whether somebody is subscribed (in that queue group)."""
+        """Whether there is a subscriber (in that queue group)."""
         s = subject.encode("utf-8", "surrogateescape")
         route = self.interest_in(PyBytes_AS_STRING(s), PyBytes_GET_SIZE(s), queue.encode("utf-8", "surrogateescape"))
         return self.readiness(route, None) > 0
 
     def has_listener(self, str subject) -> bool:
-        """Whether a subscription names this very subject: none that a wildcard or a queue group makes match it."""
+        """Whether a subscription has exactly this subject, here or on another server; wildcards and queue groups don't count."""
         s = subject.encode("utf-8", "surrogateescape")
         cdef Route route = self.trie.match(PyBytes_AS_STRING(s), PyBytes_GET_SIZE(s))
         cdef Subscription found
@@ -509,7 +509,7 @@ cdef class Router(Owner):
         return False
 
     def publish_message(self, str subject, bytes payload, str reply = "", bytes headers = b"") -> int:
-        """A message from inside, to subscribers and sinks; how many took it."""
+        """Publish a message of the server to subscribers and sinks; the number of receivers that took it."""
         cdef Message m
         s = subject.encode("utf-8", "surrogateescape")
         r = reply.encode("utf-8", "surrogateescape")
@@ -524,7 +524,7 @@ cdef class Router(Owner):
         return self.publish(None, &m)
 
     def matching(self, str subject) -> list:
-        """The Subscription objects of clients that match a literal subject, members of queue groups too."""
+        """The clients' subscriptions that match a literal subject, members of queue groups too."""
         s = subject.encode("utf-8", "surrogateescape")
         cdef Route route = self.trie.match(PyBytes_AS_STRING(s), PyBytes_GET_SIZE(s))
         found = []
@@ -536,5 +536,5 @@ cdef class Router(Owner):
         return found
 
     def subscription_count(self) -> int:
-        """Patterns of subscribers, groups and sinks that are held."""
+        """Number of subscriptions, queue groups and sinks that the trie holds."""
         return self.trie.count

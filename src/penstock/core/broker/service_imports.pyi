@@ -1,4 +1,4 @@
-"""What accounts share: the border of each, service imports, and the replies that find their way back."""
+"""Imports and exports: the border of each account, service imports, and the way of replies back to the requester."""
 
 from collections.abc import Callable
 
@@ -17,45 +17,45 @@ STATUS_TIMEOUT: int
 Transform = Callable[[str], str | None]
 
 class Sharing:
-    """What all accounts of a server have in common: callbacks, and who is being asked for whom right now."""
+    """The state that all accounts of a server share: callbacks, and the chain of service imports being handled now."""
 
     def __init__(self, reactor: Reactor) -> None: ...
     reactor: Reactor
     describe: (
         Callable[[Connection, bool, bool, str], bytes] | None
-    )  # (who, all about it, with the server, service account) -> JSON
+    )  # (requester, detailed, with the server, service account) -> ClientInfo as JSON, or b""
     sample: (
         Callable[[Service, Connection | None, bytes], object] | None
     )  # None: this request is not measured
     measured: Callable[[Response, Connection | None, int], object] | None
     on_due: (
         Callable[[int], object] | None
-    )  # tick() is needed at this time (ns), earlier than it said
+    )  # tick() is needed at this time (ns), earlier than its last answer
     def importers(self) -> list[str]:
-        """Of the request that is being handled, the accounts that it came through, the requester's own first."""
+        """The accounts that the request being handled came through, the requester's own first."""
     def shared(self) -> bool:
-        """Whether the request that is being handled may tell who asks."""
+        """Whether the service may learn the requester of the request being handled."""
     def tick(self) -> int:
-        """End what has been waited for too long; when to call again (ns), 0: not needed."""
+        """End the requests that have waited too long; when to call again (ns), 0: not needed."""
 
 class AccountBorder(Border):
-    """One account's side."""
+    """The imports and exports of one account at its router."""
 
     def __init__(self, sharing: Sharing, router: Router, name: str) -> None: ...
     router: Router
     sharing: Sharing
     name: str
-    system: bool  # the system account: services are told the server's name
+    system: bool  # the system account: services get the server's name
     def pending(self) -> int:
-        """Requests to services of this account that wait for answers."""
+        """Number of requests to services of this account that wait for answers."""
     def awaited(self) -> int:
-        """Reply subjects of this account that other accounts may answer on."""
+        """Number of reply subjects of this account that other accounts may answer on."""
     def interest_lost(self, subject: bytes) -> None: ...
     def close(self) -> None:
-        """The account is gone: nothing is waited for."""
+        """The account is removed: forget all requests."""
 
 class Inflow(Sink):
-    """A stream import, for the importer's border."""
+    """A stream import, as the importer's border holds it."""
 
 class Service:
     """An exported service. `response_type`: SINGLETON, STREAMED or CHUNKED."""
@@ -72,10 +72,10 @@ class Service:
     border: AccountBorder
     subject: str
     response_type: int
-    allow_trace: bool  # traces of requests go on in the exporter's account
+    allow_trace: bool  # traces of requests continue in the exporter's account
     threshold_ns: int
-    most: int  # requests that are waited for; then the oldest one is given up
-    most_bytes: int  # of their reply subjects in all; likewise
+    most: int  # the most requests that wait for an answer; above it the one that was silent longest ends
+    most_bytes: int  # the most bytes of their reply subjects; likewise
     @property
     def reply_bytes(self) -> int: ...
     latency: object
@@ -83,7 +83,7 @@ class Service:
     def close(self) -> None: ...
 
 class Response:
-    """A request on its way: where its answers go."""
+    """A request that waits for answers, and where the answers go."""
 
     service: Service
     key: bytes
@@ -91,8 +91,8 @@ class Response:
     since_ns: int
     delivered: bool
     closed: bool
-    shared: bool  # the import says that the service may know who asks
-    requester: Connection | None  # of one that is measured
+    shared: bool  # the import permits the service to learn the requester
+    requester: Connection | None  # None: the request is not measured
     headers: object
     requester_account: str
     service_account: str
@@ -101,8 +101,8 @@ class ReplySink(Sink): ...
 class BoundReply(Sink): ...
 
 class ServiceImport(Sink):
-    """A service as an account sees it. `transform` makes the exporter's subject of the importer's; without one it is `target`, or
-    the same when that is "".
+    """A service in the importer's account. `transform` maps the importer's subject to the exporter's; without it the exporter's subject is
+    `target`, or the same when that is "".
     """
 
     def __init__(

@@ -1,14 +1,15 @@
-"""What accounts share: the border of each, service imports, and the replies that find their way back. Streams: core/broker/stream_imports.
+"""Imports and exports: the border of each account, service imports, and the way of replies back to the requester.
 
-A service import is a sink on the importer's router. It publishes the request in the exporter's account with a reply subject made
-for this request alone, and the answer goes back the same way. Services may be chained over several accounts.
+A service import is a sink on the importer's router. It publishes the request in the exporter's account with a reply subject made for this
+request alone, and the answer goes back the same way. Services may be chained over several accounts. core/broker/stream_imports has
+the stream imports.
 
     importer: request help, reply _INBOX.7 ──► ServiceImport(help) ──► exporter: help, reply _R_.Ab12cd34.Xy98zw76vu
-    importer: _INBOX.7 ◄── Response ◄── ReplySink(_R_.Ab12cd34.>) ◄── exporter: somebody publishes to that
+    importer: _INBOX.7 ◄── Response ◄── ReplySink(_R_.Ab12cd34.>) ◄── exporter: a client publishes the answer
 
-A Response ends with its answer (singleton) or an empty one (stream, chunked), with the interest in the reply, when nothing came for
-the service's threshold, or when the service has too many of them and this one was silent longest. Knows nothing of configuration: who may import
-what was decided by who makes these objects.
+A Response ends with its answer (singleton) or an empty one (stream, chunked), with the interest in the reply, when no answer came for the
+service's threshold, or when the service has too many of them and this one was silent longest. Knows nothing of configuration: the control
+plane makes these objects, and has decided which account may import what.
 """
 from collections import OrderedDict
 
@@ -30,11 +31,11 @@ STATUS_NO_DELIVERY = 503
 STATUS_TIMEOUT = 504
 
 cdef enum:
-    MOST = 262144              # responses that one service waits for
-    MOST_BYTES = 33554432      # of the subjects that they go to
+    MOST = 262144              # responses that one service waits for at most
+    MOST_BYTES = 33554432      # bytes of their reply subjects at most
     PREFIX_DIGITS = 8
     KEY_DIGITS = 10
-    SCAN_MAX = 4096            # replies that are looked through when a wildcard subscription ends; more end with the threshold
+    SCAN_MAX = 4096            # replies that are searched when a wildcard subscription ends; further ones end with the threshold
 
 cdef bytes DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -69,7 +70,7 @@ cdef bytes head_without_info(Message* m):
 
 
 cdef class Sharing:
-    """What all accounts of a server have in common."""
+    """The state that all accounts of a server share."""
 
     def __init__(self, Reactor reactor) -> None:
         self.reactor = reactor
@@ -77,11 +78,11 @@ cdef class Sharing:
         self.services = []
 
     def importers(self) -> list:
-        """Of the request that is being handled, the accounts that it came through, the requester's own first."""
+        """The accounts that the request being handled came through, the requester's own first."""
         return [(<ServiceImport>each).border.name for each in self.chain]
 
     def shared(self) -> bool:
-        """Whether the request that is being handled may tell who asks."""
+        """Whether the service may learn the requester of the request being handled."""
         return len(self.chain) > 0 and (<ServiceImport>self.chain[0]).share
 
     cdef int arm(self, uint64_t due_ns) except -1:
@@ -91,7 +92,7 @@ cdef class Sharing:
         return 0
 
     def tick(self) -> int:
-        """End what has been waited for too long; when to call again (ns), 0: not needed."""
+        """End the requests that have waited too long; when to call again (ns), 0: not needed."""
         cdef Service service
         cdef Response response
         cdef uint64_t now = self.reactor.now_ns, due = 0, ends
@@ -108,7 +109,7 @@ cdef class Sharing:
         return due
 
     cdef int tell(self, Response response, int status) except -1:
-        """The measurement of a request that got no answer."""
+        """Report the measurement of a request that got no answer."""
         if response.requester is not None and not response.delivered:
             self.measured(response, None, status)
             response.requester = None
@@ -116,7 +117,7 @@ cdef class Sharing:
 
 
 cdef class AccountBorder(Border):
-    """One account's side."""
+    """The imports and exports of one account at its router."""
 
     def __init__(self, Sharing sharing, Router router, str name) -> None:
         self.sharing = sharing
@@ -129,11 +130,11 @@ cdef class AccountBorder(Border):
         router.border = self
 
     def pending(self) -> int:
-        """Requests to services of this account that wait for answers."""
+        """Number of requests to services of this account that wait for answers."""
         return len(self.responses)
 
     def awaited(self) -> int:
-        """Reply subjects of this account that other accounts may answer on."""
+        """Number of reply subjects of this account that other accounts may answer on."""
         return len(self.expected)
 
     cdef Response expect(self, Service service, AccountBorder requester, bytes reply):
@@ -186,7 +187,7 @@ cdef class AccountBorder(Border):
             elif type(item) is RemoteSubscription:
                 remote = True
             elif isinstance(item, Inflow) or (of_stream and (<Sink>item).elsewhere):
-                continue                           # what came from elsewhere as a stream or a request is no stream of this account
+                continue                           # a message that was imported is not exported again as a stream
             else:
                 shown = m if (<Sink>item).as_client else bare
                 took += (<Sink>item).traced(source, shown) if traced else (<Sink>item).take(source, shown)
@@ -204,7 +205,7 @@ cdef class AccountBorder(Border):
         return 0
 
     def interest_lost(self, bytes subject) -> None:
-        """A subscription has gone: nobody needs to answer there, unless others listen."""
+        """A subscription has ended: end the responses to its subject, unless there are other subscribers."""
         cdef Response response
         if not subject_has_wildcard(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject)):
             lost = [subject] if subject in self.expected else []
@@ -222,7 +223,7 @@ cdef class AccountBorder(Border):
                 self.sharing.tell(response, STATUS_INTEREST_LOST)
 
     def close(self) -> None:
-        """The account is gone: nothing is waited for."""
+        """The account is removed: forget all requests."""
         cdef Response response
         for response in list(self.responses.values()):
             response.close()
@@ -233,7 +234,7 @@ cdef class AccountBorder(Border):
 
 
 cdef class Inflow(Sink):
-    """A stream import, for the importer's border."""
+    """A stream import, as the importer's border holds it."""
 
     cdef int interest(self, bytes subject) except -1:
         return 0
@@ -254,7 +255,7 @@ cdef class Service:
         border.sharing.services.append(self)
 
     def close(self) -> None:
-        """It is not exported any more: what is on its way is forgotten."""
+        """The service is not exported any more: forget its requests."""
         cdef Response response
         for response in list(self.responses.values()):
             response.close()
@@ -263,7 +264,7 @@ cdef class Service:
 
 
 cdef class Response:
-    """A request on its way: where its answers go."""
+    """A request that waits for answers, and where the answers go."""
 
     def __init__(self, Service service, AccountBorder home, AccountBorder away, bytes key, bytes reply) -> None:
         self.service = service
@@ -298,7 +299,7 @@ cdef class Response:
         return 0
 
     cdef int carry(self, Connection source, Message* m, bint shown) except -1:
-        """An answer, to those who listen on the requester's reply subject; `shown`: m.subject is what they shall see."""
+        """Deliver an answer to the subscribers of the requester's reply subject; `shown`: they get it under m.subject."""
         cdef Message out = m[0], bare
         cdef Response back = None
         cdef Sharing sharing = self.home.sharing
@@ -337,7 +338,7 @@ cdef class Response:
 
 
 cdef class ReplySink(Sink):
-    """All reply subjects of an account."""
+    """The sink of all reply subjects of an account."""
 
     def __init__(self, AccountBorder border) -> None:
         self.border = border
@@ -352,7 +353,7 @@ cdef class ReplySink(Sink):
 
 
 cdef class BoundReply(Sink):
-    """One of them, for a consumer that answers there."""
+    """One reply subject, for a consumer that delivers to it."""
 
     def __init__(self, Response response, bytes queue) -> None:
         self.response = response
@@ -371,8 +372,8 @@ cdef class BoundReply(Sink):
 
 
 cdef class ServiceImport(Sink):
-    """A service as an account sees it. `transform` makes the exporter's subject of the importer's; without one it is `target`, or the
-    same when that is "".
+    """A service in the importer's account. `transform` maps the importer's subject to the exporter's; without it the exporter's subject is
+    `target`, or the same when that is "".
     """
 
     def __init__(self, AccountBorder border, Service service, str subject, *, str target="", transform=None, bint share=False) -> None:
@@ -386,19 +387,19 @@ cdef class ServiceImport(Sink):
         border.router.share(subject, self)
 
     def close(self) -> None:
-        """It is not imported any more."""
+        """The account does not import the service any more."""
         if not self.closed:
             self.closed = True
             self.border.router.unshare(self.subject, self)
 
     cdef int traced(self, Connection source, Message* m) except -1:
-        return self.take(source, m)            # says there what it is, and the trace goes on
+        return self.take(source, m)            # take() adds the event of the import, and the trace continues
 
     cdef int ready(self, Task waiter) except -1:
         return 2
 
     cdef bytes info_line(self, Connection source):
-        """The header line that tells the service who asks."""
+        """The header line that tells the service the requester."""
         cdef list chain = self.sharing.chain
         cdef ServiceImport first = self, each
         cdef bint server = self.service.border.system
@@ -413,7 +414,7 @@ cdef class ServiceImport(Sink):
         return b"Nats-Request-Info: " + <bytes?>info + b"\r\n" if info else b""
 
     cdef Response expect_answer(self, Connection source, Message* m):
-        """The answer that the request asks for, None: it asks for none. Says for the service's latency what is measured."""
+        """The Response for the request's answer, None: the request has no reply subject. Sets the service's latency measurement."""
         cdef AccountBorder home = self.service.border
         cdef Response response = None
         cdef object headers = None
@@ -435,7 +436,7 @@ cdef class ServiceImport(Sink):
         return response
 
     cdef tuple write_info(self, Connection source, Message* m, Message* out, Message* bare):
-        """Let `out` have the header line that tells the service who asks, and `bare` none; what they point to then."""
+        """Add the header line that tells the service the requester to `out`, and none to `bare`; the bytes that both point to."""
         cdef bytes line = self.info_line(source)
         cdef bytes payload = PyBytes_FromStringAndSize(m.body + m.hlen, m.body_len - m.hlen)
         cdef bytes head = head_without_info(m), bare_body = None, body = None
@@ -462,7 +463,7 @@ cdef class ServiceImport(Sink):
         cdef int took
         for each in sharing.chain:
             if each.service is self.service:
-                return 0                           # in a circle
+                return 0                           # the imports form a circle
         if self.closed:
             return 0
         response = self.expect_answer(source, m)
@@ -490,7 +491,7 @@ cdef class ServiceImport(Sink):
         if trace is not None:
             trace.events.append(("si", home.name, text_of(m.subject, m.subject_len), text_of(out.subject, out.subject_len)))
             if trace.only and not self.service.allow_trace:
-                return 1                           # what was made for the answer ends with the service's threshold
+                return 1                           # the Response ends with the service's threshold
             sharing.reactor.trace = trace if self.service.allow_trace else None
         sharing.chain.append(self)
         try:

@@ -1,4 +1,4 @@
-"""What a client's operations do: CONNECT, PUB, SUB, UNSUB, PING; verbose, pedantic, -ERR texts, limits."""
+"""A client's operations: CONNECT, PUB, SUB, UNSUB, PING; verbose, pedantic, -ERR texts, limits."""
 from libc.stdint cimport int64_t
 from penstock.core.broker.reactor cimport Connection, Reactor, ProtocolHandler
 from penstock.core.broker.router cimport Message, Router
@@ -10,15 +10,15 @@ cdef class Sessions(ProtocolHandler):
     cdef object connect                    # (connection, text) -> Router or None
     cdef Router default_router
     cdef public bint auth_required
-    cdef public object message_trace       # None, or what is asked about messages to be traced (see session.pyi)
-    cdef public int max_subscriptions      # of connections that come from now on; 0: no limit
+    cdef public object message_trace       # None, or the message trace, which decides what is traced (session.pyi)
+    cdef public int max_subscriptions      # of new connections; 0: no limit
     cdef public int max_sub_tokens         # of a subscription's subject; 0: as many as a trie takes
     cdef public object on_violation        # None, or called with (connection, text) when a permission was missing
-    cdef public object on_broken           # None, or called with (connection, text) when what came was no operation, or came too early
-    cdef public object on_guest            # None, or (connection) -> the Router of one whose first operation is no CONNECT, or None
+    cdef public object on_broken           # None, or called with (connection, text) for input that is no operation, or came before CONNECT
+    cdef public object on_guest            # None, or (connection) -> the Router for a client whose first operation is not CONNECT, or None
     cdef public object on_first_pong       # None, or called with a connection when the first PING after its CONNECT was answered
-    cdef list held                         # Connections whose publishes wait for go_on(); None when nobody's have to
-    cdef bint mute                         # ... and whose CONNECT waits for take_connects()
+    cdef list held                         # connections whose publishes wait for go_on(); None: publishes do not wait
+    cdef bint mute                         # as `held`, for connections whose CONNECT waits for take_connects()
     cdef int wake_held(self, list held) except -1
     cdef int publish(self, Connection c, Op* op) except -1
     cdef int trace(self, Connection c, Router router, Message* m, bytes asked, bytes mapped) except -1

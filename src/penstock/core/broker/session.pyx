@@ -1,11 +1,10 @@
-"""What a client's operations do: CONNECT, PUB, SUB, UNSUB, PING; verbose, pedantic, -ERR texts, limits.
+"""A client's operations: CONNECT, PUB, SUB, UNSUB, PING; verbose, pedantic, -ERR texts, limits.
 
-The texts and which of them close the connection are the protocol's; who may connect is decided by
-the `connect` callback, what a connection may do by its ConnectionPermissions. Knows nothing of sockets, and of streams
-only that they are somebody's sinks.
+The protocol defines the texts and which of them close the connection. The `connect` callback decides which clients may connect,
+ConnectionPermissions what a connection may do. Knows nothing of sockets; streams are sinks like any other.
 
-While the decision about a CONNECT is awaited (`connect` returned PENDING) nothing more of that connection is
-read; an adapter that feeds on may leave AWAITING_BYTES.
+While the authenticator decides about a CONNECT (`connect` returned PENDING), the server reads nothing more from the connection; an
+adapter that continues to feed may leave AWAITING_BYTES.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -21,11 +20,11 @@ from penstock.core.protocol.wire cimport (
 )
 
 cdef enum:
-    STATUS_MAX = 4200                   # a 503 status with the subject it is about (a subject fits a control line)
+    STATUS_MAX = 4200                   # a 503 status with its subject (a subject fits a control line)
     TOKENS_MOST = 4096                  # of a subscription: a trie takes no more
     AWAITING_BYTES = 2097152            # input of a connection whose CONNECT is being decided
-    SHOWN_MAX = 100                     # bytes of a line that can't be read, in the log
-    WORD_MAX = 20                       # ... of one whose operation is unknown
+    SHOWN_MAX = 100                     # logged bytes of a line that can't be parsed
+    WORD_MAX = 20                       # ... of one with an unknown operation
 
 PENDING = object()
 
@@ -33,8 +32,8 @@ PENDING = object()
 cdef class Sessions(ProtocolHandler):
     """The server's side of every connection.
 
-    connect(connection, text) is called on CONNECT with the JSON text; it sets the connection's flags and returns the Router to
-    use, None after it has itself written -ERR and closed, or PENDING: then admit() is called once it is known.
+    `connect(connection, text)` is called on CONNECT with the JSON text. It sets the connection's flags and returns the Router to use; None
+    after it has written -ERR and closed the connection itself; or PENDING: admit() is called after the decision.
     """
 
     def __init__(self, Reactor reactor, connect, Router default_router, bint auth_required=False) -> None:
@@ -45,20 +44,20 @@ cdef class Sessions(ProtocolHandler):
         reactor.handler = self
 
     def accept(self, object transport=None) -> Connection:
-        """A connection that is fed by hand, or by an adapter (a transport has write(bytes) and close())."""
+        """Make a connection that is fed by hand, or by an adapter (a transport has write(bytes) and close())."""
         cdef Connection c = Connection(self.reactor)
         c.transport = transport
         self.welcome(c)
         return c
 
     def welcome(self, Connection c) -> None:
-        """Give a new connection its router; it may publish and subscribe at once when nobody has to log in."""
+        """Give a new connection its router; without required authentication it may publish and subscribe at once."""
         c.router = self.default_router
         c.ready = not self.auth_required
         c.max_subscriptions = self.max_subscriptions or -1
 
     def feed(self, Connection connection, bytes data) -> None:
-        """Bytes that this client sent; any split."""
+        """Process bytes that this client sent, split anywhere."""
         cdef Reader* r = &connection.reader
         if connection.closed or connection.closing:
             return
@@ -70,20 +69,20 @@ cdef class Sessions(ProtocolHandler):
             connection.fail(b"Authorization Violation", "Authentication Failure")
 
     def hold(self) -> None:
-        """From here on a connection that publishes, or says CONNECT, is not read from."""
+        """From now on stop reading from a connection at its first publish or CONNECT."""
         if self.held is None:
             self.held = []
             self.mute = True
 
     def take_connects(self) -> None:
-        """Undo hold() for CONNECT; connections that publish still wait."""
+        """Undo hold() for CONNECT in the reactor's next turn; connections that publish still wait."""
         if self.mute:
             self.mute = False
             self.wake_held(self.held)
             self.held = []
 
     def go_on(self) -> None:
-        """Undo hold(): what was held is done in the reactor's next turn, in order."""
+        """Undo hold(): the held operations run in the reactor's next turn, in order."""
         held, self.held = self.held, None
         self.mute = False
         self.wake_held(held or [])
@@ -95,11 +94,13 @@ cdef class Sessions(ProtocolHandler):
         return 0
 
     def eof(self, Connection connection) -> None:
-        """The client has closed its side."""
+        """The client has closed its side of the connection."""
         self.reactor.hang_up(connection, "Client Closed")
 
     def admit(self, Connection connection, Router router) -> None:
-        """The decision that PENDING promised: the connection's flags are set, it goes on in the next turn. Nothing if it is gone."""
+        """Give the decision that PENDING announced: the caller has set the flags. The connection goes on in the next turn.
+        Does nothing when the connection has closed.
+        """
         if connection.closed or connection.closing or not connection.awaiting:
             return
         connection.awaiting = False
@@ -107,7 +108,7 @@ cdef class Sessions(ProtocolHandler):
         connection.wake()
 
     def recheck(self, Connection connection) -> int:
-        """Its permits have changed: subscriptions they do not cover end, and it is told so; how many."""
+        """The permissions of the connection have changed: end the subscriptions that they do not allow, tell the client; return how many."""
         cdef Subscription s
         cdef int ended = 0, verdict
         if connection.allowed is None or connection.closed:
@@ -126,12 +127,12 @@ cdef class Sessions(ProtocolHandler):
         return ended
 
     cdef int join(self, Connection c, Router router) except -1:
-        """It is one of this router's clients now; a second CONNECT begins without subscriptions."""
+        """Make the connection a client of this router; a second CONNECT starts without subscriptions."""
         if c.connected or router is not c.router:
             c.router.forget(c)
             c.router = router
         elif c.allowed is not None and c.subscriptions:
-            self.recheck(c)                    # what it had before it said who it is
+            self.recheck(c)                    # the subscriptions that it made before CONNECT
         c.connected = True
         if c.verbose:
             c.put(b"+OK\r\n", 5)
@@ -141,14 +142,14 @@ cdef class Sessions(ProtocolHandler):
         cdef Op op
         cdef int kind
         cdef size_t pos
-        cdef bint whole = False            # an operation was read to its end
+        cdef bint whole = False            # a complete operation was read
         c.last_ns = self.reactor.now_ns
         r.headers = c.headers
         while not c.stalled and not c.closed and not c.closing:
             pos = r.pos
             kind = read_op(r, &op)
             if self.held is not None and (kind == OP_PUB and c.ready or kind == OP_CONNECT and self.mute):
-                r.pos = pos                    # it is read again when it may be done
+                r.pos = pos                    # the operation is read again when it may run
                 r.need = 0
                 c.stalled = True
                 self.held.append(c)
@@ -163,7 +164,7 @@ cdef class Sessions(ProtocolHandler):
                 self.failed(c, r, kind)
             elif kind == OP_CONNECT:
                 if not c.rtt_ns and self.reactor.now_ns > c.start_ns:
-                    c.rtt_ns = self.reactor.now_ns - c.start_ns     # until a ping is answered: from the greeting to this
+                    c.rtt_ns = self.reactor.now_ns - c.start_ns     # until the first PONG: the time from INFO to CONNECT
                 router = self.connect(c, PyBytes_FromStringAndSize(op.body, op.body_len))
                 r.headers = c.headers
                 r.max_line = c.reader.max_line
@@ -174,7 +175,7 @@ cdef class Sessions(ProtocolHandler):
                     self.join(c, <Router?>router)
             elif not c.ready:
                 if self.let_in(c, r):
-                    r.pos = pos                # it is read again, with the limits of a guest
+                    r.pos = pos                # the operation is read again, with the limits of the guest
                     r.need = 0
             elif kind == OP_PING:
                 c.put(b"PONG\r\n", 6)
@@ -201,7 +202,7 @@ cdef class Sessions(ProtocolHandler):
         return 0
 
     cdef bint let_in(self, Connection c, Reader* r) except -1:
-        """Whether one that has not said who it is may come in as a guest; else it is told so."""
+        """Whether a client without CONNECT may come in as a guest; if not, the client gets -ERR."""
         router = None if self.on_guest is None else self.on_guest(c)
         if c.closed or c.closing:
             return False
@@ -216,7 +217,7 @@ cdef class Sessions(ProtocolHandler):
         return True
 
     cdef int show(self, Connection c, int kind, Op* op) except -1:
-        """Let the tracer see an operation, written anew from what was read of it."""
+        """Pass an operation to the trace log, rewritten from its parsed parts."""
         words = {OP_PUB: b"HPUB" if op.hlen else b"PUB", OP_SUB: b"SUB", OP_UNSUB: b"UNSUB", OP_CONNECT: b"CONNECT",
                  OP_PING: b"PING", OP_PONG: b"PONG"}
         line = [words.get(kind, b"")]
@@ -234,7 +235,7 @@ cdef class Sessions(ProtocolHandler):
         return 0
 
     def informed(self, Connection c, bytes text) -> None:
-        """An INFO of a client means nothing, but it has to be JSON."""
+        """A client's INFO has no effect, but it must be JSON."""
         from json import loads
         try:
             fits = type(loads(text)) in (dict, type(None))
@@ -283,7 +284,7 @@ cdef class Sessions(ProtocolHandler):
         m.body = op.body
         m.hlen = op.hlen
         m.body_len = op.body_len
-        if router.mapping is not None:         # permissions are asked about where the message goes
+        if router.mapping is not None:         # permissions are checked for the mapped subject
             mapped = map_subject(router, &m)
         if c.allowed is not None or special(m.subject) or (m.reply_len >= 4 and special(m.reply)):
             if self.check_publish(c, &m):
@@ -297,7 +298,7 @@ cdef class Sessions(ProtocolHandler):
         return 0
 
     cdef int trace(self, Connection c, Router router, Message* m, bytes asked, bytes mapped) except -1:
-        """A message that wants to be traced: the tracer says how; then it is published, and the tracer is told what happened."""
+        """Publish a message that asks for a trace: the message trace decides how, and gets the events afterwards."""
         cdef int took
         verdict = self.message_trace.begin(
             c,
@@ -321,7 +322,7 @@ cdef class Sessions(ProtocolHandler):
         return 0
 
     cdef int check_publish(self, Connection c, Message* m) except -1:
-        """1 when it may not: by its permissions, or because the server alone uses that subject or reply."""
+        """1 when the client may not publish: by its permissions, or because only the server uses that subject or reply."""
         if (
             (c.allowed is not None and not c.allowed.publishable(m.subject, m.subject_len, self.reactor.now_ns))
             or reserved_subject(m.subject, m.subject_len)
@@ -340,11 +341,11 @@ cdef class Sessions(ProtocolHandler):
         return 0
 
     def deny(self, Connection c, bytes text) -> None:
-        """An error that leaves the connection open."""
+        """Send an -ERR that leaves the connection open."""
         c.write(b"-ERR '" + text + b"'\r\n")
 
     cdef int no_responders(self, Connection c, Router router, Message* m) except -1:
-        """A 503 to the publisher itself, on its own plain subscription that matches the reply subject."""
+        """Send 503 to the publisher, on its own plain subscription that matches the reply subject."""
         cdef Route route = router.trie.match(m.reply, m.reply_len)
         cdef Subscription s
         cdef Message status
@@ -372,7 +373,7 @@ cdef class Sessions(ProtocolHandler):
         return 0
 
     def nobody(self, Connection c, bytes subject, bytes reply) -> None:
-        """What it published some time ago turned out to have no taker."""
+        """A held message of the client turned out to have no receiver: send 503 if the client asked for it."""
         cdef Message m
         m.subject = PyBytes_AS_STRING(subject)
         m.subject_len = <uint32_t>PyBytes_GET_SIZE(subject)
@@ -398,7 +399,7 @@ cdef class Sessions(ProtocolHandler):
         if c.max_subscriptions >= 0 and len(c.subscriptions) >= c.max_subscriptions:
             self.deny(c, b"maximum subscriptions exceeded")
             return 0
-        if sid not in c.subscriptions:         # a second SUB with the same sid: the first one stays
+        if sid not in c.subscriptions:         # a second SUB with the same sid is ignored
             if not subject_valid(op.subject, op.subject_len):
                 self.deny(c, b"Invalid Subject")
                 return 0
@@ -430,7 +431,7 @@ cdef class Sessions(ProtocolHandler):
 
 
 cdef bint asks_for_trace(const char* headers, uint32_t n) noexcept:
-    """A line of the header block begins as Nats-Trace-Dest does: whether it is one is the tracer's to find out."""
+    """Whether a line of the header block begins like Nats-Trace-Dest; the message trace parses it."""
     cdef const char* end = headers + n
     cdef const char* line = headers
     while True:
@@ -445,7 +446,7 @@ cdef bint asks_for_trace(const char* headers, uint32_t n) noexcept:
 
 
 cdef bytes map_subject(Router router, Message* m):
-    """Let the account's mappings say where the message goes; what m.subject points to then."""
+    """Apply the account's mappings to the message's subject; return the bytes that m.subject points to then."""
     cdef bytes target
     subject = PyBytes_FromStringAndSize(m.subject, m.subject_len).decode("utf-8", "surrogateescape")
     found = router.mapping(subject)
@@ -458,12 +459,12 @@ cdef bytes map_subject(Router router, Message* m):
 
 
 cdef bytes first_line(bytes data):
-    """Of an operation whose arguments are no secret."""
+    """The first line of an operation whose arguments are no secret."""
     return data.partition(b"\n")[0].rstrip(b"\r")
 
 
 cdef bytes first_word(bytes data):
-    """The name of an operation, without what follows: of a broken CONNECT, that may be a password."""
+    """The name of an operation without its arguments: those of a broken CONNECT may have a password."""
     cdef int n = 0
     while n < len(data) and n < WORD_MAX and data[n] not in b" \t\r\n{}[]\"':=,/":
         n += 1
@@ -471,12 +472,12 @@ cdef bytes first_word(bytes data):
 
 
 cdef bint shows(Connection c, int kind) noexcept:
-    """Whether an operation is done now: that of a guest is read again when it has come in."""
+    """Whether an operation runs now: that of a guest is read again after the guest has come in."""
     return c.ready or kind == OP_CONNECT
 
 
 cdef inline bint special(const char* p) noexcept nogil:
-    """Whether a subject may be one of the server's own; inboxes are not looked at any further. A byte follows every subject."""
+    """Whether a subject may be one of the server's own; inboxes are not checked any further. A byte follows every subject."""
     return p[0] == c'$' or (p[0] == c'_' and p[1] != c'I')
 
 
@@ -486,15 +487,15 @@ cdef str refused_text(bytes subject, bytes queue):
 
 
 cdef bint reserved_subject(const char* p, uint32_t n) noexcept:
-    """Subjects between servers."""
+    """Whether it is a subject between servers."""
     return routed_reply(p, n) or (n >= 5 and memcmp(p, b"$NRG.", 5) == 0)
 
 
 cdef bint routed_reply(const char* p, uint32_t n) noexcept:
-    """Answers on their way between clusters, as of now and as of old."""
+    """Whether it is a reply subject between clusters, in the present or the old form."""
     return (n > 5 and memcmp(p, b"_GR_.", 5) == 0) or (n > 4 and memcmp(p, b"$GR.", 4) == 0)
 
 
 cdef bint reserved_reply(const char* p, uint32_t n) noexcept:
-    """Reply subjects that only the server hands out."""
+    """Whether it is a reply subject that only the server gives out."""
     return (n > 8 and memcmp(p, b"$JS.ACK.", 8) == 0) or (n >= 4 and memcmp(p, b"_R_.", 4) == 0) or routed_reply(p, n)

@@ -1,4 +1,4 @@
-"""What stands for a stream, or for all of them, as long as it is not there yet."""
+"""Holds messages for a stream, or for all streams, that the server has not opened yet."""
 
 from collections.abc import Callable
 
@@ -6,13 +6,13 @@ from penstock.core.broker.reactor import Connection
 from penstock.core.broker.router import Sink
 
 class StartupGate(Sink):
-    """Keeps messages for somebody who is not there yet; who sent one is not read from meanwhile."""
+    """Holds messages for a sink that is not open yet; the connection of a held message is not read from meanwhile."""
 
     def __init__(self, on_asked: Callable[[], None] | None = None) -> None:
-        """on_asked() is called when somebody waits who is the first."""
+        """on_asked() is called when the first message is held."""
     @property
     def held_bytes(self) -> int:
-        """Bytes of the messages that are kept."""
+        """Bytes of the messages that are held."""
     def hold(
         self,
         source: Connection | None,
@@ -22,16 +22,16 @@ class StartupGate(Sink):
         payload: bytes,
         target: Sink,
     ) -> None:
-        """Keep a message for a sink."""
+        """Hold a message for a sink."""
     def pass_on(self, sink: Sink | None) -> None:
-        """It is there: it gets what was kept, in order; None: it will never be, nobody takes it.
-        Those who waited go on in the reactor's next turn.
+        """The sink is open: deliver the held messages to it, in order. None: it will not open, and no sink takes the messages.
+        The connections of the held messages go on in the reactor's next turn.
         """
     def abandon(self) -> None:
-        """The server goes: what was kept gets no answer but that nobody is there."""
+        """The server stops: drop the held messages; the clients that asked for it get 503."""
 
 class GatedSink(Sink):
-    """Stands before a sink: messages that need what is not there yet wait for it."""
+    """Stands before a sink, and holds the messages that need a stream which is not open yet."""
 
     def __init__(self, behind: Sink, choose: Callable[[str], StartupGate | None]) -> None:
-        """choose(subject) says what a message needs; None: it goes to the sink at once."""
+        """choose(subject) returns the gate that a message waits for; None: the message goes to the sink at once."""

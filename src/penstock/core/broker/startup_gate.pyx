@@ -1,19 +1,20 @@
-"""What stands for a stream, or for all of them, as long as it is not there yet.
+"""Holds messages for a stream, or for all streams, that the server has not opened yet.
 
-A message that comes for it is kept, and the connection that it came from is not read from until what it waits for is there (or will
-never be): so its order is kept, and nobody keeps more than one message for it. What comes from inside (deliveries, advisories,
-republished messages) has no connection; consumers are told to wait when there is much of it. Knows nothing of what is waited for.
+The gate holds a message for such a stream, and the server does not read from the message's connection until the stream is open (or has
+failed to open): so the messages of a connection stay in order, and each connection has at most one held message. Messages from inside the
+server (deliveries, advisories, republished messages) have no connection; consumers are told to wait when many bytes are held. Knows
+nothing of streams.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from penstock.core.broker.reactor cimport Connection, Task
 from penstock.core.broker.receivers cimport Message, Sink
 
 cdef enum:
-    ROOM_BYTES = 67108864          # of messages from inside; with more, who can wait is told to
+    ROOM_BYTES = 67108864          # of messages from inside the server; with more, consumers wait
 
 
 cdef class HeldMessage:
-    """One message that waits."""
+    """One held message."""
 
 
 cdef void shown(HeldMessage held, Message* m) noexcept:
@@ -27,7 +28,7 @@ cdef void shown(HeldMessage held, Message* m) noexcept:
 
 
 cdef class StartupGate(Sink):
-    """Keeps messages for somebody who is not there yet."""
+    """Holds messages for a sink that is not open yet."""
 
     def __init__(self, on_asked=None) -> None:
         self.on_asked = on_asked
@@ -61,7 +62,7 @@ cdef class StartupGate(Sink):
         return 1
 
     def hold(self, Connection source, str subject, str reply, bytes headers, bytes payload, Sink target) -> None:
-        """Keep a message for a sink."""
+        """Hold a message for a sink."""
         cdef Message m
         cdef bytes name = subject.encode("utf-8", "surrogateescape"), answer = reply.encode("utf-8", "surrogateescape")
         cdef bytes body = headers + payload
@@ -75,7 +76,7 @@ cdef class StartupGate(Sink):
         self.keep(source, &m, target)
 
     def pass_on(self, Sink sink) -> None:
-        """It is there: it gets what was kept, in order; None: it will never be, nobody takes it."""
+        """The sink is open: deliver the held messages to it, in order. None: it will not open, and no sink takes the messages."""
         cdef HeldMessage held
         cdef Message m
         cdef Task waiter
@@ -102,10 +103,10 @@ cdef class StartupGate(Sink):
         for waiter in waiters:
             waiter.wake()
         if problem is not None:
-            raise problem                # of one message: the others were handed over all the same
+            raise problem                # of one message: the others were delivered
 
     def abandon(self) -> None:
-        """The server goes: what was kept gets no answer but that nobody is there."""
+        """The server stops: drop the held messages; the clients that asked for it get 503."""
         cdef HeldMessage held
         for held in self.messages:
             held.target = None
@@ -113,7 +114,7 @@ cdef class StartupGate(Sink):
 
 
 cdef class GatedSink(Sink):
-    """Stands before a sink: messages that need what is not there yet wait for it."""
+    """Stands before a sink, and holds the messages that need a stream which is not open yet."""
 
     def __init__(self, Sink behind, choose) -> None:
         self.behind = behind

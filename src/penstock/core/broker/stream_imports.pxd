@@ -1,14 +1,14 @@
-"""Stream imports: what is published in one account reaches those who listen in another."""
+"""Stream imports: messages published in one account reach the subscribers of another."""
 from penstock.core.broker.router cimport Sink
 from penstock.core.broker.service_imports cimport AccountBorder, Inflow
 from penstock.core.protocol.subjects cimport Route
 
 
 cdef class StreamImport(Inflow):
-    """An exported stream, where it leaves the exporter."""
+    """An imported stream: a sink on the exporter's router."""
     cdef readonly AccountBorder home, away  # of the exporter, of the importer
     cdef readonly str subject, local        # patterns of the exporter, of the importer
-    cdef public bint allow_trace            # traces go on in the importer's account
+    cdef public bint allow_trace            # traces continue in the importer's account
     cdef bytes target                       # the importer's subject when that is literal
     cdef object transform
     cdef readonly bint closed
@@ -16,7 +16,7 @@ cdef class StreamImport(Inflow):
 
 
 cdef class BoundImport(Sink):
-    """A stream import on one literal subject."""
+    """A stream import bound to one literal subject."""
     cdef StreamImport source
     cdef bytes subject, queue               # as the importer sees it
     cdef Route route(self)

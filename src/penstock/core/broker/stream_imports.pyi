@@ -1,11 +1,11 @@
-"""Stream imports: what is published in one account reaches those who listen in another."""
+"""Stream imports: messages published in one account reach the subscribers of another."""
 
 from penstock.core.broker.router import Sink
 from penstock.core.broker.service_imports import AccountBorder, Inflow, Transform
 
 class StreamImport(Inflow):
-    """An exported stream, where it leaves the exporter. `transform` makes the importer's subject of the exporter's; without one it
-    is `local` when that is literal, or the same.
+    """An imported stream: a sink on the exporter's router. `transform` maps the exporter's subject to the importer's; without it the
+    importer's subject is `local` when that is literal, or the same.
     """
 
     def __init__(
@@ -17,7 +17,7 @@ class StreamImport(Inflow):
         *,
         transform: Transform | None = None,
     ) -> None: ...
-    allow_trace: bool  # traces go on in the importer's account
+    allow_trace: bool  # traces continue in the importer's account
     home: AccountBorder
     away: AccountBorder
     subject: str

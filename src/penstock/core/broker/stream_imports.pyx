@@ -1,12 +1,12 @@
-"""Stream imports: what is published in one account reaches those who listen in another.
+"""Stream imports: messages published in one account reach the subscribers of another.
 
-A stream import is a sink on the exporter's router. It maps the subject and hands the message to those who listen in the
-importer's account; whoever asks the exporter's router for interest sees theirs. A stream that was imported is not exported again.
+A stream import is a sink on the exporter's router. It maps the subject and delivers the message to the subscribers in the importer's
+account; the exporter's router counts their interest as its own. An imported stream is not exported again.
 
     exporter: publish orders.1 ──► StreamImport(orders.>) ──► importer: subscribers of shop.orders.1
 
-What a consumer delivers comes by the subject that it delivers to, and keeps its own. Knows nothing of configuration: who may import
-what was decided by who makes these objects.
+A consumer's delivery comes under the deliver subject, and keeps its own subject. Knows nothing of configuration: the control plane makes
+these objects, and has decided which account may import what.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint32_t
@@ -19,8 +19,8 @@ from penstock.core.protocol.subjects import collide
 
 
 cdef class StreamImport(Inflow):
-    """An exported stream, where it leaves the exporter. `transform` makes the importer's subject of the exporter's; without one it is
-    `local` when that is literal, or the same.
+    """An imported stream: a sink on the exporter's router. `transform` maps the exporter's subject to the importer's; without it the
+    importer's subject is `local` when that is literal, or the same.
     """
 
     def __init__(self, AccountBorder home, AccountBorder away, str subject, str local, *, transform=None) -> None:
@@ -37,7 +37,7 @@ cdef class StreamImport(Inflow):
         self.wake_watchers(place)
 
     def close(self) -> None:
-        """It is not imported any more."""
+        """The account does not import the stream any more."""
         if not self.closed:
             self.closed = True
             self.away.imports.remove(self)
@@ -50,7 +50,7 @@ cdef class StreamImport(Inflow):
         return 0
 
     def wake_watchers(self, bytes pattern) -> None:
-        """Interest in a subject of the importer has come or gone: tell those of the exporter's who want to know."""
+        """Interest in a subject of the importer has come or gone: wake the tasks that watch it on the exporter's router."""
         cdef bytes place
         cdef bytes source = self.subject.encode("utf-8", "surrogateescape")
         cdef Task task
@@ -65,7 +65,7 @@ cdef class StreamImport(Inflow):
                     task.wake()
 
     cdef bytes place(self, const char* subject, size_t n):
-        """What a subject of the exporter is for the importer; None: nothing."""
+        """The importer's subject for a subject of the exporter; None: there is none."""
         if self.transform is not None:
             found = self.transform(text_of(subject, n))
             return None if found is None else (<str?>found).encode("utf-8", "surrogateescape")
@@ -101,7 +101,7 @@ cdef class StreamImport(Inflow):
             self.away.router.reactor.trace = trace
 
     cdef int traced(self, Connection source, Message* m) except -1:
-        return self.take(source, m)            # says there what it is, and the trace goes on
+        return self.take(source, m)            # take() adds the event of the import, and the trace continues
 
     cdef Sink bound(self, const char* subject, size_t n, bytes queue):
         place = self.place(subject, n)
@@ -109,7 +109,7 @@ cdef class StreamImport(Inflow):
 
 
 cdef class BoundImport(Sink):
-    """A stream import on one literal subject: what a consumer delivers there."""
+    """A stream import bound to one literal subject, for a consumer's deliveries."""
 
     def __init__(self, StreamImport source, bytes subject, bytes queue) -> None:
         self.source = source
