@@ -1,22 +1,22 @@
-"""``format("jetstream")`` and ``format("jetstream_kv")`` for Apache Spark: streams and key-value
-buckets as DataFrames, over the NATS protocol; ``format("jetstream_delta")`` and
-``format("jetstream_iceberg")``: tables without jars.
+"""Streams, key-value buckets and tables as DataFrames of Apache Spark.
 
+``format("jetstream")`` and ``format("jetstream_kv")`` read and write over the NATS protocol;
+``format("jetstream_delta")`` and ``format("jetstream_iceberg")`` are tables without jars.
 =============================  ===================================================================
 :mod:`.reading`                streams as DataFrames, batch and streaming
 :mod:`.writing`                DataFrames into streams
 :mod:`.buckets`                key-value buckets and object stores
 :mod:`.tables`                 Delta tables
 :mod:`.iceberg`                Iceberg tables
-:mod:`.watching`               what operators see of a query
-``parsing``, ``servers``       reading options of any format; those that say where to connect
-``connection``                 one blocking connection per process; ``asking``: patiently
-``session``, ``java``          a session with settings that were measured, and a Java for it
-``packaging``, ``unpacking``   the archive for the machines of a cluster, and what imports it
+:mod:`.watching`               tools for operators to watch a query
+``parsing``, ``servers``       parsing the options of every format; the connection options
+``connection``, ``asking``     one blocking connection per process; requests that are repeated
+``session``, ``java``          a session with measured settings, and a Java for it
+``packaging``, ``unpacking``   the archive for the machines of a cluster, and its import
 =============================  ===================================================================
 
-Importing the package imports neither Spark nor Arrow; ``register(spark)`` makes the formats known to
-a session that does not find them by itself (as it does where Penstock is installed on every machine).
+Importing the package imports neither Spark nor Arrow. ``register(spark)`` adds the formats to a
+session that does not find them itself; where Penstock is installed on every machine, it does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats known to this session; harmless when they are known already."""
+    """Add the formats to this session; harmless when it has them already."""
     from penstock.spark.buckets.kv_source import JetStreamKv
     from penstock.spark.iceberg.source import IcebergDataSource
     from penstock.spark.reading.source import JetStreamDataSource
@@ -54,7 +54,7 @@ def watch(
 ) -> Watch:
     """Publish the progress of this session's streaming queries as JSON, and serve it as metrics.
 
-    As :func:`penstock.spark.watching.progress.watch`, which says what may be given.
+    See :func:`penstock.spark.watching.progress.watch` for the arguments.
     """
     from penstock.spark.watching import progress
 

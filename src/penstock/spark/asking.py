@@ -1,9 +1,10 @@
-"""Asking a server while a read is planned.
+"""Requests to a server while a read is planned.
 
-A server that has answered once and goes away is waited for, up to ``retryTimeout``; one that never
-answered, or refuses, is an error at once. Every error is a :class:`ReadError` of one line.
+When a server that has answered once goes away, the request is repeated for up to ``retryTimeout``. A
+server that never answered, or that refuses, is an error at once. Every error is a :class:`ReadError`
+of one line.
 
-Knows nothing of Spark, and not what is asked.
+Knows nothing of Spark, and not the contents of the requests.
 """
 
 from __future__ import annotations
@@ -37,16 +38,17 @@ _UNAVAILABLE = 503
 
 
 class Asking:
-    """The questions of one reader to the servers, over this process's connection."""
+    """The requests of one reader to the servers, over this process's connection."""
 
     def __init__(self, servers: Servers) -> None:
-        """Nothing is asked yet."""
+        """Sends no request."""
         self.servers = servers
         self._answered = False
 
     def ask(self, what: str, question: Callable[[JetStream], T]) -> T:
-        """Ask about ``what``, and ask again where the server has gone for a while. Raises what says
-        that something is not there as it comes, all else as ReadError.
+        """Send a request about ``what``, and repeat it while the server is away.
+
+        Errors that say that something does not exist are raised as they are, all others as ReadError.
         """
         servers = self.servers
         deadline = time.monotonic() + servers.retry_timeout_seconds
@@ -69,7 +71,7 @@ class Asking:
 
 
 def _once(ask: Callable[[JetStream], T], servers: Servers) -> T:
-    """Ask; PermissionsViolation where the server said that instead of an answer."""
+    """Send a request once; PermissionsViolation when the server sent that instead of an answer."""
     client = client_for(servers)
     before = client.last_error
     try:
@@ -82,7 +84,7 @@ def _once(ask: Callable[[JetStream], T], servers: Servers) -> T:
 
 
 def _refused(error: Exception) -> bool:
-    """Whether asking again would be answered the same."""
+    """Whether the server would answer a repeated request in the same way."""
     if isinstance(error, ApiError):
         return error.code != _UNAVAILABLE
     return isinstance(error.__cause__ or error, AuthenticationError | ServerError)

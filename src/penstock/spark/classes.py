@@ -1,10 +1,10 @@
-"""An archive of the classes that Spark loads, with which sessions on this machine start sooner.
+"""An archive of the classes that Spark loads, which makes sessions on this machine start sooner.
 
-Starting Spark and its first query loads some twenty thousand classes out of jars: that, and checking
-them, is most of what Java does until then. Java can keep them ready to use in a file (class data
-sharing). :func:`prepare` makes it once, by a session that does what sessions do, and
-:func:`penstock.spark.session.session` uses it where it is. It is of one Java and one Spark; another
-one does not look at it, and Java leaves aside what does not fit.
+Starting Spark and its first query loads some twenty thousand classes from jars; loading and checking
+them is most of Java's work until then. Java can keep them in a file, ready to use (class data
+sharing). :func:`prepare` makes the file once, in a session that does typical work, and
+:func:`penstock.spark.session.session` uses it when it exists. The file belongs to one Java and one
+Spark: with other versions it is not used, and Java ignores classes that do not match.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _WRITING_SECONDS = 300.0
 
 
 class PrepareError(RuntimeError):
-    """No archive can be made; one line says why."""
+    """The archive cannot be made; one line says why."""
 
 
 def archive(home: Path) -> Path:
-    """Where the archive is of the Java in a folder and of the Spark that is installed."""
+    """The path of the archive for the Java in a folder and the installed Spark."""
     import pyspark
 
     release = home / "release"
@@ -40,16 +40,17 @@ def archive(home: Path) -> Path:
 
 
 def java_options(home: Path) -> list[str]:
-    """What Java is started with to use the archive; nothing when there is none."""
+    """Java's options to use the archive; none when there is no archive."""
     found = archive(home)
     return [shlex.quote(f"-XX:SharedArchiveFile={found}"), *_QUIET] if found.is_file() else []
 
 
 def prepare() -> Path:
-    """Make the archive, over one that is there; where it is.
+    """Make the archive, replacing an existing one; returns its path.
 
-    :class:`PrepareError` when this process has a session, for only a Java that begins can be told to
-    make it, or when this Java makes none; or what :func:`penstock.spark.session.session` raises.
+    Raises :class:`PrepareError` when this process has a session already, because only a starting Java can
+    be told to make it, or when this Java makes none; and the errors of
+    :func:`penstock.spark.session.session`.
     """
     from pyspark import SparkContext
 
@@ -75,7 +76,7 @@ def prepare() -> Path:
 
 
 def _work(spark: SparkSession, folder: Path) -> None:
-    """What sessions do: sources and sinks in Python, batch and streaming, and some of SQL."""
+    """The typical work of sessions: sources and sinks in Python, batch and streaming, and some SQL."""
     texts = "cast(id as string) subject", "cast(cast(id as string) as binary) data"
     rows = spark.range(1000).selectExpr("id seq", "current_timestamp() ts", *texts)
     delta = "jetstream_delta"

@@ -1,7 +1,7 @@
 """Connections to servers, and the state of a stream.
 
-One connection per process, kept between calls: Spark uses its Python workers again, and a query's
-driver side lives as long as the query. A connection made before a fork is not used after it.
+Each process keeps one connection between calls: Spark reuses its Python workers, and the driver side
+of a query lives as long as the query. A connection that was made before a fork is not used after it.
 
 Knows nothing of Spark.
 """
@@ -33,19 +33,20 @@ class ReadError(RuntimeError):
 
 
 class StreamMissing(ReadError):
-    """There is no such stream on the servers."""
+    """The stream does not exist on the servers."""
 
 
 def client_for(servers: Servers) -> BlockingClient:
-    """This process's connection to the servers; opened when there is none.
+    """This process's connection to the servers; opens one when there is none.
 
-    Raises :class:`ReadError` when no server takes us.
+    Raises :class:`ReadError` when no server accepts the connection.
     """
     key = (os.getpid(), servers)
     client = _clients.get(key)
     if client is None or client.closed:
         for old in [other for other in _clients if other[0] != key[0]]:
-            # Of the parent process: dropped, never closed, for the socket is still its own.
+            # A connection of the parent process is dropped but never closed: the parent uses the
+            # socket.
             del _clients[old]
         client = _clients[key] = _connect(servers)
     return client
@@ -58,9 +59,9 @@ def forget_client(servers: Servers) -> None:
 
 
 def client_options(servers: Servers, *, reconnects: int | None = None) -> ClientOptions:
-    """The servers as the client wants them; ValueError on what can't be an address.
+    """The servers as options of the client; ValueError for an invalid address.
 
-    ``reconnects``: how often a server that was lost is tried again; None: for ``retryTimeout``.
+    ``reconnects``: how often to try a server whose connection broke; None: for ``retryTimeout``.
     """
     if reconnects is None:
         reconnects = _attempts_in(servers.retry_timeout_seconds)
@@ -110,7 +111,7 @@ def _tls(servers: Servers) -> TlsOptions | None:
 
 
 def jetstream_for(servers: Servers) -> JetStream:
-    """JetStream over this process's connection, in the domain that was asked for."""
+    """JetStream over this process's connection, in the domain of the options."""
     return client_for(servers).jetstream(
         domain=servers.domain,
         prefix=servers.api_prefix,
@@ -119,8 +120,9 @@ def jetstream_for(servers: Servers) -> JetStream:
 
 
 def stream_info(servers: Servers, stream: str, *, deleted_details: bool = False) -> StreamInfo:
-    """What the server says of a stream, with all holes in it if asked for. Raises
-    :class:`ReadError`; :class:`StreamMissing` for one that is not there.
+    """The server's information about a stream; with ``deleted_details`` also all its holes.
+
+    Raises :class:`ReadError`; :class:`StreamMissing` when the stream does not exist.
     """
     try:
         return jetstream_for(servers).stream_info(stream, deleted_details=deleted_details)
@@ -133,14 +135,14 @@ def stream_info(servers: Servers, stream: str, *, deleted_details: bool = False)
 
 
 def stream_state(servers: Servers, stream: str) -> StreamState:
-    """What the stream holds now. Raises as :func:`stream_info`."""
+    """The current state of the stream; raises as :func:`stream_info`."""
     return state_of(stream_info(servers, stream))
 
 
 def state_of(info: StreamInfo) -> StreamState:
-    """What matters of a STREAM.INFO answer."""
+    """The needed fields of a STREAM.INFO answer."""
     state = info.state
-    # A stream never written to reports 0 and 0.
+    # A stream without any message yet reports 0 and 0.
     first = state.first_seq if state.messages else state.last_seq + 1
     born = format_time(info.created)
     return StreamState(

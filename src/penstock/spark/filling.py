@@ -1,23 +1,24 @@
-"""Filling the hole of a target that was put back: its query makes the batches between again.
+"""Fill the hole of a target that was put back: its query runs the missing batches again.
 
-A table from a backup holds batch 2, the checkpoint says batch 5, and batch 6 is planned::
+A table from a backup holds batch 2, the checkpoint holds batch 5, and batch 6 is planned::
 
     offsets  0 1 2 3 4 5 6         offsets  0 1 2'      2' also says where 3 to 6 ended
     commits  0 1 2 3 4 5     ─►    commits  0 1 2
 
-So Spark makes batches 3 to 6 again, under the same numbers and with the same rows: the sources end
-them where they ended before (:func:`next_end`). The table takes them once, by its marks; other
-targets of the query hold them, and take nothing. Killed anywhere this goes on where it was, or is
-begun again: nothing but ``ready`` says that the checkpoint is as it must be.
+So Spark runs batches 3 to 6 again, with the same numbers and the same rows: the sources end them
+where they ended before (:func:`next_end`). The table recognizes by its marks which batches it has,
+and takes each one once; other targets of the query hold them already and take nothing. The process
+may be killed at any point: filling then goes on or begins anew, because only ``ready`` says that the
+checkpoint is complete.
 
-In the folder ``penstock`` of the checkpoint are::
+The folder ``penstock`` of the checkpoint contains::
 
-    ends.jsonl       {"batch": 3, "ends": [{"stream": ...}]}   where batches ended, as they were done
-    again.json       {"behind": 2, "until": 6, "ready": true}  what is made again
-    again-0.jsonl    {"batch": 3, "end": {"stream": ...}}      the same for a source, as it reads it
-    aside            what was taken out of Spark's two folders
+        ends.jsonl       {"batch": 3, "ends": [{"stream": ...}]}   where batches ended, as they were done
+        again.json       {"behind": 2, "until": 6, "ready": true}  the batches that run again
+        again-0.jsonl    {"batch": 3, "end": {"stream": ...}}      the same for one source to read
+        aside            files moved out of Spark's two folders
 
-Spark itself keeps the ends of its last 100 batches. Knows nothing of Spark's classes and of tables.
+    Spark itself keeps the ends of its last 100 batches. Knows nothing of Spark's classes and of tables.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 FOLDER = "penstock"
 AGAIN = ".again"
-"""The key of an offset that says where the next batches end; no stream has such a name."""
+"""The key in an offset that refers to the ends of the next batches; no stream has such a name."""
 
 _OFFSETS, _COMMITS, _ASIDE = "offsets", "commits", "aside"
 _ENDS, _ENDS_BEFORE, _RECORD = "ends.jsonl", "ends-before.jsonl", "again.json"
@@ -45,12 +46,12 @@ _TABLE_KEYS = frozenset(("table", "version", "file", "snapshot"))
 
 
 class FillingError(RuntimeError):
-    """A hole that cannot be filled. The text says why, and goes on after a colon."""
+    """A hole that cannot be filled; the text says why, as the part of a sentence after a colon."""
 
 
 class Again(msgspec.Struct, frozen=True):
-    """The batches behind ``behind`` up to ``until`` are made again; ``ready`` once the checkpoint
-    stands at ``behind``.
+    """The batches after ``behind`` up to ``until`` run again; ``ready`` once the checkpoint stands
+    at ``behind``.
     """
 
     behind: int
@@ -66,18 +67,20 @@ class _Ends(msgspec.Struct, frozen=True):
 
 
 class _End(msgspec.Struct, frozen=True):
-    """The same for one source."""
+    """Where a batch ended in one source."""
 
     batch: int
     end: dict[str, Any]
 
 
-# The newest batch that this process has noted, and its file's time, by checkpoint.
+# The newest batch that this process has noted, and the time of its file, by checkpoint.
 _noted: dict[str, tuple[int, int]] = {}
 
 
 def note_end(checkpoint: Path | None) -> None:
-    """Note where the batch under way ends. On a disk that refuses, what Spark keeps has to do."""
+    """Note where the current batch ends; after an error of the disk only Spark's files have the
+    end.
+    """
     if checkpoint is None:
         return
     with contextlib.suppress(OSError, FillingError):
@@ -99,7 +102,7 @@ def note_end(checkpoint: Path | None) -> None:
 
 
 def again_of(checkpoint: Path | None) -> Again | None:
-    """What is, or was, made again in a checkpoint."""
+    """The record of the batches that run again in a checkpoint, or ran again."""
     if checkpoint is None:
         return None
     try:
@@ -109,28 +112,30 @@ def again_of(checkpoint: Path | None) -> Again | None:
 
 
 def repeated_until(checkpoint: Path | None) -> int:
-    """The last batch that may come again to a target which holds it; -1 for none."""
+    """The last batch that may be repeated for a target that holds it; -1 for none."""
     again = again_of(checkpoint)
     return -1 if again is None else again.until
 
 
 def filling_batch(checkpoint: Path, held: int, holds: int) -> int | None:
-    """The batch that the query makes now, or makes first, where it is one of those that fill the hole
-    of a target, which was noted to have held batch ``held``, and holds batch ``holds``.
+    """The next batch of the query, when it is one of those that fill the hole of a target; else None.
+
+    The target was noted to have held batch ``held``, and holds batch ``holds`` now. The batch is the
+    current one, or the first one of a start.
     """
     again = again_of(checkpoint)
     if again is None or not again.ready or holds < again.behind:
         return None
     now = max(_newest(checkpoint / _OFFSETS), _newest(checkpoint / _COMMITS) + 1)
-    # With the first batch that the target takes its note is of that batch: what it lacks then is new.
+    # The first batch that the target takes renews its note: batches behind that one are new then.
     return now if again.behind < now <= min(again.until, held) else None
 
 
 def put_back(checkpoint: Path, behind: int) -> Again:
-    """Put the checkpoint of a query that stands still, or fails with this batch, back to the end of
-    batch ``behind``.
+    """Put the checkpoint back to the end of batch ``behind``.
 
-    Raises :class:`FillingError`, and nothing was changed; OSError when the disk refuses.
+    The query must stand still, or fail with this batch. Raises :class:`FillingError`, with nothing
+    changed; OSError for an error of the disk.
     """
     if behind < 0:
         raise FillingError(
@@ -165,10 +170,9 @@ def put_back(checkpoint: Path, behind: int) -> Again:
 
 
 def next_end(start: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The end of the next batch for a source that is at ``start``, where it is a batch that was made
-    before; None where it is a new one.
+    """The end of the next batch for a source that is at ``start``, when this batch runs again.
 
-    Raises :class:`FillingError` when that is not written down any more.
+    None for a new batch. Raises :class:`FillingError` when the end is not on record any more.
     """
     pointer = start.get(AGAIN)
     if pointer is None:
@@ -200,8 +204,9 @@ def _lines_of(source: int, wanted: Mapping[int, list[dict[str, Any]]], behind: i
 def _make_batch(
     checkpoint: Path, behind: int, ends: list[dict[str, Any]], before: list[dict[str, Any]]
 ) -> None:
-    """Have Spark's folders say that batch ``behind`` is done, and where those behind it end. Harmless
-    as long as later batches are there.
+    """Write files into Spark's folders: batch ``behind`` is done, and refers to the ends of the next ones.
+
+    Harmless as long as the folders have later batches.
     """
     offsets, commits = checkpoint / _OFFSETS, checkpoint / _COMMITS
     head = _text(checkpoint, _OFFSETS, behind).split("\n")[:_HEAD_LINES]
@@ -209,7 +214,7 @@ def _make_batch(
         end | {AGAIN: {"file": str(_again_file(checkpoint, number)), "batch": behind + 1}}
         for number, end in enumerate(ends)
     ]
-    if behind > 0 and not (offsets / str(behind - 1)).exists():  # Spark looks for it
+    if behind > 0 and not (offsets / str(behind - 1)).exists():  # Spark reads this file
         _write_spark(offsets / str(behind - 1), [*head, *map(_json, before)])
     _write_spark(offsets / str(behind), [*head, *map(_json, pointed)])
     if not (commits / str(behind)).exists():
@@ -217,7 +222,7 @@ def _make_batch(
 
 
 def _text(checkpoint: Path, name: str, batch: int) -> str:
-    """What Spark wrote for a batch, or for another one, of which the head is wanted."""
+    """Spark's file of a batch, or of the newest other one, when only the head is needed."""
     places = (checkpoint / name, checkpoint / FOLDER / _ASIDE / name)
     for folder in places:
         path = folder / str(batch)
@@ -229,7 +234,7 @@ def _text(checkpoint: Path, name: str, batch: int) -> str:
 
 
 def _set_aside(checkpoint: Path, name: str, above: int) -> None:
-    """Take the batches above one out of a folder of Spark's, the newest first."""
+    """Move the batches above ``above`` out of one of Spark's folders, the newest first."""
     aside = checkpoint / FOLDER / _ASIDE / name
     aside.mkdir(parents=True, exist_ok=True)
     found = [(_number(path.name), path) for path in (checkpoint / name).iterdir()]
@@ -240,7 +245,7 @@ def _set_aside(checkpoint: Path, name: str, above: int) -> None:
 
 
 def _check_sources(wanted: Mapping[int, list[dict[str, Any]]]) -> None:
-    """:class:`FillingError` when a source is none that can be told where batches end."""
+    """Raise :class:`FillingError` for a source that cannot end its batches where they ended before."""
     counts = {len(ends) for ends in wanted.values()}
     if len(counts) > 1:
         raise FillingError("the query had other sources in between")
@@ -256,7 +261,9 @@ def _check_sources(wanted: Mapping[int, list[dict[str, Any]]]) -> None:
 
 
 def _known_ends(checkpoint: Path) -> dict[int, list[dict[str, Any]]]:
-    """Where batches ended: as noted, then as Spark says; of what came more than once the last."""
+    """Where batches ended: from the notes, then from Spark's files; the last entry of a batch
+    counts.
+    """
     known: dict[int, list[dict[str, Any]]] = {}
     for name in (_ENDS_BEFORE, _ENDS):
         with (
@@ -273,14 +280,14 @@ def _known_ends(checkpoint: Path) -> dict[int, list[dict[str, Any]]]:
 
 
 def _decoded(lines: Iterable[bytes], kind: Any) -> Iterable[Any]:
-    """The lines that are whole: the last one may have been cut off by a kill."""
+    """The complete lines: a kill may have cut the last one off."""
     for line in lines:
         with contextlib.suppress(msgspec.MsgspecError):
             yield msgspec.json.decode(line, type=kind)
 
 
 def _ends_in(path: Path) -> list[dict[str, Any]]:
-    """The ends that Spark noted of a batch, without what points to those that come again."""
+    """The ends of a batch in Spark's file, without references to batches that run again."""
     lines = path.read_text().split("\n")
     if lines[0] != _VERSION:
         raise FillingError(f"{path} is of form {lines[0]}, not {_VERSION}")
@@ -297,7 +304,7 @@ def _ends_in(path: Path) -> list[dict[str, Any]]:
 
 
 def _number(name: str) -> int:
-    """The batch of a file of Spark's, its checksums included; -1 of another file."""
+    """The batch number of one of Spark's files, or of its checksum; -1 for other files."""
     first = name.removeprefix(".").partition(".")[0]
     return int(first) if first.isascii() and first.isdigit() else -1
 
@@ -314,7 +321,7 @@ def _json(value: object) -> str:
 
 
 def _write_spark(path: Path, lines: list[str]) -> None:
-    """A file in a folder of Spark's; checksums of what was there before go."""
+    """Write a file into one of Spark's folders, and remove the checksum of an older one."""
     for old in path.parent.iterdir():
         if old != path and _number(old.name) == int(path.name):
             old.unlink()
@@ -322,7 +329,7 @@ def _write_spark(path: Path, lines: list[str]) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """The whole file or none, on the disk when this returns."""
+    """Write a whole file or none; it is synced when this returns."""
     draft = path.with_name(f".{path.name}.draft")
     with draft.open("wb") as file:
         file.write(data)

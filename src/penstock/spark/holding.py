@@ -1,19 +1,21 @@
-"""What a target held after a query's last batch, remembered in the folder of the query's checkpoint.
+"""Notes of the state of a target after a query's last batch, in the folder of the query's checkpoint.
 
-A checkpoint says how far a query is, a table or stream what is in it. When one of the two is put back
-from an older backup, removed, or on a disk that is not mounted, nobody misses the rows between but
-who knows both. So after each batch the driver notes what the target holds now::
+A checkpoint has the position of a query; a table or stream has the rows. When one of the two is put
+back from an older backup, is removed, or lies on a disk that is not mounted, the missing rows are
+seen only by comparing both. So after each batch the driver notes the state of the target::
 
     <checkpoint>/penstock/<hash of the place>.json
     {"where": "/data/orders", "query": "5f...", "batch": 5}                       a table
     {"where": "stream BIG on ...", "born": "2026-...", "last": 4711, "batch": 5}  a stream
 
-and before the next one compares. A note is made behind the commit, so a target may hold more than it
-says, never less. A note that is lost, with a disk that lost power, costs a comparison and nothing else.
+and compares it before the next batch. The driver writes a note after the commit, so a target may hold
+more than its note says, never less. If a power cut destroys a note, one comparison is left out and
+nothing else happens.
 
-Only checkpoints in folders of the driver's machine are written to. Of others, such as those in object
-stores, Spark has a file system in its JVM, where no writer is. There a table's own marks have to do:
-then every batch leaves one, also without rows, so that of the batch before must be there.
+Notes are written only to checkpoints in folders of the driver's machine. Other checkpoints, such as
+those in object stores, are reached through a file system in Spark's JVM, which writers cannot use.
+With these, the marks of a table are compared instead: every batch leaves a mark, also one without
+rows, so the mark of the previous batch must be there.
 
 Knows nothing of Spark's classes.
 """
@@ -63,8 +65,9 @@ STREAM_IF_BEHIND = Row(
 
 
 class Held(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a target held: ``batch`` of ``query`` (-1: none with rows yet); of a stream also when it
-    was created and its last sequence.
+    """The state of a target: ``batch`` of ``query`` (-1: no batch with rows yet).
+
+    For a stream also the time of its creation and its last sequence.
     """
 
     where: str
@@ -76,7 +79,7 @@ class Held(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True)
 class Memory:
-    """The note of one target in one checkpoint; picklable. Without a checkpoint nothing is kept."""
+    """The note of one target in one checkpoint; picklable. Without a checkpoint there are no notes."""
 
     checkpoint: Path | None
     where: str
@@ -88,13 +91,13 @@ class Memory:
 
     @property
     def begun(self) -> bool:
-        """Whether a batch of the query was done."""
+        """Whether the query has committed a batch."""
         if self.checkpoint is None:
             return False
         return any(each.name.isdigit() for each in (self.checkpoint / "commits").glob("*"))
 
     def recall(self) -> Held | None:
-        """What the target held, where that is known."""
+        """The noted state of the target; None when there is no note."""
         try:
             held = msgspec.json.decode(self._path().read_bytes(), type=Held)
         except (OSError, ValueError, msgspec.MsgspecError):
@@ -102,7 +105,7 @@ class Memory:
         return held if held.where == self.where else None
 
     def note(self, held: Held) -> None:
-        """Remember what the target holds now. A disk that refuses costs the comparison alone."""
+        """Note the state of the target; after an error of the disk only the comparison is left out."""
         if self.checkpoint is None or held == self.recall():
             return
         path = self._path()
@@ -123,12 +126,12 @@ class Memory:
 
 
 def memory_of(checkpoint: str | os.PathLike[str] | None, where: str) -> Memory:
-    """The memory of a target. ``checkpoint`` is a folder as Spark takes it, and is made by Spark."""
+    """The note of a target. ``checkpoint`` is a folder in Spark's form; Spark creates it."""
     return Memory(None if checkpoint is None else _local(os.fspath(checkpoint)), where)
 
 
 def checkpoint_given(options: Mapping[str, str]) -> str | None:
-    """The checkpoint that Spark tells a sink of among its options."""
+    """The checkpoint among the options that Spark gives to a sink."""
     found = (value for name, value in options.items() if name.lower() == "checkpointlocation")
     return next(found, None)
 
@@ -144,9 +147,9 @@ def _local(text: str) -> Path | None:
 
 
 def table_behind(held: Held | None, there: bool, batch: int | None) -> str:
-    """What is wrong with a table that holds ``batch`` of the query that held is of; '' for nothing.
+    """The error of a table that holds less than its note ``held`` says; '' for none.
 
-    ``there``: whether there is a table.
+    ``there`` says whether the table exists, ``batch`` is the batch of the query that it holds.
     """
     if held is None:
         return ""
@@ -165,7 +168,7 @@ def table_behind(held: Held | None, there: bool, batch: int | None) -> str:
 
 
 def table_before(where: str, holds: int, batch: int) -> str:
-    """What to say of a table that does not hold the batch before the one that is to be written."""
+    """The error of a table that does not hold the batch before the one to write."""
     return (
         f"the table {where} holds {_batch(holds)} of the query, which writes batch {batch} now: the"
         " table was removed, or an older one put back, and the rows between would be missing."
@@ -174,7 +177,7 @@ def table_before(where: str, holds: int, batch: int) -> str:
 
 
 def table_missing(where: str) -> str:
-    """What to say of a table that is not there, though its query is beyond its first batch."""
+    """The error of a table that is missing, although its query is beyond the first batch."""
     return (
         f"there is no table at {where}, but the query has done batches before: the table was"
         f" removed, or its folder is not mounted. {_help(Held(where))}"
@@ -182,7 +185,7 @@ def table_missing(where: str) -> str:
 
 
 def stream_behind(held: Held | None, born: str, last: int) -> str:
-    """The same of a stream as it is now."""
+    """The error of a stream that holds less than its note ``held`` says; '' for none."""
     if held is None:
         return ""
     if born != held.born:

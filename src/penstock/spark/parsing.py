@@ -1,7 +1,7 @@
-"""How the formats read their options: rows of a table, and readers of the texts Spark hands over.
+"""Parsing the options of the formats: rows of a table, and parsers of the texts that Spark gives.
 
-A table of :class:`Row` is the whole truth about a format's options: names, how a text is read, what
-it means. The parser and the error for an unknown name are made from it.
+A table of :class:`Row` defines the options of a format: names, how a text is parsed, and what it
+means. The parser and the error for an unknown name are made from it.
 
 Knows nothing of Spark, of the network, or of any one format.
 """
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 DEFAULT_SERVER = "nats://127.0.0.1:4222"
 SEQUENCE_MAX = 2**63 - 1
-CONSUMER_NAME_MAX = 200  # servers take 255; a guard's name is longer
+CONSUMER_NAME_MAX = 200  # servers take 255; the name of a guard is longer
 
 
 class OptionError(ValueError):
-    """An option is unknown, missing or has a value that cannot be used. The text says which and
-    what would be right.
+    """An option is unknown, missing or has a bad value; the text says which, and names the accepted
+    forms.
     """
 
 
 class Row(NamedTuple):
-    """One option: public name, the field it fills, the reader of its text, what it means."""
+    """One option: public name, the field that it fills, the parser of its text, and its meaning."""
 
     name: str
     field: str
@@ -37,21 +37,21 @@ class Row(NamedTuple):
 
 
 def text(text: str) -> str:
-    """Any text but the empty one."""
+    """Parse any text but the empty one."""
     if not text:
         raise OptionError("a text that is not empty")
     return text
 
 
 def stream_name(text: str) -> str:
-    """The name of a stream."""
+    """Parse the name of a stream."""
     if not text or re.search(r"[\s.*>/\\]", text):
         raise OptionError("the name of a stream (no space, '.', '*', '>', '/' or '\\')")
     return text
 
 
 def consumer_name(text: str) -> str:
-    """The name of a consumer."""
+    """Parse the name of a consumer."""
     if not text or re.search(r"[\s.*>/\\\x00-\x1f]", text) or len(text) > CONSUMER_NAME_MAX:
         raise OptionError(
             "the name of a consumer (no space, '.', '*', '>', '/' or '\\',"
@@ -61,7 +61,7 @@ def consumer_name(text: str) -> str:
 
 
 def subject(text: str) -> str:
-    """A subject, wildcards allowed."""
+    """Parse a subject; wildcards are allowed."""
     tokens = text.split(".")
     bad = any(not token or re.search(r"\s", token) for token in tokens) or ">" in tokens[:-1]
     if bad:
@@ -70,7 +70,7 @@ def subject(text: str) -> str:
 
 
 def servers(text: str) -> tuple[str, ...]:
-    """Addresses with commas between."""
+    """Parse addresses with commas between."""
     servers = tuple(part.strip() for part in text.split(",") if part.strip())
     if not servers:
         raise OptionError(f"one or more addresses with commas between, such as {DEFAULT_SERVER}")
@@ -78,15 +78,17 @@ def servers(text: str) -> tuple[str, ...]:
 
 
 def flag(text: str) -> bool:
-    """true or false, in any case."""
+    """Parse true or false, in any case."""
     if text.lower() not in ("true", "false"):
         raise OptionError("true or false")
     return text.lower() == "true"
 
 
 def no_pushdown(text: str) -> bool:
-    """false alone. Spark (4.2, 4.3) keeps what a filter has left with the DataFrame that was loaded: a
-    later query of it, or another part of the same query, would read only that, and no source can tell.
+    """Parse false, the only accepted value.
+
+    Spark (4.2, 4.3) keeps the filtered reader with the DataFrame that was loaded. A later query of it, or
+    another part of the same query, would read only the filtered rows, and no source can tell.
     """
     if flag(text):
         raise OptionError(
@@ -97,7 +99,7 @@ def no_pushdown(text: str) -> bool:
 
 
 def count(text: str) -> int:
-    """A whole number from 1 on."""
+    """Parse a whole number from 1 on."""
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= SEQUENCE_MAX:
         raise OptionError("a whole number of 1 or more")
     return int(text)
@@ -107,7 +109,7 @@ _SIZES = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 
 
 
 def size(text: str) -> int:
-    """Bytes, with or without a unit of two to the ten."""
+    """Parse a number of bytes, with or without a unit of 1,024."""
     match = re.fullmatch(r"([0-9]+)\s*([a-z]*)", text.strip().lower())
     if not match or match[2] not in _SIZES or int(match[1]) == 0:
         raise OptionError("a size of 1 byte or more, such as 67108864 or 64m")
@@ -118,7 +120,7 @@ _DURATIONS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.
 
 
 def duration(text: str) -> float:
-    """Seconds, or a number with its unit; returns seconds."""
+    """Parse seconds, or a number with its unit; returns seconds."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)", text.strip().lower())
     if not match or match[2] not in _DURATIONS or float(match[1]) == 0:
         raise OptionError("a duration, such as 500ms, 30s or 15m")
@@ -126,7 +128,7 @@ def duration(text: str) -> float:
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """A reader of one of these words, in any case."""
+    """Return a parser of one of these words, in any case."""
 
     def read(text: str) -> str:
         if text.lower() not in words:
@@ -137,14 +139,14 @@ def one_of(*words: str) -> Callable[[str], str]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that a mistyped one was meant to be, as it is spelled; None when none is near."""
+    """The known name that is most like a mistyped one, as it is spelled; None when none is near."""
     folded = {each.lower(): each for each in known}
     near = difflib.get_close_matches(name.lower(), folded, 1, 0.6)
     return folded[near[0]] if near else None
 
 
 def parse(rows: Iterable[Row], given: Mapping[str, str], *, format_name: str) -> dict[str, object]:
-    """Spark's options as values by field; names in any case, only those that were given.
+    """Parse Spark's options into values by field; names in any case, only the given ones.
 
     Raises :class:`OptionError` for an unknown name or a bad value.
     """

@@ -1,7 +1,6 @@
-"""Which servers a format talks to, as whom, and for how long it tries: options that reading and
-writing have in common.
+"""The connection options of every format: servers, credentials, and how long to try.
 
-Knows nothing of Spark, and opens nothing: :mod:`penstock.spark.connection` does.
+Knows nothing of Spark, and opens no connection: :mod:`penstock.spark.connection` does.
 """
 
 from __future__ import annotations
@@ -25,7 +24,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Servers:
-    """Where to connect and how; picklable, it travels to the executors. None means "not given"."""
+    """Where and how to connect; picklable, since it travels to the executors. None means "not
+    given".
+    """
 
     urls: tuple[str, ...] = (DEFAULT_SERVER,)
     user: str | None = None
@@ -46,7 +47,7 @@ class Servers:
     retry_timeout_seconds: float = 60.0
 
     def __repr__(self) -> str:
-        """Every field but the secrets, so that a plan or an error can be shown."""
+        """Every field but the secrets, so that plans and errors can show it."""
         shown = (
             f"{field.name}={'***' if value and field.name in _SECRETS else value!r}"
             for field in fields(self)
@@ -55,7 +56,7 @@ class Servers:
         return f"Servers({', '.join(shown)})"
 
     def __str__(self) -> str:
-        """The addresses, without what a URL may carry of credentials."""
+        """The addresses, without the credentials that a URL may have."""
         return ", ".join(url.rpartition("@")[2] if "@" in url else url for url in self.urls)
 
 
@@ -94,12 +95,13 @@ _FIELDS = frozenset(row.field for row in SERVER_ROWS)
 
 
 def take_servers(values: dict[str, object]) -> Servers:
-    """The part of parsed options that is about servers, taken out of ``values``.
+    """Take the connection options out of parsed options ``values``.
 
     Raises :class:`OptionError` for options that contradict one another.
     """
     mine: Mapping[str, object] = {name: values.pop(name) for name in _FIELDS & values.keys()}
-    made = Servers(**mine)  # type: ignore[arg-type]  # each row's reader makes its field's type
+    # Type: ignore[arg-type]  # each row's parser makes its field's type.
+    made = Servers(**mine)  # type: ignore[arg-type]
     if made.token is not None and made.user is not None:
         raise OptionError("give either token, or user and password")
     if made.password is not None and made.user is None:

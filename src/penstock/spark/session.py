@@ -1,15 +1,15 @@
-"""A Spark session on this machine with settings that were measured, and silence on the terminal.
+"""A Spark session on this machine with measured settings, silent on the terminal.
 
 =====================================  ==========================================================
-``local[2,4]``                         two cores; a task whose worker dies is tried again
+``local[2,4]``                         two cores; Spark runs a task again when its worker dies
 UTC                                    times in tables mean the same everywhere
-driver on the loopback address         nobody else can reach it; not where the workers are on
-                                       other machines, which have to
-no UI, no progress bar                 a port less; what runs is shown by who runs it
+driver on the loopback address         other machines cannot reach it; not set when the workers
+                                       are on other machines, which must reach it
+no UI, no progress bar                 a port less; the caller shows its own progress
 FileSystem checkpoint manager,         a micro-batch takes 0.2 s instead of 0.29 s; right for
 no checksum files                      checkpoints on a local disk
 2 shuffle partitions                   200 tasks for a few rows make small jobs slow
-log4j at ERROR                         what Spark warns of at every start is no news to the user
+log4j at ERROR                         Spark's warnings at every start do not concern the user
 =====================================  ==========================================================
 
 Knows nothing of streams and tables.
@@ -48,7 +48,7 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-# Left over from other installations of Spark on the machine; they would decide instead of us.
+# Variables of other Spark installations on the machine; they would override these settings.
 _FOREIGN = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "JDK_JAVA_OPTIONS")
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
@@ -60,12 +60,11 @@ def session(
     settings: Mapping[str, str] | None = None,
     log_file: Path | None = None,
 ) -> SparkSession:
-    """A session with the settings above and ``settings`` over them; ``format("jetstream")`` is
-    registered.
+    """A session with the settings above and ``settings`` over them; ``format("jetstream")`` is registered.
 
-    ``log_file`` takes what the JVM and its workers print. Raises
+    ``log_file`` takes the output of the JVM and its workers. Raises
     :class:`penstock.spark.java.JavaNotFoundError`. The environment variables of other Spark
-    installations are taken out of this process's environment.
+    installations are removed from this process's environment.
     """
     home = ensure_java()
     for variable in _FOREIGN:
@@ -90,7 +89,7 @@ def session(
 
 
 def _hush() -> None:
-    """Keep PySpark from printing as JSON what it raises as an error."""
+    """Keep PySpark from printing errors as JSON that it also raises."""
     from pyspark.logger import PySparkLogger
 
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
@@ -98,19 +97,20 @@ def _hush() -> None:
 
 
 def defaults(master: str) -> dict[str, str]:
-    """The settings above for a master, but for Java's options."""
+    """The settings above for a master, without Java's options."""
     here = _ON_THIS_MACHINE.match(master) is not None
     return {**_SETTINGS, **(_LOOPBACK if here else {})}
 
 
 def log_options() -> list[str]:
-    """What Java is started with to be silent."""
+    """Java's options that make it silent."""
     return [f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"]
 
 
 def launch(conf: SparkConf, log_file: Path) -> JavaGateway:
-    """Start the JVM with its output, and that of its workers, in a file; in a session of its own,
-    so that a Ctrl-C at the terminal is for this process to act on.
+    """Start the JVM, with its output and that of its workers in a file.
+
+    It runs in a separate session of the system, so that only this process acts on a Ctrl-C.
     """
     from pyspark.java_gateway import launch_gateway
 
@@ -128,15 +128,15 @@ def jvm_pid(spark: SparkSession) -> int | None:
 
 
 def end_session(spark: SparkSession, patience_seconds: float = 15.0) -> None:
-    """Stop the session and its JVM, and wait until it is gone; also when it does not answer.
+    """Stop the session and its JVM, and wait until the JVM is gone, even if it does not answer.
 
-    A session of this process made later starts another JVM.
+    A later session of this process starts another JVM.
     """
     from pyspark import SparkContext
 
     gateway = spark.sparkContext._gateway
     process = getattr(gateway, "proc", None)
-    with contextlib.suppress(Exception):  # the JVM may be dead, and that is what is wanted
+    with contextlib.suppress(Exception):  # the JVM may be dead, which is the goal
         spark.stop()
     with contextlib.suppress(Exception):
         if gateway is not None:
@@ -146,7 +146,7 @@ def end_session(spark: SparkSession, patience_seconds: float = 15.0) -> None:
     if process is None:
         return
     with contextlib.suppress(OSError):
-        process.stdin.close()  # which is how the JVM is told to end
+        process.stdin.close()  # tells the JVM to end
     try:
         process.wait(patience_seconds)
     except subprocess.TimeoutExpired:

@@ -1,14 +1,16 @@
-"""Importing Penstock from its archive for ``--py-files``. In the archive this file is the module
-``penstock_unpacking`` beside the package; outside it is only read by :mod:`penstock.spark.packaging`.
+"""Import Penstock from its archive for ``--py-files``.
+
+In the archive this file is the module ``penstock_unpacking`` beside the package; outside it only
+:mod:`penstock.spark.packaging` reads it.
 
 Python imports modules from a zip file, but not compiled ones. So the archive's ``penstock`` calls
-:func:`unpack`, which puts all of the archive into a folder and lets Python look there instead::
+:func:`unpack`, which puts the whole archive into a folder and makes Python import from there::
 
     <folder for temporary files>/penstock-<user id>/<SHA-256 of the archive>/penstock/...
                                                                             /penstock_needs/...
 
-The folder is made once on each machine and used by every process of the user from then on. It is for
-that user alone: what others could write into is not imported.
+The first process on a machine makes the folder, and every later process of the user uses it. Only
+that user may write into it: files that others can change are not imported.
 
 Imports nothing but the standard library, nothing of Penstock, and knows nothing of Spark.
 """
@@ -27,24 +29,25 @@ import zipfile
 from pathlib import Path
 
 MADE_FOR = "penstock_made_for.txt"
-"""The file of the archive that says which Python its compiled modules are of."""
+"""The file of the archive that names the Python of its compiled modules."""
 NEEDED = "penstock_needs"
-"""The folder of the archive with what Penstock imports and a machine may not have. Not beside the
-package, where Python would try to import it from the zip file.
+"""The folder of the archive with packages that Penstock imports and a machine may lack.
+
+It is not beside the package, because Python would try to import them from the zip file.
 """
 
 
 def this_python() -> str:
-    """What compiled modules must be of to be imported here: ``cpython-311-x86_64-linux-gnu``."""
+    """The tag of compiled modules that this Python imports: ``cpython-311-x86_64-linux-gnu``."""
     return str(sysconfig.get_config_var("SOABI"))
 
 
 def unpack(package_path: list[str]) -> None:
-    """Let a package that is in a zip file be looked for in a folder with the same contents.
+    """Make Python import a package in a zip file from a folder with the same contents.
 
-    ``package_path`` is its ``__path__``, which is changed; where Spark has unpacked the archive it
-    is right as it is. What the package needs is found from then on, behind what is installed.
-    Raises ImportError when the archive is of another Python or cannot be unpacked.
+    ``package_path`` is its ``__path__``, which is changed; where Spark has unpacked the archive it is
+    right already. From then on Python also finds the packages that it needs, after installed ones.
+    Raises ImportError when the archive is for another Python or cannot be unpacked.
     """
     package = Path(package_path[0])
     archive = package.parent
@@ -67,9 +70,9 @@ def unpack(package_path: list[str]) -> None:
 
 
 def unpacked(archive: Path, parent: Path) -> Path:
-    """The folder with the contents of an archive; made when it is not there.
+    """The folder with the contents of an archive; made when it is missing.
 
-    Several processes may do so at once. OSError, BadZipFile.
+    Several processes may call this at once. Raises OSError, BadZipFile.
     """
     with archive.open("rb") as file:
         folder = parent / hashlib.file_digest(file, "sha256").hexdigest()
@@ -79,8 +82,8 @@ def unpacked(archive: Path, parent: Path) -> Path:
     try:
         with zipfile.ZipFile(archive) as opened:
             opened.extractall(draft)
-        # Under its name it is whole: another process never imports half an archive.
-        with contextlib.suppress(OSError):  # that process was first, and made the same
+        # A folder gets its name when it is complete: no process imports half an archive.
+        with contextlib.suppress(OSError):  # another process was first, with the same contents
             draft.rename(folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -90,7 +93,7 @@ def unpacked(archive: Path, parent: Path) -> Path:
 
 
 def _own_folder() -> Path:
-    """A folder that nobody else may write into."""
+    """A folder that only this user may write into."""
     user = os.getuid()
     folder = Path(tempfile.gettempdir()) / f"penstock-{user}"
     with contextlib.suppress(FileExistsError):

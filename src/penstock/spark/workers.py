@@ -1,9 +1,9 @@
 """The Python that Spark starts for its workers on this machine.
 
-Spark puts its own archive of PySpark before everything else on their path. There is nothing compiled
-in it, so every process that Spark starts (a query needs half a dozen kinds of them) would compile
-what it imports. Where the same PySpark is installed for this Python, the workers run it through a
-script that takes the archive off their path again::
+Spark puts its own archive of PySpark before everything else on the workers' path. The archive has no
+compiled files, so every process that Spark starts (a query needs half a dozen kinds) would compile
+the modules that it imports. Where the same PySpark is installed for this Python, the workers run it
+through a script that removes the archive from their path::
 
     PYTHONPATH    .../pyspark/python/lib/pyspark.zip:.../py4j-0.10.9.9-src.zip:/srv/anna/lib
              ->   /srv/anna/lib
@@ -41,8 +41,9 @@ exec {python} "$@"
 
 
 def use_installed_pyspark(*, local: bool) -> None:
-    """Set PYSPARK_PYTHON for the workers of a session that is to be started, unless the user has
-    set it. ``local``: they run on this machine.
+    """Set PYSPARK_PYTHON for the workers of a session to start, unless the user has set it.
+
+    ``local`` says whether they run on this machine.
     """
     script = _script()
     given = os.environ.get("PYSPARK_PYTHON", sys.executable)
@@ -56,7 +57,7 @@ def use_installed_pyspark(*, local: bool) -> None:
 
 
 def _installed() -> bool:
-    """Whether this Python has PySpark, and what it needs, as files of its own."""
+    """Whether this Python has PySpark, and py4j, which it needs, as installed files."""
     import py4j  # type: ignore[import-untyped]  # has no types
     import pyspark
 

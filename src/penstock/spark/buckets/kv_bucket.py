@@ -1,4 +1,4 @@
-"""A key-value bucket as the stream it is: what it is called there, and what it holds now.
+"""A key-value bucket as its stream: the names of its parts, and its current state.
 
 A bucket ``devices`` is the stream ``KV_devices``, a key ``a.b`` its subject ``$KV.devices.a.b``, a
 revision its sequence, a delete a message with the header ``KV-Operation``. A bucket that mirrors
@@ -25,14 +25,14 @@ SUBJECT_PREFIX = "$KV."
 
 
 class BucketError(ReadError):
-    """There is no such bucket, or what has its name is none; asking again does not help."""
+    """The bucket does not exist, or the stream of its name is no bucket; a new try does not help."""
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """What matters of the stream behind a bucket, when it was looked at.
+    """The needed properties of the stream behind a bucket.
 
-    ``history`` revisions are kept of each key. An empty bucket has ``first == last + 1``.
+    The stream keeps ``history`` revisions of each key. An empty bucket has ``first == last + 1``.
     """
 
     name: str
@@ -51,8 +51,8 @@ class Bucket:
 def look(asking: Asking, name: str) -> Bucket:
     """The bucket as it is now.
 
-    Raises :class:`BucketError` when there is none, or when the stream of its name is no bucket, and
-    :class:`ReadError` when the server does not answer or refuses.
+    Raises :class:`BucketError` when the bucket does not exist or the stream of its name is no
+    bucket, and :class:`ReadError` when the server does not answer or refuses.
     """
     stream = STREAM_PREFIX + name
     try:
@@ -67,7 +67,7 @@ def look(asking: Asking, name: str) -> Bucket:
 
 
 def _prefix(name: str, config: StreamConfig) -> str:
-    """Where its keys are; BucketError when this is no bucket."""
+    """The subject prefix of the bucket's keys; BucketError when the stream is no bucket."""
     origin = config.mirror.name if config.mirror is not None else config.name
     prefix = f"{SUBJECT_PREFIX}{origin.removeprefix(STREAM_PREFIX)}."
     keeps_keys = config.mirror is not None or f"{prefix}>" in config.subjects
@@ -80,7 +80,7 @@ def _prefix(name: str, config: StreamConfig) -> str:
 
 
 def last_change(asking: Asking, bucket: Bucket, keys: tuple[str, ...]) -> int:
-    """The last revision that the patterns of keys let through, 0 when there is none."""
+    """The last revision that matches the patterns of keys, 0 when there is none."""
     if ">" in keys:
         return bucket.last
     return min(bucket.last, max(_last_of(asking, bucket, each) for each in bucket.subjects(keys)))

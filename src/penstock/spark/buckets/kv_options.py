@@ -1,10 +1,9 @@
-"""The options of reading ``format("jetstream_kv")``, read once from Spark's strings into one frozen
-value.
+"""The options of reading ``format("jetstream_kv")``: Spark's strings, parsed into one frozen value.
 
-``ROWS`` is the whole truth about an option: its name, how its text is read and what it means. The
-parser, the error for an unknown name and the reference page are made from it.
+``ROWS`` defines each option: its name, how its text is parsed and what it means. The parser, the
+error for an unknown name and the reference page are made from it.
 
-Knows nothing of Spark, of the network or of what a bucket holds.
+Knows nothing of Spark, of the network or of the contents of a bucket.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _REVISIONS = f"{EARLIEST}, {LATEST}, or a revision such as 41"
 
 @dataclass(frozen=True)
 class KvOptions:
-    """What a reader of one bucket was asked to do. Picklable; travels inside partitions.
+    """The options of a reader of one bucket; picklable, since it travels inside partitions.
 
     ``starting`` and ``ending`` are a word, a revision, or None for "not given".
     """
@@ -45,14 +44,14 @@ class KvOptions:
 
 
 def bucket_name(text: str) -> str:
-    """The name of a bucket."""
+    """Parse the name of a bucket."""
     if not re.fullmatch(r"[A-Za-z0-9_-]+", text):
         raise OptionError("the name of a bucket (letters, digits, '-' and '_')")
     return text
 
 
 def key_patterns(text: str) -> tuple[str, ...]:
-    """Patterns of keys with commas between; those that lie in another one are left out."""
+    """Parse patterns of keys with commas between; leaves out patterns that another one covers."""
     patterns = [part.strip() for part in text.split(",") if part.strip()]
     try:
         for pattern in patterns:
@@ -129,10 +128,10 @@ ROWS: tuple[Row, ...] = (
 
 
 def parse_kv_options(given: Mapping[str, str], *, streaming: bool) -> KvOptions:
-    """Read Spark's options; names in any case.
+    """Parse Spark's options; names in any case.
 
     Raises :class:`OptionError` for an unknown name, a bad value, a missing bucket, or options that
-    do not go with the kind of read.
+    do not fit the kind of read.
     """
     values = parse(ROWS, given, format_name="jetstream_kv")
     if "bucket" not in values:
@@ -141,4 +140,5 @@ def parse_kv_options(given: Mapping[str, str], *, streaming: bool) -> KvOptions:
         raise OptionError("endingOffsets is for batch reads; a change feed has no end")
     if not streaming and "starting" in values:
         raise OptionError("startingOffsets is for change feeds; a batch read is the state")
-    return KvOptions(servers=take_servers(values), **values)  # type: ignore[arg-type]  # each row's reader makes its field's type
+    # Type: ignore[arg-type]  # each row's parser makes its field's type.
+    return KvOptions(servers=take_servers(values), **values)  # type: ignore[arg-type]

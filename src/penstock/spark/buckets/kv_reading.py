@@ -1,16 +1,16 @@
-"""What a bucket holds, and what changed in it, as Arrow batches; read on an executor.
+"""The state of a bucket, and its changes, as Arrow batches; read on an executor.
 
-The state at a revision is read by a consumer that gives the last message of each key::
+A consumer that delivers the last message of each key reads the state at a revision::
 
     planned at revision 7      1:a  3:b  5:c  7:d            what a, b, c, d were
     read a moment later        1:a  3:b       7:d  8:c  9:e
 
-A row up to the bound is the state. A key that comes with a later revision only, c and e here, was
-changed or made meanwhile; what it was at the bound is still there if the bucket keeps a history.
-Where it is not, :class:`Gone` says what becomes of it.
+A row up to the bound belongs to the state. A key that comes only with a later revision, c and e here,
+was changed or created meanwhile; the bucket still has its value at the bound if it keeps a history.
+Where it does not, :class:`Gone` decides about the key.
 
-A read goes on behind its last row when the connection breaks: a key is handed out once, whatever
-happens meanwhile. A bucket deleted and made again under the reader fails the read.
+When the connection breaks, a read goes on behind its last row, so it returns each key once. A read
+fails when the bucket is deleted and created again meanwhile.
 
 Knows nothing of Spark.
 """
@@ -60,13 +60,14 @@ _UNAVAILABLE = 503
 _INACTIVE_S = 60
 _FILTERS_MAX = 64
 PARTS_MAX = 16
-_SEVERAL_FILTERS = (2, 10)  # the first version whose consumers take more than one filter
+_SEVERAL_FILTERS = (2, 10)  # the first server version whose consumers take more than one filter
 _TIMESTAMP = pa.timestamp("us", "UTC")
-_MARKERS = {"MaxAge": PURGE, "Purge": PURGE, "Remove": DELETE}  # left by the server itself
+# Operations of markers that the server itself leaves.
+_MARKERS = {"MaxAge": PURGE, "Purge": PURGE, "Remove": DELETE}
 
 
 class Gone(enum.Enum):
-    """What becomes of a key whose value at the bound is not there any more, but a later one is."""
+    """The result for a key whose value at the bound is gone, but which has a later value."""
 
     NEWER = "the later value is given"
     LEAVE = "no row"
@@ -81,12 +82,12 @@ class KvPlan:
     bucket: Bucket
 
     def subjects(self) -> tuple[str, ...]:
-        """The filters to give to a consumer; all keys where it could not take them together."""
+        """The filters for a consumer; all keys when it could not take the patterns together."""
         keys = self.options.keys
         return self.bucket.subjects((">",) if self.leftover() else keys)
 
     def leftover(self) -> tuple[str, ...]:
-        """The patterns of keys that are left for us to apply."""
+        """The patterns of keys that the reader has to apply itself."""
         keys = self.options.keys
         if len(keys) > 1 and (overlapping(keys) or not _takes_filters(self.options)):
             return keys
@@ -98,29 +99,31 @@ def _takes_filters(options: KvOptions) -> bool:
 
 
 def parts_of(options: KvOptions) -> list[KvOptions]:
-    """The read of a state in parts, each of some patterns of keys, that can be read side by side: a
-    key is in one of them. One part where a key may match two patterns.
+    """The read of a state in parts that can run at the same time.
+
+    Each part has some of the patterns of keys, and a key is in one part. There is one part when a key
+    may match two patterns.
     """
     keys = options.keys
     if len(keys) < 2 or overlapping(keys):
         return [options]
     if len(keys) > PARTS_MAX and not _takes_filters(options):
-        return [options]  # of each part all keys would travel
+        return [options]  # the server would send all keys for each part
     count = min(len(keys), PARTS_MAX)
     return [replace(options, keys=keys[part::count]) for part in range(count)]
 
 
 def read_changes(plan: KvPlan, wanted: Range) -> Iterator[pa.RecordBatch]:
-    """Every operation of a range of revisions that the bucket still holds, in order."""
+    """Every operation in a range of revisions that the bucket still has, in order."""
     options, bucket = plan.options, plan.bucket
     yield from _range(plan, wanted.first, wanted.last, plan.subjects(), options.batch_rows, bucket)
 
 
 def read_state(plan: KvPlan, bound: int, gone: Gone) -> Iterator[pa.RecordBatch]:
-    """The last operation of each key up to the revision ``bound``, as far as the bucket holds it.
+    """The last operation of each key up to the revision ``bound``, as far as the bucket has it.
 
-    Rows of deleted keys only with the option deletes. Raises :class:`DataLossError` as ``gone`` and
-    the life of the bucket have it, :class:`ReadError` when the server stays away or refuses.
+    Rows of deleted keys only with the option deletes. Raises :class:`DataLossError` as ``gone`` says, or
+    when the bucket was created again; :class:`ReadError` when the server stays away or refuses.
     """
     told: list[pa.Array] = []
     late: list[pa.RecordBatch] = []
@@ -156,7 +159,7 @@ def _late(plan: KvPlan, bound: int, gone: Gone, later: pa.Table) -> Iterator[pa.
         if past.at_bound is not None:
             yield from _alive(plan, past.at_bound)
         elif past.begins(plan.bucket.history):
-            continue  # there was no such key
+            continue  # the key did not exist at the bound
         elif gone is Gone.FAIL:
             raise DataLossError(
                 f"bucket {plan.bucket.name}: what key {key} was at revision {bound} is gone;"
@@ -168,7 +171,7 @@ def _late(plan: KvPlan, bound: int, gone: Gone, later: pa.Table) -> Iterator[pa.
 
 
 class _History:
-    """What is left of the operations of one key, seen from a bound."""
+    """The operations of one key that the bucket still has, relative to a bound."""
 
     def __init__(self) -> None:
         self.at_bound: pa.RecordBatch | None = None
@@ -176,7 +179,7 @@ class _History:
         self._after_purge = False
 
     def add(self, row: pa.RecordBatch, *, before: bool) -> None:
-        """The next operation, and whether it is one up to the bound."""
+        """Add the next operation; ``before`` says whether it is one up to the bound."""
         if before:
             self.at_bound = row
         else:
@@ -185,12 +188,14 @@ class _History:
             self._later += 1
 
     def begins(self, kept: int) -> bool:
-        """Whether the key was made after the bound: nothing of it can have been dropped."""
+        """Whether the key was created after the bound: the bucket has removed none of its
+        operations.
+        """
         return 0 < self._later < kept and not self._after_purge
 
 
 def _histories(plan: KvPlan, bound: int, newest: dict[str, pa.RecordBatch]) -> dict[str, _History]:
-    """What the bucket still knows of the past of some keys."""
+    """The operations of some keys that the bucket still has."""
     keys = tuple(newest)
     few = len(keys) == 1 or (len(keys) <= _FILTERS_MAX and _takes_filters(plan.options))
     subjects = plan.bucket.subjects(keys) if few else plan.subjects()
@@ -225,7 +230,7 @@ def _range(
 
 
 def _last_of_each(plan: KvPlan) -> Iterator[pa.RecordBatch]:
-    """The last operation of each key, in order of revisions; then what came meanwhile."""
+    """The last operation of each key, in order of revisions; then operations that came meanwhile."""
 
     def attempt(after: int) -> Iterator[Columns]:
         jetstream = jetstream_for(plan.options.servers)
@@ -262,10 +267,10 @@ def _last_held(plan: KvPlan, jetstream: JetStream) -> int:
 
 
 def _consume(plan: KvPlan, jetstream: JetStream, consumer: str, goal: int) -> Iterator[Columns]:
-    """What a consumer has up to the revision ``goal`` at least, or whatever the last one is if that
-    is gone. What servers count as pending is no measure: before 2.10 it may be wrong after a purge.
+    """Read a consumer up to the revision ``goal`` at least, or to the last revision when that is gone.
 
-    Timeout when something was lost on the way, or does not come.
+    The number of pending messages does not decide the end: before 2.10 servers may count wrong after a
+    purge. Raises Timeout when a message is missing between others, or does not come.
     """
     rows = plan.options.batch_rows
     patience = plan.options.servers.request_timeout_seconds
@@ -297,14 +302,15 @@ def _discard(jetstream: JetStream, stream: str, consumer: str) -> None:
     try:
         jetstream.delete_consumer(stream, consumer)
     except PenstockError:
-        return  # it is gone already, or goes by itself when nobody pulls from it
+        return  # it is gone already, or the server deletes it when it is inactive
 
 
 def _persistently(
     plan: KvPlan, attempt: Callable[[int], Iterator[Columns]]
 ) -> Iterator[pa.RecordBatch]:
-    """The batches of ``attempt(after)``, which is called again behind the last row while the server
-    comes back in time.
+    """The batches of ``attempt(after)``.
+
+    Calls it again, behind the last row, as long as the server comes back in time.
     """
     servers, bucket = plan.options.servers, plan.bucket
     after = 0
@@ -345,8 +351,9 @@ def _check_same(plan: KvPlan) -> None:
 
 
 def _rows(plan: KvPlan, columns: Columns, after: int) -> Iterator[pa.RecordBatch]:
-    """The rows behind ``after`` whose keys were asked for, each once: after a purge, servers before
-    2.10 deliver a message again for each key that is gone.
+    """The rows behind ``after`` whose keys match the options, each once.
+
+    After a purge, servers before 2.10 deliver a message again for each key that is gone.
     """
     batch = to_arrow(columns, len(plan.bucket.prefix))
     if columns.count:

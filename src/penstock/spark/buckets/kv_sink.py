@@ -78,7 +78,7 @@ WRITE_ROWS: tuple[Row, ...] = (
 
 @dataclass(frozen=True)
 class KvComposer:
-    """Composes rows with a key and a value; ``prefix`` is where the bucket's keys are published."""
+    """Composes rows with a key and a value; ``prefix`` is the subject prefix to publish keys to."""
 
     bucket: str
     columns: tuple[str, ...]
@@ -88,12 +88,12 @@ class KvComposer:
 
     @property
     def subjects(self) -> str:
-        """Where the bucket stores its keys."""
+        """The subjects of the bucket's keys."""
         return f"$KV.{self.bucket}.>"
 
     @property
     def fixed(self) -> bool:
-        """Keys differ."""
+        """False: each key has its own subject."""
         return False
 
     def compose(self, batch: pa.RecordBatch) -> Messages:
@@ -137,7 +137,7 @@ class KvComposer:
         return pc.binary_join_element_wise(operations, lines_of(sources, None, (), bad), b"")
 
     def _operations(self, batch: pa.RecordBatch, values: pa.Array, bad: dict[int, str]) -> pa.Array:
-        """The header line that says what a message does, if it is no put."""
+        """The header lines that say what a message does, for operations other than put."""
         missing = pc.is_null(values)
         if OPERATION not in self.columns and self.null_value != REFUSE:
             return pc.if_else(missing, pa.scalar(_NO_VALUE[self.null_value]), pa.scalar(b""))
@@ -170,7 +170,7 @@ class KvComposer:
 
 @dataclass(frozen=True)
 class KvWrite:
-    """What a writer into a bucket was asked to do."""
+    """The options of one writer into a bucket."""
 
     options: WriteOptions
     bucket: str
@@ -179,7 +179,7 @@ class KvWrite:
 
 
 def parse_kv_write(given: Mapping[str, str]) -> KvWrite:
-    """Read Spark's options; names in any case. Raises :class:`OptionError`."""
+    """Parse Spark's options; names in any case. Raises :class:`OptionError`."""
     values = parse(WRITE_ROWS, without_sparks_own(given), format_name="writing jetstream_kv")
     if "bucket" not in values:
         raise OptionError('option bucket is missing: .option("bucket", "devices")')
@@ -188,13 +188,14 @@ def parse_kv_write(given: Mapping[str, str]) -> KvWrite:
     null_value = str(values.pop("null_value", DELETE))
     servers = take_servers(values)
     values["checkpoint"] = checkpoint_given(given)
-    options = WriteOptions(servers=servers, stream=f"KV_{bucket}", **values)  # type: ignore[arg-type]  # each row's reader makes its field's type
+    # Type: ignore[arg-type]  # each row's parser makes its field's type.
+    options = WriteOptions(servers=servers, stream=f"KV_{bucket}", **values)  # type: ignore[arg-type]
     check_once(options)
     return KvWrite(options, bucket, key if isinstance(key, Pattern) else None, null_value)
 
 
 def plan_kv_write(given: Mapping[str, str], schema: StructType) -> WritePlan:
-    """What is to be done, checked as far as it can be before it begins.
+    """The plan of a write, with all checks that are possible before it begins.
 
     Raises :class:`OptionError` and :class:`penstock.spark.writing.row_errors.WriteError`.
     """
@@ -222,7 +223,7 @@ def _columns(schema: StructType, key: Pattern | None) -> tuple[str, ...]:
 
 
 def key_prefix(servers: Servers, bucket: str) -> str:
-    """The begin of the subjects that keys of a bucket are published to."""
+    """The subject prefix to publish the keys of a bucket to."""
     keys = f"$KV.{bucket}."
     if servers.domain is not None:
         return f"$JS.{servers.domain}.API.{keys}"

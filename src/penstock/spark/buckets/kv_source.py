@@ -1,14 +1,14 @@
-"""The classes Spark calls to read ``format("jetstream_kv")``: the state of a bucket, or its changes.
+"""The classes that Spark calls to read ``format("jetstream_kv")``: a bucket's state or its changes.
 
 An offset of a change feed is the last revision read, of one life of the bucket::
 
     {"bucket": "devices", "revision": 41, "born": "2026-10-16T23:04:01.123456789Z", "state": false}
 
-With ``state`` the batch behind it begins with the state of the bucket instead of its history; only
-the first offset of a feed that begins at ``earliest`` has it.
+With ``state``, the batch behind the offset begins with the state of the bucket instead of its
+history; only the first offset of a feed that begins at ``earliest`` has it.
 
-All decisions are made here and all requests in :mod:`penstock.spark.buckets.kv_bucket`; messages become
-rows in :mod:`penstock.spark.buckets.kv_reading`.
+This module makes all decisions. :mod:`penstock.spark.buckets.kv_bucket` sends all requests, and
+:mod:`penstock.spark.buckets.kv_reading` turns messages into rows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from penstock.spark.buckets.kv_bucket import Bucket
     from penstock.spark.buckets.kv_options import KvOptions
 
-# How long latestOffset waits for something new before it says that there is nothing.
+# How long latestOffset waits for a change before it returns.
 _POLL_SECONDS = 0.25
 _POLL_EVERY_SECONDS = 0.05
 
@@ -59,12 +59,12 @@ class KvOffset:
     state: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """The form Spark keeps in the checkpoint: JSON primitives only."""
+        """The form that Spark keeps in the checkpoint: JSON primitives only."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> KvOffset:
-        """Read :meth:`to_json`'s form; ValueError when a checkpoint of another source is given."""
+        """Parse :meth:`to_json`'s form; ValueError for a checkpoint of another source."""
         try:
             revision = int(value["revision"])
             return cls(str(value["bucket"]), revision, str(value["born"]), bool(value["state"]))
@@ -74,7 +74,7 @@ class KvOffset:
 
 @dataclass(frozen=True)
 class KvPartition(InputPartition):
-    """A state up to ``range.last``, or the changes in a range; of one life of a bucket.
+    """A state up to ``range.last``, or the changes in a range, of one life of a bucket.
 
     ``gone`` names a member of :class:`penstock.spark.buckets.kv_reading.Gone`; None for changes.
     """
@@ -107,11 +107,12 @@ class JetStreamKv(KvSink):
 
 
 class _PartitionReader:
-    """``read``, which batch and streaming have in common."""
+    """The method ``read``, shared by batch and streaming readers."""
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition as Arrow batches; Spark gives a batch read without partitions a
-        None.
+        """The rows of a partition as Arrow batches.
+
+        For a batch read without partitions Spark gives None.
         """
         from penstock.spark.buckets.kv_reading import Gone, KvPlan, read_changes, read_state
 
@@ -136,11 +137,11 @@ class KvReader(_PartitionReader, DataSourceReader):
     """A batch read: the state at a revision, which is fixed when Spark plans it."""
 
     def __init__(self, options: KvOptions) -> None:
-        """Nothing is asked yet."""
+        """Sends no request."""
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One for each pattern of keys, or none when the bucket never held anything."""
+        """One partition for each part of the read, or none when the bucket never held anything."""
         options = self._options
         bucket = look(Asking(options.servers), options.bucket)
         bound, gone = bucket.last, "NEWER"
@@ -159,7 +160,7 @@ class KvStreamReader(_PartitionReader, DataSourceStreamReader, SupportsTriggerAv
     """A change feed: micro-batches from one revision to the next."""
 
     def __init__(self, options: KvOptions) -> None:
-        """Nothing is asked yet."""
+        """Sends no request."""
         self._options = options
         self._asking = Asking(options.servers)
         self._bound: int | None = None
@@ -167,16 +168,16 @@ class KvStreamReader(_PartitionReader, DataSourceStreamReader, SupportsTriggerAv
         self._seen: tuple[Bucket, int] | None = None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
-        """Fix the end of the run: what comes later is for the next one."""
+        """Fix the end of the run: later changes are for the next run."""
         self._available_now = True
         self._bound = self._look()[1]
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
-        """No limit of Spark's: our own are applied in :meth:`latestOffset`."""
+        """No limit from Spark: :meth:`latestOffset` applies the limits of the options."""
         return ReadAllAvailable()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
-        """Where a query without a checkpoint begins."""
+        """The offset at which a query without a checkpoint begins."""
         start = self._options.starting or EARLIEST
         bucket, _ = self._look()
         if start == EARLIEST:
@@ -192,8 +193,9 @@ class KvStreamReader(_PartitionReader, DataSourceStreamReader, SupportsTriggerAv
         return KvOffset(bucket.name, revision - 1, bucket.born).to_json()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
-        """The end of the next micro-batch: behind ``start``, or ``start`` itself when there is
-        nothing to do. Waits a moment for changes when there are none.
+        """The end of the next micro-batch; ``start`` itself when there is nothing to do.
+
+        Waits a moment for changes when there are none.
         """
         begin = KvOffset.from_json(start)
         deadline = time.monotonic() + (0.0 if self._available_now else _POLL_SECONDS)
@@ -205,7 +207,7 @@ class KvStreamReader(_PartitionReader, DataSourceStreamReader, SupportsTriggerAv
             time.sleep(min(_POLL_EVERY_SECONDS, left))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  Spark's name
-        """The last revision when last looked at; Spark shows it in the query's progress."""
+        """The last revision at the last check; Spark shows it in the query's progress."""
         if self._seen is None:
             return None
         bucket, last = self._seen
@@ -217,7 +219,7 @@ class KvStreamReader(_PartitionReader, DataSourceStreamReader, SupportsTriggerAv
         bucket, _ = self._look()
         begin = self._continue(begin, bucket)
         if goal.born != bucket.born or goal.revision <= begin.revision:
-            return []  # planned of a bucket that is gone, which _continue said
+            return []  # planned for a bucket that is gone, which _continue reported
         if begin.state:
             return _state_partitions(self._options, bucket, goal.revision, "LEAVE")
         most = self._options.max_records_per_partition
@@ -227,14 +229,14 @@ class KvStreamReader(_PartitionReader, DataSourceStreamReader, SupportsTriggerAv
         ]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing is kept on the server for a feed, so there is nothing to do."""
+        """Does nothing: the server keeps no state for a feed."""
 
     def stop(self) -> None:
-        """Nothing to give back: the process ends."""
+        """Nothing to release: the process ends."""
 
     def _look(self) -> tuple[Bucket, int]:
-        """The bucket, and its last change that the keys let through; asked for that only when
-        something changed.
+        """The bucket, and its last change that the keys match; requests the latter only after a
+        change.
         """
         bucket = look(self._asking, self._options.bucket)
         if self._seen is None or bucket != self._seen[0]:
@@ -254,7 +256,9 @@ class KvStreamReader(_PartitionReader, DataSourceStreamReader, SupportsTriggerAv
         return KvOffset(bucket.name, last, bucket.born)
 
     def _continue(self, begin: KvOffset, bucket: Bucket) -> KvOffset:
-        """``begin``, or where to go on when the bucket is another one; DataLossError."""
+        """``begin``, or the offset to go on from when the bucket is another one; raises
+        DataLossError.
+        """
         if begin.bucket != bucket.name:
             raise ValueError(
                 f"the checkpoint is of bucket {begin.bucket}, not {bucket.name}: use another one"

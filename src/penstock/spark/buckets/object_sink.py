@@ -1,9 +1,9 @@
 """Writing ``format("jetstream_object")``: rows become objects of an object store, each row once.
 
-The id of an object's chunks follows from the row it is made of and the attempt to write it, so an
-object that was written before is known by its meta message, and the chunks of an attempt that was
-cut off are removed. How many rows of a partition are done is told to its progress record after each
-of them; an attempt that another one has followed learns it then, and gives way.
+The id of an object's chunks follows from its row and the attempt to write it. So the meta message
+shows that an object was written before, and a later attempt removes the chunks of one that was cut
+off. After each row the writer updates the progress record of the partition; there an attempt finds
+that a later one has begun, and gives way.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ NAME, DATA, DESCRIPTION, HEADERS = "name", "data", "description", "headers"
 DELETE, REFUSE = "delete", "refuse"
 _NUID_LENGTH = 22
 NAME_BYTES_MAX = SUBJECT_BYTES_MAX * 3 // 4 - 200
-"""It is the subject of its meta message, four bytes for three."""
+"""The name is in the subject of the meta message, four bytes for three."""
 
 
 def _chunk(text: str) -> int:
@@ -98,7 +98,7 @@ WRITE_ROWS: tuple[Row, ...] = (
 
 @dataclass(frozen=True)
 class ObjectPlan:
-    """What the tasks of a write carry out; picklable."""
+    """The plan that the tasks of a write carry out; picklable."""
 
     options: WriteOptions
     target: Target
@@ -110,7 +110,7 @@ class ObjectPlan:
 
 @dataclass(frozen=True)
 class ObjectWrite:
-    """What a writer into an object store was asked to do."""
+    """The options of one writer into an object store."""
 
     options: WriteOptions
     bucket: str
@@ -119,7 +119,7 @@ class ObjectWrite:
 
 
 def parse_object_write(given: Mapping[str, str]) -> ObjectWrite:
-    """Read Spark's options; names in any case. Raises :class:`OptionError`."""
+    """Parse Spark's options; names in any case. Raises :class:`OptionError`."""
     values = parse(WRITE_ROWS, without_sparks_own(given), format_name="jetstream_object")
     if "bucket" not in values:
         raise OptionError('option bucket is missing: .option("bucket", "photos")')
@@ -130,14 +130,15 @@ def parse_object_write(given: Mapping[str, str]) -> ObjectWrite:
     options = WriteOptions(
         servers=take_servers(values),
         stream=STREAM_PREFIX + bucket,
-        **values,  # type: ignore[arg-type]  # each row's reader makes its field's type
+        # Type: ignore[arg-type]  # each row's parser makes its field's type.
+        **values,  # type: ignore[arg-type]
     )
     check_once(options)
     return ObjectWrite(options, bucket, chunk_bytes, null_data)
 
 
 def plan_object_write(given: Mapping[str, str], schema: StructType) -> ObjectPlan:
-    """What is to be done, checked as far as it can be before it begins.
+    """The plan of a write, with all checks that are possible before it begins.
 
     Raises :class:`OptionError` and :class:`WriteError`.
     """
@@ -153,7 +154,7 @@ def plan_object_write(given: Mapping[str, str], schema: StructType) -> ObjectPla
 
 
 def write_objects(plan: ObjectPlan, task: Task, batches: Iterable[pa.RecordBatch]) -> Written:
-    """Write the rows of one partition, in order. :class:`WriteError` when that cannot be."""
+    """Write the rows of one partition, in order; :class:`WriteError` when that fails."""
     if task.epoch <= plan.target.done:
         return passed_over(batches)
     errors = RowErrors(plan.options, task)
@@ -173,7 +174,7 @@ def write_objects(plan: ObjectPlan, task: Task, batches: Iterable[pa.RecordBatch
 
 
 class _Partition:
-    """The rows of one partition on their way."""
+    """The write of one partition's rows."""
 
     def __init__(self, plan: ObjectPlan, task: Task, errors: RowErrors) -> None:
         self.already = 0
@@ -184,7 +185,7 @@ class _Partition:
         self._done = 0
 
     def write(self, number: int, row: dict[str, object]) -> None:
-        """One row, unless it is known to be done."""
+        """Write one row, unless it is known to be done."""
         if self._progress is None:
             self._begin(row)
         try:
@@ -199,7 +200,7 @@ class _Partition:
             return
         assert self._progress is not None
         attempt = 0 if self._progress.record is None else self._progress.record.attempt
-        # Each attempt has chunks of its own: another one may still be writing.
+        # Each attempt has separate chunks, because an earlier one may still be writing.
         *earlier, nuid = [
             nuid_of(f"{self._task.id}{number}" + (f":{each}" if each else ""))
             for each in range(attempt + 1)
@@ -216,7 +217,7 @@ class _Partition:
         self._progress.over(self._js()).advance(number + 1)
 
     def finish(self, count: int) -> None:
-        """Every row is done."""
+        """Record that every row is done."""
         self._errors.close()
         if self._progress is not None:
             self._progress.over(self._js()).finish(count)
@@ -248,7 +249,7 @@ class _Partition:
         return name, held, str(row.get(DESCRIPTION) or ""), headers
 
     def _retrying(self, act: Callable[[ObjectStore], bool]) -> bool:
-        """Do that until it succeeds or ``retryTimeout`` is over; it may be done twice."""
+        """Run ``act``, which must be safe to repeat, until it succeeds or ``retryTimeout`` is over."""
         options = self._plan.options
         deadline = time.monotonic() + options.servers.retry_timeout_seconds
         while True:
@@ -270,7 +271,7 @@ class _Partition:
 
 
 def nuid_of(text: str) -> str:
-    """An id for chunks, always the same for the same text."""
+    """An id for chunks; the same text gives the same id."""
     number = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=20).digest())
     digits = []
     for _ in range(_NUID_LENGTH):
@@ -280,10 +281,10 @@ def nuid_of(text: str) -> str:
 
 
 class ObjectWriter(DataSourceArrowWriter):
-    """A batch write: one job, whose tasks may be tried again."""
+    """A batch write: one job, whose tasks Spark may run again."""
 
     def __init__(self, plan: ObjectPlan) -> None:
-        """Made once per job; the name of the job is made here, unless writeId gives it."""
+        """Spark makes one per job; the name of the job is made here, unless writeId gives it."""
         self._plan = plan
         self._writer = plan.options.write_id or uuid.uuid4().hex
 
@@ -293,13 +294,13 @@ class ObjectWriter(DataSourceArrowWriter):
         return without_another_try(partial(write_objects, self._plan, task), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """All objects are there."""
+        """All objects are stored."""
         tell(messages, self._plan.options, f"object store {self._plan.bucket}")
         note_written(self._plan.options, self._plan.target, self._plan.options.write_epoch)
         self._forget()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Some task failed: what others wrote stays."""
+        """A task failed: rows that other tasks wrote stay."""
         self._forget()
 
     def _forget(self) -> None:
@@ -312,7 +313,7 @@ class ObjectStreamWriter(DataSourceStreamArrowWriter):
     """A streaming write: the objects of each micro-batch."""
 
     def __init__(self, plan: ObjectPlan) -> None:
-        """Made for every micro-batch."""
+        """Spark makes one for every micro-batch."""
         if plan.options.write_id is not None:
             raise OptionError("writeId is for batch writes; a query has its own id")
         warn_unnoticed(plan.options, plan.target)
@@ -324,9 +325,9 @@ class ObjectStreamWriter(DataSourceStreamArrowWriter):
         return without_another_try(partial(write_objects, self._plan, task), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
-        """All objects are there."""
+        """All objects are stored."""
         tell(messages, self._plan.options, f"object store {self._plan.bucket}")
         note_written(self._plan.options, self._plan.target, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
-        """Some task failed; Spark runs the batch again, and what is there is known then."""
+        """A task failed: Spark runs the batch again, which then finds the rows that are stored."""

@@ -1,14 +1,14 @@
-"""Objects of an object store as the messages they are, written as NATS clients write them.
+"""Objects of an object store as messages, in the same form as NATS clients write them.
 
 ::
 
     $O.<bucket>.C.<nuid>             chunks of 128 KiB, in order
-    $O.<bucket>.M.<base64url(name)>  what the object is, as JSON; replaces what was there before
+    $O.<bucket>.M.<base64url(name)>  the object's properties as JSON; replaces the previous ones
 
-An object is there once its meta message is: readers never see half of one. The id of its chunks is
-given by who writes it, so that a write that was cut off can be known, and its chunks removed. A
-meta message expects the one before it to be what the writer saw, so that of several writers of one
-name each knows what it replaces, and whose chunks to remove.
+An object exists once its meta message does, so readers never see half an object. The writer chooses
+the id of the chunks, so that a write that was cut off can be recognized and its chunks removed. A
+meta message expects the previous one to be the one that the writer read: with several writers of one
+name, each knows which object it replaces and whose chunks it has to remove.
 
 Knows nothing of Spark.
 """
@@ -37,13 +37,13 @@ _API = "$JS.API"
 
 
 class MetaOptions(msgspec.Struct, omit_defaults=True):
-    """How an object is cut."""
+    """The size of an object's chunks."""
 
     max_chunk_size: int = 0
 
 
 class Meta(msgspec.Struct, kw_only=True):
-    """What an object is; zeros are written, for readers tell an empty object by them."""
+    """The properties of an object; zeros are written, because readers tell an empty object by them."""
 
     name: str
     bucket: str = ""
@@ -59,15 +59,15 @@ class Meta(msgspec.Struct, kw_only=True):
 
     @property
     def is_deleted(self) -> bool:
-        """Whether only the word is left that it was deleted."""
+        """Whether the object is deleted and only its meta message is left."""
         return self.deleted is True
 
 
 class ObjectStore:
-    """One object store; ``js`` is where it is."""
+    """One object store; ``js`` is the JetStream that has it."""
 
     def __init__(self, js: JetStream, bucket: str, chunk_bytes: int = CHUNK_BYTES) -> None:
-        """Nothing is asked yet."""
+        """Sends no request."""
         self._js = js
         self._bucket = bucket
         self._stream = STREAM_PREFIX + bucket
@@ -76,11 +76,11 @@ class ObjectStore:
         self._published = "" if prefix == _API else f"{prefix}."
 
     def info(self, name: str) -> Meta | None:
-        """What the object of this name is, deleted ones too; None when there never was one."""
+        """The properties of an object, also of a deleted one; None when it never existed."""
         return self._look(name)[0]
 
     def _look(self, name: str) -> tuple[Meta | None, int]:
-        """The same, and the sequence of what says so, 0 when there is nothing."""
+        """The properties of an object, and the sequence of its meta message, or 0."""
         try:
             found = self._js.get_message(self._stream, last_by_subject=self._meta_subject(name))
         except MessageNotFound:
@@ -88,7 +88,7 @@ class ObjectStore:
         try:
             return msgspec.json.decode(found.data, type=Meta), found.seq
         except msgspec.MsgspecError:
-            return None, found.seq  # not of an object: it is replaced
+            return None, found.seq  # not a meta message: it is replaced
 
     def put(
         self,
@@ -100,10 +100,10 @@ class ObjectStore:
         headers: Mapping[str, Sequence[str]] | None = None,
         earlier: Collection[str] = (),
     ) -> bool:
-        """Store an object; False when it is there already, with this id or one of ``earlier``
-        attempts to store the same.
+        """Store an object; False when it is stored already with this id, or with one of ``earlier``
+        attempts.
 
-        Raises what publishing raises; the chunks are removed then, as far as that is possible.
+        Raises the errors of publishing; the chunks are removed then, as far as possible.
         """
         same = {nuid, *earlier}
         before, seq = self._look(name)
@@ -145,7 +145,7 @@ class ObjectStore:
         return True
 
     def delete(self, name: str) -> bool:
-        """Leave the word that the object is deleted, and drop its chunks; False when there is none."""
+        """Mark an object as deleted, and remove its chunks; False when there is none."""
         before, seq = self._look(name)
         if before is None or before.is_deleted:
             return False

@@ -126,8 +126,8 @@ def admit(found: Available, begin: Mapping[str, Offset], view: View, options: Op
     """The number of sequences of each range, in order of the streams' names, for the next batch.
 
     Bytes are estimated from the mean size of a stored message, so the limit holds on average, not for
-    each batch. A stream whose share is not zero gives at least one message, so that a query never
-    stands still.
+    each batch. A stream that has a share of maxOffsetsPerTrigger gives at least one message, so that a
+    query never stands still.
     """
     names = sorted(found.ranges)
     rows = [len(found.ranges[name]) for name in names]

@@ -155,8 +155,8 @@ def resolve_start(position: Position, state: StreamState, seq_at_time: int | Non
     """The sequence *before* the first one to read.
 
     ``seq_at_time`` is the first sequence stored at or after ``position.time``, None when there is none;
-    it is used only for a time. Raises :class:`OptionError` for a sequence beyond the stream's end, which
-    could not be told from an offset of a stream that went back.
+    it is used only for a time. Raises :class:`OptionError` for a sequence above the stream's next one,
+    which could not be told from an offset of a stream that went back.
     """
     if position.word == EARLIEST:
         return state.first_seq - 1

@@ -177,7 +177,7 @@ def _cipher_of(disk: ReadOnlyDisk, folder: str) -> StreamCipher | None:
 
 
 def _make_room(disk: ReadOnlyDisk, folder: str) -> None:
-    """Raise the limit of open files to the number of files in the folder, if the process may."""
+    """Raise the limit of open files so that it has room for the folder's files, if the process may."""
     needed = len(disk.list_dir(folder)) + _HANDLES_SPARE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < 2 * needed:
