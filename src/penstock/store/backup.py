@@ -1,14 +1,15 @@
 """Makes backups of a stopped store, or of a store that a server writes to.
 
-The backup holds a stream's folder at one moment (core/base/readonly_disk), consumers before messages,
-and copies the held files. The result is what a power cut at that moment would have left: it has every
-message that was acknowledged before, and a server that starts on it recovers as after a power cut.
-Files that a server can rebuild and files that an earlier start kept aside are left out; index files of
-a damaged stream are copied, because they may be the only evidence of what is missing.
+The backup holds a stream's folder at one moment (core/base/readonly_disk), consumers before
+messages, and copies the held files. The result is the state that a power cut at that moment would
+have left: it has every message that was acknowledged before, and a server that starts on it
+recovers as after a power cut. Files that a server can rebuild and files that an earlier start kept
+aside are left out; index files of a damaged stream are copied, because they may be the only
+evidence of what is missing.
 
-A file with the inode, size and times of the previous backup is not read again, so a sealed segment is
-copied once. Messages that are erased during the copy look like damaged records: the file is copied
-again until the copy is sound, or the damage proves to be in the file.
+A file with the inode, size and times of the previous backup is not read again, so a sealed segment
+is copied once. Messages that are erased during the copy look like damaged records: the file is
+copied again until the copy is sound, or two copies have the same damage.
 """
 
 import contextlib
@@ -34,17 +35,17 @@ from penstock.store.reports import LOST, SOUND, UNREADABLE, WORN, StreamReport
 
 Progress = Callable[[int], object]
 TRIES = 10
-PAUSE_S = 0.02  # before a stream that is being made is looked at again
+PAUSE_S = 0.02  # wait before another look at a stream that is being created
 SETTLED_NS = 2_000_000_000
 
 
 class _Changed(Exception):
-    """Something was changed while it was copied."""
+    """A file changed during the copy."""
 
 
 @dataclass
 class _Copy:
-    """One backup in the making."""
+    """One backup in progress."""
 
     disk: ReadOnlyDisk
     target: BackupFolder
@@ -52,8 +53,9 @@ class _Copy:
     began_ns: int
     progress: Progress
     new_bytes: int = 0
-    unsound: set[str] = field(default_factory=set)  # hashes of damaged files
-    told: dict[str, list[str]] = field(default_factory=dict)  # by stream, what can't be read of it
+    unsound: set[str] = field(default_factory=set)  # hashes of damaged copies
+    # label of a stream -> its unreadable parts
+    told: dict[str, list[str]] = field(default_factory=dict)
 
 
 def back_up(
@@ -69,9 +71,9 @@ def back_up(
 ) -> Manifest:
     """Add a backup of these streams to a folder that this process has locked.
 
-    `reread`: also files that look unchanged. `progress` is called with bytes that are done, see
-    `size_of`; `report` with what can't be read of a stream and is not in the backup. StoreError,
-    OSError: there is no new backup; what was copied is used by the next.
+    `reread`: read also files that look unchanged. `progress` is called with the number of bytes
+    done, see `size_of`; `report` with each part of a stream that cannot be read and is not in the
+    backup. StoreError, OSError: there is no new backup, and the next one uses the copied files.
     """
     began = format_time(now_ns)
     name = target.free_id(began[:19].replace("-", "").replace(":", "") + "Z")
@@ -97,7 +99,7 @@ def back_up(
 
 
 def size_of(disk: ReadOnlyDisk, places: list[StreamFolder]) -> int:
-    """The bytes of the files that a backup of these streams holds, as far as they are there now."""
+    """Return the bytes of the files that a backup of these streams would have now."""
     total = 0
     for place in places:
         for folder in (place.consumers_folder, place.folder, place.log_folder):
@@ -110,7 +112,7 @@ def size_of(disk: ReadOnlyDisk, places: list[StreamFolder]) -> int:
 
 
 def _known(target: BackupFolder) -> dict[str, BackedUpFile]:
-    """Files of the newest backup of each stream, by their place in the store."""
+    """Return the files of the newest backup of each stream, by their path in the store."""
     found: dict[str, BackedUpFile] = {}
     for name in target.ids()[-10:]:
         try:
@@ -124,8 +126,8 @@ def _known(target: BackupFolder) -> dict[str, BackedUpFile]:
 
 
 def _stream(copy: _Copy, place: StreamFolder, live: bool) -> BackedUpStream | None:
-    """None: it was deleted meanwhile."""
-    # a manifest could not say it; engine/files makes no such name
+    """Copy one stream; None: the stream was deleted meanwhile."""
+    # manifests have ASCII names only, like the folders that engine/files creates
     if not place.folder.removeprefix(place.root).isascii():
         raise StoreError(f"{place.folder} is not the folder of a stream; move it out of the store")
     for left in reversed(range(TRIES)):
@@ -141,7 +143,7 @@ def _stream(copy: _Copy, place: StreamFolder, live: bool) -> BackedUpStream | No
             continue
         except _Changed:
             continue
-        # another stream may have got the name, or it may be on its way to be made
+        # another stream may have taken the name, or a create is in progress
         if not live or (same and (entry.config is not None or left == 0)):
             return entry
         time.sleep(PAUSE_S)
@@ -152,11 +154,11 @@ def _held(copy: _Copy, place: StreamFolder, live: bool) -> BackedUpStream:
     disk = copy.disk
     folders = (place.consumers_folder, place.folder, place.log_folder)
     try:
-        # What a consumer has seen is in the log; what the log has lost by acks, a consumer may say
-        # later. So the consumers come first.
+        # Consumers first, so that the log has every message in their states. The states may lack
+        # acks that have removed messages from the log.
         there = [disk.hold(folder) for folder in folders]
         if there != [disk.is_dir(folder) for folder in folders]:
-            raise _Changed  # made or deleted right now
+            raise _Changed  # a folder was created or deleted just now
         then = _facts(disk, place)
         files: list[BackedUpFile] = []
         left_out: list[str] = []
@@ -166,7 +168,7 @@ def _held(copy: _Copy, place: StreamFolder, live: bool) -> BackedUpStream:
                     left_out.append(f"{path}: not a regular file")
                     continue
                 files.append(_file(copy, place, path, name, role, live))
-        # what was copied is looked at, not the files, which go on changing
+        # check the copies, since the files may change
         for each in files:
             disk.redirect(f"{place.folder}/{each.path}", copy.target.object_path(each.sha256))
         report = look_held(disk, place)
@@ -174,7 +176,7 @@ def _held(copy: _Copy, place: StreamFolder, live: bool) -> BackedUpStream:
             left_out = [f"{each.file}: {each.reason}" for each in report.of_kind(LOST)[:1]]
         copy.told[place.label] = left_out
         if not _whole(report):
-            # they say what is missing, and what was removed by what is missing
+            # damaged index files are evidence of lost and removed messages
             for name in disk.list_dir(place.log_folder):
                 path = f"{place.log_folder}/{name}"
                 if name.endswith(".idx") and disk.is_file(path):
@@ -198,19 +200,19 @@ def _held(copy: _Copy, place: StreamFolder, live: bool) -> BackedUpStream:
     finally:
         for folder in folders:
             disk.release(folder)
-    # meta.json and sources.json speak of the log: where one changed meanwhile, once more
+    # meta.json and sources.json have to match the log: copy again when one has changed
     if _facts(disk, place) != then:
         raise _Changed
     return entry
 
 
 def _whole(report: StreamReport) -> bool:
-    """Whether index files made again from the messages would say what those that are there say."""
+    """Return whether rebuilt index files would equal the existing ones."""
     return report.state == SOUND and report.cut is None and not report.of_kind(WORN)
 
 
 def _facts(disk: ReadOnlyDisk, place: StreamFolder) -> dict[str, tuple[int, int, int, int]]:
-    """Of meta.json and sources.json, as they are."""
+    """Return the current facts of meta.json and sources.json."""
     found = {}
     for name in ("meta.json", "sources.json"):
         with contextlib.suppress(FileNotFoundError):
@@ -219,7 +221,7 @@ def _facts(disk: ReadOnlyDisk, place: StreamFolder) -> dict[str, tuple[int, int,
 
 
 def _wanted(disk: ReadOnlyDisk, place: StreamFolder, folder: str) -> list[tuple[str, str, str]]:
-    """(path, its name below the stream's folder, role) of the files that belong into a backup."""
+    """Return (path, path below the stream's folder, role) of the files that a backup includes."""
     found = []
     for name in disk.list_dir(folder):
         role = _role(place, folder, name)
@@ -250,13 +252,13 @@ def _file(
         return BackedUpFile(path=name, role=role, size=known.size, sha256=known.sha256, facts=facts)
     data = copy.disk.read_file(path)
     digest, new = copy.target.put(data)
-    # the clock of file times is coarse: what was changed just now may change again within a tick
+    # file times are coarse: a file that has just changed may change again at the same time
     settled = facts if copy.began_ns - facts[2] > SETTLED_NS else None
     copy.new_bytes += len(data) if new else 0
     copy.progress(len(data))
     if role == "segment" and live and digest not in copy.unsound:
         first = int(path.rpartition("/")[2][:20])
         if not SegmentReader(copy.disk, path, first).sound():
-            copy.unsound.add(digest)  # the second time the same bytes are damaged, they are
+            copy.unsound.add(digest)  # the same damage in a second copy is in the file
             raise _Changed
     return BackedUpFile(path=name, role=role, size=len(data), sha256=digest, facts=settled)

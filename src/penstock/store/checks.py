@@ -1,12 +1,12 @@
 """Checks the streams of a store: quickly (`check`) or every byte (`verify`).
 
-Nothing is written. core/log/recovery opens the log on a disk that keeps changes in memory, so that the
-counts are those of the next start; core/log/segment_reader locates the damage in each segment. A quick
-check trusts a valid index file, as a start does; a full one reads every record, block and file, and
-compares the index files with the records.
+Nothing is written. core/log/recovery opens the log on a disk that keeps changes in memory, so that
+the counts are those of the next start; core/log/segment_reader locates the damage in each segment.
+A quick check trusts a valid index file, as a start does; a full one reads every record, block and
+file, and compares the index files with the records.
 
-A folder that a server writes to is held at one moment. Messages that are erased during the check could
-look damaged, so a problem in such a store counts only when a second check finds it too.
+A folder that a server writes to is held at one moment. Messages that are erased during the check
+may look damaged, so a problem in such a store counts only when a second check finds it too.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ from penstock.store.reports import (
 
 Progress = Callable[[int], object]
 AnyDisk = ReadOnlyDisk | OverlayDisk
-LOOKS = 3  # at what seems wrong while a server writes
+LOOKS = 3  # how often a problem is checked while a server writes
 
 REBUILT = "rebuilt from the records; the next start does the same"
 
@@ -51,7 +51,7 @@ def look_at(
     whole: bool = False,
     progress: Progress | None = None,
 ) -> StoreReport:
-    """All of these streams. `progress` is called with bytes that are done; see `size_of`."""
+    """Check these streams. `progress` is called with the number of bytes done; see `size_of`."""
     owners = store.owners()
     report = StoreReport(store=store.path)
     for pid in owners.values():
@@ -60,9 +60,9 @@ def look_at(
         live = place.root in owners
         try:
             report.streams.append(look(disk, place, whole=whole, live=live, progress=progress))
-        except OSError as error:  # the others can be looked at
+        except OSError as error:  # go on with the other streams
             if live and not disk.is_dir(place.folder):
-                continue  # it was deleted meanwhile
+                continue  # the stream was deleted meanwhile
             report.streams.append(_unreadable(place, error))
     for domain_root in {place.root for place in places}:
         _leftovers(disk, domain_root, report)
@@ -89,7 +89,7 @@ def look(
     live: bool = False,
     progress: Progress | None = None,
 ) -> StreamReport:
-    """One stream; `live`: a server may be writing in it."""
+    """Check one stream; `live`: a server may be writing to it."""
     report = _look_once(disk, place, whole, live, progress)
     for _ in range(LOOKS - 1):
         if not live or not (report.of_kind(LOST) or report.of_kind(WORN)):
@@ -107,7 +107,7 @@ def look(
 
 
 def size_of(disk: ReadOnlyDisk, places: list[StreamFolder]) -> int:
-    """The bytes that a whole look at these streams reads."""
+    """Return the bytes that a full check of these streams reads."""
     total = 0
     for place in places:
         with contextlib.suppress(OSError):
@@ -126,7 +126,7 @@ def _look_once(
 ) -> StreamReport:
     held = [place.consumers_folder, place.log_folder, place.folder]
     try:
-        # consumers first: what their states speak of is in the log then
+        # consumers first: the log then has the messages in their states
         for folder in held:
             disk.hold(folder)
         return look_held(disk, place, whole=whole, live=live, progress=progress)
@@ -143,7 +143,7 @@ def look_held(
     live: bool = False,
     progress: Progress | None = None,
 ) -> StreamReport:
-    """One stream whose folders are held, once."""
+    """Check one stream once, whose folders are held."""
     report = StreamReport(
         domain=place.domain, account=place.account, stream=place.name, folder=place.folder
     )
@@ -269,7 +269,7 @@ def _look_at_sealed(
     whole: bool,
     progress: Progress | None,
 ) -> None:
-    """The records of an encrypted stream whose key is not known: their checksums need none."""
+    """Check the records of an encrypted stream without its key: their checksums need none."""
     names = [name for name in disk.list_dir(place.log_folder) if is_segment_name(name)]
     report.segments = len(names)
     for name in names if whole else ():
@@ -279,7 +279,7 @@ def _look_at_sealed(
         if progress is not None:
             progress(reader.stored)
         if reader.packed:
-            continue  # its blocks are sealed as a whole
+            continue  # the blocks of a compressed segment are encrypted as a whole
         report.checked_bytes += reader.stored
         if not reader.sound():
             repair = "by a repair of the store when it is decrypted, or by the next start"
@@ -335,12 +335,12 @@ def _look_at_segment(
 
 
 def _is_end(report: StreamReport, segment: SegmentScan, offset: int) -> bool:
-    # what a start cuts off is told as that
+    # a torn end has its own problem in the report
     return report.cut is not None and report.cut[0] == segment.path and offset >= report.cut[1]
 
 
 def _look_at_rest(reader: LogReader, report: StreamReport) -> None:
-    """What is lost with whole segments, which no damaged bytes tell."""
+    """Report lost messages of whole segments, which have no damaged bytes."""
     told = [
         (first, first + count)
         for segment in reader.segments
@@ -373,7 +373,7 @@ def _without(low: int, high: int, told: list[tuple[int, int]]) -> list[tuple[int
 
 
 def cut_of(reader: LogReader) -> tuple[str, int] | None:
-    """(segment, offset) of a torn end that a start would cut off, or None."""
+    """Return (segment, offset) of a torn end that a start would cut off, or None."""
     for path, data in reader.overlay.changes().items():
         if ".torn-" in path and data is not None and reader.segments:
             last = reader.segments[-1]
@@ -403,7 +403,7 @@ def _look_at_indexes(disk: AnyDisk, reader: LogReader, report: StreamReport, who
     for segment in reader.segments[:-1]:
         path = f"{segment.path.removesuffix('.seg')}.idx"
         if segment.faults or segment.mended or segment.headless:
-            continue  # has none that is believed, so that each start tells of the damage
+            continue  # the segment has no trusted index file, so that each start reports the damage
         if path in quick.overlay.forgotten:
             there = disk.exists(path)
             reason = (

@@ -17,7 +17,7 @@ _HEAD_BYTES = 12
 
 
 def look_at_consumers(files: StreamFiles, report: StreamReport) -> None:
-    """Add the stream's consumers, and what is wrong with them, to its report."""
+    """Add the stream's consumers and their problems to its report."""
     metas: list[ConsumerFile] = []
     said: list[str] = []
     for meta in files.consumers(said.append):
@@ -41,9 +41,7 @@ def look_at_consumers(files: StreamFiles, report: StreamReport) -> None:
 
 
 def tell_mended(said: list[str], report: StreamReport) -> None:
-    """Report configuration files that are damaged or missing, and whose content is known from their
-    copy or by checksum repair.
-    """
+    """Report damaged or missing configuration files that the copy or checksum repair restores."""
     for text in said:
         path, _, reason = text.partition(" was ")
         what = reason.partition(" and ")[0].strip() or "damaged"
@@ -86,7 +84,7 @@ def _implausible(told: ConsumerReport, last_seq: int) -> list[str]:
 
 
 def repaired_states(data: bytes) -> bytes | None:
-    """The bytes of a file of consumer states after checksum repair of one flipped bit; None when the
+    """Return the bytes of a states file after checksum repair of one flipped bit; None when the
     file is sound or has more damage. engine/consumer_states draws the format.
     """
     head, body = data[:_HEAD_BYTES], data[_HEAD_BYTES:]

@@ -21,7 +21,7 @@ _NUMBERS = (
 
 
 def configuration(disk: ReadOnlyDisk, place: StreamFolder) -> tuple[object, list[str]]:
-    """(meta.json as data, or None; what is wrong)."""
+    """Return (meta.json as data, or None; errors in words)."""
     problems: list[str] = []
     try:
         meta = StreamFiles(OverlayDisk(disk), place.folder, place.vault).read(problems.append)
@@ -35,7 +35,9 @@ def configuration(disk: ReadOnlyDisk, place: StreamFolder) -> tuple[object, list
 def consumer_states(
     disk: ReadOnlyDisk, place: StreamFolder, *, held: bool = False
 ) -> tuple[list[dict[str, object]], list[str]]:
-    """(each consumer with its configuration and its state; what is wrong). `held`: the folder is."""
+    """Return (each consumer with its configuration and its state; errors in words). `held`: the
+    folder is held already.
+    """
     problems: list[str] = []
     try:
         if not held:

@@ -14,7 +14,9 @@ Row = tuple[int, int, str, bytes, bytes]
 
 @dataclass(frozen=True)
 class MessageFilter:
-    """Which messages: limits of sequence (both included), of time (since <= t < until), subjects."""
+    """A selection of messages: sequences (both limits included), time (since <= t < until),
+    subjects.
+    """
 
     first: int = 1
     last: int = 0  # 0: no limit
@@ -25,7 +27,7 @@ class MessageFilter:
 
 @dataclass(frozen=True)
 class Damage:
-    """Bytes of a segment that are no record, and the sequences they have cost."""
+    """Damaged bytes of a segment, and the sequences that they destroyed."""
 
     file: str
     offset: int
@@ -34,7 +36,7 @@ class Damage:
 
 
 def messages(disk: ReadOnlyDisk, place: StreamFolder, choice: MessageFilter) -> Iterator[Row]:
-    """(sequence, time, subject, headers, payload), ascending; StoreError when there is no log."""
+    """Yield (sequence, time, subject, headers, payload), ascending. StoreError: there is no log."""
     try:
         if not disk.hold(place.log_folder):
             raise StoreError(f"{place.folder} has no messages")
@@ -57,7 +59,7 @@ def messages(disk: ReadOnlyDisk, place: StreamFolder, choice: MessageFilter) -> 
 
 
 def damages(disk: ReadOnlyDisk, place: StreamFolder) -> Iterator[Damage]:
-    """Every run of damaged bytes, segment by segment, all records read."""
+    """Yield every run of damaged bytes, segment by segment, from a read of all records."""
     try:
         if not disk.hold(place.log_folder):
             raise StoreError(f"{place.folder} has no messages")

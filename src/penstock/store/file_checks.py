@@ -15,7 +15,7 @@ _ENTRY_BYTES = 12
 
 
 def bad_table(data: bytes) -> str:
-    """What is wrong with the table at the end of a compressed segment file; "" for nothing."""
+    """Return the fault of the table at the end of a compressed segment file; "" when there is none."""
     if len(data) < _HEAD_BYTES + _END.size:
         return "the compressed file is cut short"
     _, count, check, magic = _END.unpack_from(data, len(data) - _END.size)
@@ -37,7 +37,7 @@ def bad_table(data: bytes) -> str:
 
 
 def bad_entries(data: bytes) -> bool:
-    """Whether the entries of an index file (its head is sound) do not match their checksum."""
+    """Return whether the entries of an index file with a sound head fail their checksum."""
     count, said = (int.from_bytes(data[at : at + 4], "little") for at in (32, 100))
     entries = data[_INDEX_HEAD_BYTES : _INDEX_HEAD_BYTES + _ENTRY_BYTES * count]
     return crc32c_of(entries) != said

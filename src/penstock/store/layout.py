@@ -22,23 +22,23 @@ _ESCAPED = re.compile(rb"%([0-9A-F]{2})")
 
 
 class StoreError(PenstockError):
-    """What was asked for can't be done; str() says why."""
+    """A request that is not possible; str() has the reason."""
 
 
 @dataclass(frozen=True)
 class StreamFolder:
-    """The folder of one stream; `name` is what the folder's name says, which meta.json confirms."""
+    """The folder of one stream; `name` comes from the folder's name, and meta.json confirms it."""
 
     domain: str
     account: str
     name: str
     folder: str
-    root: str  # of the store that it is in, with its domain
+    root: str  # the root of the store or of its domain
     vault: "Vault | None" = field(default=None, repr=False, compare=False)
 
     def cipher(self, disk: "Disk") -> "StreamCipher | None":
-        """Its data keys; None: it is not encrypted, or there is no key to try. StoreError: the key
-        does not open it.
+        """Return the stream's data keys; None: the stream is not encrypted, or no key is
+        configured. StoreError: the key does not open the stream.
         """
         if self.vault is None:
             return None
@@ -53,17 +53,17 @@ class StreamFolder:
 
     @property
     def log_folder(self) -> str:
-        """Its messages."""
+        """The folder of the messages."""
         return f"{self.folder}/log"
 
     @property
     def consumers_folder(self) -> str:
-        """Its consumers."""
+        """The folder of the consumers."""
         return f"{self.folder}/consumers"
 
     @property
     def label(self) -> str:
-        """`account/stream`, with its domain if it has one."""
+        """`account/stream`, with the domain in front if there is one."""
         return "/".join(part for part in (self.domain, self.account, self.name) if part)
 
 
@@ -76,13 +76,15 @@ class Store:
     streams: list[StreamFolder]
 
     def owners(self) -> dict[str, int]:
-        """Process ids of running servers (0: unknown) by the folder that each has locked."""
+        """Return the process id of the running server (0: unknown) by each folder that it has
+        locked.
+        """
         found = {root: owner_of(root) for _, root in self.roots}
         return {root: pid for root, pid in found.items() if pid is not None}
 
     def chosen(self, wanted: tuple[str, ...]) -> list[StreamFolder]:
-        """The streams of these names: `stream`, `account/stream` or `domain/account/stream`; all
-        when none is named. StoreError: there is none of a name.
+        """Return the streams of these names: `stream`, `account/stream` or `domain/account/stream`;
+        all when no name is given. StoreError: a name has no stream.
         """
         if not wanted:
             return self.streams
@@ -96,7 +98,7 @@ class Store:
         return found
 
     def one(self, wanted: str) -> StreamFolder:
-        """The stream of that name; StoreError when there is none, or more than one."""
+        """Return the stream of a name. StoreError: there is none, or more than one."""
         found = self.chosen((wanted,))
         if len(found) > 1:
             several = ", ".join(each.label for each in found)
@@ -105,8 +107,8 @@ class Store:
 
 
 def find(disk: ReadOnlyDisk, path: str, vault: "Vault | None" = None) -> Store:
-    """The streams of a store folder; StoreError when it is none. `vault`: the keys of one that is
-    encrypted.
+    """Return the streams of a store folder. StoreError: the folder is no store. `vault`: the keys
+    of an encrypted store.
     """
     path = path.rstrip("/") or "/"
     if not disk.is_dir(path):
@@ -134,13 +136,15 @@ def find(disk: ReadOnlyDisk, path: str, vault: "Vault | None" = None) -> Store:
 
 
 def accounts_in(disk: ReadOnlyDisk, root: str) -> list[str]:
-    """The folders of accounts of a store; files among them are ignored."""
+    """Return the folders of a store's accounts; files among them are ignored."""
     folder = f"{root}/jetstream"
     return [name for name in disk.list_dir(folder) if disk.is_dir(f"{folder}/{name}")]
 
 
 def plain_name(name: str) -> str:
-    """The name that a file name stands for (engine/files.file_name); a cut one stays as it is."""
+    """Return the name that a file name stands for (engine/files.file_name); a shortened one stays
+    as it is.
+    """
     data = _ESCAPED.sub(
         lambda found: bytes([int(found[1], 16)]), name.encode("utf-8", "surrogateescape")
     )

@@ -7,7 +7,7 @@
                                          `sha256 <64 hex>` over the first with its end
 
 An object is written once, whole or not at all, and shared by all backups that hold the file; a
-manifest is written after all of its objects are on the disk. So whatever is cut short leaves at
+manifest is written after all of its objects are on the disk. So an interrupted backup leaves at
 most objects that no manifest names. The id of a backup is the time when it began, in UTC.
 
 store/backup makes the entries.
@@ -32,13 +32,13 @@ _ROLES = ("segment", "config", "consumer", "state", "index")
 
 
 class BackedUpFile(Struct, kw_only=True):
-    """A file of a stream; `path` is below the stream's folder."""
+    """A file of a stream; `path` is relative to the stream's folder."""
 
     path: str
     role: str  # segment, config, consumer, state, index
     size: int
     sha256: str
-    facts: tuple[int, int, int, int] | None = None  # of the source: inode, size, mtime, ctime
+    facts: tuple[int, int, int, int] | None = None  # of the source file: inode, size, mtime, ctime
 
 
 class BackedUpStream(Struct, kw_only=True):
@@ -47,7 +47,7 @@ class BackedUpStream(Struct, kw_only=True):
     domain: str = ""
     account: str
     stream: str
-    folder: str  # of the stream, below the store's root
+    folder: str  # the stream's folder, relative to the store's root
     state: str
     messages: int
     bytes: int
@@ -68,35 +68,35 @@ class Manifest(Struct, kw_only=True):
 
     format: int = FORMAT
     id: str
-    time: str  # when it began
+    time: str  # the start of the backup
     store: str
-    live: bool = False  # a server was writing
-    complete: bool = True  # all streams of the store; False: those that were asked for
+    live: bool = False  # a server was writing to the store
+    complete: bool = True  # False: only the named streams of the store
     streams: list[BackedUpStream] = field(default_factory=list)
     total_bytes: int = 0
-    new_bytes: int = 0  # that no earlier backup had
+    new_bytes: int = 0  # bytes of objects that no earlier backup had
 
     def files(self) -> Iterator[BackedUpFile]:
-        """Those of all streams."""
+        """Return the files of all streams."""
         for stream in self.streams:
             yield from stream.files
 
 
 class BadManifestError(StoreError):
-    """A manifest can't be believed; str() says which and why."""
+    """A manifest is not valid; str() names it and the reason."""
 
 
 class BackupFolder:
     """The files of a backup folder."""
 
     def __init__(self, disk: Disk, path: str) -> None:
-        """Nothing is touched before the first call."""
+        """Read and write nothing before the first call."""
         self._disk = disk
         self.path = path
         self._made: set[str] = set()
 
     def open(self) -> None:
-        """StoreError when it is no backup folder."""
+        """Raise StoreError when the folder is no backup folder."""
         mark = f"{self.path}/{MARK}"
         if not self._disk.exists(mark):
             raise StoreError(f"{self.path} is not a backup folder")
@@ -107,7 +107,7 @@ class BackupFolder:
             )
 
     def make(self) -> None:
-        """Make it, or open one that is there; StoreError when other things are in the folder."""
+        """Create the folder, or open an existing one. StoreError: the folder has other files."""
         if self._disk.exists(f"{self.path}/{MARK}"):
             return self.open()
         present = [name for name in self._disk.list_dir(self.path) if not name.startswith(MARK)]
@@ -119,12 +119,12 @@ class BackupFolder:
         return None
 
     def has(self, entry: BackedUpFile) -> bool:
-        """Whether its object is there."""
+        """Return whether the object of a file exists."""
         return self._disk.exists(self.object_path(entry.sha256))
 
     def put(self, data: bytes) -> tuple[str, bool]:
-        """Store bytes durably; (their hash, whether they are new here). An object that is damaged is
-        written anew.
+        """Store bytes durably; return (their hash, whether the object is new). A damaged object is
+        written again.
         """
         name = hashlib.sha256(data).hexdigest()
         path = self.object_path(name)
@@ -141,11 +141,13 @@ class BackupFolder:
     def _holds(self, path: str, data: bytes) -> bool:
         try:
             return self._disk.read_file(path) == data
-        except OSError:  # it can't be read, or no longer
+        except OSError:  # the object is unreadable, or was removed
             return False
 
     def get(self, entry: BackedUpFile) -> bytes:
-        """The bytes of a file, proved by their hash; StoreError when they are not those."""
+        """Return the bytes of a file, verified by their hash. StoreError: the object is damaged or
+        missing.
+        """
         path = self.object_path(entry.sha256)
         try:
             data = self._disk.read_file(path)
@@ -156,13 +158,13 @@ class BackupFolder:
         return data
 
     def objects(self) -> Iterator[tuple[str, str]]:
-        """(hash, path) of every object that is there."""
+        """Return (hash, path) of every object."""
         for folder in self._disk.list_dir(f"{self.path}/objects"):
             for name in self._disk.list_dir(f"{self.path}/objects/{folder}"):
                 yield name, f"{self.path}/objects/{folder}/{name}"
 
     def ids(self) -> list[str]:
-        """Of all backups, the oldest first."""
+        """Return the ids of all backups, the oldest first."""
         names = self._disk.list_dir(f"{self.path}/backups")
         return sorted(
             (name[:-5] for name in names if name.endswith(".json") and _ID.fullmatch(name[:-5])),
@@ -170,7 +172,7 @@ class BackupFolder:
         )
 
     def free_id(self, wanted: str) -> str:
-        """That id, or with a number behind it when it is taken."""
+        """Return this id, or the id with a number when it is taken."""
         taken = set(self.ids())
         number, found = 1, wanted
         while found in taken:
@@ -179,17 +181,17 @@ class BackupFolder:
         return found
 
     def manifest_path(self, name: str) -> str:
-        """Of a backup."""
+        """Return the path of a backup's manifest."""
         return f"{self.path}/backups/{name}.json"
 
     def write(self, manifest: Manifest) -> None:
-        """Add a backup, all of whose objects are there."""
+        """Write the manifest of a backup whose objects are all on the disk."""
         line = msgspec.json.encode(manifest) + b"\n"
         check = f"sha256 {hashlib.sha256(line).hexdigest()}\n".encode()
         self._disk.write_file_atomic(self.manifest_path(manifest.id), line + check)
 
     def read(self, name: str) -> Manifest:
-        """A backup; BadManifestError, StoreError when there is none of that id."""
+        """Read a manifest. BadManifestError: it is not valid. StoreError: there is none of that id."""
         path = self.manifest_path(name)
         if not _ID.fullmatch(name) or not self._disk.exists(path):
             have = ", ".join(self.ids()[-5:]) or "none"
@@ -209,7 +211,7 @@ class BackupFolder:
         return manifest
 
     def remove(self, names: list[str]) -> None:
-        """Remove backups; their objects stay."""
+        """Remove manifests; their objects stay."""
         for name in names:
             self._disk.unlink(self.manifest_path(name))
         self._disk.sync_dir(f"{self.path}/backups")
@@ -219,12 +221,12 @@ class BackupFolder:
         self._disk.unlink(path)
 
     def object_path(self, name: str) -> str:
-        """Of the bytes with this hash."""
+        """Return the path of the object with this hash."""
         return f"{self.path}/objects/{name[:2]}/{name}"
 
 
 def is_backup(disk: Disk, path: str) -> bool:
-    """Whether the folder is one of backups."""
+    """Return whether the folder is a backup folder."""
     return disk.exists(f"{path}/{MARK}")
 
 
@@ -234,7 +236,7 @@ def _order(name: str) -> tuple[str, int]:
 
 
 def _check(path: str, stream: BackedUpStream) -> None:
-    # A manifest says where files go: nothing in it may lead out of the store.
+    # a manifest names paths of files: none may lead out of the store
     parts = stream.folder.split("/")
     good = len(parts) == 4 and parts[0] == "jetstream" and parts[2] == "streams"
     names = [*parts, *(part for file in stream.files for part in file.path.split("/"))]

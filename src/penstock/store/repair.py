@@ -1,9 +1,9 @@
 """Repairs a store that no server uses. Nothing is deleted.
 
-The repair first runs on a disk that keeps changes in memory (core/base/readonly_disk): checksum repair
-corrects flipped bits, and the log is opened as at a start of the server. The result is the plan. Then
-the store is changed, file by file, each as a whole; the original of each replaced or removed file is on
-the disk in `<stream>/aside/<number>/` before.
+The repair first runs on a disk that keeps changes in memory (core/base/readonly_disk): checksum
+repair corrects flipped bits, and the log is opened as at a start of the server. The result is the
+plan. Then the repair replaces file by file, each as a whole, after it has stored the original of
+each replaced or removed file in `<stream>/aside/<number>/`.
 """
 
 import contextlib
@@ -38,31 +38,31 @@ class Change(Struct, kw_only=True):
     """One file that a repair changes."""
 
     file: str
-    what: str  # made, replaced, taken away
+    what: str  # "made", "replaced" or "taken away"
     why: str
     bytes: int = 0
-    kept: str = ""  # where what was there before is; "": nothing was
+    kept: str = ""  # the path of the kept original; "": there was no file
 
 
 class RepairReport(Struct, kw_only=True):
-    """What a repair did with a stream, or would do."""
+    """The changes of a repair to one stream, done or planned."""
 
     domain: str
     account: str
     stream: str
     before: StreamReport
     after: StreamReport
-    mended: int = 0  # flipped bits
+    mended: int = 0  # number of corrected flipped bits
     changes: list[Change] = field(default_factory=list)
 
 
 class Plan:
-    """What a repair of one stream comes to."""
+    """The planned repair of one stream."""
 
     def __init__(
         self, disk: ReadOnlyDisk, place: StreamFolder, progress: Callable[[int], object]
     ) -> None:
-        """Works it out; OSError when the files can't be read. Nothing is changed."""
+        """Make the plan; the store does not change. OSError: files cannot be read."""
         self.disk = disk
         self.place = place
         self.mended = 0
@@ -78,7 +78,7 @@ class Plan:
             self._open()
 
     def changes(self) -> list[Change]:
-        """Every file that will be another one."""
+        """Return every file that the repair changes."""
         found = []
         for path, data in sorted(self._overlay.changes().items()):
             there = self.disk.exists(path)
@@ -92,8 +92,9 @@ class Plan:
         return found
 
     def carry_out(self, target: Disk) -> list[Change]:
-        """Change the store, whose lock this process has; OSError: what is not done yet stays as it
-        was, and another repair goes on.
+        """Change the store, which this process has locked.
+
+        OSError: the remaining files are unchanged, and another repair continues.
         """
         changes = self.changes()
         if not changes:
@@ -114,7 +115,7 @@ class Plan:
         return changes
 
     def after(self) -> StreamReport:
-        """How the stream will look."""
+        """Return the report of the stream after the planned repair."""
         return look_held(self._overlay, self.place, whole=True)
 
     def _aside(self) -> str:
@@ -124,7 +125,7 @@ class Plan:
         return f"{self.place.folder}/aside/{number}"
 
     def _mend_configurations(self) -> None:
-        # reading them puts them right, in memory: from their copies, or where one bit is flipped
+        # a read repairs them, in memory: from the copies, or by checksum repair
         files = StreamFiles(self._overlay, self.place.folder, self.place.vault)
         with contextlib.suppress(BadFileError):
             files.read(_unheard)
@@ -157,7 +158,9 @@ class Plan:
         for segment in reader.segments:
             source = SegmentReader(self.disk, segment.path, segment.first, cipher)
             if source.sealed and (source.packed or segment.mended):
-                continue  # it would have to be encrypted anew: a start reads it as it is
+                # the repaired segment would need new encryption, and a start reads the damaged one
+                # too
+                continue
             data = bytearray(source.piece(0, source.size))
             bits = source.mended_blocks
             for at, end, _, mendable in segment.faults:
@@ -168,7 +171,7 @@ class Plan:
             if any(parts and not mendable for _, _, parts, mendable in segment.faults):
                 self._doubt(f"{segment.path.removesuffix('.seg')}.idx")
             if source.packed and not all(mendable for *_, mendable in segment.faults):
-                continue  # what is made anew of it would not have the bytes that can't be read
+                continue  # a rebuilt segment would not have the unreadable bytes
             if segment.mended:
                 data[:HEAD_BYTES] = segment_head(segment.first, segment.salt)
                 bits += 1
@@ -183,7 +186,7 @@ class Plan:
             self.mended += bits
 
     def _doubt(self, path: str) -> None:
-        # an index file that is believed would hide from a start what can't be read
+        # a trusted index file would hide the unreadable records from a start
         if self.disk.exists(path):
             data = self.disk.read_file(path)
             self._overlay.write_file_atomic(
@@ -192,7 +195,8 @@ class Plan:
             self._why[path] = "marked, so that each start reports the lost messages"
 
     def _drop_indexes(self) -> None:
-        # a start believes an index file that holds by itself: those that don't match go before
+        # a start trusts an index file that is sound in itself: remove those that contradict the
+        # records
         for problem in self.before.of_kind(WORN):
             if problem.file.endswith(".idx") and self.disk.exists(problem.file):
                 self._overlay.unlink(problem.file)
@@ -211,7 +215,7 @@ def repair(
     target: Disk | None,
     progress: Callable[[int], object] = lambda done: None,
 ) -> RepairReport:
-    """Repair one stream; without a `target` only tell. OSError."""
+    """Repair one stream; without a `target`, return the plan. OSError."""
     plan = Plan(disk, place, progress)
     report = RepairReport(
         domain=place.domain,
@@ -228,7 +232,7 @@ def repair(
 
 
 def _unheard(text: str) -> None:
-    """What is put right is told by the look before."""
+    """Ignore the line: the check before the repair reports the same."""
 
 
 def _wanting(report: StreamReport) -> bool:

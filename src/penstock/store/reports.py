@@ -11,20 +11,20 @@ from msgspec import Struct, field
 
 LOST, WORN, NOTE = "lost", "worn", "note"
 SOUND, DAMAGED, UNREADABLE = "sound", "damaged", "not recoverable"
-LOCKED = "encrypted"  # nothing more is known without its key
+LOCKED = "encrypted"  # the report needs the key to say more
 
 
 class Problem(Struct, kw_only=True):
-    """One finding. `first_seq` and `count` name messages: 0 and 0 when none are concerned."""
+    """One finding. `first_seq` and `count` name the affected messages: 0 and 0 for none."""
 
     kind: str
     file: str
-    offset: int = 0  # in the file; of a compressed one, in what it holds
-    length: int = 0  # bytes; 0: the file as a whole
+    offset: int = 0  # offset in the file; of a compressed one, in its decompressed content
+    length: int = 0  # bytes; 0: the whole file
     first_seq: int = 0
     count: int = 0
     reason: str
-    repair: str  # what a repair does about it
+    repair: str  # the effect of a repair on the problem
 
 
 class ConsumerReport(Struct, kw_only=True):
@@ -53,17 +53,17 @@ class StreamReport(Struct, kw_only=True):
     first_time: str = ""
     last_time: str = ""
     segments: int = 0
-    compressed: int = 0  # of the segments
+    compressed: int = 0  # number of compressed segments
     encrypted: bool = False
     disk_bytes: int = 0
-    lost: int = 0  # messages
+    lost: int = 0  # number of lost messages
     consumers: list[ConsumerReport] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-    cut: tuple[str, int] | None = None  # file and offset of an end that a start would cut off
-    checked_bytes: int = 0  # read and verified
+    cut: tuple[str, int] | None = None  # file and offset of a torn end that a start would cut off
+    checked_bytes: int = 0  # bytes that were read and verified
 
     def add(self, problem: Problem) -> None:
-        """A finding; what is lost makes the stream damaged."""
+        """Add a problem; lost messages make the stream damaged."""
         self.problems.append(problem)
         if problem.kind == LOST and self.state in (SOUND, LOCKED):
             self.state = DAMAGED
@@ -71,7 +71,7 @@ class StreamReport(Struct, kw_only=True):
             self.lost += problem.count
 
     def of_kind(self, kind: str) -> list[Problem]:
-        """The problems of one kind."""
+        """Return the problems of one kind."""
         return [problem for problem in self.problems if problem.kind == kind]
 
 
@@ -79,9 +79,9 @@ class StoreReport(Struct, kw_only=True):
     """A store folder."""
 
     store: str
-    used_by: int | None = None  # process id of the server that has it; 0: unknown
+    used_by: int | None = None  # process id of the server that has locked the store; 0: unknown
     streams: list[StreamReport] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)  # of no stream
+    problems: list[Problem] = field(default_factory=list)  # problems outside of streams
     seconds: float = 0.0
 
     @property

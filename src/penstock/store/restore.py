@@ -1,9 +1,9 @@
 """Restores streams of a backup into a store that no server uses; verifies and removes backups.
 
-Each byte is verified by its hash while it is written into `restoring/` of the account, and the log is
-opened there once. Then one rename per stream puts it in place, after all of them are on the disk, so
-each stream is complete, sound and has its index files. Until then the store does not change; the next
-restore, or a start of the server, removes what an interrupted restore left.
+Each byte is verified by its hash while it is written into `restoring/` of the account, and the log
+is opened there once. When all streams are on the disk, one rename per stream puts it in place, so
+each stream is complete, sound and has its index files. Until then the store does not change; the
+next restore, or a start of the server, removes the files of an interrupted restore.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ Progress = Callable[[int], object]
 
 
 class BackupCheck(Struct, kw_only=True):
-    """What verifying one backup found."""
+    """The result of verifying one backup."""
 
     id: str
     streams: int = 0
@@ -31,23 +31,25 @@ class BackupCheck(Struct, kw_only=True):
 
 
 class BackupsCheck(Struct, kw_only=True):
-    """What verifying a backup folder found."""
+    """The result of verifying a backup folder."""
 
     folder: str
     backups: list[BackupCheck] = field(default_factory=list)
     objects: int = 0
-    bytes: int = 0  # hashed
+    bytes: int = 0  # bytes that were hashed
     unreferenced: int = 0
     seconds: float = 0.0
 
     @property
     def sound(self) -> bool:
-        """Whether every backup can be restored as a whole."""
+        """Whether every backup can be restored completely."""
         return not any(each.problems for each in self.backups)
 
 
 def chosen(manifest: Manifest, wanted: tuple[str, ...]) -> list[BackedUpStream]:
-    """The streams of these names (`stream` or `account/stream`); StoreError: there is none."""
+    """Return the streams of these names (`stream` or `account/stream`). StoreError: a name has no
+    stream.
+    """
     if not wanted:
         return manifest.streams
     found = []
@@ -65,7 +67,7 @@ def chosen(manifest: Manifest, wanted: tuple[str, ...]) -> list[BackedUpStream]:
 
 
 def roots_of(streams: Iterable[BackedUpStream], store: str) -> list[str]:
-    """The folders of a store that these streams go to: what a restore has to lock."""
+    """Return the store folders that a restore of these streams has to lock."""
     return sorted({_root(each, store) for each in streams})
 
 
@@ -77,11 +79,11 @@ def restore(
     *,
     progress: Progress = lambda done: None,
 ) -> list[str]:
-    """Put streams of a backup into a store whose folders this process has locked. What is told:
-    damage that the streams had when they were backed up.
+    """Restore streams of a backup into a store whose folders this process has locked. Return the
+    damage that the streams had at the time of the backup.
 
-    StoreError: a stream of that name is there, or something of the backup is damaged; then the
-    store is as it was. OSError likewise, unless it came from one of the last renames.
+    StoreError: a stream of that name exists, or a part of the backup is damaged; the store has not
+    changed. OSError: the same, unless one of the last renames has failed.
     """
     for each in streams:
         _check_free(disk, each, store)
@@ -99,7 +101,7 @@ def restore(
 
 
 def verify(target: BackupFolder, progress: Progress = lambda done: None) -> BackupsCheck:
-    """Every manifest and every object, each hashed once."""
+    """Verify every manifest and every object, each hashed once."""
     result = BackupsCheck(folder=target.path)
     state: dict[str, str] = {}
     for name in target.ids():
@@ -131,7 +133,7 @@ def verify(target: BackupFolder, progress: Progress = lambda done: None) -> Back
 
 
 def size_of(target: BackupFolder) -> int:
-    """The bytes that `verify` hashes."""
+    """Return the bytes that `verify` hashes."""
     sizes: dict[str, int] = {}
     for name in target.ids():
         try:
@@ -142,15 +144,16 @@ def size_of(target: BackupFolder) -> int:
 
 
 class Pruning(Struct, kw_only=True):
-    """What a prune would remove."""
+    """The files that a prune removes."""
 
     backups: list[str]
-    objects: list[str]  # paths
+    objects: list[str]  # paths of objects
 
 
 def plan_prune(target: BackupFolder, remove: list[str]) -> Pruning:
-    """What goes when these backups do; BadManifestError when one that stays can't be read, since
-    then nobody knows which objects it needs.
+    """Return the files to remove with these backups.
+
+    BadManifestError: a remaining manifest cannot be read, so the objects that it needs are unknown.
     """
     needed = {
         entry.sha256
@@ -163,7 +166,7 @@ def plan_prune(target: BackupFolder, remove: list[str]) -> Pruning:
 
 
 def prune(target: BackupFolder, plan: Pruning) -> None:
-    """Do it: first the manifests, durably, then the objects."""
+    """Remove the manifests, durably, and then the objects."""
     target.remove(plan.backups)
     for path in plan.objects:
         target.remove_object(path)
@@ -205,18 +208,18 @@ def _bring(
 
 
 def _try_out(disk: Disk, folder: str, entry: BackedUpStream) -> list[str]:
-    # Also makes the index files, so that the first start is as fast as any.
+    # opening also writes the index files, so that the first start is fast
     try:
         log = open_log(folder, disk, create=False)
     except LogLocked:
-        return []  # encrypted: the hashes are what there is to prove it
+        return []  # encrypted: the hashes alone prove the content
     try:
         lost = sum(count for _, count, _ in log.lost)
         there = log.msgs, log.last_seq
     finally:
         maintenance.close(log)
     if not lost and there != (entry.messages, entry.last_seq):
-        # every byte is the one that was backed up: a partial stream is better than none
+        # the bytes are those of the backup: a partial stream is better than none
         return [
             f"{entry.label}: the restored stream has {there[0]} messages up to {there[1]}, "
             f"the backup had {entry.messages} up to {entry.last_seq}"
@@ -235,7 +238,7 @@ def _put_in_place(disk: Disk, entry: BackedUpStream, store: str) -> None:
     for parent in (account, f"{root}/jetstream", root):
         disk.sync_dir(parent)
     if disk.exists(folder):
-        disk.remove_tree(folder)  # empty, as was looked at before
+        disk.remove_tree(folder)  # an empty folder: `_check_free` has looked
     disk.rename(_waiting(entry, store), folder)
     disk.sync_dir(streams)
     disk.sync_dir(f"{account}/restoring")
