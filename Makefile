@@ -80,7 +80,7 @@ wheel: $(VENV)/.ready ## build a wheel into dist/
 
 clean: ## remove what was built (.venv and ./data stay)
 	@rm -rf build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	@rm -f src/penstock/core/*/*.so src/penstock/core/*/*.c $(VENV)/.with-*
+	@rm -f $(foreach place,src/penstock/core src/penstock/core/*,$(place)/*.so $(place)/*.c) $(VENV)/.with-*
 	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- steps -----------------------------------------------------------------------------------------------------------

@@ -18,22 +18,31 @@ SANITIZE = os.environ.get("PENSTOCK_SANITIZE") == "1"
 JOBS = int(os.environ.get("PENSTOCK_BUILD_JOBS") or len(os.sched_getaffinity(0)))
 
 
+# What Cython would put into each module alike (function and iterator types, ...) is here once.
+SHARED = "penstock.core._shared"
+SHARED_C = "src/penstock/core/_shared.c"
+
+
 def core_extensions() -> list[Extension]:
-    """One extension per module of the core."""
+    """One extension per module of the core, and the one that all of them share."""
     compile_args = ["-O1", "-g"] if DEBUG else ["-O2", "-g0"]
     compile_args += ["-fno-strict-aliasing", "-Wno-unused-function", "-Wno-sign-compare"]
     link_args = ["-pthread"]
     if SANITIZE:
         compile_args += ["-fsanitize=address", "-fno-omit-frame-pointer"]
         link_args += ["-fsanitize=address"]
+    sources = {
+        ".".join(path.relative_to("src").with_suffix("").parts): str(path)
+        for path in sorted(Path("src/penstock/core").rglob("*.pyx"))
+    }
     return [
         Extension(
-            ".".join(path.relative_to("src").with_suffix("").parts),
-            [str(path)],
+            name,
+            [source],
             extra_compile_args=compile_args,
             extra_link_args=link_args,
         )
-        for path in sorted(Path("src/penstock/core").rglob("*.pyx"))
+        for name, source in {SHARED: SHARED_C, **sources}.items()
     ]
 
 
@@ -46,6 +55,7 @@ if __name__ == "__main__":
             core_extensions(),
             include_path=["src"],
             nthreads=JOBS if JOBS > 1 else 0,
+            shared_utility_qualified_name=SHARED,
             compiler_directives={
                 "language_level": 3,
                 "boundscheck": DEBUG,

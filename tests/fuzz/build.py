@@ -1,7 +1,7 @@
 """The core once more, with sanitizers, beside the normal build.
 
 The C files that Cython made for the normal build are compiled again, so that what is fuzzed is what is shipped, but
-for gcc's checks. They go into a package tree of links: ``build/asan/penstock/core/*/*.so`` are its own files, all else
+for gcc's checks. They go into a package tree of links: the ``.so`` files of ``build/asan/penstock/core`` are its own, all else
 leads to ``src``. A process that has that folder first on its path, and the sanitizer's library loaded before all
 others, runs the instrumented core: `environment` says how.
 """
@@ -64,9 +64,8 @@ def build(kind: str = "asan", jobs: int | None = None) -> int:
     include = f"-I{sysconfig.get_paths()['include']}"
     commands = [
         [*FLAGS, *KINDS[kind], include, str(source), "-o", str(made)]
-        for room in rooms
-        for source in sorted(room.glob("*.c"))
-        if stale(made := target / "core" / room.name / (source.stem + SUFFIX), source)
+        for source in sorted((SOURCE / "core").rglob("*.c"))
+        if stale(made := instrumented(target, source), source)
     ]
     cover = folder(kind) / "libcoverage.so"
     source = Path(__file__).with_name("coverage.c")
@@ -90,6 +89,11 @@ def link(source: Path, target: Path, but: set[str], suffixes: set[str] | None = 
     for name, path in wanted.items():
         if not (target / name).is_symlink():
             (target / name).symlink_to(path)
+
+
+def instrumented(target: Path, source: Path) -> Path:
+    """Where the module of a C file goes: the same place below `target` as below the package."""
+    return (target / source.relative_to(SOURCE)).with_name(source.stem + SUFFIX)
 
 
 def stale(made: Path, source: Path) -> bool:
