@@ -1,20 +1,21 @@
-"""Segment files whose bytes are compressed block by block, read as if they were not.
+"""Segment files that are compressed block by block; readers see the uncompressed bytes.
 
-    file    = head (32)   that of the segment (core/log/record), but with version 2
-              block*      u32 length of what follows (bit 31: it is stored as it is), an S2 block of 65536 bytes of the segment;
-                          the last one is of what is left
+    file    = head (32)   the head of the segment (core/log/record), but with version 2
+              block*      u32 length of the data that follows (bit 31: stored uncompressed), an S2 block of 65536 bytes of the segment;
+                          the last block has the remaining bytes
               count x { u32 the length again, u32 crc32c of that many bytes }
               u64 bytes of the segment   u32 count   u32 crc32c from the lengths to here   "PNSTKEN2"
 
-An encrypted one has a longer head, with version 4, and each block behind its length is ciphertext and 16 bytes of a tag; the nonce is
-the number of the block, which is bound to its length. The records in it are plain (core/log/encryption).
+An encrypted file has a longer head, with version 4. Each of its blocks is the length, ciphertext and a tag of 16 bytes; the nonce is
+the number of the block, and the length is authenticated with the block. The records in a block are plain (core/log/encryption).
 
-All numbers are little-endian. The segment's own head is in the first block too, with version 1 or 3, so that offsets are the
-same before and after. When the table at the end is damaged the blocks are found one after the other, and their checksums are not
-known. One flipped bit in a block would cost all that is in it: it is put right in memory when the block's checksum says which it is
-(the records in it have theirs, too). A block that can't be decompressed reads as zeros, which are no records.
+All numbers are little-endian. The first block contains the head of the segment too, with version 1 or 3, so offsets in the segment
+are the same before and after compression. When the table at the end is damaged, the reader finds the blocks one after the other
+and has no checksums of them. One flipped bit would make a whole block unreadable, so it is corrected in memory when the checksum of
+the block proves which bit it is (the records have their own checksums, too). A block that cannot be decompressed reads as zeros,
+which are no records.
 
-A few decompressed blocks are kept for all logs together, the one that was used longest ago gives way.
+All logs share a cache of a few decompressed blocks; the least recently used block is replaced.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -40,7 +41,7 @@ cdef uint32_t PLAIN = <uint32_t>1 << 31
 
 
 cdef struct Cached:
-    uint64_t owner         # Packed.id; 0: nothing
+    uint64_t owner         # Packed.id; 0: empty
     uint64_t used
     uint32_t block
     char* data             # PACKED_BLOCK_BYTES
@@ -52,7 +53,7 @@ memset(cache, 0, sizeof(cache))
 
 
 cdef bytes pack(const char* p, size_t n, object cipher):
-    """The file that a segment's n bytes make."""
+    """Compress the n bytes of a segment into a file."""
     cdef Out out
     cdef Out lengths
     cdef size_t at = 0, part, length
@@ -110,7 +111,7 @@ cdef inline bytes bound_to(uint32_t said):
 
 
 cdef Packed open_packed(Disk disk, int handle, object cipher, str path):
-    """What the file behind a handle holds."""
+    """Open a compressed segment file for reading."""
     global ids
     cdef Packed found = Packed()
     cdef char[SEALED_HEAD_BYTES] head
@@ -134,7 +135,7 @@ cdef Packed open_packed(Disk disk, int handle, object cipher, str path):
 
 
 cdef bint read_table(Packed found, Disk disk, int handle) except -1:
-    """The table at the end, when all of it is sound."""
+    """Read the table at the end; False when a part of it is damaged."""
     cdef char[END_BYTES] end
     cdef uint32_t count, crc, length, k
     cdef uint64_t size, at = found.begins
@@ -175,7 +176,7 @@ cdef bint read_table(Packed found, Disk disk, int handle) except -1:
 
 
 cdef bint ends_packed(Disk disk, int handle) except -1:
-    """Whether a file whose head says nothing ends as a compressed one does."""
+    """Whether a file with an unreadable head has the end of a compressed file."""
     cdef Packed found = Packed()
     found.begins = SEGMENT_HEAD_BYTES
     found.stored = disk.size(handle)
@@ -183,7 +184,7 @@ cdef bint ends_packed(Disk disk, int handle) except -1:
 
 
 cdef int walk(Packed found, Disk disk, int handle) except -1:
-    """Find the blocks one after the other, as far as their lengths make sense."""
+    """Find the blocks one after the other, as long as their lengths are plausible."""
     cdef uint64_t at = found.begins
     cdef uint32_t said, length, cap = 0
     cdef uint8_t[8] lead
@@ -219,7 +220,7 @@ cdef int walk(Packed found, Disk disk, int handle) except -1:
         found.size += size
         if size < PACKED_BLOCK_BYTES:
             return 0
-    # The blocks do not end as they should: what comes behind is damaged, and one that can't be read says so.
+    # The last block was not found: the rest of the file is damaged, and one unreadable block stands for it.
     if found.starts == NULL:
         found.starts = <uint64_t*>malloc(2 * sizeof(uint64_t))
         if found.starts == NULL:
@@ -236,7 +237,7 @@ cdef int walk(Packed found, Disk disk, int handle) except -1:
 
 
 cdef class Packed:
-    """Where the blocks of one compressed file are."""
+    """The places of the blocks in one compressed file."""
 
     def __dealloc__(self):
         cdef int k
@@ -246,14 +247,14 @@ cdef class Packed:
                 cache[k].owner = cache[k].used = 0
 
     cdef bytes opened(self, bytes raw, uint32_t said, uint32_t k):
-        # An encrypted block with its length before it, decrypted; empty behind the length when it is not what was written.
+        # Decrypts a block: its length, then the plain data. Without data when the authentication fails.
         cdef bytes lead = bound_to(said)
         cdef bytes plain = open_part(self.aead, self.cipher, k, PyBytes_AS_STRING(raw) + LENGTH_BYTES,
                                      PyBytes_GET_SIZE(raw) - LENGTH_BYTES, lead)
         return lead if plain is None else lead + plain
 
     cdef long long measure(self, Disk disk, int handle, uint64_t at, uint32_t said) except -1:
-        # What the next encrypted block has, decompressed; 0: it can't be read.
+        # Decompressed size of the encrypted block at `at`; 0: the block cannot be read.
         cdef size_t n = LENGTH_BYTES + (said & ~PLAIN)
         cdef bytes raw = PyBytes_FromStringAndSize(NULL, n)
         if disk.read_at(handle, PyBytes_AS_STRING(raw), n, at) != <int64_t>n:
@@ -325,13 +326,13 @@ cdef class Packed:
         return slot.data
 
     cdef int mend(self, char* p, size_t n, uint32_t k) except -1:
-        """One flipped bit in the n bytes of a block is put right."""
+        """Correct one flipped bit in the n bytes of a block, if its checksum proves which bit it is."""
         cdef uint32_t crc, said
         cdef int64_t bit
         memcpy(&said, PyBytes_AS_STRING(self.table) + k * ROW_BYTES, LENGTH_BYTES)
         memcpy(&crc, PyBytes_AS_STRING(self.table) + k * ROW_BYTES + LENGTH_BYTES, LENGTH_BYTES)
         if memcmp(p, &said, LENGTH_BYTES) != 0:
-            memcpy(p, &said, LENGTH_BYTES)            # the table has it too
+            memcpy(p, &said, LENGTH_BYTES)            # the table has the length, too
             self.mended += 1
         bit = flipped_bit(p + LENGTH_BYTES, n - LENGTH_BYTES, crc, 0)
         if 0 <= bit < <int64_t>(n - LENGTH_BYTES) * 8:

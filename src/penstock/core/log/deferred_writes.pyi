@@ -1,6 +1,6 @@
-"""What the opening of a log wished to write, and the disk did not take; see core/log/deferred_writes.pyx."""
+"""Deferred writes: writes that the opening of a log could not do because of the disk."""
 
 from penstock.core.log.log import Log
 
 def do_late(log: Log) -> bool:
-    """One piece of what can wait; whether there was one. OSError."""
+    """Do one deferred write of `late`, if the log takes appends; whether there was one. OSError when the disk refuses."""

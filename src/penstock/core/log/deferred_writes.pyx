@@ -1,18 +1,20 @@
-"""What the opening of a log wished to write, and the disk did not take: it is written later.
+"""Deferred writes: writes that the opening of a log could not do because of the disk.
 
-Opening needs no room and no disk that works, only one that reads. What can't be written is told by calls:
+A log opens even when its disk is full or refuses writes; it only has to be readable. The log keeps each refused write as a callable
+in one of two lists:
 
-    owed    comes before the next append or removal is written: an unfinished end that has to be cut, a file for the newest
-            segment, names to be synced, what the owner adds (states of consumers that were beyond the end of the log)
+    owed    done before the next append or removal is written: cutting a torn end, the file of the newest segment, syncs of
+            names, and writes that the owner adds (states of consumers beyond the end of the log)
     late    can wait: index files, copies of bytes that were cut off
 
-What it removed (by a limit, say) was seen to be gone since: the first write that succeeds is synced before it returns (`unsaid`).
+Clients may have seen the effect of removals that are not recorded yet (by a limit, for example), so the first write that succeeds is
+synced before it returns (`unsaid`).
 
-Until nothing is owed the log is FULL, or FAILED when something else than room is missing (core/log/files): reads go on, appends
-are refused. Whoever makes it take appends again (an append, write(), mend()) pays first. A segment whose sync failed is made anew
-by mend(), like one that failed while the log was open (core/log/disk_recovery).
+While `owed` is not empty the log is FULL, or FAILED after another error than missing room (core/log/files): reads go on, and appends
+fail. An append, write() or mend() does the owed writes first. mend() rewrites a segment whose sync failed, as it does for a segment
+that failed while the log was open (core/log/disk_recovery).
 
-Knows nothing of when to try again: that is the owner's.
+The owner decides when to try again.
 """
 import errno
 from contextlib import suppress
@@ -32,22 +34,22 @@ from penstock.core.log.disk_condition import NO_ROOM
 
 
 def do_late(Log log) -> bool:
-    """One piece of what can wait, of a log that takes appends; whether there was one. OSError."""
+    """Do one deferred write of `late`, if the log takes appends; whether there was one. OSError when the disk refuses."""
     if not log.late or log.state.condition != TAKES:
         return False
     call = log.late.pop(0)
     try:
         call()
     except OSError:
-        log.late.append(call)                # behind the others
+        log.late.append(call)                # goes to the end of the list
         raise
     return True
 
 
-# --- files of an opening ---------------------------------------------------------------------------
+# --- files that an opening changes -----------------------------------------------------------------
 
 cdef int sync_names(Log log) except -1:
-    # Who began this log may have been stopped before it synced the names of its files, and of the folder.
+    # The process that made this log may have ended before it synced the names of the files and of the folder.
     log.folder_found()
     try:
         log.sync_folder()
@@ -58,7 +60,7 @@ cdef int sync_names(Log log) except -1:
 
 
 cdef int sync_found(Log log, Segment s) except -1:
-    # A killed process leaves written bytes that are not on the disk yet: from here on they are, or are made anew.
+    # A killed process leaves written bytes that are not synced: syncs them. A segment whose sync fails goes into `unsynced`.
     try:
         log.disk.sync(s.handle)
     except OSError as error:
@@ -68,14 +70,15 @@ cdef int sync_found(Log log, Segment s) except -1:
 
 
 cdef int doubt_found(Log log, list doubted) except -1:
-    """Of segments whose sync failed, those with something in them that counts are not believed to be on the disk. Others that are not
-    synced are those that the opening itself has written to: they are like any.
+    """Mark the segments whose sync failed as doubtful, if they are active or have live messages.
+
+    The other segments in `unsynced` are those that the opening has written to; they need no special treatment.
     """
     cdef Segment s
     cdef bint any_left = False
     log.take_unsynced([s for s in log.unsynced if s not in doubted])
     for s in doubted:
-        # A compressed one was on the disk before it had its name; of one without a sound head nothing can be made anew.
+        # A compressed file was synced before it got its name. A segment without a sound head cannot be rewritten.
         if s not in log.segments.items or s.packed is not None or s.salt == 0 or s.size < SEGMENT_HEAD_BYTES:
             continue
         if s is log.active or s.live:
@@ -90,7 +93,7 @@ cdef int doubt_found(Log log, list doubted) except -1:
 
 
 cdef int set_aside(Log log, str name) except -1:
-    """A file that is no part of the log gets another name."""
+    """Rename a file that is not part of the log."""
     try:
         move_aside(log, name)
     except OSError as error:
@@ -99,7 +102,7 @@ cdef int set_aside(Log log, str name) except -1:
 
 
 def move_aside(Log log, str name) -> None:
-    """OSError."""
+    """Rename a file to its aside name and sync the folder. OSError."""
     cdef int n = 1
     cdef str path = f"{log.folder}/{name}"
     while log.disk.exists(f"{path}.aside-{n}"):
@@ -110,9 +113,9 @@ def move_aside(Log log, str name) -> None:
 
 
 cdef int start_found(Log log, uint64_t first) except -1:
-    """A new segment, in memory alone as long as the disk has no file for it."""
+    """Begin a new segment; it stays in memory until the disk has a file for it."""
     cdef Segment s
-    if not log.owed:                     # else an older file may still have the name
+    if not log.owed:                     # with owed writes, an older file may still have the name
         try:
             return log.start_segment(first)
         except OSError as error:
@@ -127,13 +130,13 @@ cdef int start_found(Log log, uint64_t first) except -1:
 
 
 def make_file(Log log, Segment s) -> None:
-    """The file of a segment that began in memory. OSError."""
+    """Make the file of a segment that began in memory. OSError."""
     if s.handle < 0 and s in log.segments.items:
         log.make_file(s)
 
 
 cdef bytes keep_aside(Log log, Segment s, uint64_t at):
-    # Cuts the file at `at`; what was behind it is kept in a file of its own first.
+    # Cuts the file at `at`, after the bytes behind `at` were copied to a file of their own.
     cdef bytes cut = read_all(log, s)[at:]
     s.set_written(at)
     if cut:
@@ -146,7 +149,10 @@ cdef bytes keep_aside(Log log, Segment s, uint64_t at):
 
 
 def cut_off(Log log, Segment s, uint64_t at, bytes cut) -> None:
-    """OSError. Where only the copy finds no room it comes later: what is cut makes some."""
+    """Copy the bytes that are cut, then cut the file. OSError.
+
+    When there is no room for the copy, this cuts the file, which makes room, and defers the copy.
+    """
     cdef str path = log.segments.path(s, "")
     cdef int n = 1
     if s not in log.segments.items:
@@ -168,7 +174,7 @@ def cut_off(Log log, Segment s, uint64_t at, bytes cut) -> None:
 
 
 cdef int restart(Log log, Segment s) except -1:
-    # The process ended while this file was being made: nothing was in it.
+    # An earlier process ended while it made this file: the file has no records.
     cdef Out out
     cdef bytes head
     keep_aside(log, s, 0)
@@ -192,21 +198,21 @@ cdef int restart(Log log, Segment s) except -1:
 
 
 def write_head(Log log, Segment s, bytes head) -> None:
-    """OSError."""
+    """Write the head of a segment and sync it. OSError."""
     if s in log.segments.items:
         log.disk.write_at(log.segments.handle(s), PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head), 0)
 
 
 cdef int write_found(Log log, list doubted, str stale) except -1:
-    """What was mended is on the disk before anybody builds on it, but for segments that are `doubted`; `stale` goes then: an index
-    file, whose log says now what it did.
+    """Write and sync what recovery repaired, except for segments in `doubted` (their sync failed). Then unlink `stale`: an index file
+    whose removals the log records now.
     """
     doubt_found(log, doubted)
     log.go_stale(stale)
     log.marks.use_sync(True)
     try:
         if log.state.condition == TAKES and log.dirty():
-            log.write()                  # segments that are done with go when it is on the disk
+            log.write()                  # retired segments are unlinked when this is synced
             log.sync_files()
         if log.state.condition == TAKES:
             log.drop_stale()

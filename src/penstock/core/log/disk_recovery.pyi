@@ -1,12 +1,16 @@
-"""How a log takes appends again after its disk has failed."""
+"""Disk recovery: making a FAILED log take appends again."""
 
 from penstock.core.log.log import Log
 
 def mend(log: Log) -> bool:
-    """Try to take appends again after a failed write or fsync, a piece per call; True: they are
-    taken, and all that was accepted is on the disk. To be called now and then while ``condition``
-    is FULL or FAILED. OSError: the disk is not well yet. What was lost is told in ``lost``.
+    """One step of disk recovery; True when the log takes appends and everything accepted is synced.
+
+    The owner calls this now and then while ``condition`` is FULL or FAILED. OSError when the disk still fails.
+    ``lost`` lists the messages that are lost.
     """
 
 def reopened(log: Log) -> None:
-    """The log was opened and there is an `unsure` file: make what it names anew, now or with mend()."""
+    """Rewrite the segments that the file `unsure` lists, after an earlier process ended while its log was FAILED.
+
+    What the disk refuses now, mend() does later; until then reads use the files as they are.
+    """

@@ -1,22 +1,23 @@
-"""How a log takes appends again after its disk has failed.
+"""Disk recovery: making a FAILED log take appends again.
 
-What a failed write or fsync has left in a file is not believed: the system may count pages that it could not write as clean, so
-that a second fsync of the same file says nothing. Once a probe shows that the disk works, each segment with bytes that are not
-known to be on it is made anew:
+After a failed write or fsync the log does not rely on the contents of the file: the kernel may count pages that it could not write
+as clean, so a second fsync of the same file proves nothing. When a probe shows that the disk works, the log rewrites each doubtful
+segment (a segment with bytes that are not known to be on the disk):
 
-    read back (the active one from memory, as far as it is there), every record's checksum compared
-    -> `<first sequence>.seg.tmp`, fsync -> renamed over the old file -> fsync of the folder
+    read it back (the active segment from memory, as far as possible), compare the checksum of every record
+    -> write `<first sequence>.seg.tmp`, fsync -> rename it over the old file -> fsync of the folder
 
-Sealed segments first, one per call; the active one last, with what was accepted and not written yet. Only then appends are taken
-again, and everything accepted counts as synced. Bytes that can't be read, or are not what was written, stay as they were read: their
-messages are not there from then on and told in `lost`, and the old file keeps a second name, `<first sequence>.failed-<n>`.
+Sealed segments come first, one per call; the active segment comes last, together with its unwritten bytes. Only then does the log
+take appends again, and everything accepted counts as synced. Bytes that cannot be read, or differ from what was written, go into
+the new file as they were read: their messages are lost and reported in `lost`, and the old file keeps a second name,
+`<first sequence>.failed-<n>`.
 
-While a log has failed, a file `unsure` beside its segments names those that are not to be believed. A process that is killed then
-leaves it to the next one, which makes them anew before anything else.
+While a log is FAILED, the file `unsure` in its folder lists the doubtful segments. If the process is killed, the next process reads
+it and rewrites those segments before anything else.
 
-A disk that is only full has not failed; what dead segments hold makes room there (core/log/files).
+A full disk is not a failure: there the log makes room by cutting retired segments (core/log/files).
 
-Knows nothing of when to try again: that is the owner's.
+The owner decides when to try again.
 """
 import errno
 from contextlib import suppress
@@ -37,14 +38,14 @@ from penstock.core.log.segment cimport SIZE_MASK, Segment
 
 cdef enum:
     READ_STEP_BYTES = 65536
-    READ_LEAST_BYTES = 4096          # of what can't be read, pieces of this size are given up
-    TRIES_MAX = 5                    # calls of mend() that find bytes unreadable before they are given up
+    READ_LEAST_BYTES = 4096          # unreadable bytes are given up in pieces of this size
+    TRIES_MAX = 5                    # calls of mend() that find bytes unreadable before it gives them up
 
 from penstock.core.log.files import UNSURE
 
 
 def mend(Log log) -> bool:
-    """One step towards taking appends again; True: they are taken. OSError: the disk does not work yet."""
+    """One step of disk recovery; True when the log takes appends. OSError when the disk still fails."""
     cdef Segment s
     if log.state.condition == CLOSED:
         log.refuse()
@@ -70,13 +71,13 @@ def mend(Log log) -> bool:
         raise
     resume(log)
     if log.state.begin_anew or log.state.roll_failed:
-        log.state.full(0)                # what it goes on in is a new segment
+        log.state.full(0)                # the log continues in a new segment
         log.refuse()
     return True
 
 
 cdef int resume(Log log) except -1:
-    # Everything accepted is on the disk now. What retired segments would have told is told again with the next write.
+    # Everything accepted is on the disk now. The next write records again the removals that retired segments would have recorded.
     cdef Segment s
     for s in log.doomed:
         log.say_removed(s)
@@ -85,7 +86,7 @@ cdef int resume(Log log) except -1:
     log.marks.rewritten(log.last_seq)
     for s in log.segments.items:
         if log.removals.ranges.count and s.removed_mark == log.marks.write_mark:
-            s.removed_later()                # the removal is recorded with the next write
+            s.removed_later()                # the next write records the removal
     log.state.recovered()
     log.marks.check(log.last_seq)
     log.tail.trim()
@@ -101,7 +102,7 @@ cdef int resume(Log log) except -1:
 
 
 cdef int probe(Log log) except -1:
-    # Whether a file can be written and synced here at all: cheaper than to find it out with a segment.
+    # Tries to write and sync a small file: cheaper than a failure with a whole segment.
     cdef str path = f"{log.folder}/probe.tmp"
     cdef int handle = log.disk.open(path, True)
     try:
@@ -116,7 +117,7 @@ cdef int probe(Log log) except -1:
 
 
 cdef int renew(Log log, Segment s) except -1:
-    """Put a new file with the same bytes in the place of a segment's."""
+    """Replace the file of a segment by a new file with the same bytes."""
     cdef list holes = [], bad
     cdef bytes data = taken_back(log, s, holes)
     cdef int handle
@@ -150,7 +151,7 @@ cdef int renew(Log log, Segment s) except -1:
 
 
 cdef bytes taken_back(Log log, Segment s, list holes):
-    # All bytes of a segment; offsets where the disk refused to give them are noted in `holes`, zeros stand for them.
+    # Reads all bytes of a segment. Unreadable bytes become zeros, and `holes` gets their offsets.
     cdef Out head
     cdef uint64_t from_file = log.tail.base if s is log.active else s.size
     cdef bytes data = bytes(s.size)
@@ -182,7 +183,7 @@ cdef bytes taken_back(Log log, Segment s, list holes):
 
 
 cdef int seal_tail(Log log, Segment s, char* p) except -1:
-    # Encrypted again the same bytes give the same: no nonce is used for anything new.
+    # Encrypting the same bytes again gives the same ciphertext: no nonce is used for other data.
     cdef size_t head = s.begins if log.tail.base == 0 else 0
     cdef Out out
     memset(&out, 0, sizeof(Out))
@@ -208,7 +209,7 @@ cdef int read_pieces(Log log, Segment s, char* p, uint64_t at, uint64_t end, lis
 
 
 cdef list damage_in(Segment s, bytes data):
-    # (offset, end) of bytes that are no record.
+    # Returns (offset, end) of the bytes that are not records.
     cdef const char* p = PyBytes_AS_STRING(data)
     cdef size_t at = s.begins, size = PyBytes_GET_SIZE(data), end
     cdef uint64_t expected = s.first
@@ -229,7 +230,7 @@ cdef list damage_in(Segment s, bytes data):
 
 
 cdef bint misplaced(Log log, Segment s, bytes data) except -1:
-    # Whether a record stands where the index has another one: an older state of the file.
+    # Whether the index has another record at the place of one in the file: the file shows an older state.
     cdef uint32_t i
     cdef Head head
     log.segments.need(s)
@@ -245,7 +246,7 @@ cdef bint misplaced(Log log, Segment s, bytes data) except -1:
 
 
 cdef int give_up(Log log, Segment s, bytes data) except -1:
-    # The messages whose bytes are not what was written are lost. Removals told there are told again.
+    # The messages whose bytes differ from what was written are lost. Removals that were recorded there are recorded again.
     cdef uint32_t i, length
     cdef Head head
     cdef Segment older
@@ -265,7 +266,7 @@ cdef int give_up(Log log, Segment s, bytes data) except -1:
 
 
 cdef int keep_old(Log log, Segment s, bytes data) except -1:
-    # The old file gets a second name; where the file system has no such thing, what was read of it becomes a file.
+    # Gives the old file a second name; on a file system without hard links, writes the bytes that were read into a new file.
     cdef str path = log.segments.path(s, "")
     cdef int n = 1
     while log.disk.exists(f"{path}.failed-{n}"):
@@ -280,7 +281,7 @@ cdef int keep_old(Log log, Segment s, bytes data) except -1:
 
 
 cdef int put_in_place(Log log, Segment s, bytes data) except -1:
-    # The file of a segment is a new one with these bytes, which are on the disk; its name may not be yet.
+    # Replaces the file of a segment by a new one with these bytes, synced. The rename is not synced yet.
     cdef int handle = write_beside(log.disk, log.segments.path(s, ".seg"), data)
     try:
         log.disk.rename(log.segments.path(s, ".seg.tmp"), log.segments.path(s, ".seg"))
@@ -292,7 +293,7 @@ cdef int put_in_place(Log log, Segment s, bytes data) except -1:
 
 
 cdef int write_beside(Disk disk, str path, bytes data) except -1:
-    """Write `<path>.tmp` and sync it; its handle. After an OSError there is no such file, if the disk lets us."""
+    """Write `<path>.tmp` and sync it; return its handle. After an OSError the file is unlinked, if the disk permits it."""
     cdef str temporary = path + ".tmp"
     cdef int handle = disk.open(temporary, True)
     try:
@@ -309,18 +310,19 @@ cdef int write_beside(Disk disk, str path, bytes data) except -1:
 
 
 cdef int take_handle(Log log, Segment s, int handle) except -1:
-    """The segment's file is another one from now on. What closing the old one says is of no interest any more."""
+    """Use another file for a segment from now on. Errors from closing the old file are ignored."""
     with suppress(OSError):
         log.segments.close_handle(s)
     log.segments.take_handle(s, handle)
     return 0
 
 
-# --- over a restart ------------------------------------------------------------------------------
+# --- after a restart -----------------------------------------------------------------------------
 
 def reopened(Log log) -> None:
-    """The log was opened after a process that ended while it had failed: the segments that were named then are made anew, now or
-    when the disk takes them. Until then they are read as they are.
+    """Rewrite the segments that the file `unsure` lists, after an earlier process ended while its log was FAILED.
+
+    What the disk refuses now, mend() does later; until then reads use the files as they are.
     """
     cdef Segment s
     cdef bytes text = b""
@@ -329,7 +331,7 @@ def reopened(Log log) -> None:
     cdef set named = {int(line) for line in text.split(b"\n") if line.isdigit()}
     for s in log.segments.items:
         if s.packed is not None or s.size < SEGMENT_HEAD_BYTES or (s.live == 0 and s is not log.active):
-            continue                         # nothing is read from it
+            continue                         # a compressed file was synced before it got its name; the others have no live message
         if not named or s.first in named or s is log.active:
             s.doubt_sync()
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""What Python sees of the files under a record log; see files.pxd for the rest."""
+"""The Python face of the files of a log; files.pxd has the rest."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,21 +25,24 @@ class LogFiles:
     subject_count: int
     lost: list[tuple[int, int, str]]
     notes: list[str]
-    """What an opening found and did besides, a line each, for the operator."""
+    """Lines for the operator about what recovery found and did."""
     compress: bool
-    """Full segments are compressed by ``maintain``, one at a time; reading does not need it."""
+    """Whether ``maintain`` compresses full segments, one at a time. The log reads compressed segments in any case."""
     guard: Any
-    """Who reads at recovery what the newest messages say, or None. Before the removal of a message above `guard_above` is
-    written, `guard.holds(highest)` is asked; when it says True, the messages are written (and synced, where that is used), and
-    `guard.save()` notes what they say; its OSError is that of the write.
+    """None, or an object that reads the newest messages at recovery. Before the log writes the removal of a message above
+    `guard_above`, it calls `guard.holds(highest)`. If that is True, the log writes the messages (and syncs them, if the owner
+    syncs) and calls `guard.save()`, which saves what they say. The write raises the OSError of `save`.
     """
     guard_above: int
     owed: list[Callable[[], None]]
-    """What an opening could not write and what comes before the next append; see core/log/deferred_writes."""
+    """Deferred writes that run before the next append; see core/log/deferred_writes."""
     late: list[Callable[[], object]]
-    """... and what can wait."""
+    """Deferred writes that can wait for ``maintain``."""
     def owe(self, error: OSError, call: Callable[[], None] | None) -> None:
-        """The disk has refused with an error: no append is taken before `call` has done it (it raises OSError)."""
+        """The disk refused a write with `error`: `call` repeats it before the next append (None: the next write repeats it).
+
+        `call` raises OSError as long as the disk refuses.
+        """
     condition: int
     failure: int
     segments: SegmentList

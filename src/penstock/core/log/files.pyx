@@ -1,15 +1,15 @@
-"""The files under a record log.
+"""The files of a log.
 
-Appends go to the tail: a buffer that holds the newest bytes of the active segment, unwritten ones at its end. One write()
-per turn puts them into the file together with one REMOVE record for all removals of the turn. A segment without live
-messages is retired: it is unlinked once what its own REMOVE records say of older segments is written (and, where the owner
-syncs, on the disk) in the active one.
+Appends go to the tail: a buffer with the newest bytes of the active segment, the unwritten bytes at its end. One write() per turn
+puts them into the file, together with one REMOVE record for all removals of the turn. A segment without live messages is retired.
+The REMOVE records of a retired segment may name sequences of older segments: the log records these removals again in the active
+segment, and unlinks the file when that write is done (and synced, if the owner syncs).
 
-When the disk is full nothing accepted is lost and nothing is acknowledged: write() raises OSError(ENOSPC), the bytes stay
-in the tail, appends are refused with the same error, and the first write() that succeeds (an append tries one) ends it. A new
-segment that can't be begun (no handle, no inode) is the same. After any other failure of a write, and after each failure of a
-sync, appends are refused (LogClosed) until mend() has made new files of what may not be on the disk (core/log/disk_recovery); reads and
-removals in memory go on.
+When the disk is full, the log loses no accepted message and acknowledges none: write() raises OSError(ENOSPC), the bytes stay
+in the tail, and appends fail with the same error. The first write() that succeeds ends this condition; each append tries one. The
+same happens when a new segment cannot be made (no handle, no inode). After any other failure of a write, and after every failure
+of a sync, appends raise LogClosed until mend() (core/log/disk_recovery) has made new files of the bytes that may not be on the disk;
+reads and removals in memory go on.
 """
 import os
 from errno import EAGAIN, EIO
@@ -32,15 +32,15 @@ from penstock.core.log.segment cimport Segment, new_segment
 from penstock.core.log.disk_condition import NO_ROOM, LogClosed
 
 cdef enum:
-    ROOM_BYTES = 8192                # made on a full disk besides what waits to be written: files take whole blocks
-    REDUCED_MAX_BYTES = 512          # what a disk writes as a whole
-    DOOMED_MAX = 8                   # retired segments waiting for the owner's next sync: more than this and the log syncs itself
+    ROOM_BYTES = 8192                # bytes to free on a full disk besides the unwritten ones: files take whole blocks
+    REDUCED_MAX_BYTES = 512          # a disk writes this many bytes as a whole
+    DOOMED_MAX = 8                   # with more retired segments that wait for a sync by the owner, the log syncs itself
 
 UNSURE = "unsure"
-"""Name of the file that tells which segments a process that ended did not believe any more."""
+"""Name of the file that lists doubtful segments of a FAILED log, for the next process."""
 
 cdef class LogFiles:
-    """Active segment, tail, commit, retired segments."""
+    """The active segment, the tail, commit and retired segments of a log."""
 
     def __dealloc__(self) -> None:
         out_free(&self.unsealed)
@@ -52,27 +52,27 @@ cdef class LogFiles:
 
     @property
     def failure(self) -> int:
-        """The errno behind FULL or FAILED."""
+        """The errno that made the log FULL or FAILED."""
         return self.state.failure
 
     @property
     def written_seq(self) -> int:
-        """Every record up to here is in the file."""
+        """The written watermark: every record up to this sequence is in the file."""
         return self.marks.written_seq
 
     @property
     def synced_seq(self) -> int:
-        """Every record up to here is on the disk."""
+        """The synced watermark: every record up to this sequence is on the disk."""
         return self.marks.synced_seq
 
     @property
     def lost(self) -> list:
-        """(first_seq, count, reason) of what damage has cost."""
+        """Runs of lost sequences: (first_seq, count, reason)."""
         return self.removals.lost
 
     @property
     def guard(self) -> object:
-        """None, or the object that notes what messages say before they are removed."""
+        """None, or the object that saves the contents of the newest messages before they are removed; see the stub."""
         return self.removals.guard
 
     @guard.setter
@@ -81,7 +81,7 @@ cdef class LogFiles:
 
     @property
     def guard_above(self) -> int:
-        """It is asked about messages with a higher sequence."""
+        """The log asks the guard about messages with a higher sequence."""
         return self.removals.guard_above
 
     @guard_above.setter
@@ -106,7 +106,7 @@ cdef class LogFiles:
     cdef int start_segment(self, uint64_t first) except -1:
         cdef Segment s = new_segment(first)
         if self.memory:
-            s.resize(1)                      # an offset of 0 says that nothing is stored
+            s.resize(1)                      # offset 0 means that nothing is stored
             out_put(&s.memory, "\0", 1)
         else:
             self.make_file(s)
@@ -141,8 +141,8 @@ cdef class LogFiles:
         return 0
 
     cdef int resume(self) except -1:
-        # A message that was written before this opening and never seen may have had the next sequence, and so its nonce: what comes
-        # next goes to a file with another key. One that holds no message is made anew, what it says of others with it.
+        # A message that was written before this opening, and that no client has seen, may have had the next sequence as its nonce.
+        # So the next messages go to a file with another key. A segment without messages gets a new file with the same records.
         cdef Segment s = self.active
         if s.count or s.first != self.last_seq + 1:
             self.state.want_new_segment(False)
@@ -161,12 +161,12 @@ cdef class LogFiles:
         return 0
 
     cdef int make_anew(self, Segment s) except -1:
-        # The newest segment of an encrypted self, without a message in it and all written, gets a new file with another key. OSError: it
-        # is as it was.
+        # Replaces the file of the newest segment of an encrypted log by one with another key. The segment has no message, and all
+        # its bytes are written. After an OSError nothing has changed.
         cdef bytes records = PyBytes_FromStringAndSize(NULL, s.size - s.begins)
         cdef uint64_t begins = s.begins, extra = s.extra, number = s.key_number
         cdef object aead = s.aead, head = s.head
-        if self.marks.sync_running:                     # its file is being synced, and would be closed
+        if self.marks.sync_running:                     # the sync uses the handle, which this would close
             raise OSError(self.state.failure or EAGAIN, "the newest file is being synced", self.segments.path(s, ".seg"))
         if self.disk.read_at(self.segments.handle(s), PyBytes_AS_STRING(records), s.size - begins, begins) != <int64_t>(s.size - begins):
             raise OSError(EIO, "a segment is shorter than it was", self.segments.path(s, ".seg"))
@@ -193,7 +193,7 @@ cdef class LogFiles:
     cdef int roll(self, uint64_t next_seq) except -1:
         cdef Segment old = self.active
         if self.state.condition == HOLDS or (old.count == 0 and old.first == next_seq):
-            return 0                         # an empty segment would get its own file again
+            return 0                         # the new segment would have the name of the empty one
         if not self.memory:
             self.write()
             old = self.active
@@ -212,7 +212,7 @@ cdef class LogFiles:
         return 0
 
     cdef int begin_segment(self, uint64_t first) except -1:
-        # Nothing that was accepted depends on it: a failure is like a full disk.
+        # No accepted message depends on the new segment: a failure counts as a full disk.
         try:
             self.start_segment(first)
         except OSError as error:
@@ -226,7 +226,7 @@ cdef class LogFiles:
         cdef Py_ssize_t at = self.segments.position(s.first)
         cdef Segment before
         if at and s.relog_low:
-            # Where it is told what went on in its sequences counts for the gap that it leaves behind the one before.
+            # The retired segment leaves a gap behind the segment before it: the records that name its sequences belong to that one now.
             before = <Segment>self.segments.items[at - 1]
             before.told_by(s.relog_low)
             before.told_by(s.relog_high)
@@ -291,7 +291,7 @@ cdef class LogFiles:
         return 0
 
     cdef int pay(self) except -1:
-        # OSError (LogClosed when it is not room that is missing): the rest is owed still.
+        # OSError when there is no room, LogClosed after another failure; the remaining writes stay in `owed`.
         try:
             while self.owed:
                 self.owed[0]()
@@ -308,7 +308,7 @@ cdef class LogFiles:
         return 0
 
     def owe(self, error: OSError, call: object) -> None:
-        """The disk has refused with an error: no append is taken before `call` has done it (None: what comes next does it)."""
+        """The disk refused a write with `error`: `call` repeats it before the next append (None: the next write repeats it)."""
         self.unsaid = True
         if call is not None:
             self.owed.append(call)
@@ -328,13 +328,13 @@ cdef class LogFiles:
 
     cdef int drop_stale(self) except -1:
         if self.stale is not None:
-            self.disk.unlink(self.stale)         # what it says is in the log: one day its size might agree again
+            self.disk.unlink(self.stale)         # it would be valid again if the segment ever reached the same size
             self.stale = None
         return 0
 
     cdef int heed_guard(self) except -1:
-        # Somebody reads at recovery what the newest messages say. Before a removal of such a message is written, the
-        # messages are, and it notes what they say.
+        # The guard needs the newest messages at recovery. Before the log writes the removal of such a message, it writes the
+        # messages, and the guard saves what they say.
         cdef uint64_t top = self.removals.highest()
         if top > self.removals.guard_above and self.removals.guard.holds(top):
             self.write_tail()
@@ -345,8 +345,8 @@ cdef class LogFiles:
         return 0
 
     cdef int put_removals(self) except -1:
-        # All removals since the last write as one record (more for very many ranges). Segments named in it remember
-        # where, so that it is not lost with the segment that holds it.
+        # Puts all removals since the last write into one record (more for very many ranges). Each segment whose sequences it names
+        # remembers the segment of the record, so that the removals survive the end of that segment.
         cdef Segment s, active = self.active
         cdef size_t k, before = self.tail.out.len
         cdef Py_ssize_t at
@@ -360,7 +360,7 @@ cdef class LogFiles:
             if at:
                 s = <Segment>self.segments.items[at - 1]
                 if s.first + s.count <= self.removals.ranges.items[k].first and s is not active:
-                    s.told_by(active.first)              # of the gap behind it
+                    s.told_by(active.first)              # the range lies in the gap behind s
             while at < len(self.segments.items):
                 s = <Segment>self.segments.items[at]
                 at += 1
@@ -374,7 +374,7 @@ cdef class LogFiles:
         return self.removals.removed_below(self.first_seq)
 
     cdef int write_early(self) except -1:
-        # In the middle of a turn: a failure is kept in `condition`, and told by write() at the turn's end.
+        # Writes in the middle of a turn. A failure sets `condition`; the write() at the end of the turn raises it.
         try:
             self.write()
         except OSError:
@@ -386,14 +386,14 @@ cdef class LogFiles:
         if error.errno not in NO_ROOM:
             self.fail(error)
         self.state.full(error.errno)
-        # What was written of it holds no room that others need.
+        # Cut off the part that was written: it takes room that others need.
         try:
             self.disk.truncate(s.handle, self.tail.base + self.tail.written)
         except OSError as other:
             self.fail(other)
         if not self.make_room():
             raise error
-        try:                                 # room was made by dead segments: once more
+        try:                                 # make_room() has freed room: try again
             self.disk.write_at(s.handle, self.tail.unwritten_bytes(s), self.tail.unwritten(), self.tail.base + self.tail.written)
         except OSError as second:
             if second.errno not in NO_ROOM:
@@ -405,7 +405,7 @@ cdef class LogFiles:
         cdef Segment s
         self.state.failed()
         for s in self.unnamed:
-            # Without its name nothing of it is on the disk.
+            # The name of the file is not synced, so none of its bytes count as synced.
             s.doubt_sync()
             if s is not self.active and s in self.segments.items and s not in self.unsynced:
                 self.unsynced.append(s)
@@ -414,7 +414,7 @@ cdef class LogFiles:
         raise LogClosed(self.state.failure, os.strerror(self.state.failure), self.folder) from error
 
     cdef int note_unsure(self) except -1:
-        # Write down which segments are not to be believed. A disk that refuses this too is asked again with each mend().
+        # Writes the names of the doubtful segments into the file `unsure`. When the disk refuses, each mend() tries again.
         cdef Segment s
         cdef int handle
         cdef bytes data = b"".join([b"%d\n" % (<Segment>s).first for s in self.unsynced + [self.active]])
@@ -459,7 +459,7 @@ cdef class LogFiles:
         return 0
 
     def sync_folder(self) -> None:
-        """Make the names of new files durable."""
+        """Make the names of new files durable. OSError."""
         self.disk.sync_dir(self.folder)
         if self.folder_made:
             self.disk.sync_dir(os.path.dirname(self.folder) or ".")
@@ -468,7 +468,7 @@ cdef class LogFiles:
         self.unnamed = []
 
     cdef int sync_begin(self, int* handles, int room, uint64_t* upto) except -1:
-        # One sync runs at a time: while one does, the answer is 0. A new file's name is made durable here (once per segment).
+        # One sync runs at a time: while one is running, this returns 0. The name of a new file is made durable here, once per segment.
         cdef Segment s
         cdef int n = 0
         if self.memory or self.marks.sync_running or self.state.condition >= FAILED:
@@ -509,7 +509,7 @@ cdef class LogFiles:
         if error:
             self.fail(OSError(error, os.strerror(error)))
         if self.state.condition == FAILED:
-            return 0                         # another sync did, meanwhile: it was told of what this one was to write
+            return 0                         # another sync failed while this one was running
         self.marks.sync_reached(upto)
         self.on_disk()
         self.marks.check(self.last_seq)
@@ -518,8 +518,8 @@ cdef class LogFiles:
         return 0
 
     cdef int on_disk(self) except -1:
-        # An index is believed at the next opening: it must not speak of bytes that a loss of power takes, nor of a removal that
-        # was never answered. One that can't be written now is by maintain().
+        # The next opening relies on index files: they must not name bytes that a power cut may take, nor a removal that is not
+        # durable. maintain() writes those that cannot be written now.
         cdef Segment s
         before, self.unsynced = self.unsynced, []
         for s in before:
@@ -535,19 +535,19 @@ cdef class LogFiles:
         return 0
 
     def write_late_index(self, Segment s) -> None:
-        """The index file of a segment, which could not be written before. OSError: not yet."""
+        """Write an index file that could not be written before. OSError when the disk still refuses."""
         if s.has_index or s.damaged or s.live == 0 or s is self.active or s not in self.segments.items:
             return
         if s.removed_mark > self.marks.synced_mark:
-            return                               # maintain() does it when its removals are on the disk
+            return                               # maintain() writes it when the removals are synced
         if not write_index_file(self.segments, self.subjects_table, s, self.last_seq):
             raise OSError(EIO, "an index file can't be written", self.segments.path(s, ".idx"))
 
     # --- retired segments ------------------------------------------------------------------------
 
     cdef int prepare_unlink(self) except -1:
-        # For each newly retired segment: the removed sequences of older segments that its REMOVE records name go into this
-        # turn's REMOVE record, and so does everything below the first live message.
+        # For each newly retired segment, puts two things into the REMOVE record of this turn: the removed sequences of older
+        # segments that its own REMOVE records name, and everything below the first live message.
         cdef Segment s, older
         for s in self.doomed:
             if s.retire_mark:
@@ -557,11 +557,11 @@ cdef class LogFiles:
                 if older is self.active or not older.relog_low <= s.first <= older.relog_high or older.first >= s.first:
                     continue
                 self.say_removed(older)
-            # A gap between segments that no removal names is a file that is gone.
+            # Recovery takes a gap between segments that no removal names for a missing file.
             self.removals.say_gone(s.first, s.first + s.count, self.removals.lost_within(s.first, s.first + s.count))
             self.removals.add(1, self.removed_below() - 1)
             if self.removed_below() < self.first_seq:
-                # Something down there is lost: what was removed between is said one by one. Its segments may be gone long since.
+                # Below first_seq some sequences are lost: name the removed ones between them. Their segments may not exist any more.
                 self.removals.say_gone(self.removed_below(), self.first_seq, self.removals.lost_within(self.removed_below(), self.first_seq))
         return 0
 
@@ -572,7 +572,7 @@ cdef class LogFiles:
         cdef list lost = []
         at = self.segments.position(end)
         if 0 < at < len(self.segments.items) and self.segments.items[at - 1] is s:
-            # The gap behind it, also of one that holds nothing but damage.
+            # The gap behind the segment, also when the segment holds only damaged bytes.
             stop = (<Segment>self.segments.items[at]).first
         if self.removals.lost:
             lost = self.removals.lost_within(s.first, max(end, stop))
@@ -585,7 +585,7 @@ cdef class LogFiles:
         return 0
 
     cdef int unlink_ready(self) except -1:
-        # Oldest first: a segment is gone before those whose records speak of it.
+        # Oldest first: a segment goes before the segments whose records name its sequences.
         cdef Segment s
         if self.marks.sync_running:
             return 0
@@ -593,7 +593,7 @@ cdef class LogFiles:
             self.sync_files()
             return 0
         if self.folder_dirty and not self.marks.sync_used:
-            # The name of the newest segment says how far the sequences went: it is durable before older files are gone.
+            # The name of the newest segment says which sequences were given: it must be durable before older files go.
             try:
                 self.sync_folder()
             except OSError:
@@ -613,12 +613,12 @@ cdef class LogFiles:
             self.disk.unlink(self.segments.path(s, ".idx"))
             self.disk.unlink(self.segments.path(s, ".seg"))
         except OSError:
-            # It stays as a file without live messages: the next opening finds it so and tries again.
+            # The file stays; the next opening finds a segment without live messages and tries again.
             return 0
         return 0
 
     cdef bint make_room(self) except -1:
-        # The disk is full: of dead segments whose records no other one needs only that they are dead stays, until unlink_ready.
+        # The disk is full: cuts retired segments whose records no other segment needs to one REMOVE record, until unlink_ready().
         cdef Segment s
         cdef uint64_t freed = 0
         if self.marks.sync_running:
@@ -635,9 +635,9 @@ cdef class LogFiles:
         return freed > 0
 
     cdef uint64_t reduce(self, Segment s) except? 18446744073709551615:
-        # Cut the file of a retired segment to a head and a record that its messages are removed, durably; bytes that became free.
-        # That takes no room on a disk that is full: the record is written over the first one, then the rest is cut off. OSError:
-        # nothing has changed, or the messages are removed all the same.
+        # Cuts the file of a retired segment to a head and one record that removes its messages, durably; returns the bytes freed.
+        # This needs no room on a full disk: the record overwrites the first one, then the rest is cut off. After an OSError
+        # either nothing has changed, or the messages are removed.
         cdef Out out
         cdef Segment fresh = s
         cdef size_t at = s.begins, before = s.written_size if s.packed is None else self.disk.size(self.segments.handle(s))
@@ -657,7 +657,7 @@ cdef class LogFiles:
             put_ranges(&out, s.removes.items, s.removes.count, last, s.removed_below, s.salt)
             if at + out.len > min(REDUCED_MAX_BYTES, before - 1):
                 return 0
-            self.disk.unlink(self.segments.path(s, ".idx"))      # it speaks of what will not be there
+            self.disk.unlink(self.segments.path(s, ".idx"))      # it names records that will be cut off
             self.disk.sync_dir(self.folder)
             s.index_lost()
             self.disk.write_at(self.segments.handle(s), out.data, out.len, at)
@@ -683,14 +683,14 @@ cdef class LogFiles:
         return 0
 
     cdef bint tells(self, Segment s) except -1:
-        # Whether its REMOVE records speak of older segments.
+        # Whether the REMOVE records of the segment name sequences of older segments.
         cdef Segment older
         for older in self.segments.items + self.doomed:
             if older is not self.active and older.relog_low <= s.first <= older.relog_high and older.first < s.first:
                 return True
         return False
 
-    # --- for the modules that are built on it -------------------------------------------------------------
+    # --- for other modules of core/log --------------------------------------------------------------------
 
     cdef int name_made(self) noexcept:
         self.folder_dirty = True
@@ -779,5 +779,5 @@ cdef class LogFiles:
 
 
 def first_of(Segment s) -> int:
-    """The order of segments."""
+    """Sort key: segments by their first sequence."""
     return s.first

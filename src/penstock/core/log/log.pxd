@@ -1,8 +1,9 @@
-"""The record log of one stream: append, read, remove, recover; in files or in memory.
+"""The log of one stream: append, read, remove, recover; in files or in memory.
 
-Holds: segments, the sequence index, the per-subject index, watermarks. Knows nothing of consumers, retention policy,
-protocol or config: the owner decides what to remove, the log remembers it. Every removal is itself a record, so
-the record files alone are the truth; index files can be deleted at any time.
+The log holds the segments, the index by sequence, the index by subject and the watermarks. The owner decides which messages to
+remove, and the log records each removal. So the segment files hold the whole state, and index files can be deleted at any time.
+
+Knows nothing of consumers, retention policy, protocol or configuration.
 
     accepted (last_seq)  >=  written (in the file)  >=  synced (on the disk)
 """
@@ -21,9 +22,9 @@ cdef struct Record:
     uint32_t subject_len
     uint32_t subject_id
     const char* body           # headers then payload
-    uint32_t hlen              # of which header bytes
+    uint32_t hlen              # header bytes
     uint32_t body_len          # headers + payload
-    uint16_t flags             # as given to append (for the owner: TTL, marker, ...)
+    uint16_t flags             # as given to append; their meaning is the owner's (TTL, marker, ...)
 
 
 cdef class Log(LogFiles):
@@ -33,27 +34,27 @@ cdef class Log(LogFiles):
     # declared with LogFiles in files.pxd.
 
     # --- per message -------------------------------------------------------------------------------------------------
-    # Append: gives the sequence. Copies into the write buffer; visible to read() at once. flags: 0 or what read() gives back.
+    # Append one message; returns its sequence. Copies into the tail; read() finds the message at once. flags: read() gives them back.
     cdef uint64_t append(self, uint64_t ts_ns, const char* subject, uint32_t subject_len,
                          const char* body, uint32_t hlen, uint32_t body_len, uint16_t flags) except 0
-    # The id of a subject (made if new): a caller that publishes the same subject again may keep it until the next call of this;
-    # there is one such caller. NO_SUBJECT never returned.
+    # The id of a subject, made if new. The one caller that publishes a subject repeatedly may keep the id until its next call of
+    # subject_id(). Never NO_SUBJECT.
     cdef uint32_t subject_id(self, const char* subject, uint32_t n) except? 4294967295
-    # Like append, with the id known: no hash look-up.
+    # Like append with a known subject id: no hash look-up.
     cdef uint64_t append_id(self, uint64_t ts_ns, uint32_t subject_id, const char* body, uint32_t hlen,
                             uint32_t body_len, uint16_t flags) except 0
-    # Read one message: 1 found, 0 not there (never was, or removed). Sequential reads are the fast case (read-ahead).
+    # Read one message: 1 found, 0 no live message. Sequential reads are the fast case (read-ahead).
     cdef int read(self, uint64_t seq, Record* out) except -1
     # Lowest live sequence >= seq, 0 if none. O(1) without holes.
     cdef uint64_t next_live(self, uint64_t seq) noexcept
     # Lowest live sequence in [seq, stop] whose subject id is accepted: wanted[id] == 1 (ids >= wanted_len: not). 0 if none.
     # Sealed segments without any wanted subject are skipped as a whole.
     cdef uint64_t next_wanted(self, uint64_t seq, uint64_t stop, const uint8_t* wanted, uint32_t wanted_len) except? 18446744073709551615
-    # Subject id and accounted size of a live message without reading its bytes: 1 found, 0 not there.
+    # Subject id and accounted size of a live message without reading its bytes: 1 found, 0 no live message.
     cdef int peek(self, uint64_t seq, uint32_t* subject_id, uint32_t* size) except -1
-    # Remove one live message: 1 removed, 0 was not there. Remembered with the next write().
+    # Remove one live message: 1 removed, 0 no live message. The next write() records the removal.
     cdef int remove(self, uint64_t seq) except -1
-    # Skip sequences: the next append gets seq `next_seq` (> last_seq). Used when a sequence is consumed and nothing stored.
+    # Skip sequences: the next append gets `next_seq` (> last_seq), and the sequences before it have no message.
     cdef int skip_to(self, uint64_t next_seq) except -1
 
     # --- per subject -------------------------------------------------------------------------------------------------
@@ -67,11 +68,11 @@ cdef class Log(LogFiles):
     cdef uint64_t seq_at(self, uint64_t ts_ns) except? 18446744073709551615        # lowest live sequence with timestamp >= ts_ns; last_seq + 1 if none
 
     # --- for core/log/recovery -----------------------------------------------------------------------------------------
-    cdef int prepare(self, str folder, Disk disk, object segment_bytes, object first_seq, object cipher) except -1    # no segment yet
-    cdef int opened(self) except -1                                         # all of it is there
+    cdef int prepare(self, str folder, Disk disk, object segment_bytes, object first_seq, object cipher) except -1    # a log without segments
+    cdef int opened(self) except -1                                         # all segments are in the log
 
     # --- private -----------------------------------------------------------------------------------------------------
-    cdef int give_back(self, uint32_t budget) except -1                     # subjects that may have no message any more: see SubjectTable
-    cdef int drop(self, Segment s, uint32_t i) except -1                    # one live message is gone: counts, subject, head, segment
-    cdef const char* record_at(self, Segment s, uint32_t i) except? NULL    # its bytes, checked; NULL when they are damaged
+    cdef int give_back(self, uint32_t budget) except -1                     # frees unused subject ids: see SubjectTable
+    cdef int drop(self, Segment s, uint32_t i) except -1                    # takes one live message out of the counts, its subject and its segment
+    cdef const char* record_at(self, Segment s, uint32_t i) except? NULL    # the bytes of a record, checked; NULL when they are damaged
     cdef int quarantine(self, Segment s, uint32_t i, str reason) except -1

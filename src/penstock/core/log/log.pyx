@@ -1,10 +1,10 @@
-"""The record log of one stream: append, read, remove; in files or in memory.
+"""The log of one stream: append, read, remove; in files or in memory.
 
-Each sequence has an index entry in its segment (core/log/segment); a removal marks a bit. Reads come from the tail in memory,
-else from windows on the files (core/log/read_windows), and a record read from a file is checked: a damaged one is not there from then
-on and told in `lost`. Files, commit and failures are in core/log/files. What is built on a log takes it as its first argument: opening
-(core/log/recovery), purge, erase, compaction and close (core/log/maintenance), the questions of the control plane (core/log/queries),
-going on after a disk failure (core/log/disk_recovery).
+Each sequence has an index entry in its segment (core/log/segment); a removal sets a bit. The log reads a message from the tail in
+memory, else from read windows of the file (core/log/read_windows), and checks each record that comes from a file. A damaged message
+counts as lost from then on and is reported in `lost`. Files, commit and failures are in core/log/files. The functions of other modules
+take the log as their first argument: opening (core/log/recovery), purge, erase, compaction and close (core/log/maintenance),
+queries of the control plane (core/log/queries), recovery after a disk failure (core/log/disk_recovery).
 """
 from collections import namedtuple
 
@@ -31,19 +31,19 @@ from penstock.core.log.watermarks cimport Watermarks
 from penstock.core.log.disk_condition import LogClosed
 
 cdef enum:
-    EARLY_BYTES = 524288             # unwritten bytes that are written before the turn's end
+    EARLY_BYTES = 524288             # with this many unwritten bytes the log writes before the end of the turn
     HOLES_MAX = 4096                 # a longer skip starts a new segment
     MEMORY_SEGMENT_BYTES = 1048576
-    GIVE_BACK = 4                    # subjects that are looked at for each that may be new
+    GIVE_BACK = 4                    # unused subjects to look at for each subject that may be new
 
 StoredMessage = namedtuple("StoredMessage", ["seq", "ts_ns", "subject", "headers", "payload"])
 
 
 cdef class Log(LogFiles):
-    """The record log of one stream. See log.pxd for the compiled methods and log.pyi for those below."""
+    """The log of one stream. log.pxd explains the compiled methods, log.pyi the Python ones."""
 
     def __init__(self, *, segment_bytes: int = 16 * 1024 * 1024, first_seq: int = 1) -> None:
-        """A new log in memory; core/log/recovery opens one in files."""
+        """Make a new log in memory. core/log/recovery opens a log in files."""
         self.prepare(None, None, segment_bytes, first_seq, None)
         self.segment_bytes = min(self.segment_bytes, MEMORY_SEGMENT_BYTES)
         self.start_segment(first_seq)
@@ -86,7 +86,7 @@ cdef class Log(LogFiles):
         return 0
 
     def __del__(self) -> None:
-        # Dropped without close: what is not written is gone, as when the process ends. Only the handles are given back.
+        # Dropped without close(): only closes the handles. Unwritten bytes are gone, as at the end of the process.
         if self.segments is not None and self.disk is not None:
             for s in self.segments.items + self.doomed + self.unsynced:
                 try:
@@ -136,7 +136,7 @@ cdef class Log(LogFiles):
         cdef Head head
         if self.state.condition != TAKES:
             self.refuse()
-            s = self.active                # it may have got room, and begun the segment that it could not
+            s = self.active                # refuse() may have begun a new segment
         if subject_id >= subjects.count:
             raise IndexError("no such subject id")
         name = subjects.table[subject_id].state.name
@@ -148,7 +148,7 @@ cdef class Log(LogFiles):
         if (s.size + length > self.segment_bytes and s.count) or s.count >= GAP_MAX:
             self.roll(seq)
             s = self.active
-        # Everything that can fail comes first.
+        # The steps that can fail come first.
         if s.count == s.cap:
             s.reserve(1)
         out = &s.memory if self.memory else &self.tail.out
@@ -200,7 +200,7 @@ cdef class Log(LogFiles):
         if gap > HOLES_MAX or self.active.count + gap > GAP_MAX:
             self.roll(next_seq)
             if not self.memory:
-                # Said in the new segment, so that nobody takes the gap before it for a file that is gone.
+                # Recorded in the new segment: else recovery would take the gap before it for a missing file.
                 self.removals.add(next_seq - gap, gap)
         else:
             self.active.push_holes(<uint32_t>gap)
@@ -252,7 +252,7 @@ cdef class Log(LogFiles):
             return 0
         p = self.record_at(s, <uint32_t>i)
         if p == NULL:
-            if is_live(s, i):                # not when its index was bad, and making it anew has found the damage
+            if is_live(s, i):                # need() may have rebuilt the index and found the message damaged
                 self.quarantine(s, <uint32_t>i, "checksum")
             return 0
         memcpy(&head, p, RECORD_HEAD_BYTES)
@@ -290,7 +290,7 @@ cdef class Log(LogFiles):
         if s is None or not is_live(s, seq - s.first):
             return 0
         self.segments.need(s)
-        if not is_live(s, seq - s.first):    # its index was made anew, and the message is damaged
+        if not is_live(s, seq - s.first):    # need() has rebuilt the index and found the message damaged
             return 0
         e = &s.entries[seq - s.first]
         subject_id[0] = e.subject
@@ -311,7 +311,7 @@ cdef class Log(LogFiles):
             if not is_live(s, seq - s.first):
                 return 0
         if not self.memory:
-            ranges_add(&self.removals.ranges, seq, 1)        # once per removal: as add(), without a call more
+            ranges_add(&self.removals.ranges, seq, 1)        # runs once per removal: as Removals.add(), without the call
         self.drop(s, <uint32_t>(seq - s.first))
         return 1
 
@@ -329,11 +329,11 @@ cdef class Log(LogFiles):
         if seq == self.first_seq:
             self.first_seq = self.segments.next_live(seq + 1) if self.msgs else self.last_seq + 1
         if s.live == 0 and s is not self.active and not s.damaged:
-            self.retire(s)             # a damaged one stays: its bytes are all there is of what was lost
+            self.retire(s)             # a damaged segment stays: its bytes are all that is left of lost messages
         return 0
 
     cdef int quarantine(self, Segment s, uint32_t i, str reason) except -1:
-        # The record is damaged on the disk: from now on it is not there. Nothing is written about it.
+        # The record is damaged on the disk: the message counts as lost from now on. The log writes nothing about it.
         s.mark_damaged(True)
         self.removals.lost.append((s.first + i, 1, reason))
         return self.drop(s, i)
@@ -360,7 +360,7 @@ cdef class Log(LogFiles):
         return total
 
     cdef uint64_t wanted_from(self, uint64_t seq, const uint8_t* wanted, uint32_t wanted_len) except? 18446744073709551615:
-        # Of the two sides of seq the shorter one is counted; all of it comes from the subject table.
+        # Counts the shorter side of seq; the total comes from the subject table.
         cdef uint64_t total = 0
         cdef uint32_t id
         if seq > self.last_seq:
@@ -375,7 +375,7 @@ cdef class Log(LogFiles):
         return total
 
     cdef uint64_t seq_at(self, uint64_t ts_ns) except? 18446744073709551615:
-        # Timestamps are taken to ascend; in a stream where they don't, the answer is one place where they pass ts_ns.
+        # Assumes ascending timestamps. In a stream where they do not ascend, the answer is one place where they pass ts_ns.
         cdef Segment s
         cdef uint32_t low, high, mid, probe
         cdef Record r
@@ -402,7 +402,7 @@ cdef class Log(LogFiles):
 
     @property
     def first_ts_ns(self) -> int:
-        """Timestamp of the first live message; 0 when there is none, or when the disk does not say."""
+        """Timestamp of the first live message; 0 when there is none, or when it cannot be read."""
         cdef Record r
         try:
             return r.ts_ns if self.msgs and self.read(self.first_seq, &r) else 0
@@ -410,25 +410,25 @@ cdef class Log(LogFiles):
             return 0
 
     def sync_start(self) -> tuple[list[int], int]:
-        """For an owner that syncs in a worker thread: (handles to fdatasync, what to pass to sync_done); no handles: nothing to do."""
+        """Begin a sync for a worker thread: (handles to fdatasync, the `upto` for sync_done). No handles: nothing to do."""
         cdef int handles[16]
         cdef uint64_t upto = self.marks.synced_seq
         cdef int k, n = self.sync_begin(handles, 16, &upto)
         return [handles[k] for k in range(n)], upto
 
     def sync_done(self, upto: int, error: int = 0) -> None:
-        """The handles of sync_start are synced, or it failed with that errno (then LogClosed, now and for every append)."""
+        """End the sync of sync_start. `error`: its errno; then this call and every append raise LogClosed until mend() succeeds."""
         self.sync_end(upto, error)
 
     def add(self, ts_ns: int, subject: str, payload: bytes, headers: bytes = b"") -> int:
-        """Append one message; its sequence."""
+        """Append one message; return its sequence."""
         cdef bytes name = subject.encode("utf-8", "surrogateescape")
         cdef bytes body = headers + payload
         return self.append(ts_ns, PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name), PyBytes_AS_STRING(body),
                            len(headers), PyBytes_GET_SIZE(body), 0)
 
     def get(self, seq: int) -> object:
-        """One message, or None when it is not there."""
+        """One message; None when there is no live message with this sequence."""
         cdef Record r
         if seq < 1 or seq > self.last_seq or not self.read(seq, &r):
             return None
@@ -436,7 +436,7 @@ cdef class Log(LogFiles):
                              r.body[:r.hlen], r.body[r.hlen:r.body_len])
 
     def join(self, Usage usage) -> None:
-        """Count its bytes there from now on (None: nowhere), and no longer where they were counted."""
+        """Count the bytes of the log in `usage` from now on, and no longer in the previous one; None: in no quota."""
         if usage is None:
             usage = Usage()
         use(self.usage, -<int64_t>self.bytes)
@@ -444,26 +444,26 @@ cdef class Log(LogFiles):
         use(usage, <int64_t>self.bytes)
 
     def skip(self, next_seq: int) -> None:
-        """The next message gets this sequence; those before it that were not given are holes."""
+        """The next message gets the sequence `next_seq`; the sequences that are skipped have no message."""
         self.skip_to(next_seq)
 
     def flush(self) -> None:
-        """accepted -> written."""
+        """Write everything accepted to the file."""
         self.write()
 
     def fsync(self) -> None:
-        """accepted -> written -> synced."""
+        """Write everything accepted to the file, and sync it."""
         self.sync()
 
     def at_time(self, ts_ns: int) -> int:
-        """The lowest live sequence with that timestamp or a later one; last_seq + 1 when there is none."""
+        """The lowest live sequence with this timestamp or a later one; last_seq + 1 when there is none."""
         return self.seq_at(min(max(ts_ns, 0), (1 << 63) - 1))
 
     def deleted_count(self) -> int:
-        """How many sequences the holes have together."""
+        """The number of sequences between first_seq and last_seq without a live message."""
         return self.last_seq + 1 - self.first_seq - self.msgs
 
     def size_of(self, seq: int) -> int:
-        """The accounted size of a live message (what it adds to `bytes`); 0 when it is not there."""
+        """The accounted size of a live message (its part of `bytes`); 0 when there is none."""
         cdef uint32_t id, size
         return size if 0 < seq <= self.last_seq and self.peek(seq, &id, &size) else 0

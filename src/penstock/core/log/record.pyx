@@ -5,27 +5,27 @@
     record         =
          0  u32 length        the whole record, this field and the checksum included
          4  u8  kind          1 message, 2 remove, 3 skip
-         5  u8  state         bit 0: erased (the body was overwritten with zeros); bit 1, of a skip: its sequences were lost;
-                              bit 2: 16 bytes of a tag come before the checksum; bit 3: subject and body are ciphertext
-                              (core/log/encryption); bit 6: the message before, bit 7: the next one belongs to the same group, which counts only
-                              with its last message, the one without bit 7 (core/stream/atomic_batch)
-         6  u16 flags         the owner's, given back as they came
+         5  u8  state         bit 0: erased (the body was overwritten with zeros); bit 1, in a skip: its sequences are lost;
+                              bit 2: a tag of 16 bytes precedes the checksum; bit 3: subject and body are ciphertext
+                              (core/log/encryption); bits 6 and 7: the previous (6) and the next (7) message belong to the same group.
+                              A group counts only with its last message, which has no bit 7 (core/stream/atomic_batch)
+         6  u16 flags         set by the owner, returned unchanged
          8  u16 subject_len
-        10  u16 mark          0xA75E: where to look for a record when the one before is damaged
+        10  u16 mark          0xA75E: marks a record, to find the next one behind damage
         12  u32 hlen          header bytes at the start of the body
-        16  u64 seq           message: its sequence; remove, skip: the last sequence given when it was written
-        24  u64 ts_ns         remove: everything below this sequence is removed; skip: the first of its sequences (0: not said)
+        16  u64 seq           message: its sequence; remove, skip: last_seq when the record was written
+        24  u64 ts_ns         message: its timestamp; remove: the floor; skip: the first of its sequences (0: not given)
         32  subject, body (headers then payload; remove: (u64 first, u64 count)*)
        end  u32 crc32c of everything before it, started with the segment's salt
 
-Version 1 is drawn here; version 2 is the head of a file that holds such a segment compressed (core/log/compressed_segment). Version 3 is a segment
-whose messages are encrypted, version 4 one that is compressed and then encrypted. Their heads are longer:
+Version 1 is drawn here. Version 2 is the head of a compressed segment file (core/log/compressed_segment), version 3 that of a segment
+with encrypted messages, version 4 that of a segment file that is compressed and then encrypted. Heads of versions 3 and 4 are longer:
 
         24  u32 number of the data key
         32  24 random bytes   56  u32 0   60  u32 crc32c of the 28 bytes before
 
-The salt differs per file, so that the image of a record inside somebody's payload, or bytes an earlier file left on the
-disk, never pass as a record of this one. Memory segments hold the same records without the checksum's value.
+Each file has its own salt, so bytes in a payload that look like a record, or bytes that an earlier file left on the disk, never
+pass as a record of this file. Segments in memory hold the same records without the value of the checksum.
 """
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, qsort, realloc
@@ -189,7 +189,7 @@ cdef bint get_segment_head(const char* p, size_t n, uint64_t* first_seq, uint32_
 
 
 cdef bint mend_segment_head(char* head, uint64_t* first, uint32_t* salt) noexcept:
-    # One flipped bit in the head of a segment must not cost the segment.
+    # Corrects one flipped bit in the head of a segment: else the whole segment would be lost.
     cdef int bit
     for bit in range(SEGMENT_HEAD_BYTES * 8):
         head[bit >> 3] ^= 1 << (bit & 7)
@@ -228,8 +228,8 @@ cdef uint32_t check_record(const char* p, size_t avail, uint32_t salt, Head* hea
 
 
 cdef size_t resync(const char* data, size_t at, size_t size, uint32_t salt, uint64_t expected) noexcept nogil:
-    # Looks for a mark whose record is good and carries on the sequence. The bad record's own length is not believed: with
-    # records of one size a flipped bit in it leads to a good record beyond others.
+    # Looks for a mark of a good record that continues the sequence. The length of the bad record is not used: with records of equal
+    # size, a flipped bit in the length would lead to a good record behind others.
     cdef Head head
     cdef size_t i
     cdef uint16_t mark

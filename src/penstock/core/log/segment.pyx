@@ -1,4 +1,4 @@
-"""Segments and their ordered list. See segment.pxd for what each field means; core/log/index_file for the index files."""
+"""Segments and their ordered list. segment.pxd explains each field; core/log/index_file has the index files."""
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
@@ -16,13 +16,13 @@ cdef extern from *:
 
 cdef enum:
     LOADED_LIMIT_BYTES = 4194304         # entry arrays of sealed segments kept in memory ...
-    LOADED_LIMIT_MAX_BYTES = 67108864    # ... and what that may grow to when they are asked for all over the place
+    LOADED_LIMIT_MAX_BYTES = 67108864    # ... the limit grows up to this with random reads
     HANDLES_MAX = 8                      # open files of sealed segments
-    INDEX_HEAD_BYTES = 112               # core/log/index_file: entries follow its head
+    INDEX_HEAD_BYTES = 112               # head of an index file (core/log/index_file); the entries follow it
 
 
 cdef class Segment:
-    """A run of consecutive sequences: index entries, the bitmap of the removed, and where the records are."""
+    """A run of consecutive sequences: index entries, the bitmap of sequences without a live message, and the segment file."""
 
     def __cinit__(self) -> None:
         self.handle = -1
@@ -112,7 +112,7 @@ cdef class Segment:
     # --- its messages --------------------------------------------------------------------------------
 
     cdef int drop(self, uint32_t i, uint32_t n, uint64_t mark) except -1:
-        if self.dead != NULL:                # once per removal: no further call
+        if self.dead != NULL:                # runs once per removal: avoids a call
             self.dead[i >> 6] |= <uint64_t>1 << (i & 63)
         else:
             self.set_dead(i)
@@ -429,7 +429,7 @@ cdef class SegmentList:
         return 0
 
     cdef int discard(self, Segment s) except -1:
-        # Takes a segment off the list (its file stays); its arrays go.
+        # Takes a segment off the list and frees its arrays; the file stays.
         cdef Py_ssize_t k
         for k in range(len(self.items)):
             if self.items[k] is s:
@@ -475,14 +475,14 @@ cdef class SegmentList:
         return 0
 
     cdef int load(self, Segment s) except -1:
-        # Reads the entry array back: from the index file, or by scanning the segment when the index file is not valid.
+        # Reads the entry array from the index file; when that is not valid, from the records of the segment.
         cdef uint32_t i, crc
         cdef size_t n = s.count * sizeof(Entry)
         cdef char head[INDEX_HEAD_BYTES]
         cdef Entry* entries = NULL
         cdef int handle
         cdef bint good = False
-        # Asked for again and again: the limit grows rather than that each access reads a whole array.
+        # With many loads the limit grows; otherwise each random read would load a whole array.
         self.loads += 1
         if self.loads & 31 == 0 and self.loaded_limit < LOADED_LIMIT_MAX_BYTES:
             self.loaded_limit *= 2
@@ -509,7 +509,7 @@ cdef class SegmentList:
                             good = False
                             break
                         entries[i].subject = s.subjects[entries[i].subject]
-                    elif is_live(s, i):      # a message without a place: an index that contradicts itself
+                    elif is_live(s, i):      # a live message without an offset: the index file contradicts itself
                         good = False
                         break
             if not good:
@@ -525,7 +525,7 @@ cdef class SegmentList:
         return 0
 
     cdef int make_room(self, Segment keep) except -1:
-        # Drops entry arrays used longest ago. One that is in no index file stays: reading it back would mean a scan.
+        # Drops the least recently used entry arrays. An array that no index file has stays: to read it again would need a scan.
         cdef Segment s, oldest
         while self.loaded_bytes > self.loaded_limit:
             oldest = None
@@ -554,7 +554,7 @@ cdef class SegmentList:
         return self.disk.read_at(handle, p, n, offset) if s.packed is None else s.packed.read_at(self.disk, handle, p, n, offset)
 
     cdef int spare_handles(self) except -1:
-        # Room for one more open file: the sealed one used longest ago is closed.
+        # Makes room for one more open file: closes the least recently used sealed segment.
         cdef Segment s, oldest = None
         if self.open_handles < HANDLES_MAX:
             return 0
@@ -635,7 +635,7 @@ cdef class SegmentList:
             if i >= s.count or (i == 0 and s.sealed and not s.wants(wanted, n)):
                 continue
             self.need(s)
-            i = s.next_live(i)                   # an index made anew may have found it damaged
+            i = s.next_live(i)                   # load() may have rebuilt the index and found message i damaged
             end = s.count if stop - s.first >= s.count else <uint32_t>(stop - s.first) + 1
             while i < end:
                 id = s.entries[i].subject

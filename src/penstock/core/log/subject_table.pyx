@@ -1,16 +1,17 @@
 """The subjects of one log.
 
-Counts are kept at every append and removal. `first` and `last` are made exact when asked for: after the removal of the
-first message of a subject its next one is looked for in the index. That is cheap for few subjects and for subjects with
-one message, and would be a long scan for, say, a million subjects with two messages each. So the entries looked at are
-counted, and when they pass four times the live messages the table starts to keep the live sequences of each subject that
-has more than one (8 bytes per live message, plus 24 per such subject), built in one pass over the index.
+The table updates the live count of a subject at every append and removal. It makes `first` and `last` exact only when a caller
+asks: after the first message of a subject is removed, the table looks in the index for the next one. That is cheap with few
+subjects, or with one message per subject, but a long scan with, for example, a million subjects of two messages each. So the
+table counts the entries it looks at. When they exceed four times the live messages, it starts to keep histories: the live
+sequences of each subject with more than one message (8 bytes per live message, plus 24 per subject), built in one pass over
+the index.
 
-Memory follows the subjects that there are. An id is in the index of each segment that has, or had, a message of it, and segments name
-their subjects once (`holders`). When the last of them is gone, or was rewritten without it, the subject is forgotten and its id waits
-for another name. Segments come and go with a hundred thousand subjects at once, so that is done bit by bit, four for each new subject
-and some thousands when the log is looked after. Ids are given out again run by run, so that the sorted runs of a SubjectIndex stay
-sorted for long; low ones first, so that runs at the end become empty and go.
+Memory use follows the number of subjects in the log. The index of each segment names the id of every subject that has, or had, a
+message in the segment; `holders` counts those segments. When the last of them is removed, or rewritten without the subject, the table
+forgets the subject, and the id is free for another name. One segment may hold a hundred thousand subjects, so this work is done in
+small steps: four subjects for each new one, and some thousands in each call of maintain(). Free ids are used again run by run,
+so that the sorted runs of a SubjectIndex stay sorted for long; low ids first, so that runs at the end become empty and are dropped.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
@@ -24,14 +25,14 @@ cdef extern from *:
 cdef enum:
     DEBT_FREE = 65536
     PLACES_MIN = 8
-    LEAVING_KEEP_BYTES = 65536       # a longer list of ids gives its memory back when it is done
+    LEAVING_KEEP_BYTES = 65536       # a longer list of ids frees its memory when it is done
 
 
 RUN_IDS = 16384
 
 
 cdef class SubjectWatcher:
-    """Who keeps something by a subject's id."""
+    """An object that keeps state by subject id. The table calls gone() before it reuses an id."""
 
     cdef int gone(self, uint32_t id) except -1:
         return 0
@@ -131,7 +132,7 @@ cdef class SubjectTable:
             hole = (hole + 1) & self.mask
         i = (hole + 1) & self.mask
         while self.places[i].id:
-            # One may move back into the hole unless its home lies behind the hole (in ring order).
+            # A place may move back into the hole unless its home lies behind the hole (in ring order).
             if ((i - self.places[i].tag) & self.mask) >= ((i - hole) & self.mask):
                 self.places[hole] = self.places[i]
                 hole = i
@@ -182,8 +183,8 @@ cdef class SubjectTable:
         return self.count - 1
 
     cdef uint32_t new_spare(self) noexcept:
-        # A spare id of the run that is being filled, else of the lowest one that is worth it: in no sorted run, or a quarter of it
-        # is spare. No such id: 0xFFFFFFFF.
+        # A spare id of the run that is being filled. When that has none: of the lowest run that is not sorted, or of which a quarter
+        # is spare. 0xFFFFFFFF: there is none.
         cdef Run* run
         cdef uint32_t k, id
         if self.filling < 0 or self.runs[self.filling].head == 0:
@@ -296,7 +297,7 @@ cdef class SubjectTable:
             watcher.gone(id)
         self.leave_place(<uint32_t>(hash_bytes(s.state.name, s.state.name_len) >> 1), id)
         if id >= self.ordered or run.mixed:
-            free(<void*>s.state.name)        # else the run is sorted by it
+            free(<void*>s.state.name)        # in a sorted run the name stays: the order depends on it
             s.state.name = NULL
             s.state.name_len = 0
         s.local = run.head
@@ -310,7 +311,7 @@ cdef class SubjectTable:
             try:
                 self.resize((<uint64_t>self.mask + 1) // 2)
             except MemoryError:
-                return 0                     # one that stays too large is still right
+                return 0                     # out of memory: the larger table is still correct
         return 0
 
     cdef int forget_run(self, uint32_t run) noexcept:
@@ -323,7 +324,7 @@ cdef class SubjectTable:
         return 0
 
     cdef int cut(self) noexcept:
-        # Runs at the end without any subject are given back.
+        # Drops the runs at the end that have no subject.
         cdef uint32_t run, n, before = self.count
         cdef void* p
         while self.count:
@@ -505,7 +506,7 @@ cdef class SubjectTable:
         return n
 
     cdef History* history_of(self, uint32_t id) except? NULL:
-        # NULL: histories are not kept (yet).
+        # NULL: the table keeps no histories.
         if not self.tracking and self.debt > self.debt_free + 4 * self.total:
             self.track()
         return self.table[id].history if self.tracking else NULL
@@ -537,7 +538,7 @@ cdef class SubjectTable:
         return 0
 
     cdef int track(self) except -1:
-        # One pass over all live entries; from then on append and repair keep the histories.
+        # One pass over all live entries; afterwards append and repair update the histories.
         cdef Segment segment
         cdef Subject* s
         cdef uint32_t i, id
@@ -561,7 +562,7 @@ cdef class SubjectTable:
         return 0
 
     cdef int remember(self, Subject* s, uint64_t seq) except -1:
-        # Called before `seq` is counted. Without a history the subject has one live message, and that is its last.
+        # Called before `seq` is counted. A subject without a history has one live message, its last.
         if s.history == NULL:
             self.push(s, s.state.last)
         return self.push(s, seq)
