@@ -1,26 +1,26 @@
-"""Errors that users of Penstock see.
+"""Errors that callers of Penstock handle.
 
 ::
 
     PenstockError
-    ├── ConnectError                no server could be reached, or none would have us
+    ├── ConnectError                no server could be reached, or every server refused
     │   └── AuthenticationError     a server refused the credentials
-    ├── ConnectionClosed            the client was closed; nothing works on it any more
+    ├── ConnectionClosed            the client was closed; no call on it works any more
     │   └── ConnectionLost          the connection broke while an answer was outstanding
-    ├── Timeout                     nothing came in time (also a builtin TimeoutError)
-    ├── NoResponders                nobody listens on the subject of a request
+    ├── Timeout                     no answer in time (also a builtin TimeoutError)
+    ├── NoResponders                no subscription for the subject of a request
     ├── SlowConsumer                a subscription dropped messages because it was read too slowly
     ├── ClientInUse                 another thread uses the blocking client (also a RuntimeError)
-    ├── CallbackFailed              the callback of a subscription raised; ``__cause__`` says what
-    ├── OutputFull                  too much output waits for a connection that is not there
+    ├── CallbackFailed              the callback of a subscription raised ``__cause__``
+    ├── OutputFull                  too much output waits for a reconnect
     ├── ProtocolError               the peer sent bytes that are not the protocol
-    ├── ServerError                 the server answered -ERR; ``text`` is what it said
+    ├── ServerError                 the server answered -ERR; ``text`` is its message
     │   └── PermissionsViolation    ... because the user may not publish or subscribe there
     ├── InvalidSubject              a subject that cannot be sent (also a builtin ValueError)
-    ├── PayloadTooLarge             headers and payload are too much (also a ValueError)
+    ├── PayloadTooLarge             headers and payload exceed the limit (also a ValueError)
     ├── NotJetStreamMessage         the message was not delivered by a consumer (also a ValueError)
     ├── PullError                   a pull request ended with a status that is an error
-    │   └── ConsumerDeleted         ... because its consumer is gone
+    │   └── ConsumerDeleted         ... because its consumer was deleted
     ├── PublishFailed               some messages of a publisher were not acknowledged
     ├── BatchEnded                  a fast batch ended before all of its messages were stored
     └── ApiError                    JetStream refused: ``code``, ``err_code``, ``description``
@@ -31,7 +31,7 @@
         ├── WrongLastSequence           10071, an expectation of the publisher does not hold
         └── one class for each other error code, in ``penstock.api.errors_generated``
 
-This module knows nothing of connections.
+This module does not depend on connections.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
 
 class PenstockError(Exception):
-    """Base of every error of this package that a caller may want to handle."""
+    """Base of all errors of this package that a caller may handle."""
 
 
 class ConnectError(PenstockError):
-    """No server could be reached, or none would have us; the text says why for each."""
+    """No server could be reached, or every server refused; the text gives the reason for each."""
 
 
 class AuthenticationError(ConnectError):
@@ -57,11 +57,11 @@ class AuthenticationError(ConnectError):
 class ConnectionClosed(PenstockError):
     """The client was closed, by its owner or because no server could be reached again.
 
-    ``subject`` is the subscription's where a subscription ended because of it, else "".
+    ``subject`` is the subject of a subscription that ended with the client, else "".
     """
 
     def __init__(self, text: str = "", subject: str = "") -> None:
-        """The text says why."""
+        """`text` gives the reason."""
         super().__init__(text)
         self.subject = subject
 
@@ -71,19 +71,19 @@ class ConnectionLost(ConnectionClosed):
 
 
 class Timeout(PenstockError, TimeoutError):
-    """Nothing came in time."""
+    """No answer arrived in time."""
 
 
 class NoResponders(PenstockError):
-    """Nobody listens on the subject of a request."""
+    """The subject of a request has no subscription."""
 
     def __init__(self, subject: str) -> None:
-        """The subject that was asked."""
+        """`subject` is the subject of the request."""
         super().__init__(f"no responders on {subject!r}")
         self.subject = subject
 
     def __reduce__(self) -> tuple[type[NoResponders], tuple[str]]:
-        """Copies and pickles are made from the same parts."""
+        """Copies and pickles rebuild the error from the same arguments."""
         return type(self), (self.subject,)
 
 
@@ -91,42 +91,44 @@ class SlowConsumer(PenstockError):
     """A subscription dropped ``dropped`` messages because its pending limits were reached."""
 
     def __init__(self, subject: str, dropped: int) -> None:
-        """The subscription, and how many messages it lost."""
+        """The subscription's subject, and how many messages it dropped."""
         super().__init__(f"slow consumer: {dropped} messages dropped on {subject!r}")
         self.subject = subject
         self.dropped = dropped
 
     def __reduce__(self) -> tuple[type[SlowConsumer], tuple[str, int]]:
-        """Copies and pickles are made from the same parts."""
+        """Copies and pickles rebuild the error from the same arguments."""
         return type(self), (self.subject, self.dropped)
 
 
 class ClientInUse(PenstockError, RuntimeError):
-    """A blocking client was called while a call of another thread was under way; nothing was sent."""
+    """A blocking client was called during a call of another thread; nothing was sent."""
 
     def __init__(
         self,
         text: str = "another thread is using this blocking client, and nothing was sent: "
         "give each thread a client of its own",
     ) -> None:
-        """The text says what to do."""
+        """The text tells the caller how to use the client from several threads."""
         super().__init__(text)
 
 
 class CallbackFailed(PenstockError):
-    """The callback of a subscription raised: ``subject`` is the subscription's, ``message`` the one
-    that it was called with, ``__cause__`` what it raised.
+    """The callback of a subscription raised an exception.
+
+    ``subject`` is the subscription's subject, ``message`` the callback's argument, ``__cause__``
+    the exception.
     """
 
     def __init__(self, text: str, subject: str = "", message: object = None) -> None:
-        """The text names all of it."""
+        """The text contains all three."""
         super().__init__(text)
         self.subject = subject
         self.message = message
 
 
 class OutputFull(PenstockError):
-    """Too much output waits for a connection that is not there; the message was not taken."""
+    """Too much output waits for a reconnect; the message was not accepted."""
 
 
 class ProtocolError(PenstockError):
@@ -134,59 +136,56 @@ class ProtocolError(PenstockError):
 
 
 class ServerError(PenstockError):
-    """The server answered ``-ERR``; ``text`` is what it said, without the quotes."""
+    """The server answered ``-ERR``; ``text`` is its message without the quotes."""
 
     def __init__(self, text: str) -> None:
-        """The text without quotes."""
+        """`text` is the message without quotes."""
         super().__init__(text)
         self.text = text
 
 
 class PermissionsViolation(ServerError):
-    """The user may not publish or subscribe there; the connection stays open."""
+    """The user may not publish or subscribe to a subject; the connection stays open."""
 
 
 class InvalidSubject(PenstockError, ValueError):
-    """A subject that cannot be sent: empty tokens, blanks, a wildcard in a literal."""
+    """A subject that cannot be sent: an empty token, a blank, or a wildcard in a literal."""
 
 
 class PayloadTooLarge(PenstockError, ValueError):
-    """Headers and payload together exceed what the server accepts."""
+    """Headers and payload together exceed the limit of the server."""
 
 
 class NotJetStreamMessage(PenstockError, ValueError):
-    """The message was not delivered by a consumer: its reply subject is no ack subject."""
+    """The message was not delivered by a consumer: its reply subject is not an ack subject."""
 
 
 class PullError(PenstockError):
-    """A pull request ended with a status that is an error; ``status`` and ``description`` are the
-    server's.
-    """
+    """A pull request ended with an error status; ``status`` and ``description`` are the server's."""
 
     def __init__(self, status: int, description: str) -> None:
-        """As the server said it."""
+        """Status and description from the server."""
         super().__init__(f"pull request ended: {status} {description}")
         self.status = status
         self.description = description
 
     def __reduce__(self) -> tuple[type[PullError], tuple[int, str]]:
-        """Copies and pickles are made from the same parts."""
+        """Copies and pickles rebuild the error from the same arguments."""
         return type(self), (self.status, self.description)
 
 
 class ConsumerDeleted(PullError):
-    """A pull request ended because its consumer is gone."""
+    """A pull request ended because its consumer was deleted."""
 
 
 class PublishFailed(PenstockError):
     """Some messages of a publisher were not acknowledged.
 
-    ``failures`` holds (subject, message id or "", error) of each, in the order in which they
-    failed.
+    ``failures`` has (subject, message id or "", error) for each, in the order of the failures.
     """
 
     def __init__(self, failures: Sequence[tuple[str, str, Exception]]) -> None:
-        """At least one failure."""
+        """`failures` has at least one entry."""
         first = failures[0]
         super().__init__(
             f"{len(failures)} messages not acknowledged; first: {first[0]!r}: {first[2]}"
@@ -194,15 +193,15 @@ class PublishFailed(PenstockError):
         self.failures = list(failures)
 
     def __reduce__(self) -> tuple[type[PublishFailed], tuple[list[tuple[str, str, Exception]]]]:
-        """Copies and pickles are made from the same parts."""
+        """Copies and pickles rebuild the error from the same arguments."""
         return type(self), (self.failures,)
 
 
 class BatchEnded(PenstockError):
     """A fast batch ended early: of ``sent`` messages the first ``count`` are stored.
 
-    ``failures`` says which message the stream refused, and why; it is empty when messages were lost
-    on the way.
+    ``failures`` names the message that the stream refused, and the error; it is empty when messages
+    were lost on the way to the server.
     """
 
     def __init__(
@@ -216,7 +215,7 @@ class BatchEnded(PenstockError):
         self.failures = list(failures)
 
     def __reduce__(self) -> tuple[type[BatchEnded], tuple[object, ...]]:
-        """Copies and pickles are made from the same parts."""
+        """Copies and pickles rebuild the error from the same arguments."""
         return type(self), (self.sent, self.count, self.failures)
 
 
@@ -234,20 +233,20 @@ class ApiError(PenstockError):
 
 
 class StreamNotFound(ApiError):
-    """There is no stream of that name."""
+    """There is no stream with that name."""
 
 
 class ConsumerNotFound(ApiError):
-    """There is no consumer of that name on the stream."""
+    """The stream has no consumer with that name."""
 
 
 class MessageNotFound(ApiError):
-    """The stream holds no message of that sequence or subject."""
+    """The stream has no message with that sequence or subject."""
 
 
 class StreamExists(ApiError):
-    """A stream of that name exists with another configuration."""
+    """A stream with that name exists with another configuration."""
 
 
 class WrongLastSequence(ApiError):
-    """The expected last sequence does not hold: nothing was stored."""
+    """The expected last sequence does not match; no message was stored."""

@@ -1,5 +1,5 @@
-"""NATS keys: Ed25519 identities written as text, signatures by them, and the curve keys that
-encrypt an authorization callout.
+"""NATS keys: Ed25519 identities in text form, their signatures, and the curve keys that encrypt an auth
+callout.
 
 A key as text is base32 without padding of these bytes::
 
@@ -8,11 +8,11 @@ A key as text is base32 without padding of these bytes::
 
                   10010 ttt | tt tttt.. : five bits of "S", then the eight bits of the type
 
-What is sealed for a curve key is "xkv1", a nonce (24), a Poly1305 tag (16) and the text encrypted
-with XSalsa20, as NaCl's box does it.
+A sealed text is "xkv1", a nonce (24), a Poly1305 tag (16) and the ciphertext by XSalsa20, in the
+format of NaCl's box.
 
-Knows nothing of files, of JWTs, or of where randomness comes from: entropy is handed in. The package
-``cryptography`` (for curve keys ``pynacl``) is imported when a key is used, and only then.
+This module reads no files and no JWTs; the caller hands in the entropy. The package ``cryptography``
+(for curve keys ``pynacl``) is imported at the first use of a key.
 """
 
 import base64
@@ -45,7 +45,7 @@ _NAMES = {
 
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
-NONCE_BYTES = 24  # of a sealed text
+NONCE_BYTES = 24  # the nonce of a sealed text
 _BOX_VERSION = b"xkv1"
 _BOX_BYTES_MIN = len(_BOX_VERSION) + NONCE_BYTES + 16  # version, nonce, tag
 _INSTALL_NACL = "curve keys need the package pynacl: pip install 'penstock[server]'"
@@ -53,24 +53,24 @@ _INSTALL = "keys need the package cryptography: pip install 'penstock[server]'"
 
 
 class NkeyError(ValueError):
-    """A text that is not the key it should be, or a sealed text that can't be opened."""
+    """The text is not a valid key of the wanted kind, or a sealed text can't be opened."""
 
 
 # -- text
 
 
 def encode(kind: int, raw: bytes) -> str:
-    """A public key of that kind (ACCOUNT, USER, ...) as text."""
+    """A public key of a kind (ACCOUNT, USER, ...) as text."""
     return _to_text(bytes([kind]) + raw)
 
 
 def encode_seed(kind: int, raw: bytes) -> str:
-    """A seed of that kind as text: a secret."""
+    """A seed of a kind as text; it is a secret."""
     return _to_text(bytes([SEED | kind >> 5, (kind & 31) << 3]) + raw)
 
 
 def decode(key: str, kind: int | None = None) -> bytes:
-    """The 32 bytes of a public key; NkeyError when it is not one (of that kind)."""
+    """The 32 bytes of a public key. NkeyError when the text is not one of the given kind."""
     raw = _from_text(key, 1)
     if raw[0] not in _NAMES or (kind is not None and raw[0] != kind):
         wanted = f"a public {_NAMES[kind]} key" if kind is not None else "a public key"
@@ -79,13 +79,13 @@ def decode(key: str, kind: int | None = None) -> bytes:
 
 
 def kind_of(key: str) -> int:
-    """The kind of a public key; NkeyError when it is not one."""
+    """The kind of a public key. NkeyError when the text is not one."""
     decode(key)
     return _from_text(key, 1)[0]
 
 
 def is_public(key: str, *kinds: int) -> bool:
-    """Whether this is a sound public key of one of these kinds (of any, without kinds)."""
+    """Whether the text is a valid public key of one of these kinds; without kinds, of any kind."""
     try:
         kind = kind_of(key)
     except NkeyError:
@@ -94,7 +94,7 @@ def is_public(key: str, *kinds: int) -> bool:
 
 
 def decode_seed(seed: str) -> tuple[int, bytes]:
-    """(kind, 32 bytes) of a seed; NkeyError, which does not show it, when it is not one."""
+    """(kind, 32 bytes) of a seed. NkeyError when it is invalid; the error does not show the seed."""
     raw = _from_text(seed, 2, secret=True)
     kind = (raw[0] & 7) << 5 | raw[1] >> 3
     if raw[0] & 0xF8 != SEED or kind not in _NAMES:
@@ -125,12 +125,12 @@ def _from_text(text: str, head: int, *, secret: bool = False) -> bytes:
 
 
 class KeyPair:
-    """A key that signs: operator, account, user, server or cluster."""
+    """A signing key of an operator, account, user, server or cluster."""
 
     __slots__ = ("_private", "_seed", "kind", "public")
 
     def __init__(self, kind: int, raw: bytes) -> None:
-        """From 32 random bytes. ImportError without the package cryptography."""
+        """Make a pair from 32 random bytes. ImportError without the package cryptography."""
         self.kind = kind
         self._seed = raw
         self._private = _ed25519(raw)
@@ -138,7 +138,7 @@ class KeyPair:
 
     @classmethod
     def from_seed(cls, seed: str) -> "KeyPair":
-        """The pair of a seed; NkeyError when it is none, or one of a curve key."""
+        """The pair of a seed. NkeyError when the seed is invalid or that of a curve key."""
         kind, raw = decode_seed(seed)
         if kind == CURVE:
             raise NkeyError("a curve key encrypts, it does not sign")
@@ -146,20 +146,20 @@ class KeyPair:
 
     @property
     def seed(self) -> str:
-        """The secret, as text."""
+        """The seed as text; it is a secret."""
         return encode_seed(self.kind, self._seed)
 
     def sign(self, data: bytes) -> bytes:
-        """The 64 bytes of the signature."""
+        """Sign data; the signature has 64 bytes."""
         return self._private.sign(data)
 
     def __repr__(self) -> str:
-        """Without the secret."""
+        """Without the seed."""
         return f"KeyPair({self.public})"
 
 
 def verify(public: str, data: bytes, signature: bytes) -> bool:
-    """Whether the holder of a public key signed the data. A text that is no key verifies nothing."""
+    """Whether the signature is that of the public key. An invalid key verifies no signature."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -171,9 +171,9 @@ def verify(public: str, data: bytes, signature: bytes) -> bool:
 
 
 def available() -> bool:
-    """Whether the package that signs and verifies is installed."""
+    """Whether the package for signatures is installed."""
     try:
-        import cryptography  # noqa: F401 # only to see whether it is there
+        import cryptography  # noqa: F401 # only a check
     except ImportError:
         return False
     return True
@@ -188,13 +188,15 @@ def _ed25519(raw: bytes) -> "Ed25519PrivateKey":
 
 
 def sign_nonce(seed: str, nonce: str) -> str:
-    """What CONNECT answers to the nonce of INFO: the signature in base64 for URLs, unpadded."""
+    """The signature of INFO's nonce for CONNECT: base64url without padding."""
     signature = KeyPair.from_seed(seed).sign(nonce.encode())
     return base64.urlsafe_b64encode(signature).decode().rstrip("=")
 
 
 def read_signature(text: str) -> bytes | None:
-    """The signature of a CONNECT: base64 for URLs without padding, or the usual one; else None."""
+    """The signature in CONNECT: base64url without padding, or standard base64; None when it is
+    neither.
+    """
     for decoder in (_url_base64, _plain_base64):
         try:
             return decoder(text)
@@ -217,19 +219,19 @@ def _plain_base64(text: str) -> bytes:
 
 
 class CurvePair:
-    """A key that encrypts and decrypts (``X...``)."""
+    """A pair of curve keys, for encryption (``X...``)."""
 
     __slots__ = ("_private", "_seed", "public")
 
     def __init__(self, raw: bytes) -> None:
-        """From 32 random bytes."""
+        """Make a pair from 32 random bytes."""
         self._seed = raw
         self._private = _curve_key(raw)
         self.public = encode(CURVE, bytes(self._private.public_key))
 
     @classmethod
     def from_seed(cls, seed: str) -> "CurvePair":
-        """The pair of a seed; NkeyError when it is not one of a curve key."""
+        """The pair of a seed. NkeyError when it is not the seed of a curve key."""
         kind, raw = decode_seed(seed)
         if kind != CURVE:
             raise NkeyError("this is not the seed of a curve key")
@@ -237,16 +239,16 @@ class CurvePair:
 
     @property
     def seed(self) -> str:
-        """The secret, as text."""
+        """The seed as text; it is a secret."""
         return encode_seed(CURVE, self._seed)
 
     def seal(self, data: bytes, recipient: str, nonce: bytes) -> bytes:
-        """Encrypt for the holder of a public curve key; the 24 bytes of nonce are used only once."""
+        """Encrypt for the owner of a public curve key; each nonce of 24 bytes is used only once."""
         return _BOX_VERSION + bytes(self._box(recipient).encrypt(data, nonce))
 
     def open(self, sealed: bytes, sender: str) -> bytes:
-        """Decrypt what the holder of a public curve key sealed for us; NkeyError when that is not
-        what it is.
+        """Decrypt data that the owner of a public curve key sealed for this key. NkeyError when
+        that fails.
         """
         from nacl.exceptions import CryptoError
 
@@ -265,11 +267,11 @@ class CurvePair:
 
         try:
             return Box(self._private, PublicKey(decode(other, CURVE)))
-        except NaclRuntimeError:  # a point of small order: the secret would be known to all
+        except NaclRuntimeError:  # a point of small order: the shared secret would be public
             raise NkeyError("this curve key can't be used") from None
 
     def __repr__(self) -> str:
-        """Without the secret."""
+        """Without the seed."""
         return f"CurvePair({self.public})"
 
 
@@ -285,13 +287,13 @@ def _curve_key(raw: bytes) -> "PrivateKey":
 
 
 class Credentials(NamedTuple):
-    """What a ``.creds`` file holds: who a user is, and the seed that proves it."""
+    """The content of a ``.creds`` file: a user JWT and the user's seed."""
 
     jwt: str
     seed: str
 
     def __repr__(self) -> str:
-        """Without the secret."""
+        """Without the seed."""
         return "Credentials(...)"
 
 
@@ -299,13 +301,13 @@ _DECORATED = re.compile(r"-{3,}[^\n]*-{3,}\r?\n\s*([\w\-.=]+)\s*\r?\n-{3,}[^\n]*
 
 
 def read_jwt(text: str) -> str:
-    """The JWT of a file, with or without lines of dashes around it."""
+    """The JWT in a file, with or without lines of dashes around it."""
     found = _DECORATED.search(text)
     return found[1] if found else text.strip()
 
 
 def read_credentials(text: str) -> Credentials:
-    """The JWT and the seed of a ``.creds`` file; NkeyError when one is missing."""
+    """The JWT and the seed in a ``.creds`` file. NkeyError when one is missing."""
     found = [match[1] for match in _DECORATED.finditer(text)]
     if len(found) < 2:
         raise NkeyError("expected a JWT and a seed between lines of dashes (a .creds file)")
@@ -314,8 +316,8 @@ def read_credentials(text: str) -> Credentials:
 
 
 def read_seed(text: str) -> str:
-    """The seed of a file: between lines of dashes, or on a line of its own; NkeyError without
-    one.
+    """The seed in a file: between lines of dashes, or on a line of its own. NkeyError when there is
+    none.
     """
     words = [match[1] for match in _DECORATED.finditer(text)] or text.split()
     for word in words:
@@ -326,7 +328,7 @@ def read_seed(text: str) -> str:
 
 
 def format_credentials(jwt: str, seed: str) -> str:
-    """A ``.creds`` file of a user."""
+    """The ``.creds`` file of a user."""
     return (
         f"-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n"
         f"-----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"

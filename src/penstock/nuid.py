@@ -1,8 +1,8 @@
-"""Identifiers that do not repeat: 22 characters of [0-9A-Za-z], cheap to make by the million.
+"""Unique identifiers: 22 characters of [0-9A-Za-z], cheap to make by the million.
 
-The first 12 characters are random, the other 10 count up by a random step; when they overflow all
-is drawn anew. Knows no source of randomness of its own: a shell hands in the machine's
-(``random.SystemRandom()``), tests and simulations a seeded one.
+The first 12 characters are random; the other 10 count up by a random step. When they overflow, all are
+drawn again. The caller hands in the source of randomness: the machine's (``random.SystemRandom()``),
+or a seeded one in tests and simulations.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _PAIRS: Final = tuple(a + b for a in DIGITS for b in DIGITS)
 
 
 class Nuid:
-    """A series of identifiers from one source of randomness; not for two threads at once."""
+    """A series of identifiers from one source of randomness. Not safe for two threads at once."""
 
     def __init__(self, seed_source: Random) -> None:
-        """A new series, different from all others as far as seed_source is."""
+        """Start a series. Two series differ when their seed_source gives different numbers."""
         self._random = seed_source
         self._restart()
 
@@ -35,7 +35,7 @@ class Nuid:
         self._step = self._random.randrange(STEP_MIN, STEP_END)
 
     def next(self) -> str:
-        """The next identifier: 22 characters, never the same again from this series."""
+        """The next identifier: 22 characters, unique in this series."""
         self._counter += self._step
         if self._counter >= COUNTER_END:
             self._restart()

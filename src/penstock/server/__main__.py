@@ -1,6 +1,6 @@
 """``penstock-server``: reads options and configuration, opens the sockets and runs the server.
 
-This module imports only what --help, --version and wrong options need; a start imports the rest.
+This module imports only the modules for --help, --version and wrong options; a start imports the rest.
 """
 
 import gc
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Entry point of the console script: the exit status."""
+    """Entry point of the console script; returns the exit status."""
     try:
         return _main(sys.argv[1:] if arguments is None else arguments)
     except StartError as problem:
@@ -49,7 +49,7 @@ def _main(arguments: list[str]) -> int:
 
 
 def version_line() -> str:
-    """What --version prints: the nats-server release that clients may take this for, and our own
+    """The output of --version: the nats-server release that clients may assume, and Penstock's
     version.
     """
     from penstock import __version__
@@ -78,7 +78,7 @@ def _check(options: Options) -> int:
 
 
 def _serve(options: Options) -> int:
-    gc.disable()  # until it serves: nothing that loading makes is garbage
+    gc.disable()  # until the server serves: loading makes no garbage
     from penstock.server.logs.log import Log
     from penstock.server.startup import settings_of
 
@@ -132,11 +132,12 @@ def _run(settings: "Settings", log: "Log", options: Options) -> None:
         from penstock.server.startup import store_folder
 
         store = lock_store(store_folder(settings), settings.domain, log.warn)
-    # The ports are ours from here on; the server listens when it can greet.
+    # The ports are bound from here on; the server listens when it can greet clients.
     from penstock.core.base.buffer import seed_hash
     from penstock.server.app import Server
 
-    # Nobody outside may choose keys that collide. Once per process, before any table holds a key.
+    # A random hash seed keeps clients from choosing keys that collide. Once per process, before any
+    # table has a key.
     seed_hash(int.from_bytes(os.urandom(8), "little"))
     Server(settings, log, sockets, http_sockets, store, lambda: settings_of(options)).run()
 

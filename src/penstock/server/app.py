@@ -4,8 +4,9 @@
                               |             |connect, closed
                             loop         Clients (greeting, CONNECT, pings)
 
-This module imports what __init__ needs, and `_load` imports the rest: meanwhile `EarlyStart` serves
-clients. The server listens on a port only when it can serve its clients. One Server runs once; a reload
+This module imports only the modules for __init__; `_load` imports the rest, while `EarlyStart` serves
+clients. The server listens on a port only when it can serve clients there. One Server runs once; a
+reload changes its settings.
 changes its settings.
 """
 
@@ -55,12 +56,12 @@ if TYPE_CHECKING:
     from penstock.server.jetstream import JetStream
     from penstock.server.leaf.service import LeafService
 
-SPARE_FILES = 128  # descriptors besides the clients': listeners, logs, segments
+SPARE_FILES = 128  # descriptors besides those of clients: listeners, logs, segments
 FEW_FILES = 10_000
 
 
 class Server:
-    """A server on its loop. ``run`` returns when it was told to stop."""
+    """A server on its event loop. ``run`` returns when the server has stopped."""
 
     def __init__(
         self,
@@ -71,13 +72,13 @@ class Server:
         store: StoreLock | None,
         reload: ReadAgain,
     ) -> None:
-        """The sockets listen, the store is locked; reload() reads file and options again."""
+        """The sockets are bound and the store is locked; reload() reads file and options again."""
         self.settings = settings
         self.log = log
         self.loop: asyncio.AbstractEventLoop  # from run() on
         self._looping = False  # whether timers can be set
-        self._early_signals: list[int] = []  # that came before the loop was there for them
-        self._until_looping: list[tuple[int, Callable[[], None]]] = []  # timers set before
+        self._early_signals: list[int] = []  # signals before the loop could handle them
+        self._until_looping: list[tuple[int, Callable[[], None]]] = []  # timers set before run()
         self.start_ns = time.time_ns()
         self.authorities = ExternalAuth(settings)
         self.server_id = self.authorities.server_id
@@ -95,7 +96,7 @@ class Server:
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweep_at_ns = NEVER_NS
         self.jetstream: JetStream | None = None
-        self._ahead: StorePresync | None = None  # sees to the store's files before they are opened
+        self._ahead: StorePresync | None = None  # syncs the store's files before they are opened
         self.leafs: LeafService | None = None
         self.watching = Observability(self)
         self._build()
@@ -147,7 +148,7 @@ class Server:
         self.listener = Listener(self._sockets, self._accepted, self.event_loop, self.log)
 
     def apply_limits(self) -> None:
-        """Let the core know what the settings say."""
+        """Hand the limits in the settings to the core."""
         settings = self.settings
         self.event_loop.max_payload = settings.max_payload
         self.event_loop.max_line = settings.max_control_line
@@ -163,7 +164,7 @@ class Server:
         self.sessions.auth_required = settings.auth_required
 
     def apply_tracing(self) -> None:
-        """Begin or stop to show what clients and server say."""
+        """Switch the trace log on or off, as the settings say."""
         if not self.settings.trace:
             self.event_loop.trace_log = None
             return
@@ -172,7 +173,7 @@ class Server:
         self.event_loop.trace_log = TraceLog(self.log, self.settings, self.clients.label)
 
     def apply_accounts(self) -> None:
-        """Have the accounts that the settings say."""
+        """Create, change and remove accounts, as the settings say."""
         settings = self.settings
         if settings.mappings or self.accounts.default.settings.mappings:
             self.accounts.default.settings.mappings = settings.mappings
@@ -180,13 +181,13 @@ class Server:
         if settings.accounts or not self.accounts.only_default:
             self.accounts.apply(settings.accounts)
 
-    # -- life
+    # -- life cycle
 
     def run(self) -> None:
-        """Start, serve until a signal says stop, shut down. StartError when it can't start."""
+        """Start, serve until a signal stops the server, shut down. StartError when the start fails."""
         self._announce()
         self._raise_open_files()
-        for number in SIGNALS:  # clients may be served from here on, so signals may come
+        for number in SIGNALS:  # clients are served from here on, so signals must be handled
             signal.signal(number, lambda number, _: self._early_signals.append(number))
         if may_open_early(self.settings):
             self.listener.open()
@@ -204,14 +205,14 @@ class Server:
         asyncio.set_event_loop(self.loop)
         self.loop.set_exception_handler(self._loop_failed)
         self.loop.run_until_complete(self._live())
-        # A second SIGTERM on the way out must not turn a clean exit into a killed one. (The loop
-        # stays open for the same reason: closing it gives the signals their default back.)
+        # A second SIGTERM during the shutdown must not kill the process. The loop stays open for
+        # the same reason: closing it restores the default actions of the signals.
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 
     def _load(self) -> None:
-        """Import what the rest of the start needs; nothing else may happen here, but to let the
-        disk begin.
+        """Import the modules for the rest of the start, and start the presync of the store. Nothing
+        else may happen here.
         """
         names = ["asyncio", "traceback", "uvloop"]
         if self.store is not None:
@@ -232,9 +233,10 @@ class Server:
             )
 
     async def _live(self) -> None:
-        # All on the running loop: uvloop loses a signal that comes while it does not run.
+        # All of this runs on the running loop, because uvloop loses a signal that arrives while it
+        # does not run.
         await self._start()
-        gc.freeze()  # what is there now stays: no need to look at it again and again
+        gc.freeze()  # loaded objects stay: exclude them from garbage collection
         gc.enable()
         await self._stopped
         await self._shutdown()
@@ -280,7 +282,7 @@ class Server:
             self.leafs.open(self.loop)
 
     def open_jetstream(self) -> None:
-        """Recover what the store holds and serve it; StartError when that fails."""
+        """Recover the store and serve it. StartError when that fails."""
         from penstock.server.jetstream import JetStream
 
         assert self.store is not None
@@ -321,14 +323,14 @@ class Server:
             self.log.info(f"Using configuration file: {self.settings.config_file} ({digest})")
 
     def write_files(self) -> None:
-        """Write pid file and ports file, where they are asked for."""
+        """Write the pid file and the ports file, if configured."""
         if self.settings.pid_file:
             write_pid_file(self.settings.pid_file)
         if self.settings.ports_file_dir:
             self.ports_file = write_ports_file(self.settings.ports_file_dir, self.ports())
 
     def ports(self) -> dict[str, list[str]]:
-        """The URLs of what is listened on, by kind, as the ports file has them."""
+        """The URLs of the listeners by kind, in the form of the ports file."""
         found = {"nats": [f"nats://{join_address(reachable(self.host), self.port)}"]}
         if self.http_port:
             host = reachable(self.settings.http_host or self.host)
@@ -344,7 +346,7 @@ class Server:
         return found
 
     def close_listeners(self) -> None:
-        """Accept no new connections."""
+        """Accept no further connections."""
         self.listener.close()
         self.acceptors.close_listener()
 
@@ -381,7 +383,9 @@ class Server:
         self._sweep_by(self.clients.greet(connection, host, port).due_ns)
 
     def run_on_loop(self, call: Callable[[], None]) -> None:
-        """Run a call on the loop's thread, from another thread; nothing after the end."""
+        """Run a call on the event loop's thread, from another thread. Ignored after the loop is
+        closed.
+        """
 
         def on_time() -> None:
             self.event_loop.now_ns = self.event_loop.clock.now()
@@ -398,7 +402,7 @@ class Server:
 
         def on_time() -> None:
             self.event_loop.now_ns = self.event_loop.clock.now()
-            if self.event_loop.now_ns < when_ns:  # the loop counts milliseconds, by another clock
+            if self.event_loop.now_ns < when_ns:  # asyncio has another clock, in milliseconds
                 self._call_at(when_ns, call)
             else:
                 call()
@@ -406,7 +410,7 @@ class Server:
         self.loop.call_later(max(when_ns - self.event_loop.clock.now(), 0) / SECOND_NS, on_time)
 
     def _sweep_by(self, due_ns: int) -> None:
-        """Make sure that clients are looked at when one is due."""
+        """Make sure that Clients.sweep runs no later than this time."""
         if due_ns >= self._sweep_at_ns or not self._looping:
             return
         if self._sweep_timer is not None:
@@ -424,7 +428,7 @@ class Server:
 
     @property
     def stopping(self) -> bool:
-        """Whether it was told to stop."""
+        """Whether the server was told to stop."""
         return self._stopped.done()
 
     def stop(self) -> None:
@@ -432,10 +436,10 @@ class Server:
         if not self._stopped.done():
             self._stopped.set_result(None)
 
-    # -- trouble
+    # -- errors
 
     def _failed(self, error: BaseException) -> None:
-        """An exception out of a task of the core: said, and the server goes on."""
+        """Log an exception from a task of the core; the server goes on."""
         import traceback
 
         frames = traceback.extract_tb(error.__traceback__)
@@ -454,7 +458,7 @@ class Server:
 
     @property
     def lame_duck(self) -> bool:
-        """Whether it is about to go."""
+        """Whether the server is in lame duck mode."""
         return self.commands.leaving
 
     def connection(self, cid: int) -> Connection | None:
@@ -463,10 +467,10 @@ class Server:
 
 
 def _load_for_connect() -> None:
-    """Import what the answer to a CONNECT needs."""
+    """Import the modules for CONNECT."""
     import_module("penstock.server.auth.connect_options")
 
 
 def _draw(below: int) -> int:
-    """A number from 0 to below this one."""
+    """A random number from 0 to below the argument."""
     return int.from_bytes(os.urandom(4), "little") % below

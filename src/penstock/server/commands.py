@@ -1,4 +1,4 @@
-"""Commands of an operator to a running server: stop, reopen the log file, reload, lame duck mode; and
+"""Commands of an operator to a running server: stop, reopen the log file, reload, lame duck mode; also
 notifications to systemd.
 
     SIGINT   stop                             SIGTERM  stop, unless the server is stopping already
@@ -29,17 +29,17 @@ class Commands:
     """The commands of one server."""
 
     def __init__(self, server: "Server") -> None:
-        """Nothing is done yet."""
+        """No command has been given."""
         self._server = server
         self._lame_duck: asyncio.Task[None] | None = None
 
     @property
     def leaving(self) -> bool:
-        """Whether it is in lame duck mode."""
+        """Whether the server is in lame duck mode."""
         return self._lame_duck is not None
 
     def trapped(self, number: int) -> None:
-        """A signal came."""
+        """Handle a signal."""
         server = self._server
         server.log.info(f'Trapped "{SIGNALS[signal.Signals(number)]}" signal')
         if number == signal.SIGUSR1:
@@ -53,7 +53,7 @@ class Commands:
             server.stop()
 
     def reload(self) -> str:
-        """Read file and options again and go over to them: why that failed, or ""."""
+        """Reload the configuration and the options. Returns the error, or ""."""
         server = self._server
         tell_systemd(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         failure = server.reloads.run()
@@ -65,7 +65,7 @@ class Commands:
         return failure
 
     def go_lame(self) -> None:
-        """Enter lame duck mode, which ends the server; once."""
+        """Enter lame duck mode, once; it ends with the stop of the server."""
         server = self._server
         if self.leaving or server.stopping:
             return
@@ -94,13 +94,13 @@ class Commands:
         server.event_loop.kick()
 
     def close(self) -> None:
-        """The server stops: what was begun ends here."""
+        """End the commands in progress; the server is stopping."""
         if self._lame_duck is not None:
             self._lame_duck.cancel()
 
 
 def tell_systemd(state: str) -> None:
-    """A state of sd_notify, when systemd wants to know."""
+    """Send a state by sd_notify, when systemd expects it."""
     if "NOTIFY_SOCKET" in os.environ:
         from penstock.server.sd_notify import notify
 

@@ -1,5 +1,5 @@
-"""Applies the declarations of the configuration: first streams, then consumers, before the first client
-is served and with each reload. The engine creates them.
+"""Applies the declarations of the configuration, first streams, then consumers: before the first client is
+served, and at each reload. The engine creates them.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,8 @@ from penstock.server.settings.declared import Declared
 def apply(
     declared: list[Declared], account_of: Callable[[str], JetStreamAccount | None], log: Log
 ) -> None:
-    """Make or change all of them; StartError with a line for each that can't be so, after the
-    others were done.
+    """Create or change all of them. StartError with one line for each failure, after the others
+    were applied.
     """
     problems: list[str] = []
     for each in sorted(declared, key=lambda one: bool(one.consumer)):

@@ -3,19 +3,18 @@
     main thread     accept, INFO, PING, SUB     CONNECT                  handover: asyncio's loop,
                     publishes wait                                       recovery, then the publishes
     other thread    import msgspec, ...         asyncio, uvloop, the engine, ...
-
 A publish may be for a stream that is not recovered yet, so the server does not read from its connection
-until the streams are open: no message is lost, refused, or answered with "no responders". Everything
-that the main thread needs in this time was imported before, so that the threads do not wait for each
+until the streams are open: no message is lost, refused, or answered with "no responders". The modules
+that the main thread needs meanwhile are imported before, so that the threads do not wait for each
 other.
 
-Only a plain server starts early: one whose settings use nothing that a client could miss meanwhile.
+Only a server with plain settings starts early: settings whose absence a client can't notice meanwhile.
 """
 
 import os
 import select
 import sys
-import threading  # by the main thread: who imports it first is taken for that
+import threading  # here, because the importing thread counts as the main thread
 from collections.abc import Callable
 
 from penstock.core.broker.event_loop import EventLoop
@@ -23,12 +22,12 @@ from penstock.core.broker.session import Sessions
 from penstock.server.fast_dataclass import field_names
 from penstock.server.settings import Settings
 
-# How long one thread runs before the other gets its turn: clients wait for as long.
+# The switch interval of the threads: clients wait for the loading thread up to this time.
 SWITCH_SECONDS = 0.0005
-_ALL = 2  # parts to be loaded
+_ALL = 2  # number of parts to load
 
-# Settings that may have any value in a server that opens early; what is not named must have its
-# default. A new setting waits for the complete server unless it is put here.
+# Settings that may have any value in a server that starts early; the others must have their
+# defaults. A new setting is not in this list unless it works without the loaded parts.
 PLAIN = frozenset(
     {
         "host",
@@ -83,7 +82,7 @@ PLAIN = frozenset(
 
 
 def may_open_early(settings: Settings) -> bool:
-    """Whether nothing is set that has to be there before the first client is."""
+    """Whether all settings permit an early start."""
     usual = Settings()
     return all(
         getattr(settings, name) == getattr(usual, name)
@@ -93,26 +92,26 @@ def may_open_early(settings: Settings) -> bool:
 
 
 class EarlyStart:
-    """Runs the core's turns without asyncio, for as long as something is loaded."""
+    """Runs the core's turns without asyncio while modules load."""
 
     def __init__(self, event_loop: EventLoop, sessions: Sessions) -> None:
-        """Of a server that listens already."""
+        """Serves a server whose sockets listen already."""
         self._event_loop = event_loop
         self._sessions = sessions
         self._soon: list[Callable[[], None]] = []
         self._problem: BaseException | None = None
-        self._loaded = 0  # parts, by the other thread
+        self._loaded = 0  # number of loaded parts, written by the other thread
 
     def call_soon(self, call: Callable[[], None]) -> None:
-        """For EventLoop.start: the call is made in the next round."""
+        """The `call_soon` of EventLoop.start: make the call in the next round."""
         self._soon.append(call)
 
     def serve(self, for_connect: Callable[[], None], load: Callable[[], None]) -> None:
-        """Serve clients until for_connect() and then load(), in a thread of their own, have
-        returned; raises what they raised.
+        """Serve clients while another thread runs for_connect() and then load(); raises their
+        exceptions.
 
-        The event loop takes new connections (EventLoop.listen). A CONNECT is held until for_connect() has
-        returned, publishes until the caller says ``sessions.go_on()``.
+        The event loop accepts connections (EventLoop.listen). A CONNECT waits until for_connect()
+        has returned, publishes wait until the caller calls ``sessions.go_on()``.
         """
         self._sessions.hold()
         usual = sys.getswitchinterval()
@@ -129,7 +128,7 @@ class EarlyStart:
         finally:
             ready.close()
             sys.setswitchinterval(usual)
-        os.close(loaded)  # the other thread is done with it
+        os.close(loaded)  # the other thread has ended
         for call in self._soon:
             call()
         if self._problem is not None:
@@ -156,6 +155,6 @@ class EarlyStart:
             for load in parts:
                 load()
                 os.eventfd_write(loaded, 1)
-        except BaseException as problem:  # it is raised again, in the main thread
+        except BaseException as problem:  # raised again in the main thread
             self._problem = problem
             os.eventfd_write(loaded, _ALL)

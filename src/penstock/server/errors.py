@@ -2,13 +2,13 @@
 
 
 class StartError(Exception):
-    """The server can't start as asked. The text says what is wrong and what to do; the process
-    exits with status 1.
+    """The server can't start with these settings. The text names the problem and the remedy; the
+    process exits with status 1.
     """
 
 
 class OptionError(StartError):
-    """A command line option is unknown, lacks its value, or has a value it can't have; status 2."""
+    """A command line option is unknown, lacks its value, or has an invalid value; status 2."""
 
 
 class ConfigError(StartError):
@@ -18,6 +18,6 @@ class ConfigError(StartError):
 
 
 def unreadable(problem: OSError | UnicodeDecodeError) -> str:
-    """Why a text file can't be read, in a few words."""
+    """A short text that says why a text file can't be read."""
     reason = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8 text"
     return reason or str(problem)

@@ -1,5 +1,5 @@
-"""Authentication by operator JWTs and by an auth callout service. The modules for them, and the key of
-the server, are loaded only when the settings use them.
+"""Authentication by operator JWTs and by an auth callout service. Its modules and the key of the server are
+loaded only when the settings use them.
 """
 
 from penstock.server.identity import new_server_id
@@ -13,18 +13,20 @@ if TYPE_CHECKING:
 
 
 class ExternalAuth:
-    """Of one server; `connect` puts them in place, `refresh` follows a reload."""
+    """The external authentication of one server: `connect` sets it up, `refresh` follows a reload."""
 
     def __init__(self, settings: Settings) -> None:
-        """A server that has nothing to sign gets an id without a key. StartError when the package
-        for keys is not installed.
+        """A server without operator mode and auth callout gets an id without a key. StartError when
+        the package for keys is not installed.
         """
         self.keys = _keys(settings)
         self.server_id = self.keys.signing.public if self.keys else new_server_id()
         self._setup: Setup | None = None
 
     def connect(self, server: "Server") -> None:
-        """Make what the settings ask for; StartError when a resolver's folder can't be used."""
+        """Set up the operator mode and the callout. StartError when a resolver's folder can't be
+        used.
+        """
         if self.keys is None:
             return
         from penstock.server.auth.setup import Setup
@@ -40,12 +42,12 @@ class ExternalAuth:
         self._setup.connect(self.keys, server.server_name, lambda: about(server))
 
     def refresh(self, server: "Server") -> None:
-        """After a reload: a callout service that came or went, other preloaded JWTs."""
+        """Apply a reload: an added or removed callout service, changed preloaded JWTs."""
         settings = server.settings
         if settings.auth_callout is None:
             server.authenticator.callout = None
         elif server.authenticator.callout is None:
-            # A server that had nothing to sign so far signs under a name of its own from now on.
+            # A server that started without a key signs with a new key from now on.
             self.keys = self.keys or _keys(settings)
             self.connect(server)
         if self._setup is not None:
@@ -53,7 +55,7 @@ class ExternalAuth:
 
 
 def about(server: "Server") -> dict[str, object]:
-    """What answers of the system account say of the server that gave them."""
+    """The description of this server in answers of the system account."""
     return {
         "name": server.server_name,
         "host": server.host,

@@ -1,8 +1,8 @@
-"""Dataclasses with slots that are made without generating code.
+"""Dataclasses with slots, made without code generation.
 
-A server makes some thirty such classes before it can greet the first client. ``dataclasses`` compiles
-three functions for each class and imports ``inspect`` and ``ast`` for that: together half of a start.
-Here a class keeps its fields in a table, and one `__init__` reads it for all classes. Type checkers see
+A server makes some thirty such classes before it greets the first client. ``dataclasses`` compiles three
+functions for each class, and imports ``inspect`` and ``ast`` for that: together half of a start. Here
+each class keeps its fields in a table, and one `__init__` reads it for all classes. Type checkers see
 dataclasses.
 """
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 else:
 
     def dataclass_transform(**_facts):
-        """For type checkers only."""
+        """Only for type checkers."""
         return lambda kind: kind
 
 
 class _Missing:
-    """Stands for the default of a field that has to be given."""
+    """The default of a field that must be given."""
 
     def __repr__(self) -> str:
         return "MISSING"
@@ -30,7 +30,7 @@ MISSING: "Any" = _Missing()
 
 
 class _Field:
-    """What `field` says of one field."""
+    """The arguments of `field` for one field."""
 
     __slots__ = ("compare", "default", "factory", "secret")
 
@@ -50,14 +50,16 @@ def field(
     secret: bool = False,
     compare: bool = True,
 ) -> "T":
-    """A field with more than a default: made anew for each value, left out of repr (secret) or of ==."""
+    """A field with options: a default per instance (default_factory), hidden in repr (secret),
+    ignored by == (compare).
+    """
     made: T = _Field(default, default_factory, secret, compare)  # type: ignore[assignment] # the class puts its default there
     return made
 
 
 @dataclass_transform(field_specifiers=(field,))
 class _Kind(type):
-    """Turns the annotations of a class into its fields."""
+    """Makes the fields of a class from its annotations."""
 
     _table: "dict[str, _Field]"
 
@@ -75,14 +77,13 @@ class _Kind(type):
 
 
 class FastDataclass(metaclass=_Kind):
-    """A class whose annotations are its fields, with the defaults that follow them.
+    """A class whose annotations are its fields, with their defaults.
 
-    Values are equal when they are of the same class and their fields are. They can be changed, so
-    they have no hash.
+    Instances are equal when class and fields are equal. They are mutable and have no hash.
     """
 
     def __init__(self, *given: object, **named: object) -> None:
-        """Fields by position or name; TypeError as of any other function."""
+        """Take the fields by position or by name. TypeError as for any function."""
         table = self.__class__._table
         if given:
             if len(given) > len(table):
@@ -107,7 +108,7 @@ class FastDataclass(metaclass=_Kind):
             raise TypeError(f"{self.__class__.__name__} has no field {next(iter(named))}")
 
     def __eq__(self, other: object) -> bool:
-        """Of the same class, with equal fields."""
+        """Equal when class and fields are equal."""
         if other.__class__ is not self.__class__:
             return NotImplemented
         return all(
@@ -116,10 +117,10 @@ class FastDataclass(metaclass=_Kind):
             if facts.compare
         )
 
-    __hash__ = None  # type: ignore[assignment] # they change
+    __hash__ = None  # type: ignore[assignment] # instances are mutable
 
     def __repr__(self) -> str:
-        """The fields, but for secrets."""
+        """The fields without secrets."""
         shown = ", ".join(
             f"{name}={getattr(self, name)!r}"
             for name, facts in self.__class__._table.items()
@@ -135,5 +136,5 @@ class FastDataclass(metaclass=_Kind):
 
 
 def field_names(kind: "type[FastDataclass]") -> "tuple[str, ...]":
-    """The fields of a class, in their order."""
+    """The names of a class's fields, in order."""
     return tuple(kind._table)

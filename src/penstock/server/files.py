@@ -8,12 +8,12 @@ from penstock.core.log.store_lock import FolderInUse, FolderLock, make_private
 from penstock.server.errors import StartError
 
 PORTS_FILE_PREFIX = (
-    "nats-server"  # what tools that start a server look for, whatever the executable is called
+    "nats-server"  # tools that start a server look for this name, whatever the executable's name
 )
 
 
 def write_pid_file(path: str) -> None:
-    """Write this process's id, for this user alone; StartError when it can't be done."""
+    """Write the process id, readable only by this user. StartError when that fails."""
     try:
         _replace(path, f"{os.getpid()}\n", 0o600)
     except OSError as problem:
@@ -23,10 +23,10 @@ def write_pid_file(path: str) -> None:
 
 
 def write_ports_file(folder: str, ports: dict[str, list[str]]) -> str:
-    """Write the URLs in use as JSON into ``<folder>/nats-server_<pid>.ports``; its path.
+    """Write the URLs in use as JSON into ``<folder>/nats-server_<pid>.ports``; returns its path.
 
-    ports: the URLs by what is served there (nats, monitoring, websocket, cluster, leafnodes, profile); what
-    has none is left out. StartError when it can't be done.
+    ports: URLs by service (nats, monitoring, websocket, cluster, leafnodes, profile); a service
+    without URLs is left out. StartError when that fails.
     """
     path = os.path.join(folder, f"{PORTS_FILE_PREFIX}_{os.getpid()}.ports")
     import json
@@ -42,7 +42,7 @@ def write_ports_file(folder: str, ports: dict[str, list[str]]) -> str:
 
 
 def _replace(path: str, text: str, mode: int) -> None:
-    """Readers see the file whole or not at all."""
+    """Write a file so that readers see it whole or not at all."""
     temporary = f"{path}.{os.getpid()}.new"
     remove_file(temporary)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -52,7 +52,7 @@ def _replace(path: str, text: str, mode: int) -> None:
 
 
 def remove_file(path: str) -> None:
-    """Remove a file that may be gone already."""
+    """Remove a file; ignored when it does not exist."""
     try:
         os.unlink(path)
     except OSError:
@@ -60,16 +60,16 @@ def remove_file(path: str) -> None:
 
 
 class StoreInUseError(StartError):
-    """Another server has the store folder; `domain` is its JetStream domain."""
+    """Another server uses the store folder; `domain` is its JetStream domain."""
 
     domain = ""
 
 
 def lock_store(folder: str, domain: str, warn: Callable[[str], object]) -> "StoreLock":
-    """The folder for the streams of a server of that JetStream domain; StartError.
+    """Lock the folder for the streams of a server of that JetStream domain. Raises StartError.
 
-    Servers of different domains may be given the same folder: who comes second has a folder of its
-    own in it, also later, when it comes alone.
+    Servers of different domains may share one configured folder: the second server gets its own
+    folder inside, and keeps it at later starts, even when it starts alone.
     """
     inner = os.path.join(folder, f"domain_{domain}")
     if domain and os.path.isdir(inner):
@@ -84,11 +84,13 @@ def lock_store(folder: str, domain: str, warn: Callable[[str], object]) -> "Stor
 
 
 class StoreLock:
-    """Holds a store folder for this process alone, until close() or the end of the process."""
+    """Locks a store folder for this process, until close() or the end of the process."""
 
     def __init__(self, folder: str, domain: str = "") -> None:
-        """Make the folder, for this user alone, and lock it; StartError when it can't be used, StoreInUseError when
-        somebody has it. The domain is for those that find it locked.
+        """Create the folder, readable only by this user, and lock it.
+
+        StartError when the folder can't be used, StoreInUseError when another server has locked it.
+        `domain` is stored for such servers.
         """
         self.folder = folder
         _refuse_foreign(folder)
@@ -111,12 +113,12 @@ class StoreLock:
             ) from None
 
     def close(self) -> None:
-        """Let others have the folder."""
+        """Unlock the folder."""
         self._lock.close()
 
 
 def _refuse_foreign(folder: str) -> None:
-    """A nats-server's store looks alike but has other files: keep our hands off it."""
+    """Refuse a nats-server's store: its folders look alike, but the files differ."""
     accounts = os.path.join(folder, "jetstream")
     try:
         for account in os.listdir(accounts):
@@ -128,11 +130,11 @@ def _refuse_foreign(folder: str) -> None:
                         "cannot read; choose another folder with -sd"
                     )
     except OSError:
-        return  # nothing there, or nothing that can be listed: making the folder will tell
+        return  # no folder, or not readable: creating it reports the error
 
 
 def raise_open_files(wanted: int) -> tuple[int, bool]:
-    """Raise the soft limit of open files to the hard one: (the limit now, whether it allows
+    """Raise the soft limit of open files to the hard limit. Returns (the limit, whether it allows
     `wanted` descriptors).
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

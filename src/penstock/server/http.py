@@ -1,9 +1,9 @@
 """A small HTTP/1.1 server for monitoring: GET and HEAD, no bodies, keep-alive.
 
 Limits: a request head of 16 KiB, 10 seconds to send it (and for the TLS handshake before), 256
-connections, 128 of one address. A new connection is always accepted: when there is no room, the server
-closes the connection that has been silent longest, of the address with the most connections. So a probe
-gets its answer although others hold connections open. A callback answers (path, query). Connections use
+connections, 128 of one address. A new connection is always accepted: at the limit, the server closes
+the connection that has been silent longest, of the address with the most connections. So a probe gets
+its answer while other clients hold connections open. A callback answers (path, query). Connections use
 asyncio's streams, so a client that reads slowly delays no other client.
 """
 
@@ -27,8 +27,8 @@ HEAD_SECONDS = 10.0
 IDLE_SECONDS = 60.0
 MAX_CONNECTIONS = 256
 MAX_OF_ADDRESS = 128
-# In one round of the loop, so few that a new connection is read from, which takes some rounds, before
-# others have taken its place.
+# Accepted per round of the event loop: few, so that a new connection is read, which takes some
+# rounds, before others take its place.
 ACCEPTED_AT_ONCE = 8
 LOOK_AWAY_SECONDS = 0.5
 
@@ -43,7 +43,7 @@ _REASONS = {
 
 
 class Answer(NamedTuple):
-    """What to send back."""
+    """The response to a request."""
 
     status: int
     kind: str  # the content type
@@ -54,14 +54,14 @@ Handle = Callable[[str, dict[str, str]], Answer]
 
 
 class Visit:
-    """A connection of the port."""
+    """A connection of the monitoring port."""
 
     __slots__ = ("address", "begun", "socket", "task")
 
     def __init__(self, connected: socket.socket, address: str) -> None:
-        """Just accepted."""
+        """A connection that was just accepted."""
         self.socket = connected
-        self.address = address  # that is counted
+        self.address = address  # the address under which it counts
         self.task: asyncio.Task[None] | None = None
         self.begun = False  # its task owns the socket
 
@@ -70,14 +70,14 @@ class Seats:
     """The open connections by address, the most recently active one last."""
 
     def __init__(self, most: int, most_of_address: int) -> None:
-        """No connection is open."""
+        """Start without connections."""
         self._most = most
         self._most_of_address = most_of_address
         self._of: dict[str, OrderedDict[Visit, None]] = {}
         self._taken = 0
 
     def take(self, visit: Visit) -> Visit | None:
-        """Add a connection; returns the connection to close for it, or None."""
+        """Add a connection; returns the connection to close in its place, or None."""
         own = self._of.setdefault(visit.address, OrderedDict())
         own[visit] = None
         self._taken += 1
@@ -92,13 +92,13 @@ class Seats:
         return evicted
 
     def refresh(self, visit: Visit) -> None:
-        """Note that a connection has sent a whole request."""
+        """Record that a connection has sent a whole request."""
         own = self._of.get(visit.address)
         if own is not None and visit in own:
             own.move_to_end(visit)
 
     def leave(self, visit: Visit) -> None:
-        """Remove a connection, if it is there."""
+        """Remove a connection; ignored when it is not there."""
         own = self._of.get(visit.address)
         if own is None or visit not in own:
             return
@@ -112,8 +112,8 @@ class HttpServer:
     """Serves one callback on listening sockets."""
 
     def __init__(self, handle: Handle, failed: Callable[[str], object]) -> None:
-        """handle(path, query) -> Answer; failed(text) is told of an exception in it (the client
-        gets 500).
+        """handle(path, query) -> Answer. When it raises, failed(text) is called and the client gets
+        500.
         """
         self._handle = handle
         self._failed = failed
@@ -125,8 +125,8 @@ class HttpServer:
     async def open(
         self, sockets: list[socket.socket], context: "ssl.SSLContext | None" = None
     ) -> None:
-        """Begin to serve on bound sockets, with TLS when there is a context. StartError when
-        somebody else listens on a port since it was bound.
+        """Serve on bound sockets, with TLS when a context is given. StartError when another process
+        has listened on a port since it was bound.
         """
         self._context = context
         self._listening = sockets
@@ -135,7 +135,7 @@ class HttpServer:
             self._watch(listening)
 
     async def close(self) -> None:
-        """Stop: nothing is accepted any more, open connections end."""
+        """Accept no further connections and close the open ones."""
         listening, self._listening = self._listening, []
         for each in listening:
             asyncio.get_running_loop().remove_reader(each.fileno())
@@ -145,7 +145,7 @@ class HttpServer:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    # -- coming in
+    # -- accepting connections
 
     def _watch(self, listening: socket.socket) -> None:
         if listening in self._listening:
@@ -153,13 +153,13 @@ class HttpServer:
             loop.add_reader(listening.fileno(), self._accept, listening)
 
     def _accept(self, listening: socket.socket) -> None:
-        """Accept waiting connections, a few at once."""
+        """Accept waiting connections, a few per round."""
         for _ in range(ACCEPTED_AT_ONCE):
             try:
                 connected, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError:  # no descriptor is free: the socket stays readable, look away
+            except OSError:  # no free descriptor: the socket stays readable, so stop watching it
                 loop = asyncio.get_running_loop()
                 loop.remove_reader(listening.fileno())
                 loop.call_later(LOOK_AWAY_SECONDS, self._watch, listening)
@@ -200,7 +200,7 @@ class HttpServer:
             TimeoutError,
             asyncio.CancelledError,
         ):
-            # the client closed or sent nothing, the connection made room, or the server stops
+            # the client closed or was silent, the connection was replaced, or the server stops
             if transport is not None:
                 transport.abort()
 
@@ -221,7 +221,7 @@ class HttpServer:
             if not keep:
                 return
             wait = IDLE_SECONDS
-            await asyncio.sleep(0)  # the next request may be there: the loop has others, too
+            await asyncio.sleep(0)  # the next request may be buffered: let other tasks run
 
     def _answer(self, head: bytes) -> tuple[Answer, bool, bool]:
         asked = parse_head(head)
@@ -233,7 +233,7 @@ class HttpServer:
         keep = connection != "close" and (version != "HTTP/1.0" or connection == "keep-alive")
         has_length = "content-length" in asked.headers and asked.last("content-length") != "0"
         if has_length or "transfer-encoding" in asked.headers:
-            keep = False  # the server does not read the body, and so nothing behind it
+            keep = False  # the server reads no bodies, so it can't find a request behind one
         if method not in ("GET", "HEAD"):
             return text_answer(405, "405 method not allowed"), False, True
         path, _, query = target.partition("?")
@@ -246,7 +246,7 @@ class HttpServer:
 
 
 def text_answer(status: int, text: str) -> Answer:
-    """A plain sentence."""
+    """A plain text answer."""
     return Answer(status, "text/plain; charset=utf-8", text.encode())
 
 

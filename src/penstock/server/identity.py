@@ -1,4 +1,4 @@
-"""The identity of a server: its id, and the INFO line that greets every connection. Pure but for the id."""
+"""The identity of a server: its id, and the INFO line for each connection. Pure except for the id."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ RUNTIME = f"python{sys.version_info[0]}.{sys.version_info[1]}.{sys.version_info[
 
 
 def new_server_id(entropy: bytes | None = None) -> str:
-    """A fresh server id: 56 letters, a public nkey in form (type, 32 bytes, CRC-16, base32)."""
+    """A new server id: 56 letters in the form of a public nkey (type, 32 bytes, CRC-16, base32)."""
     raw = bytes([_SERVER_PREFIX]) + (os.urandom(32) if entropy is None else entropy)
     raw += crc_hqx(raw, 0).to_bytes(2, "little")
     number = int.from_bytes(raw, "big")
@@ -26,18 +26,18 @@ def new_server_id(entropy: bytes | None = None) -> str:
 
 
 def new_nonce() -> str:
-    """Something fresh for a client to sign: 11 random bytes as base64 for URLs."""
+    """A new nonce for a client to sign: 11 random bytes as base64url."""
     raw = b2a_base64(os.urandom(11), newline=False)
     return raw.translate(_FOR_URLS).rstrip(b"=").decode()
 
 
 class Greeting:
-    """The INFO line; all but the two fields of the connection itself is built once."""
+    """The INFO line. Its parts are built once, except for the fields of the single connection."""
 
     def __init__(
         self, settings: Settings, server_id: str, server_name: str, host: str, port: int
     ) -> None:
-        """host and port as clients reach them; read again from the settings by refresh()."""
+        """host and port are the clients' address of the server; refresh() reads the settings again."""
         self._fixed: dict[str, object] = {
             "server_id": server_id,
             "server_name": server_name,
@@ -47,11 +47,11 @@ class Greeting:
             "host": host,
             "port": port,
         }
-        self.websocket_port = settings.websocket.port  # that in use, once it is known
+        self.websocket_port = settings.websocket.port  # the port in use, once known
         self.refresh(settings)
 
     def refresh(self, settings: Settings, *, lame_duck: bool = False) -> None:
-        """Build the constant parts anew, after a reload or when the server is about to go."""
+        """Build the constant parts again, after a reload or when lame duck mode begins."""
         head = {**self._fixed, "headers": settings.headers}
         if settings.client_advertise:
             port = self._fixed["port"]
@@ -92,9 +92,7 @@ class Greeting:
     def line(
         self, client_id: int, client_ip: str, nonce: str = "", *, websocket: bool = False
     ) -> bytes:
-        """The INFO of one connection; the nonce is what an nkey user signs, the address is left
-        out when it is "".
-        """
+        """The INFO of one connection. `nonce` is signed by nkey users; an address "" is left out."""
         return b'%s,"client_id":%d%s%s%s%s' % (
             self._first[websocket],
             client_id,
@@ -114,8 +112,10 @@ class Greeting:
         system: bool = False,
         websocket: bool = False,
     ) -> bytes:
-        """An INFO for a client that has come in. With its account this is the answer to CONNECT,
-        which says whether that is the system account.
+        """An INFO for a connected client.
+
+        With its account, it is the answer to CONNECT and says whether the account is the system
+        account.
         """
         before, behind = self._later[websocket]
         return b'%s%d%s,"client_id":%d,"client_ip":"%s"%s%s%s%s' % (
@@ -147,8 +147,8 @@ def _of_tls(settings: Settings) -> dict[str, object]:
 
 
 def _known(settings: Settings, fields: dict[str, object]) -> dict[str, object]:
-    """What those are told who are in: that others have to log in, even where somebody is let in
-    without.
+    """The fields of INFO for connected clients. They contain auth_required whenever authentication
+    is configured, even when guests are admitted.
     """
     told: dict[str, object] = {}
     for name, value in fields.items():
@@ -161,7 +161,7 @@ def _known(settings: Settings, fields: dict[str, object]) -> dict[str, object]:
 
 
 def _around_payload(fields: dict[str, object]) -> tuple[bytes, bytes]:
-    """The line before and behind the value of max_payload, which each connection has of its own."""
+    """The line before and after the value of max_payload, which differs by connection."""
     names = list(fields)
     at = names.index("max_payload") + 1
     before = _json({name: fields[name] for name in names[: at - 1]})[:-1]
@@ -170,7 +170,7 @@ def _around_payload(fields: dict[str, object]) -> tuple[bytes, bytes]:
 
 
 def _json(fields: dict[str, object]) -> bytes:
-    """An object of plain values; the module json would be loaded for this line alone."""
+    """JSON of plain values, written here to avoid loading the module json."""
     return ("{" + ",".join(f'"{name}":{_value(fields[name])}' for name in fields) + "}").encode()
 
 

@@ -1,9 +1,9 @@
-"""Reloads: compares the settings of a configuration that was read again, and applies the changes.
+"""Reloads: reads the configuration again, compares the settings, and applies the changes.
 
-A part of the server that can change while it runs has a ReloadHandler: the names of its settings, what
-to prepare before anything changes, and what to do after. A setting with a handler, or in RELOADABLE
-(settings that are looked up at each use), can change; any other change keeps the whole old
-configuration.
+A part of the server that can change while it runs has a ReloadHandler: the names of its settings, a
+`prepare` before any change, and an `apply` after it. A setting with a handler, or in RELOADABLE
+(settings that are looked up at each use), can change; a change of any other setting keeps the whole
+old configuration.
 
     read again -> differences -> refused? -> prepare of each -> settings changed -> apply of each
                                     a StartError up to here leaves everything as it was
@@ -29,7 +29,7 @@ Apply = Callable[[frozenset[str]], object]
 
 _ASIDE = frozenset({"config_file", "config_digest"})
 
-# As nats-server calls what it refuses to change.
+# nats-server's names of settings that it refuses to change.
 _NAMES = {
     "host": "Host",
     "port": "Port",
@@ -61,7 +61,7 @@ _SENTENCES = {
     "store_dir": "config reload not supported for jetstream storage directory",
     "encryption": "config reload not supported for the encryption of the store",
 }
-# What is told of a change that is made; without a value where it is a secret, or long.
+# Log texts of changed settings; they have no value when it is a secret or long.
 _UNTOLD = {
     "user": "authorization username",
     "password": "authorization password",
@@ -82,19 +82,19 @@ _TOLD: "dict[str, Callable[[Any], str]]" = {
 
 
 class ReloadHandler(FastDataclass):
-    """The work of one part at a reload."""
+    """The handler of one part of the server."""
 
     names: frozenset[str]
-    apply: Apply  # the changed names among `names`; called when there are any
-    prepare: Prepare | None  # old and new settings; StartError when it can't be done
-    always: bool  # whatever has changed: files behind the names may have
+    apply: Apply  # called with the changed names among `names`, if any
+    prepare: Prepare | None  # called with old and new settings; StartError refuses the reload
+    always: bool  # called at every reload: files behind unchanged names may differ
 
 
 class Reloads:
-    """The handlers of the parts, in the order of the calls."""
+    """The handlers of the parts, in the order of their calls."""
 
     def __init__(self, settings: Settings, log: Log, read_again: ReadAgain) -> None:
-        """No handlers yet, for the settings of a running server."""
+        """Start without handlers; `server` has the current settings."""
         self._settings = settings
         self._log = log
         self._read_again = read_again
@@ -110,20 +110,20 @@ class Reloads:
     ) -> None:
         """Add a handler for settings that can change on a running server.
 
-        prepare(old, new) is called before anything is changed and may raise StartError, which
-        leaves all as it was; it is called for changes of these names only, and has to be harmless
-        when the reload fails later. apply(changed) is called after the settings have changed.
-        `always`: both are called at every reload.
+        prepare(old, new) is called before any change and may raise StartError, which refuses the
+        reload. It is called only for changes of these names, and must have no effect when the
+        reload fails later. apply(changed) is called after the settings have changed. `always`: both
+        are called at every reload.
         """
         self._rows.append(ReloadHandler(frozenset(names), apply, prepare, always))
 
     def reloadable(self) -> frozenset[str]:
-        """All settings that may change."""
+        """All settings that may change at a reload."""
         return RELOADABLE.union(*(row.names for row in self._rows))
 
     def run(self) -> str:
-        """Reload: why it failed, with everything as it was, or "" when the settings are the new
-        ones. Either is logged.
+        """Reload and log the result. Returns the error, with the old configuration kept; "" on
+        success.
         """
         try:
             fresh, warnings = self._read_again()
@@ -159,7 +159,7 @@ class Reloads:
 def changes(
     old: Settings, new: Settings, reloadable: frozenset[str] = RELOADABLE
 ) -> tuple[list[str], list[str]]:
-    """(names of settings to change, sentences about those that can't change without a restart)."""
+    """(names of changed settings, errors for changes that need a restart)."""
     changed: list[str] = []
     refused: list[str] = []
     for name in field_names(Settings):
@@ -177,7 +177,7 @@ def _refusal(name: str, before: object, after: object) -> str:
     if name in _SENTENCES:
         return _SENTENCES[name]
     shown = _NAMES.get(name, name.removesuffix("_ns"))
-    if name in ("headers", "strict"):  # there it is what is switched off
+    if name in ("headers", "strict"):  # for these settings the configuration has the opposite value
         before, after = not before, not after
     return (
         f"config reload not supported for {shown}: old={_value(name, before)}, "
@@ -186,7 +186,7 @@ def _refusal(name: str, before: object, after: object) -> str:
 
 
 def check_jetstream(old: Settings, new: Settings) -> None:
-    """What of JetStream may change while it runs: its limits may grow. StartError else."""
+    """Check changes of JetStream's settings: limits may grow. StartError for any other change."""
     for name in ("max_memory", "max_file"):
         before, after = getattr(old, name), getattr(new, name)
         if before == after:
@@ -215,7 +215,7 @@ def check_jetstream(old: Settings, new: Settings) -> None:
 
 
 def told(name: str, value: object) -> str:
-    """The line about a setting that was changed."""
+    """The log line of a changed setting."""
     if name in _TOLD:
         return f"Reloaded: {_TOLD[name](value)}"
     if name in _UNTOLD:
@@ -242,7 +242,7 @@ def _value(name: str, value: "Any") -> str:
 
 
 def _trust_differs(old: Settings, new: Settings) -> bool:
-    """Whether other keys are trusted, or accounts come from elsewhere; preloaded JWTs may change."""
+    """Whether the trusted keys or the resolver have changed; preloaded JWTs may change."""
     before, after = old.operator, new.operator
     if before is None or after is None:
         return before is not after

@@ -1,8 +1,9 @@
-"""Checks of the CONNECT of a leaf node, and the permissions of its connection, from the user's permissions,
-the settings and JetStream domains. Pure.
+"""Checks the CONNECT of a leaf node, and makes the permissions of its connection from the user's
+permissions, the settings and the JetStream domains. Pure.
 
-The user of a leaf node has permissions as a client has: what it may publish comes in, what it may
-subscribe to goes out. Neither side sees the JetStream of the other under the plain subjects.
+A leaf node's user has the permissions of a client: its publish permissions apply to incoming messages,
+its subscribe permissions to outgoing ones. Neither side reaches the other's JetStream under the plain
+subjects.
 """
 
 from penstock.core.broker.leaf import Leaf, LeafPermissions
@@ -14,14 +15,14 @@ from penstock.server.settings.leafnodes import LeafNodes, LeafRemote
 from penstock.server.settings.users import Permissions, SubjectPermission, User
 
 JETSTREAM = ("$JS.API.>", "$KV.>", "$OBJ.>")
-"""What never crosses a leaf node connection: each side has a JetStream of its own."""
+"""Subjects that never cross a leaf node connection: each side has its own JetStream."""
 SYSTEM = ("$JSC.>", "$NRG.>", *JETSTREAM)
 SAME_CLUSTER = "remote leafnode has same cluster name"
 OLD = "connection rejected since minimum version required is"
 
 
 def leaf_users(own: LeafNodes) -> list[User]:
-    """The users that the section `leafnodes.authorization` has; []: those of the clients count."""
+    """The users of the section `leafnodes.authorization`; []: the clients' users apply."""
     if own.users:
         return own.users
     if own.user:
@@ -32,7 +33,7 @@ def leaf_users(own: LeafNodes) -> list[User]:
 
 
 def refusal(asked: Connect, cluster: str, min_version: str) -> tuple[str, str] | None:
-    """Why a server may not connect regardless of its user: the error, and the reason of the close."""
+    """Why a server may not connect, whatever its user: the error, and the reason of the close."""
     if asked.lang:
         return "attempted to connect to leaf node port", "Incorrect Port"
     if " " in asked.cluster:
@@ -48,7 +49,7 @@ def refusal(asked: Connect, cluster: str, min_version: str) -> tuple[str, str] |
 
 
 def credentials(asked: Connect, node: LeafNode, own: LeafNodes) -> tuple[Credentials, AuthContext]:
-    """Credentials and context of a server for the authenticator."""
+    """Credentials and context of a leaf node for the authenticator."""
     shown = Credentials(
         name=asked.name,
         user=asked.user,
@@ -67,19 +68,21 @@ def credentials(asked: Connect, node: LeafNode, own: LeafNodes) -> tuple[Credent
 
 
 def kept(*, system: bool) -> tuple[str, ...]:
-    """What stays on its side; `system`: of connections of the system account."""
+    """Subjects that do not cross; `system`: the connection is one of the system account."""
     return SYSTEM if system else JETSTREAM
 
 
 def home(domain: str, other: str) -> list[str]:
-    """API subjects of this server's domain, which do not cross; none when both have the same domain."""
+    """API subjects of this server's domain, which do not cross; none when both sides have the same
+    domain.
+    """
     return [f"$JS.{domain}.API.>"] if domain and domain != other else []
 
 
 def rule_leaf(
     leaf: Leaf, permissions: Permissions | None, asked: Connect, domain: str, *, system: bool
 ) -> None:
-    """The rules of a server that has come as a leaf."""
+    """Set the permissions of a connection from a leaf node."""
     may_get = permissions.subscribe if permissions is not None else SubjectPermission()
     may_send = permissions.publish if permissions is not None else SubjectPermission()
     stays = kept(system=system)
@@ -94,7 +97,9 @@ def rule_leaf(
 def rule_hub(
     leaf: Leaf, info: Info, remote: LeafRemote, domain: str, other: str, *, system: bool
 ) -> None:
-    """The rules of a server that we have called: its user's permissions, and our settings."""
+    """Set the permissions of a connection to a hub: its user's permissions, and this server's
+    settings.
+    """
     may_send, may_get = info.export or Grant(), info.import_ or Grant()
     stays = kept(system=system)
     leaf.sending = LeafPermissions(

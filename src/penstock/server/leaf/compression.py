@@ -4,7 +4,7 @@
           <- plain            INFO {compression}   leaf        both switch behind these
     hub   INFO {compression, nonce}     S2     ->              CONNECT and the rest follow
 
-Each write is a framed stream of its own (core/base/s2). One encoder serves all levels.
+Each write is a complete framed stream (core/base/s2). One encoder serves all levels.
 """
 
 from penstock.core.base.s2 import FrameReader, FrameWriter
@@ -22,7 +22,7 @@ STRANGER_BYTES = 64 * 1024  # the limit of waiting bytes before authentication
 
 
 def agree(own: str, theirs: str) -> str:
-    """The mode of a connection from that of both sides; ValueError when theirs is unknown."""
+    """The mode of a connection from the modes of both sides. ValueError when theirs is unknown."""
     if theirs in ("", NOT_SUPPORTED):
         return NOT_SUPPORTED
     if theirs == OFF or own == OFF:
@@ -39,17 +39,17 @@ def _settled(mode: str) -> str:
 
 
 class CompressingTransport(Transport):
-    """Bytes as they are until `start`, S2 from then on."""
+    """A transport of plain bytes until `start`, of S2 from then on."""
 
     __slots__ = ("_reader",)
 
     def __init__(self, event_loop: EventLoop, pipe: Pipe) -> None:
-        """As a Transport."""
+        """The arguments are those of Transport."""
         super().__init__(event_loop, pipe)
         self._reader: FrameReader | None = None
 
     def start(self) -> None:
-        """Both directions change."""
+        """Switch both directions to S2."""
         self._reader = FrameReader()
 
     def _encode(self, data: bytes) -> bytes:
@@ -77,8 +77,10 @@ class CompressingTransport(Transport):
 
 
 def negotiate(node: LeafNode, theirs: str, own: str, answer: Info) -> bool:
-    """Agree with the other side, tell it with INFO and switch; False: there is nothing to tell, and
-    the connection stays as it is. ValueError when their mode is unknown.
+    """Agree on a mode, send it in INFO and switch.
+
+    False: nothing was sent, and the connection stays as it is. ValueError when the other side's
+    mode is unknown.
     """
     link, node.link = node.link, None
     assert link is not None
@@ -87,7 +89,7 @@ def negotiate(node: LeafNode, theirs: str, own: str, answer: Info) -> bool:
         return False
     answer.compression = own if own == AUTO else node.compression
     if node.remote is not None:
-        link.write(line(b"INFO", answer))  # at once: what the connection writes is S2 from here on
+        link.write(line(b"INFO", answer))  # directly: later writes are S2
         link.start()
     else:
         link.start()

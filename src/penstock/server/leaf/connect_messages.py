@@ -16,15 +16,15 @@ class Identity(NamedTuple):
 
     server_id: str
     name: str
-    urls: list[str]  # where its leaf node listener is reached
+    urls: list[str]  # URLs of its leaf node listener
     port: int
 
 
 class Introduction:
-    """What is said of one server."""
+    """INFO and CONNECT of one server."""
 
     def __init__(self, settings: Settings, identity: Identity) -> None:
-        """Settings are looked at anew each time."""
+        """The settings are read at each use."""
         self._settings = settings
         self._identity = identity
 
@@ -34,16 +34,16 @@ class Introduction:
 
     @property
     def domain(self) -> str:
-        """Its JetStream domain; empty without JetStream."""
+        """The server's JetStream domain; empty without JetStream."""
         return self._settings.domain if self._settings.jetstream else ""
 
     @property
     def cluster(self) -> str:
-        """What we say our cluster is: a server that calls others stands for itself."""
+        """The cluster name in CONNECT: a server with remotes gives its own name."""
         return self._identity.name.replace(" ", "_") if self._own.remotes else ""
 
     def info(self, node: LeafNode) -> Info:
-        """The first INFO, for a server that has called us."""
+        """The first INFO, for a server that has connected."""
         settings, own = self._settings, self._own
         return Info(
             server_id=self._identity.server_id,
@@ -70,8 +70,8 @@ class Introduction:
         )
 
     def connect(self, node: LeafNode, remote: LeafRemote, *, headers: bool) -> Connect:
-        """The answer to the first INFO of a server that we have called. OSError or ValueError when
-        credentials can't be read.
+        """The CONNECT to a hub after its first INFO. OSError or ValueError when credentials can't
+        be read.
         """
         asked = Connect(
             compress_mode="" if node.compression == "not supported" else node.compression,

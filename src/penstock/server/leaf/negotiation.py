@@ -5,7 +5,7 @@
     hub   INFO {..., connect_info, remote_account, import, export}                  ->
 
 An older hub sends one INFO only. `import` and `export` are the subjects that the leaf's user may
-subscribe and publish to: the leaf node respects them, and the hub closes a connection that does not.
+subscribe and publish to. The leaf node respects them; the hub closes a connection that violates them.
 """
 
 import base64
@@ -19,14 +19,14 @@ from penstock.server.settings.users import Permissions, SubjectPermission
 
 
 class Grant(msgspec.Struct, omit_defaults=True):
-    """Subjects of `import` and `export`."""
+    """The subjects of `import` or `export`."""
 
     allow: list[str] | None = None
     deny: list[str] | None = None
 
 
 class Info(msgspec.Struct, omit_defaults=True):
-    """INFO of the hub. What is not there is not needed here."""
+    """The hub's INFO, without the fields that this server does not use."""
 
     server_id: str
     server_name: str = ""
@@ -59,7 +59,7 @@ class Info(msgspec.Struct, omit_defaults=True):
 
 
 class Connect(msgspec.Struct, omit_defaults=True):
-    """CONNECT of the leaf."""
+    """The CONNECT of a leaf node."""
 
     version: str = ""
     nkey: str = ""
@@ -82,7 +82,7 @@ class Connect(msgspec.Struct, omit_defaults=True):
     gateway: str = ""
     remote_account: str = ""
     protocol: int = 0
-    lang: str = ""  # of clients only
+    lang: str = ""  # only clients send it
 
     def __repr__(self) -> str:
         """Without the secrets."""
@@ -94,22 +94,22 @@ _CONNECT = msgspec.json.Decoder(Connect)
 
 
 def read_info(text: bytes) -> Info:
-    """INFO; ValueError when it is none."""
+    """Parse INFO. ValueError when it is invalid."""
     return _INFO.decode(text)
 
 
 def read_connect(text: bytes) -> Connect:
-    """CONNECT; ValueError when it is none."""
+    """Parse CONNECT. ValueError when it is invalid."""
     return _CONNECT.decode(text)
 
 
 def line(name: bytes, body: msgspec.Struct) -> bytes:
-    """The line that says it."""
+    """The protocol line of an INFO or a CONNECT."""
     return b"%s %s\r\n" % (name, msgspec.json.encode(body))
 
 
 def grants(permissions: Permissions | None) -> tuple[Grant | None, Grant | None]:
-    """`import` and `export` of a leaf with these permissions."""
+    """`import` and `export` for a leaf node with these permissions."""
     if permissions is None:
         return None, None
     return _grant(permissions.subscribe), _grant(permissions.publish)
@@ -127,7 +127,7 @@ _CREDENTIALS = re.compile(
 
 
 def read_credentials(text: str) -> tuple[str, str]:
-    """User JWT and seed of a credentials file; ValueError when it is none."""
+    """User JWT and seed of a credentials file. ValueError when the file is invalid."""
     found = _CREDENTIALS.findall(text)
     if len(found) < 2:
         raise ValueError("Credentials file malformed")
@@ -135,7 +135,7 @@ def read_credentials(text: str) -> tuple[str, str]:
 
 
 def signed(seed: str, nonce: str) -> tuple[str, str]:
-    """(public key, signature of the nonce) by a user's seed; ValueError."""
+    """(public key, signature of the nonce) from a user's seed. ValueError when the seed is invalid."""
     from penstock.nkeys import KeyPair
 
     pair = KeyPair.from_seed(seed)
@@ -144,8 +144,8 @@ def signed(seed: str, nonce: str) -> tuple[str, str]:
 
 
 def show(asked: Connect, credentials: str, seed: str, nonce: str, url: str) -> None:
-    """Put into CONNECT who we are: a credentials file or a seed, and the user of the URL. OSError,
-    ValueError.
+    """Put this server's credentials into CONNECT: those of a credentials file or a seed, and the
+    user of the URL. Raises OSError, ValueError.
     """
     if credentials:
         with open(credentials, encoding="utf-8") as file:
@@ -158,7 +158,7 @@ def show(asked: Connect, credentials: str, seed: str, nonce: str, url: str) -> N
 
 
 def user_of(url: str) -> tuple[str, str, str]:
-    """User, password and token of a URL; a name without a password may be either."""
+    """User, password and token of a URL; a name without a password is both user and token."""
     parts = urlsplit(url)
     user = unquote(parts.username or "")
     if parts.password is None:
@@ -167,7 +167,7 @@ def user_of(url: str) -> tuple[str, str, str]:
 
 
 def is_address(text: str) -> bool:
-    """Whether it is `host:port`."""
+    """Whether the text is `host:port`."""
     try:
         parts = urlsplit(f"//{text}")
         return bool(parts.hostname and parts.port) and parts.netloc == text and "@" not in text
@@ -176,7 +176,7 @@ def is_address(text: str) -> bool:
 
 
 def is_ip(host: str) -> bool:
-    """Whether a host is given by its address."""
+    """Whether the host is an IP address."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -185,7 +185,7 @@ def is_ip(host: str) -> bool:
 
 
 def at_least(version: str, wanted: str) -> bool:
-    """Whether a server's version is not before the wanted one."""
+    """Whether a server's version is the wanted one or a later one."""
     return _parts(version) >= _parts(wanted)
 
 

@@ -1,4 +1,4 @@
-"""A leaf node connection and the server at its other end, as the rest of this server sees them."""
+"""A leaf node connection and the server at its other end, for the rest of this server."""
 
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class LeafNode:
-    """What the server keeps with a leaf node connection (its ``session``)."""
+    """The data that the server keeps with a leaf node connection (its ``session``)."""
 
     __slots__ = (
         "account",
@@ -51,52 +51,54 @@ class LeafNode:
     )
 
     def __init__(self, connection: "Connection", host: str, port: int) -> None:
-        """A server at that address; nothing else is known yet."""
+        """A server at that address, before its first INFO or CONNECT."""
         self.connection = connection
         self.leaf: Leaf | None = None
         self.host = host
         self.port = port
-        self.account: ServerAccount | None = None  # of this side
-        self.remote: LeafRemote | None = None  # we have called it; None: it has called us
+        self.account: ServerAccount | None = None  # the account on this side
+        self.remote: LeafRemote | None = None  # None: the other side connected
         self.url = ""
         self.nonce = ""
         self.admitted: Admitted | None = None
         self.user = ""
-        self.name = ""  # of the other server
+        self.name = ""  # the other server's name
         self.version = ""
         self.cluster = ""
         self.domain = ""
         self.remote_account = ""
-        self.greeted = False  # its first INFO came
+        self.greeted = False  # its first INFO or CONNECT has arrived
         self.joined = False  # messages may flow
-        self.due_ns = NEVER_NS  # when to look at it: a handshake is late, or a ping is due
-        self.pinged_ns = 0  # a ping is on its way since; 0: none
+        self.due_ns = NEVER_NS  # time of the next check: the handshake is late, or a ping is due
+        self.pinged_ns = 0  # time of the unanswered ping; 0: none
         self.kind = LEAFNODE  # connection type, as users may restrict it
         self.compression = "not supported"
-        self.link: CompressingTransport | None = None  # it may be compressed
-        self.tls: TlsInfo | None = None  # tls_info of the handshake
-        self.discovered: Callable[[Info], None] | None = None  # told where the hub says it is
-        self.ended: Callable[[LeafNode], None] | None = None  # called once it is closed
+        self.link: CompressingTransport | None = None  # only when compression is possible
+        self.tls: TlsInfo | None = None  # facts of the TLS handshake
+        self.discovered: Callable[[Info], None] | None = None  # called with the hub's URLs
+        self.ended: Callable[[LeafNode], None] | None = None  # called when the connection is closed
 
     @property
     def account_name(self) -> str:
-        """The account that it is bound to, or is to be."""
+        """The account that the connection is or will be bound to."""
         if self.account is not None:
             return self.account.name
         return (self.remote.account if self.remote is not None else "") or DEFAULT_ACCOUNT
 
     @property
     def is_spoke(self) -> bool:
-        """It is the hub of the two."""
+        """Whether this server is the leaf of the two."""
         return self.leaf is not None and self.leaf.spoke
 
     @property
     def is_isolated(self) -> bool:
-        """It does not hear of what other leaf nodes want."""
+        """Whether it is not told the interest of other leaf nodes."""
         return self.leaf is not None and self.leaf.isolated
 
     def tls_info(self) -> Client:
-        """What is remembered of it, as of a client: plain tls_info that keep no connection alive."""
+        """The connection's facts in the form of a Client: plain values that keep no connection
+        alive.
+        """
         tls_info = Client(self.host, self.port, NEVER_NS)
         tls_info.kind, tls_info.name, tls_info.version = self.kind, self.name, self.version
         tls_info.user, tls_info.tls = self.user, self.tls
@@ -105,5 +107,5 @@ class LeafNode:
 
     @property
     def shown(self) -> str:
-        """How log lines begin."""
+        """The beginning of a log line about the connection."""
         return f"{self.host}:{self.port} - lid:{self.connection.id}"

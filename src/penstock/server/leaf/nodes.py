@@ -3,7 +3,7 @@
     accepted --INFO--> CONNECT --authenticate--> INFO --> joined
     called   --INFO--> CONNECT of this server -> INFO --> joined
 
-The code runs when connections come and go, and once a second; nothing runs per message. ``remotes``
+The code runs when connections open and close, and once a second; nothing runs per message. ``remotes``
 and the listener open the connections.
 """
 
@@ -50,7 +50,7 @@ SAME_CLUSTER_DELAY_NS = 30 * SECOND_NS
 VIOLATION_DELAY_NS = 30 * SECOND_NS
 MIN_VERSION_DELAY_NS = 5 * SECOND_NS
 FINISH_NS = 2 * SECOND_NS
-"""How long the answer to our CONNECT may take."""
+"""The time limit for the answer to CONNECT."""
 LOOK_NS = SECOND_NS
 
 
@@ -66,13 +66,13 @@ class LeafNodes(Events):
         authenticator: Authenticator,
         accounts: Accounts,
     ) -> None:
-        """No leaf node is connected yet."""
+        """Start without connections."""
         self.event_loop = event_loop
         self.settings = settings
         self._we = Introduction(settings, identity)
         self.log = log
         self.peers: dict[int, LeafNode] = {}  # by connection id
-        # told of a joined connection that is closed, while it still has its subscriptions
+        # called for a joined connection that closes, while it still has its subscriptions
         self.gone_hooks: list[Callable[[Connection, LeafNode], object]] = []
         self.changed_hooks: list[
             Callable[[LeafNode], object]
@@ -88,18 +88,18 @@ class LeafNodes(Events):
 
     @property
     def own(self) -> LeafSettings:
-        """Their part of the settings."""
+        """The settings of leaf nodes."""
         found = self.settings.leafnodes
         return found if found is not None else LeafSettings()
 
-    # -- life
+    # -- life cycle
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to look after them."""
+        """Set the event loop of the timer."""
         self._loop = loop
 
     def reloaded(self) -> None:
-        """Users or accounts have changed: leafs that would not be let in any more have to go."""
+        """Close leaf nodes that users or accounts no longer permit."""
         for node in list(self.peers.values()):
             if node.admitted is None or not node.joined:
                 continue
@@ -114,7 +114,7 @@ class LeafNodes(Events):
                 self._fail(node.connection, text, "Authentication Failure")
 
     def close(self) -> None:
-        """The server stops."""
+        """Stop the timer; the server is stopping."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -128,7 +128,7 @@ class LeafNodes(Events):
         tls: "TlsInfo | None" = None,
         link: "CompressingTransport | None" = None,
     ) -> LeafNode:
-        """A server has called; with `link` it is offered compression."""
+        """Register a connection that a leaf node opened; with `link`, offer compression."""
         node = self._register(connection, host, port, spoke=False)
         node.link = link
         node.tls = tls
@@ -149,7 +149,7 @@ class LeafNodes(Events):
         tls: "TlsInfo | None" = None,
         link: "CompressingTransport | None" = None,
     ) -> LeafNode:
-        """We have called a server; `ended` is called when the connection is closed."""
+        """Register a connection that this server opened to a hub; `ended` is called when it closes."""
         node = self._register(connection, *address, spoke=not remote.hub)
         node.remote, node.url, node.ended = remote, url, ended
         node.link = link
@@ -170,7 +170,7 @@ class LeafNodes(Events):
         return node
 
     def closed(self, connection: Connection) -> None:
-        """The core has closed a connection; not of a leaf node: nothing happens."""
+        """The core has closed a connection; ignored unless it is a leaf node's."""
         node = connection.session
         if not isinstance(node, LeafNode) or self.peers.pop(connection.id, None) is None:
             return
@@ -189,10 +189,10 @@ class LeafNodes(Events):
         if node.ended is not None:
             node.ended(node)
 
-    # -- what the other side says (Events)
+    # -- messages from the other side (Events)
 
     def info(self, leaf: Leaf, text: bytes) -> None:
-        """INFO: it is our hub, or at least whom we have called."""
+        """Handle INFO. Only the first INFO of a hub needs an answer."""
         node = self._node(leaf)
         if node is None:
             return
@@ -201,7 +201,7 @@ class LeafNodes(Events):
         except ValueError:
             self._end(node, "Parse Error")
             return
-        if node.remote is None:  # from a leaf it is about compression
+        if node.remote is None:  # INFO of a leaf node is about compression
             if not node.greeted:
                 self._compressed(node, info, self.own.compression)
             return
@@ -211,7 +211,7 @@ class LeafNodes(Events):
                 self._end(node, "Incorrect Port")
                 return
             if self._compressed(node, info, node.remote.compression or self.own.compression):
-                return  # another INFO comes
+                return  # the other side sends another INFO
             self._greeted(node, info)
             self._hear_urls(node, info)
             if node.connection.closed or node.connection.closing or info.info_on_connect:
@@ -227,7 +227,7 @@ class LeafNodes(Events):
             leaf.ask_again()
 
     def _compressed(self, node: LeafNode, info: Info, own: str) -> bool:
-        """Agree on compression, once: whether the connection is compressed from here on."""
+        """Agree on compression, once. Returns whether the connection is compressed from now on."""
         if node.link is None:
             if own == "off" and info.compression:
                 node.compression = own
@@ -242,12 +242,12 @@ class LeafNodes(Events):
             return True
 
     def _hear_urls(self, node: LeafNode, info: Info) -> None:
-        """Every INFO may say anew where the hub is reached."""
+        """Take over the hub's URLs, which any INFO may change."""
         if node.discovered is not None and (info.leafnode_urls or info.ws_connect_urls):
             node.discovered(info)
 
     def connect(self, leaf: Leaf, text: bytes) -> None:
-        """CONNECT of a server that wants to join as a leaf node."""
+        """Handle the CONNECT of a leaf node."""
         node = self._node(leaf)
         if node is None or node.remote is not None or node.joined or node.greeted:
             self._fail(leaf.connection, b"Unknown Protocol Operation", "Protocol Violation")
@@ -271,7 +271,7 @@ class LeafNodes(Events):
             self._decided(node, asked, outcome)
 
     def error(self, leaf: Leaf, text: bytes) -> None:
-        """-ERR: most of them mean that the connection ends."""
+        """Handle -ERR: after most errors the other side closes the connection."""
         node = self._node(leaf)
         if node is None:
             return
@@ -289,20 +289,20 @@ class LeafNodes(Events):
             self.log.error(f"{node.shown} - Leafnode connection dropped {what}")
 
     def pong(self, leaf: Leaf) -> None:
-        """An answer to PING."""
+        """Handle the answer to a PING."""
         node = self._node(leaf)
         if node is not None and node.pinged_ns:
             node.connection.rtt_ns = max(self.event_loop.now_ns - node.pinged_ns, 1)
             node.pinged_ns = 0
 
     def loop(self, leaf: Leaf) -> None:
-        """The other server is reachable over two connections."""
+        """Close the connection: the other server is reachable over two connections."""
         node = self._node(leaf)
         if node is not None:
             self._looped(node, tell=True)
 
     def violation(self, leaf: Leaf, kind: str, subject: bytes) -> None:
-        """It was told what it may, and did something else."""
+        """Close the connection: the other side violated its permissions."""
         node = self._node(leaf)
         if node is None:
             return
@@ -314,7 +314,7 @@ class LeafNodes(Events):
         text = f'Permissions Violation for {to} "{shown}"'
         self._fail(leaf.connection, text.encode("utf-8", "surrogateescape"), "Protocol Violation")
 
-    # -- a leaf that called
+    # -- connections from leaf nodes
 
     def _check(self, node: LeafNode, asked: Connect) -> Admitted | Refused | PendingOutcome:
         shown, there = credentials(asked, node, self.own)
@@ -348,7 +348,7 @@ class LeafNodes(Events):
         node.name, node.version, node.cluster = asked.name, asked.version, asked.cluster
         node.domain, node.remote_account = asked.domain, asked.remote_account
         if node.compression == "not supported" and self.own.compression and asked.compress_mode:
-            node.compression = asked.compress_mode  # it has nothing to agree on
+            node.compression = asked.compress_mode  # no agreement is needed
         leaf.cluster = asked.cluster.encode()
         leaf.spoke = asked.is_hub
         leaf.isolated = leaf.isolated or asked.isolate
@@ -365,7 +365,9 @@ class LeafNodes(Events):
         self._join(node, account)
 
     def _refuse(self, node: LeafNode, refusal: Refused) -> None:
-        """Refuse a leaf node: at once, or later when its address has failed often, also as a client."""
+        """Refuse a leaf node: at once, or later when its address has failed often, as client or
+        leaf node.
+        """
         delay, now = self._authenticator.failure_delay, self.event_loop.now_ns
         when_ns = delay.failed(node.host, now)
 
@@ -381,7 +383,7 @@ class LeafNodes(Events):
             answer()
 
     def _replace_older(self, node: LeafNode) -> None:
-        """A server that connects anew has lost a connection that we still believe in."""
+        """Close an older connection of the same server, which has lost it and connected again."""
         for other in list(self.peers.values()):
             if (
                 other is not node
@@ -397,10 +399,10 @@ class LeafNodes(Events):
                 self._fail(other.connection, text.encode(), text)
                 self.log.warn(f"{node.shown} - Replacing connection from same server")
 
-    # -- a server that we called
+    # -- connections to hubs
 
     def _greeted(self, node: LeafNode, info: Info) -> None:
-        """Its first INFO: answer with CONNECT."""
+        """Answer the hub's first INFO with CONNECT."""
         connection, leaf, remote = node.connection, node.leaf, node.remote
         assert leaf is not None
         assert remote is not None
@@ -411,7 +413,7 @@ class LeafNodes(Events):
             self._fail(connection, text.encode(), "Protocol Violation")
             return
         if info.tls_required and node.tls is None:
-            self.encrypted.add(id(remote))  # the next call begins with that
+            self.encrypted.add(id(remote))  # the next connection starts with TLS
             self.delays[id(remote)] = 1
             self._end(node, "TLS Handshake Failure")
             return
@@ -438,7 +440,7 @@ class LeafNodes(Events):
         self.log.debug(f"{node.shown} - Remote leafnode connect msg sent")
 
     def _finish(self, node: LeafNode, info: Info) -> None:
-        """The hub has accepted this server."""
+        """The hub has accepted this server: join."""
         remote = node.remote
         assert remote is not None
         account = self._accounts.get(remote.account)
@@ -467,13 +469,13 @@ class LeafNodes(Events):
         self._join(node, account)
 
     def _rule_called(self, node: LeafNode, info: Info) -> None:
-        """What we may send it and ask it for: its user's permissions, and our own settings."""
+        """Set the permissions of the connection: the user's, and this server's settings."""
         assert node.leaf is not None
         assert node.remote is not None
         system = self._is_system(node)
         rule_hub(node.leaf, info, node.remote, self._we.domain, node.domain, system=system)
 
-    # -- both
+    # -- both directions
 
     def _join(self, node: LeafNode, account: ServerAccount) -> None:
         leaf = node.leaf
@@ -522,7 +524,7 @@ class LeafNodes(Events):
     def _end(self, node: LeafNode, reason: str) -> None:
         self.event_loop.disconnect(node.connection, reason)
 
-    # -- time
+    # -- timer
 
     def _look_later(self) -> None:
         if self._timer is None and self._loop is not None:

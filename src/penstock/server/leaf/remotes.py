@@ -1,4 +1,4 @@
-"""The remotes: hubs that this server connects to, and connects to again after a connection has ended.
+"""The remotes: connects this server to hubs, and connects again after a connection has ended.
 
     pause --> resolve, dial --> LeafNodes.called --> (closed) --> pause
 
@@ -26,19 +26,17 @@ class Remotes:
     """One caller for each remote that is not disabled."""
 
     def __init__(self, nodes: LeafNodes, sessions: Sessions) -> None:
-        """Nothing is called before `open`."""
+        """No connection is made before `open`."""
         self._nodes = nodes
         self._sessions = sessions
         self._callers: list[Caller] = []
 
     def open(self) -> None:
-        """Call all of them."""
+        """Connect to all remotes."""
         self.apply(self._nodes.own.remotes)
 
     def apply(self, remotes: list[LeafRemote]) -> None:
-        """These and no others are called from now on; one that did not change keeps its
-        connection.
-        """
+        """Replace the remotes. A remote that did not change keeps its connection."""
         wanted = [remote for remote in remotes if not remote.disabled]
         kept: list[Caller] = []
         for caller in self._callers:
@@ -52,7 +50,7 @@ class Remotes:
             caller.open()
 
     def close(self) -> None:
-        """Stop connecting to the remote."""
+        """Close the connections to all remotes, and do not connect again."""
         for caller in self._callers:
             caller.close()
         self._callers = []
@@ -62,7 +60,7 @@ class Caller:
     """Keeps one remote connected."""
 
     def __init__(self, nodes: LeafNodes, sessions: Sessions, remote: LeafRemote) -> None:
-        """See open()."""
+        """No connection is made before `open`."""
         self.remote = remote
         self._sessions = sessions
         self._nodes = nodes
@@ -75,12 +73,12 @@ class Caller:
         self._node: LeafNode | None = None
 
     def open(self) -> None:
-        """Begin, unless it has."""
+        """Start connecting, once."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._stay())
 
     def close(self) -> None:
-        """Hang up for good."""
+        """Close the connection and do not connect again."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -125,7 +123,9 @@ class Caller:
             self._nodes.log.debug(text)
 
     async def _call(self, url: str) -> "asyncio.Future[None]":
-        """A connection, handed to the core; the future ends with it. OSError."""
+        """Connect and hand the connection to the core. The future ends with the connection. Raises
+        OSError.
+        """
         nodes = self._nodes
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or 0
@@ -187,7 +187,7 @@ class Caller:
         url: str,
         over: Callable[[LeafNode], None],
     ) -> None:
-        """INFO in plain, then the handshake (or that first), then the rest. OSError."""
+        """Do the TLS handshake, after the plain INFO or before it. Raises OSError."""
         from penstock.server.leaf.compression import CompressingTransport
         from penstock.server.settings.tls import Tls
         from penstock.server.transports.handshake import HandshakeFailed, peek, shake_hands
@@ -234,7 +234,7 @@ class Caller:
         url: str,
         over: Callable[[LeafNode], None],
     ) -> None:
-        """TLS when it is wanted, the request, and a connection in frames. OSError."""
+        """Connect over WebSocket: TLS when configured, then the upgrade request. Raises OSError."""
         from penstock.server.leaf.websocket import open_websocket
 
         nodes, remote = self._nodes, self.remote
@@ -250,8 +250,8 @@ class Caller:
         nodes.event_loop.kick()
 
     def _discovered(self, info: Info) -> None:
-        """The hub has said where else it is reached: tried after what is configured. Whoever it
-        names is called with the configured user.
+        """Add the URLs of a hub's INFO; they are tried after the configured ones, with the
+        configured user.
         """
         known = [urlsplit(url) for url in self.remote.urls]
         if self.remote.ignore_discovered:
@@ -267,8 +267,10 @@ class Caller:
         self._urls = kept + fresh
 
     def _tls_name(self, url: str) -> str:
-        """The name that a certificate has to have: of a server that is known by its address, the
-        name of the configured one that has told of it.
+        """The name that the hub's certificate must have.
+
+        For a hub known by its IP address it is the name of the configured hub that announced the
+        address.
         """
         host = urlsplit(url).hostname or ""
         if url in self.remote.urls or not is_ip(host):

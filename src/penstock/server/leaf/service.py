@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 
 def open_part(server: "Server") -> "LeafService":
-    """The leaf nodes of a server that is starting, to be opened with its other ports. StartError when
-    a port can't be had.
+    """The leaf nodes of a starting server, to be opened with its other ports. StartError when a
+    port is not available.
     """
     part = LeafService(
         server.event_loop,
@@ -63,7 +63,7 @@ def open_part(server: "Server") -> "LeafService":
 
 
 class LeafService:
-    """The leaf nodes of one server, from start to end."""
+    """The leaf node part of one server, from start to stop."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class LeafService:
         server_id: str,
         server_name: str,
     ) -> None:
-        """Opens the sockets: StartError when a port can't be had."""
+        """Open the sockets. StartError when a port is not available."""
         own = settings.leafnodes
         assert own is not None
         self.event_loop = event_loop
@@ -103,7 +103,7 @@ class LeafService:
         event_loop.on_close = closed
 
     def _address(self, own: LeafSettings) -> str:
-        """Where other servers find the listener."""
+        """The addresses of the listener for other servers."""
         if own.advertise:
             return own.advertise if ":" in own.advertise else f"{own.advertise}:{self.port}"
         host = own.host
@@ -112,7 +112,7 @@ class LeafService:
         return join_address(host, self.port)
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Take calls, and call."""
+        """Accept connections and connect to the remotes."""
         self.nodes.open(loop)
         if self._sockets:
             self._listener = Listener(self._sockets, self._accepted, self.event_loop, self.log)
@@ -122,20 +122,20 @@ class LeafService:
         self.remotes.open()
 
     def stop_listening(self) -> None:
-        """No new leafs: the server is about to go."""
+        """Accept no further leaf nodes: the server is about to stop."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
 
     def close(self) -> None:
-        """The server stops."""
+        """Close all; the server is stopping."""
         self.stop_listening()
         self._arrivals.close()
         self.remotes.close()
         self.nodes.close()
 
     def prepare(self, old: Settings, new: Settings) -> None:
-        """StartError when a reload wants what takes a restart."""
+        """Check a reload. StartError for a change that needs a restart."""
         fixed = fixed_changes(old.leafnodes, new.leafnodes)
         if fixed:
             raise StartError("; ".join(f"config reload not supported for {name}" for name in fixed))
@@ -164,7 +164,7 @@ class LeafService:
         self.nodes.accepted(connection, host, port)
 
     def _compressible(self, connected: socket.socket, host: str, port: int) -> None:
-        """A server has called, and its connection may be compressed."""
+        """Register a connection from a leaf node, which may be compressed."""
         from penstock.server.leaf.compression import CompressingTransport
 
         transport = CompressingTransport(self.event_loop, Pipe(connected))
@@ -176,7 +176,7 @@ class LeafService:
     async def _encrypt(
         self, transport: "CompressingTransport", connection: Connection, host: str, port: int
     ) -> None:
-        """INFO and the handshake of a server that calls, in the order of the settings."""
+        """Send INFO and do the TLS handshake with a leaf node, in the order of the settings."""
         tls = self.nodes.own.tls
         assert tls is not None
         assert self._context is not None
@@ -215,14 +215,14 @@ class LeafService:
         port: int,
         tls: "TlsInfo | None",
     ) -> None:
-        """A server has called the WebSocket listener; its request was granted."""
+        """Register a leaf node's connection from the WebSocket listener, after the upgrade."""
         self.nodes.accepted(connection, host, port, tls=tls)
         transport.serve(connection)
         self.event_loop.kick()
 
 
 def server_context_of(own: LeafSettings) -> "ssl.SSLContext | None":
-    """The TLS of the listener; StartError when its files can't be used."""
+    """The TLS context of the listener. StartError when its files can't be used."""
     if own.tls is None:
         return None
     from penstock.server.transports.tls import server_context
@@ -231,7 +231,7 @@ def server_context_of(own: LeafSettings) -> "ssl.SSLContext | None":
 
 
 def _own_address() -> str:
-    """An address of this machine that others can reach, as far as that can be known."""
+    """A likely address of this machine for other machines."""
     try:
         found = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
     except OSError:

@@ -27,7 +27,9 @@ KEY_BYTES = 16
 async def open_websocket(
     connected: socket.socket, url: str, remote: LeafRemote, tls_name: str
 ) -> "tuple[Pipe, Frames, TlsInfo | None]":
-    """The pipe and its frames, and what is known of the TLS. Takes the socket over; OSError."""
+    """The pipe, its frames, and the facts of the TLS handshake. Takes over the socket. Raises
+    OSError.
+    """
     pipe = Pipe(connected)
     try:
         parts = urlsplit(url)
