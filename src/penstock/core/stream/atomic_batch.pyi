@@ -1,11 +1,11 @@
-"""Messages that are stored whole or not at all."""
+"""Messages that are stored as a whole or not at all."""
 
 from penstock.core.stream.draft import Draft
 from penstock.core.stream.stream import Stream
 
 def store_whole(stream: Stream, drafts: list[Draft]) -> list[int]:
-    """Store drafts that have passed their checks, all or none of them, as one group; their sequences.
+    """Store drafts that have passed their checks as one group, all or none; returns their sequences.
 
-    Each is as if it had been published by itself: its id is remembered, limits and rules after the store apply. StreamRefused:
-    the disk takes nothing, or it is too much for one segment; nothing was stored then.
+    Each message is treated as if it was published alone: the stream remembers its id, and applies limits and the rules after the store.
+    Raises StreamRefused when the disk takes nothing, or the messages do not fit one segment; then nothing is stored.
     """

@@ -1,14 +1,14 @@
-"""Messages that are stored whole or not at all: checked drafts become consecutive records that recovery keeps or cuts together.
+"""Messages that are stored as a whole or not at all: checked drafts become consecutive records that recovery keeps or cuts together.
 
-    segment    ... │ m1 MORE │ m2 MORE │ m3 │ remove (what the three have pushed out) │ ...
+    segment    ... │ m1 MORE │ m2 MORE │ m3 │ remove (messages removed by limits for the three) │ ...
                    └──────── one group ─────┘
 
-A group lies in one segment, which is begun early or grows beyond its size for it, and its bytes go to the file in one write.
-The records of all its messages but the last say that more belongs to them. When a segment ends within a group, recovery puts
-what is there of it aside like any torn end. What the group removes (limits, rollups) is recorded behind it, so what it has
-pushed out is never missing without it.
+A group lies in one segment; the log begins a new segment early, or lets one grow beyond its size, to hold it. Its bytes go to the file in one
+write. The records of all its messages but the last have the MORE flag. When a segment ends within a group, recovery cuts the group off and
+keeps it beside the segment, like any torn end. The removals that a group causes (limits, rollups) are recorded behind it, so a message is
+never removed without the group that replaced it.
 
-A message waits as its bytes; it becomes a Draft, a Python object, when a rule is to look at it.
+A waiting message is kept as bytes; it becomes a Draft, a Python object, when a rule looks at it.
 
 Knows nothing of batches, of headers or of checks: the messages have passed them.
 """
@@ -107,10 +107,10 @@ cdef class Group:
 
 
 def store_whole(PublishPath stream, list drafts) -> list:
-    """Store drafts that have passed their checks, all or none of them, as one group; their sequences.
+    """Store drafts that have passed their checks as one group, all or none; returns their sequences.
 
-    Each is as if it had been published by itself: its id is remembered, limits and rules after the store apply. StreamRefused:
-    the disk takes nothing, or it is too much for one segment; nothing was stored then.
+    Each message is treated as if it was published alone: the stream remembers its id, and applies limits and the rules after the store.
+    Raises StreamRefused when the disk takes nothing, or the messages do not fit one segment; then nothing is stored.
     """
     cdef Draft draft
     cdef Group group = Group()
@@ -157,9 +157,9 @@ cdef uint64_t store_group(PublishPath stream, Group group) except? 0:
                 try:
                     stream.rules.ask(STAGE_STORED, draft)
                 except OSError:
-                    pass                       # it is stored: what the disk does not say of older ones goes with a later one
+                    pass                       # the message is stored; older ones that can't be read now are removed with a later message
                 except Exception as error:
-                    failure = error            # the others are stored all the same
+                    failure = error            # the other messages are stored all the same
     except BaseException:
         let_go(log, first, False)
         raise
@@ -199,11 +199,11 @@ cdef int let_go(Log log, uint64_t first_seq, bint whole) except -1:
     log.state.release()
     end = s.count
     while end and s.first + end > first_seq and s.entries[end - 1].offset == 0:
-        end -= 1                       # sequences that were consumed without a message
+        end -= 1                       # sequences of messages that are not stored
     last = end
     i = <uint32_t>(first_seq - s.first) if first_seq > s.first else 0
     if not whole:
-        last += 1                      # recovery puts them aside: nobody was told of them
+        last += 1                      # recovery cuts the group off: none of its messages was acknowledged
     while i < end:
         if s.entries[i].offset:
             p = log.tail.out.data + (s.entries[i].offset - log.tail.base)

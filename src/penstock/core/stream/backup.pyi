@@ -1,9 +1,9 @@
-"""What is per message in the backups that nats-server makes and restores."""
+"""The message formats of nats-server's backups, read and written."""
 
 from penstock.core.log.log import Log
 
 class BlockWriter:
-    """Messages of a log as the message blocks of nats-server, one block at a time."""
+    """Writes messages of a log as nats-server's message blocks, one block at a time."""
 
     def __init__(self, stream: str) -> None: ...
     def start(self, index: int) -> None:
@@ -11,17 +11,17 @@ class BlockWriter:
     def fill(self, log: Log, seq: int, stop: int, budget: int, block_bytes: int) -> int:
         """Add messages with sequences in [seq, stop] until about `budget` bytes were added or the block has `block_bytes`.
 
-        The sequence to go on with; stop + 1 when there are no more.
+        Returns the sequence to continue with; stop + 1 when there are no more.
         """
     def erased(self, seq: int, ts_ns: int) -> None:
-        """Say that a sequence was given and its message is gone."""
+        """Add a record for a sequence whose message is removed."""
     def __len__(self) -> int:
         """Bytes of the block so far."""
     def take(self) -> bytes:
-        """The block."""
+        """Return the block."""
 
 class Feed:
-    """Bytes that come in pieces and are read in records; what is incomplete waits."""
+    """Reads records from bytes that come in pieces; an incomplete record waits for more."""
 
     def feed(self, data: bytes | memoryview) -> None: ...
     @property
@@ -29,31 +29,31 @@ class Feed:
         """Bytes that were fed and are not read yet."""
 
 class BlockReader(Feed):
-    """The messages of nats-server's blocks into a log that nobody else writes to."""
+    """Reads the messages of nats-server's blocks into a log that has no other writer."""
 
     def __init__(self, log: Log, stream: str) -> None: ...
     def start(self, index: int) -> None:
-        """What is fed from now on is of block `index`; ValueError when the one before ends amid a record."""
+        """Begin block `index`: further bytes are of it. Raises ValueError when the block before ends within a record."""
     def run(self) -> None:
-        """Read what is there; ValueError for a damaged record, OSError when the log can't take it."""
+        """Read the complete records. Raises ValueError for a damaged record, OSError when the log can't take it."""
     last_removed: int
-    """The highest sequence that was said to be removed."""
+    """The highest sequence that a record names as removed."""
 
 class EntryReader(Feed):
-    """The entries of an archive that begins with NATSARC1: messages go into the log, once there is one."""
+    """Reads the entries of an archive that begins with NATSARC1; messages go into the log, once it is set."""
 
     log: Log | None
     max_bytes: int
-    """The most bytes that a message may have, headers included; -1: any number."""
+    """The most bytes of a message, headers included; -1: no limit."""
     now_ns: int
-    """Messages whose time to live is over at this time are left out."""
+    """Messages whose TTL is over at this time are left out."""
     complete: bool
     """The end mark was read."""
     def run(self) -> tuple[str, bytes] | None:
-        """Read what is there: the next entry that is no message, as (name, bytes), or None: no such entry yet.
+        """Read the complete entries: the next entry that is not a message, as (name, bytes), or None: there is none yet.
 
-        ValueError for what is no such archive, OSError when the log can't take a message.
+        Raises ValueError for damaged input, OSError when the log can't take a message.
         """
 
 def apply_state(log: Log, data: bytes, key: bytes) -> tuple[int, int] | None:
-    """Remove from a log what an index.db says is removed; (first, last) sequence of the stream, or None: it can't be believed."""
+    """Remove from a log the messages that an index.db names as removed; (first, last) sequence of the stream, or None: it is not valid."""

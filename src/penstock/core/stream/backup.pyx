@@ -1,4 +1,4 @@
-"""What is per message in the backups that nats-server makes and restores: blocks of records, and the entries of the newer archive.
+"""The message formats of nats-server's backups, read and written: blocks of records, and the entries of the newer archive.
 
     block      = record*                                                              all numbers little-endian
     record     =
@@ -22,7 +22,7 @@
     set        = u8 22, u8 version, u32 nodes, u32 count, node*
     node       = u64 base, 32 (version 1: 64) u64 of bits, u16
 
-Knows nothing of what holds these bytes (core/base/s2, a tar file) or of what is done with a stream.
+Knows nothing of the containers of these bytes (core/base/s2, a tar file), or of streams.
 """
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -44,11 +44,11 @@ cdef enum:
     HEADER_LEN_BYTES = 4
     MAGIC_BYTES = 8
     VARINT_MAX_BYTES = 10
-    FILE_MAX_BYTES = 67108864          # of an entry that is no message
+    FILE_MAX_BYTES = 67108864          # the most bytes of an entry that is not a message
     NAME_MAX_BYTES = 65535
     STATE_MAGIC = 11
     SET_MAGIC = 22
-    SET_NODE_MAX = 4096                # sequences of a node of a set
+    SET_NODE_MAX = 4096                # sequences in one node of a set
 
 cdef uint64_t ERASED = <uint64_t>1 << 63
 cdef uint64_t TOMBSTONE = <uint64_t>1 << 62
@@ -64,7 +64,7 @@ cdef int keyed(Highway* h, str text) except -1:
 # --- writing blocks ------------------------------------------------------------------------------
 
 cdef class BlockWriter:
-    """Messages of a log as the message blocks of nats-server; see backup.pyi."""
+    """Writes messages of a log as nats-server's message blocks; see backup.pyi."""
 
     cdef str stream
     cdef Highway key
@@ -113,7 +113,7 @@ cdef class BlockWriter:
         return 0
 
     def fill(self, Log log, uint64_t seq, uint64_t stop, size_t budget, size_t block_bytes) -> int:
-        """Add messages with sequences in [seq, stop]; the sequence to go on with."""
+        """Add messages with sequences in [seq, stop]; returns the sequence to continue with."""
         cdef Record r
         cdef size_t enough = min(self.out.len + budget, block_bytes)
         while self.out.len < enough:
@@ -126,12 +126,12 @@ cdef class BlockWriter:
         return seq
 
     def erased(self, uint64_t seq, uint64_t ts_ns) -> None:
-        """Say that a sequence was given and its message is gone."""
-        # a tombstone would not do: it does not move the last sequence of a block that has messages
+        """Add a record for a sequence whose message is removed."""
+        # not a tombstone: it does not move the last sequence of a block that has messages
         self.put(seq | ERASED, ts_ns, NULL, 0, NULL, 0, 0)
 
     def take(self) -> bytes:
-        """The block."""
+        """Return the block."""
         data = PyBytes_FromStringAndSize(self.out.data, self.out.len)
         out_free(&self.out)
         return data
@@ -140,7 +140,7 @@ cdef class BlockWriter:
 # --- reading -------------------------------------------------------------------------------------
 
 cdef class Feed:
-    """Bytes that come in pieces and are read in records; see backup.pyi."""
+    """Reads records from bytes that come in pieces; see backup.pyi."""
 
     cdef Out out
 
@@ -153,10 +153,10 @@ cdef class Feed:
         return out_waiting(&self.out)
 
     def feed(self, data) -> None:
-        """Take bytes."""
+        """Add bytes."""
         cdef Py_buffer view
         cdef size_t n = out_waiting(&self.out)
-        if self.out.off and self.out.off >= n:             # so that it does not grow by what was read
+        if self.out.off and self.out.off >= n:             # drop the bytes that were read
             memcpy(self.out.data, self.out.data + self.out.off, n)
             self.out.off = 0
             self.out.len = n
@@ -168,7 +168,7 @@ cdef class Feed:
 
 
 cdef bint sayable(const char* subject, size_t n) noexcept nogil:
-    """Whether a subject can be told to clients: it has no blanks or control characters, which would end it on the wire."""
+    """Whether a subject can be sent to clients: it has no blanks or control characters, which would end it on the wire."""
     cdef size_t i
     for i in range(n):
         if <uint8_t>subject[i] <= 32:
@@ -178,7 +178,7 @@ cdef bint sayable(const char* subject, size_t n) noexcept nogil:
 
 cdef int store(Log log, uint64_t seq, uint64_t ts_ns, const char* subject, size_t subject_len, const char* body, size_t hlen,
                size_t body_len) except -1:
-    """Append a message at its sequence; what lies between is given and empty."""
+    """Append a message at its sequence; the sequences before it are skipped."""
     cdef PublishHeaders headers
     cdef uint16_t flags = 0
     if not sayable(subject, subject_len) or subject_len > NAME_MAX_BYTES or subject_len + body_len > RECORD_MAX_BYTES - RECORD_EXTRA_BYTES:
@@ -189,13 +189,13 @@ cdef int store(Log log, uint64_t seq, uint64_t ts_ns, const char* subject, size_
         log.skip_to(seq)
     if hlen:
         scan_headers(body, <uint32_t>hlen, &headers)
-        flags = <uint16_t>headers.rare           # as core/stream/publish notes them, for the rules
+        flags = <uint16_t>headers.rare           # as in core/stream/publish, for the rules
     log.append(ts_ns, subject, <uint32_t>subject_len, body, <uint32_t>hlen, <uint32_t>body_len, flags)
     return 0
 
 
 cdef class BlockReader(Feed):
-    """The messages of nats-server's blocks into a log; see backup.pyi."""
+    """Reads the messages of nats-server's blocks into a log; see backup.pyi."""
 
     cdef Log log
     cdef str stream
@@ -208,14 +208,14 @@ cdef class BlockReader(Feed):
         self.stream = stream
 
     def start(self, int index) -> None:
-        """What is fed from now on is of block `index`."""
+        """Begin block `index`: further bytes are of it."""
         if out_waiting(&self.out):
             raise ValueError(f"message block {self.index} ends amid a record")
         self.index = index
         keyed(&self.key, f"{self.stream}-{index}")
 
     def run(self) -> None:
-        """Read what is there."""
+        """Read the complete records."""
         cdef const char* p
         cdef uint32_t length, subject_len, hlen
         cdef uint16_t n16
@@ -262,7 +262,7 @@ cdef class BlockReader(Feed):
 
 
 cdef struct Reading:
-    # A position in bytes whose end may not be there yet.
+    # A position in bytes that may be incomplete.
     const uint8_t* at
     const uint8_t* end
     bint bad
@@ -290,7 +290,7 @@ cdef int64_t varint(Reading* r) noexcept nogil:
 
 
 cdef class EntryReader(Feed):
-    """The entries of an archive that begins with NATSARC1; see backup.pyi."""
+    """Reads the entries of an archive that begins with NATSARC1; see backup.pyi."""
 
     cdef public Log log
     cdef public int64_t max_bytes
@@ -328,7 +328,7 @@ cdef class EntryReader(Feed):
         return life_ns is not None and life_ns > 0 and ts_ns + life_ns < self.now_ns
 
     def run(self) -> tuple | None:
-        """Read what is there: the next entry that is no message, or None."""
+        """Read the complete entries: the next entry that is not a message, or None."""
         cdef Reading r
         cdef uint64_t name_len, seq, hlen, payload_len, most
         cdef int64_t ts_ns
@@ -386,7 +386,7 @@ cdef int remove_range(Log log, uint64_t first, uint64_t last) except -1:
 
 
 cdef int remove_set(Log log, Reading* r, uint64_t first, uint64_t last, uint64_t* left) except -1:
-    """Remove the sequences of a set that lie in a range, at most `left`; r.bad when it is none, or has more."""
+    """Remove the sequences of a set that lie in a range, at most `left`; sets r.bad for an invalid set, or one with more sequences."""
     cdef uint32_t nodes, k, words
     cdef uint64_t base, bits
     cdef uint32_t i, b
@@ -421,12 +421,12 @@ cdef int remove_set(Log log, Reading* r, uint64_t first, uint64_t last, uint64_t
 
 
 def apply_state(Log log, bytes data, bytes key) -> tuple | None:
-    """Remove from a log what an index.db says is removed; (first, last) sequence of the stream, or None: it can't be believed."""
+    """Remove from a log the messages that an index.db names as removed; (first, last) sequence of the stream, or None: it is not valid."""
     cdef Reading r
     cdef Highway h
     cdef uint64_t checksum, first, last, count, n, i, low, high, removed, upto = 0
     cdef uint64_t oldest = log.first_seq, newest = log.last_seq
-    cdef uint64_t left = newest - min(oldest, newest) + 2 * SET_NODE_MAX     # a node may lie across either end
+    cdef uint64_t left = newest - min(oldest, newest) + 2 * SET_NODE_MAX     # a node may extend beyond either end
     cdef int version
     cdef size_t size = PyBytes_GET_SIZE(data)
     if size < 32:

@@ -8,16 +8,16 @@ from penstock.core.stream.publish cimport PublishPath
 
 
 cdef class StagedBatch:
-    """One batch on its way into one stream; for rules, those of its messages that were checked."""
+    """A batch during its checks; rules see the messages that have passed."""
     cdef PublishPath stream
     cdef Group group                   # None: the checks are over
-    cdef bint ttl                      # the stream takes messages that end by themselves
-    cdef size_t checked                # messages that passed, and count for those after them
-    cdef BytesMap latest               # subject -> number of the last of them on it
-    cdef size_t indexed                # how many of them `latest` knows
-    cdef BytesMap counts               # subject -> how many of them are on it, where a stream limits that
-    cdef set ids                       # of messages
-    cdef uint64_t bytes, more          # that they take so far; that the last one gets when they are stored
+    cdef bint ttl                      # the stream allows message TTLs
+    cdef size_t checked                # number of messages that have passed
+    cdef BytesMap latest               # subject -> number of the last checked message on it
+    cdef size_t indexed                # number of checked messages that `latest` includes
+    cdef BytesMap counts               # subject -> number of checked messages on it, when the stream limits them
+    cdef set ids                       # message ids
+    cdef uint64_t bytes, more          # size of the checked messages; bytes that the store adds to the last one
     cdef int check(self, size_t i) except -1  # an Outcome; 0: it passes
     cdef int check_shape(self, Message* m, PublishHeaders* h) except -1
     cdef int check_ttl(self, Message* m, PublishHeaders* h, object draft) except -1
@@ -28,5 +28,5 @@ cdef class StagedBatch:
     cdef int64_t latest_on(self, const char* subject, size_t n) except -2  # -1: none
 
 
-# An Outcome; 0: all can be stored. `more`: bytes that the last one gets then.
+# Check all messages: an Outcome; 0: all can be stored. `more`: bytes that the store adds to the last message.
 cdef int check_group(PublishPath stream, Group group, bint ttl, uint64_t more) except -1

@@ -3,7 +3,7 @@
 from penstock.core.stream.draft import Draft
 
 class StagedBatch:
-    """The messages of a batch that come before the one which a rule looks at; `Draft.notes[STAGED]`."""
+    """The messages of a batch before the one that a rule looks at; `Draft.notes[STAGED]`."""
 
     def get(self, subject: str, default: None = None) -> Draft | None:
-        """The latest of them on a subject, as it will be stored; None: there is none."""
+        """The latest of these messages on a subject, as it will be stored; None: there is none."""

@@ -1,9 +1,9 @@
-"""The checks of an atomic batch at its commit: each message against the stream as the batch's earlier ones would leave it.
+"""The checks of an atomic batch at its commit: each message against the stream as the batch's earlier messages would leave it.
 
-The same stages as for a single publish (core/stream/refusals), with what only holds within a batch between them, in the protocol's
-order for batches. Nothing is stored here, and no message knows of later ones. A message without headers that are a rule's
-affair is checked as the bytes it is; for the others the stream's rules are asked, and they find in `draft.notes["staged"]` the
-latest message of the batch on a subject.
+The stages are those of a single publish (core/stream/refusals), with the checks that only exist within a batch between them, in the
+protocol's order for batches. The checks store nothing, and a message is checked without the later ones. A message without headers for
+rules is checked as bytes; for the others the stream's rules are asked, and they find in `draft.notes["staged"]` the latest message of the
+batch on a subject.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -27,7 +27,7 @@ cdef enum:
 
 
 cdef class StagedBatch:
-    """One batch on its way into one stream."""
+    """A batch during its checks."""
 
     cdef int check(self, size_t i) except -1:
         cdef PublishPath stream = self.stream
@@ -60,7 +60,7 @@ cdef class StagedBatch:
             outcome = stream.ask(COUNT, &m, &h, draft)
             if outcome:
                 return outcome
-            if stream.check_size(&m):          # what a rule has made of it
+            if stream.check_size(&m):          # check the size of the message as a rule changed it
                 return REFUSED
         if self.check_sequences(&m, &h):
             return REFUSED
@@ -125,7 +125,7 @@ cdef class StagedBatch:
         return 0
 
     cdef int check_room(self, Message* m, PublishHeaders* h) except -1:
-        """Whether a stream that discards new messages has room for all so far."""
+        """Whether a stream that discards new messages has room for all messages so far."""
         cdef PublishPath stream = self.stream
         cdef Log log = stream.log
         cdef uint64_t hash, most, there = 0
@@ -168,7 +168,7 @@ cdef class StagedBatch:
         return -1 if found == NULL else <int64_t>found[0]
 
     def get(self, str subject, default=None):
-        """The latest message before the one which a rule looks at, on a subject, as it will be stored; None: there is none."""
+        """The latest message on a subject before the one that a rule looks at, as it will be stored; None: there is none."""
         cdef bytes name = subject.encode("utf-8", "surrogateescape")
         cdef int64_t i
         if self.group is None:
@@ -194,5 +194,5 @@ cdef int check_group(PublishPath stream, Group group, bint ttl, uint64_t more) e
             if outcome:
                 return outcome
     finally:
-        staged.group = None                # the drafts know this, and this the drafts
+        staged.group = None                # break the cycle between this object and the drafts
     return STORED

@@ -1,4 +1,4 @@
-"""Message ids seen lately -> the sequence each was stored under; forgotten in the order they came."""
+"""Recent message ids -> the sequences of their messages; forgotten in the order of arrival."""
 cimport cython
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -19,11 +19,11 @@ cdef class MessageIds:
     cdef uint64_t* table               # slots: 16 bits of the hash, 48 bits of position + 1; 0 = free
     cdef size_t mask
     cdef readonly size_t count
-    cdef readonly uint64_t newest_ns   # when the last one came
-    cdef uint64_t find(self, const char* key, uint32_t n) noexcept             # its sequence, 0 when not known
-    cdef int add(self, const char* key, uint32_t n, uint64_t seq, uint64_t ts_ns) except -1     # the key must not be there
-    cdef int forget_until(self, uint64_t ts_ns) noexcept                       # those that came at or before
-    cdef int forget_from(self, uint64_t seq) noexcept                          # those stored at or after that sequence
+    cdef readonly uint64_t newest_ns   # when the last id came
+    cdef uint64_t find(self, const char* key, uint32_t n) noexcept             # the id's sequence, 0 when it is not known
+    cdef int add(self, const char* key, uint32_t n, uint64_t seq, uint64_t ts_ns) except -1     # the key must not be known
+    cdef int forget_until(self, uint64_t ts_ns) noexcept                       # forget the ids that came at or before this time
+    cdef int forget_from(self, uint64_t seq) noexcept                          # forget the ids of messages stored at or after that sequence
     cdef uint64_t oldest_ns(self) noexcept                                     # 0 when empty
     cdef size_t slot_of(self, const char* key, uint32_t n, uint64_t h) noexcept
     cdef Entry* entry(self, uint64_t slot) noexcept

@@ -1,13 +1,13 @@
-"""Message ids seen lately -> the sequence each was stored under; forgotten in the order they came.
+"""Recent message ids -> the sequences of their messages; forgotten in the order of arrival.
 
-The entries lie one behind the other in one buffer, oldest first, and a table of 8-byte slots finds them by hash. An entry:
+The entries follow each other in one buffer, oldest first, and a table of 8-byte slots finds them by hash. An entry:
 
-    +0   u64   time it came, ns
+    +0   u64   time of arrival, ns
     +8   u64   sequence
     +16  u32   bits 8 to 39 of the id's hash, u32 its length
     +24        the id, padded to 8 bytes
 
-So an id costs its length + 24 bytes + one slot at a load of 1/3 to 2/3. Knows nothing of windows: the owner says what to forget.
+So an id costs its length + 24 bytes + one slot at a load of 1/3 to 2/3. Knows nothing of the duplicate window: the owner expires ids.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -32,7 +32,7 @@ cdef inline size_t entry_bytes(uint32_t n) noexcept nogil:
 
 @cython.final
 cdef class MessageIds:
-    """Python callers see it as a mapping with a time: tests use it so."""
+    """In Python it is a mapping with times, which tests use."""
 
     def __dealloc__(self):
         free(self.data)
@@ -84,7 +84,7 @@ cdef class MessageIds:
         return 0
 
     cdef int room(self, size_t n) except -1:
-        """Space for n bytes at the end: by moving the entries to the front when half of the buffer is spent, else by growing."""
+        """Make room for n bytes at the end: move the entries to the front when half of the buffer is free there, else grow."""
         cdef size_t cap = self.cap if self.cap else FIRST_BYTES
         cdef char* data
         if self.len + n <= self.cap:
@@ -122,7 +122,7 @@ cdef class MessageIds:
         return 0
 
     cdef void unlink(self, size_t at) noexcept:
-        """Free a slot and close the gap, so that every key is still reached from where its hash points."""
+        """Free a slot and close the gap, so that a search from a key's hash still finds it."""
         cdef size_t j = at, home
         while True:
             j = (j + 1) & self.mask
@@ -158,7 +158,7 @@ cdef class MessageIds:
         return n
 
     cdef int forget_from(self, uint64_t seq) noexcept:
-        # Sequences ascend from the front to the back: what goes is the end of the buffer.
+        # Sequences ascend from the front to the back: the entries to forget are the end of the buffer.
         cdef size_t at = self.off, cut = self.len
         cdef Entry* e
         cdef int n = 0
@@ -182,17 +182,17 @@ cdef class MessageIds:
         return self.find(PyBytes_AS_STRING(key), <uint32_t>PyBytes_GET_SIZE(key))
 
     def put(self, bytes key, seq: int, ts_ns: int) -> None:
-        """Remember an id that is not known; times and sequences never go back. ValueError otherwise."""
+        """Add an id that is not known. Raises ValueError when it is known, or when the time or the sequence goes back."""
         if self.get(key) or ts_ns < self.newest_ns:
             raise ValueError("known, or older than the newest")
         self.add(PyBytes_AS_STRING(key), <uint32_t>PyBytes_GET_SIZE(key), seq, ts_ns)
 
     def expire(self, until_ns: int) -> int:
-        """Forget those that came at or before; how many."""
+        """Forget the ids that came at or before this time; returns how many."""
         return self.forget_until(until_ns)
 
     def take_back(self, seq: int) -> int:
-        """Forget those stored at or after a sequence; how many."""
+        """Forget the ids of messages stored at or after a sequence; returns how many."""
         return self.forget_from(seq)
 
     def memory_bytes(self) -> int:

@@ -1,8 +1,8 @@
-"""After opening a log: the message ids of a stream, read back from its messages."""
+"""Recovery of a stream's message ids from its messages, after its log is opened."""
 
 from collections.abc import Iterator
 
 from penstock.core.stream.stream import Stream
 
 def recalling(stream: Stream) -> Iterator[None]:
-    """Fill the ids inside the duplicate window and the id of the last message anew, a step for each item."""
+    """Rebuild the ids inside the duplicate window and the id of the last message; each item is one step."""

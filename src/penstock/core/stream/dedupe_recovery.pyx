@@ -1,6 +1,6 @@
-"""After opening a log: the message ids of a stream, read back from its messages.
+"""Recovery of a stream's message ids from its messages, after its log is opened.
 
-Knows nothing of files, nor of what is refused because of an id (core/stream/publish).
+Knows nothing of files, nor of the duplicate check (core/stream/publish).
 """
 from libc.stdint cimport uint64_t
 from penstock.core.base.buffer cimport Out, out_put
@@ -10,13 +10,13 @@ from penstock.core.stream.dedupe cimport MessageIds
 from penstock.core.stream.publish cimport PublishPath
 
 cdef enum:
-    RECALL_STEP = 16384            # messages whose ids are read back in one step of an opening
+    RECALL_STEP = 16384            # messages that one step reads
 
 
 def recalling(PublishPath stream):
-    """Fill the ids inside the duplicate window and the id of the last message anew, in steps: an iterator.
+    """Rebuild the ids inside the duplicate window and the id of the last message, in steps: an iterator.
 
-    Costs what there is with headers in the window.
+    Reads the messages with headers inside the window.
     """
     cdef uint64_t seq, now = stream.reactor.now_ns
     stream.ids = MessageIds()
@@ -35,7 +35,7 @@ def recalling(PublishPath stream):
 
 
 cdef int recall(PublishPath stream, uint64_t seq, Out* into) except -1:
-    """The id of one message, if it has one."""
+    """Read the id of one message, if it has one."""
     cdef Record r
     cdef PublishHeaders h
     if stream.log.read(seq, &r) and r.hlen:
@@ -46,7 +46,7 @@ cdef int recall(PublishPath stream, uint64_t seq, Out* into) except -1:
 
 
 cdef uint64_t recall_some(PublishPath stream, uint64_t seq) except? 18446744073709551615:
-    """Note the ids of some messages from a sequence on; where to go on, 0: that was the end."""
+    """Remember the ids of some messages from a sequence on; returns where to continue, 0: at the end."""
     cdef uint64_t now = stream.reactor.now_ns
     cdef Record r
     cdef PublishHeaders h

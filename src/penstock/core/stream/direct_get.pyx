@@ -1,14 +1,14 @@
-"""The answers of direct get: stored messages as they are, with what the reader should know in their headers.
+"""The answers of direct get: stored messages, with stream, subject, sequence and time in their headers.
 
     NATS/1.0 / headers of the message, then Nats-Stream, Nats-Subject, Nats-Sequence, Nats-Time-Stamp
     in a batch also Nats-Num-Pending (how many follow), Nats-Last-Sequence (the one before), and at its end a status 204 EOB
 
-An answer shows what was accepted at the moment it was asked for, and is sent when all that it shows is as durable as the stream
-promises: no reader sees a message that a crash could take back. Until then it waits as bytes:
+An answer has the messages that were accepted when the request came, and is sent when all of them are as durable as the stream promises: no
+reader sees a message that a crash could take back. Until then the answer waits as bytes:
 
-    in `out`: for each answer its header length and its whole length (uint32s), headers, payload
+    in `out`: for each message its header length and its whole length (uint32s), headers, payload
 
-Knows nothing of requests and of who may ask: that is the control plane's.
+Knows nothing of requests and permissions: the control plane handles those.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -21,8 +21,8 @@ from penstock.core.log.queries cimport Wanted, walk, wanted_from, wanted_of
 from penstock.core.stream.stream cimport Listener, Stream
 
 cdef enum:
-    LINES_ROOM = 320               # what the added lines take besides stream name and subject
-    SIZES = 8                      # of the two lengths
+    LINES_ROOM = 320               # bytes of the added lines without stream name and subject
+    SIZES = 8                      # bytes of the two lengths
 
 
 cdef class Answers(Listener):
@@ -46,13 +46,13 @@ cdef class Answers(Listener):
         self.finish(reply)
 
     def failed(self, str reply, str why) -> None:
-        """Answer that the disk did not give the messages back, instead of with what there is of the answer."""
+        """Answer that the disk could not read the messages, in place of the part of the answer that is composed."""
         self.out.off = self.out.len = 0
         self.barrier = 0
         self.status(reply, f"500 {why}")
 
     def message(self, str reply, seq: int, bint bare) -> bool:
-        """Answer with one message; `bare`: without any header. False (and no answer): it is not there."""
+        """Answer with one message; `bare`: without headers. False (and no answer) when there is no such message."""
         cdef Record r
         if not self.stream.log.read(seq, &r):
             return False
@@ -61,9 +61,9 @@ cdef class Answers(Listener):
         return True
 
     def batch(self, str reply, str pattern, uint64_t seq, int64_t count, int64_t most_bytes, bint bare) -> bool:
-        """Answer with up to `count` messages from `seq` on whose subjects match, and the end; False (and no answer): there is none.
+        """Answer with up to `count` messages from `seq` on whose subjects match, then the end of the batch.
 
-        It ends with the message that reaches `most_bytes` (subject, headers and payload count).
+        The batch ends with the message that reaches `most_bytes` (subject, headers and payload count). False (and no answer) when there is none.
         """
         cdef Log log = self.stream.log
         cdef Wanted w = wanted_of(log, pattern, False)
@@ -92,9 +92,9 @@ cdef class Answers(Listener):
         return True
 
     def each(self, str reply, list seqs, uint64_t start, int64_t count, int64_t most_bytes, uint64_t upto) -> None:
-        """Answer with the messages of these sequences, those below `start` left out, and the end, which names `upto`.
+        """Answer with the messages of these sequences from `start` on, then the end of the batch, which names `upto`.
 
-        At most `count` of them (0: all); it ends as a batch does.
+        The batch has at most `count` messages (0: all), and also ends as in batch().
         """
         cdef Record r
         cdef uint64_t seq, last = 0
@@ -115,16 +115,16 @@ cdef class Answers(Listener):
         self.finish(reply)
 
     def enough(self, int64_t sent, int64_t most_bytes) -> bool:
-        """Whether the batch ends here: it has its bytes, or half of what a connection may have waiting is full of it."""
+        """Whether the batch ends here: it has reached its bytes, or half of a connection's max_pending."""
         return sent >= most_bytes or <int64_t>self.out.len >= self.stream.reactor.max_pending // 2
 
     def put_end(self, str lines) -> None:
-        """The status that ends a batch."""
+        """Compose the status that ends a batch."""
         cdef bytes text = ("NATS/1.0 204 EOB\r\n" + lines + "\r\n").encode()
         self.put_text(PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
 
     def when_visible(self, seq: int, then: object) -> None:
-        """Call then() when the stream is as durable as it promises up to a sequence: now, or later in a turn's deliveries."""
+        """Call then() when the stream is durable up to a sequence as promised: now, or in the delivery phase of a later turn."""
         if seq <= self.stream.visible:
             then()
         elif self.stream.log.state.condition < CLOSED:
@@ -170,7 +170,7 @@ cdef class Answers(Listener):
     # --- sending -------------------------------------------------------------------------------------------------------
 
     cdef int finish(self, str reply) except -1:
-        """What was put is the answer to a request: send it, or hold it back."""
+        """The composed messages are the answer to a request: send it, or hold it until it is durable."""
         cdef bytes to = reply.encode("utf-8", "surrogateescape")
         cdef Out out = self.out
         cdef uint64_t barrier = self.barrier
@@ -204,7 +204,7 @@ cdef class Answers(Listener):
         return 0
 
     cdef int run(self) except -1:
-        """More has become visible."""
+        """Messages became visible: send the answers that are durable now."""
         cdef Out out
         cdef list held = self.held
         cdef bytes text

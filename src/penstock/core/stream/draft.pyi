@@ -1,21 +1,21 @@
-"""A publish on the slow path: the rules of a stream's rarer features look at it and may change it before it is stored."""
+"""A publish with headers for rules: the stream's rules look at it and may change it before it is stored."""
 
 from typing import Any
 
 class Draft:
-    """One message on its way into a stream; made by the stream, given to each stage."""
+    """One message on its way into a stream; the stream makes it and passes it to each stage."""
 
     subject: str
-    reply: str  # "" when nobody asked for an answer
+    reply: str  # "" when the publisher asked for no answer
     original: str  # the subject it was published to
-    headers: bytes  # the whole block, b"" without
+    headers: bytes  # the whole block, b"" without headers
     payload: bytes
-    flags: int  # of the record: given back by the log
-    extra: bytes | None  # joins the PubAck's members: b',"val":"42"'
-    notes: dict[str, Any]  # what a rule's stages tell each other
-    sourced: bool  # a mirror's or a source's: its origin has checked it
-    seq: int  # once it is stored (STAGE_STORED)
-    skipped: bool  # it has a sequence and is not stored: nobody takes it (interest retention)
+    flags: int  # of the record; the log returns them
+    extra: bytes | None  # further members of the PubAck: b',"val":"42"'
+    notes: dict[str, Any]  # values that the stages of a rule pass on
+    sourced: bool  # copied by a mirror or a source: its origin has checked it
+    seq: int  # set when the message is stored (STAGE_STORED)
+    skipped: bool  # it has a sequence and is not stored: no consumer takes it (interest retention)
     def change(
         self,
         *,
@@ -23,7 +23,7 @@ class Draft:
         headers: bytes | None = None,
         payload: bytes | None = None,
     ) -> None:
-        """Put something else in its place; later checks and the store see that."""
+        """Replace parts of the message; later checks and the store use the new ones."""
 
 def draft(subject: str, payload: bytes, headers: bytes = b"", reply: str = "") -> Draft:
-    """A draft of a message that nobody published."""
+    """Make a draft of a message of the server's own."""

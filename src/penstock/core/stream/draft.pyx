@@ -1,6 +1,6 @@
-"""A publish on the slow path: the rules of a stream's rarer features look at it and may change it before it is stored.
+"""A publish with headers for rules: the stream's rules look at it and may change it before it is stored.
 
-Made once for a message that needs a rule, and passed to each stage of penstock.core.stream.refusals. Knows nothing of the rules.
+A draft is made once for such a message, and passed to each stage of penstock.core.stream.refusals. Knows nothing of the rules.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint32_t
@@ -11,7 +11,7 @@ cdef class Draft:
     """One message on its way into a stream."""
 
     def change(self, *, subject: str | None = None, headers: bytes | None = None, payload: bytes | None = None) -> None:
-        """Put something else in its place; later checks and the store see that."""
+        """Replace parts of the message; later checks and the store use the new ones."""
         if subject is not None:
             self.subject = subject
         if headers is not None:
@@ -33,7 +33,7 @@ cdef class Draft:
 
 
 def draft(str subject, bytes payload, bytes headers = b"", str reply = "") -> Draft:
-    """A draft of a message that nobody published."""
+    """Make a draft of a message of the server's own."""
     cdef Draft made = Draft.__new__(Draft)
     made.subject = made.original = subject
     made.reply = reply

@@ -1,4 +1,4 @@
-"""Fast-ingest batches of one stream: publishes whose reply subject says where in which batch they are."""
+"""Fast-ingest batches of one stream: each publish names its batch and its place in it in the reply subject."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from penstock.core.base.buffer cimport Out
 from penstock.core.base.maps cimport BytesMap
@@ -10,35 +10,35 @@ from penstock.core.stream.stream cimport Stream
 cdef enum Operation:
     START = 0                  # the first message
     APPEND = 1
-    COMMIT = 2                 # store this one and end the batch
-    COMMIT_EOB = 3             # end the batch; this one is not stored
-    PING = 4                   # say again how far you are; nothing is stored
+    COMMIT = 2                 # store this message and end the batch
+    COMMIT_EOB = 3             # end the batch; this message is not stored
+    PING = 4                   # ask for the state of the batch; nothing is stored
 
 
 cdef struct Place:
-    # What a reply subject says.
+    # The parts of a reply subject.
     const char* id
     uint32_t id_len
-    uint32_t flow              # at most so many messages between two flow acks
+    uint32_t flow              # the most messages between two flow acks
     bint gap_ok
     uint64_t seq
     int operation
 
 
 cdef class Inflight:
-    cdef public int64_t count              # batches open on all streams that share this
+    cdef public int64_t count              # open batches of all streams that share this object
     cdef public int64_t limit
 
 
 cdef class FastBatch:
     cdef bytes id
     cdef uint64_t last                     # highest batch sequence seen
-    cdef uint64_t stored                   # highest batch sequence dealt with in the log
+    cdef uint64_t stored                   # highest batch sequence that the stream has processed
     cdef uint64_t told                     # batch sequence of the last flow ack
     cdef uint64_t stream_seq               # of the last stored message
-    cdef uint32_t every, most              # messages between two flow acks: now, and the publisher's wish
+    cdef uint32_t every, most              # messages between two flow acks: now, and the publisher's maximum
     cdef bint gap_ok
-    cdef uint64_t due_ns                   # given up when nothing comes until then
+    cdef uint64_t due_ns                   # the batch is abandoned when no message comes until then
 
 
 cdef class OpenFastBatches(FastBatchHandler):

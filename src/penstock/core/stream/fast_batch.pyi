@@ -3,7 +3,7 @@
 from penstock.core.stream.stream import FastBatchHandler, Stream
 
 class Inflight:
-    """How many batches are open on all streams together."""
+    """The number of open batches of all streams together."""
 
     count: int
     limit: int
@@ -12,7 +12,7 @@ class Inflight:
 class FastBatch: ...
 
 class OpenFastBatches(FastBatchHandler):
-    """The fast-ingest batches of one stream, which gives it every publish whose reply subject ends in ``.$FI``."""
+    """The fast-ingest batches of one stream. The stream passes it every publish whose reply subject ends in ``.$FI``."""
 
     stream: Stream
     batches: dict[bytes, FastBatch]
@@ -23,6 +23,6 @@ class OpenFastBatches(FastBatchHandler):
         self, stream: Stream, inflight: Inflight, *, limit: int, timeout_ns: int
     ) -> None: ...
     def expire(self, now_ns: int) -> None:
-        """Give up batches that were not heard of for `timeout_ns`; nobody is told."""
+        """Abandon the batches that got no message for `timeout_ns`; their publishers get no answer."""
     def close(self) -> None:
-        """Give up all of them."""
+        """Abandon all batches."""

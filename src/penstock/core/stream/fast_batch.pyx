@@ -1,17 +1,17 @@
-"""Fast-ingest batches of one stream: publishes whose reply subject says where in which batch they are.
+"""Fast-ingest batches of one stream: each publish names its batch and its place in it in the reply subject.
 
     <prefix>.<batch id>.<flow>.<ok|fail>.<batch seq>.<operation>.$FI         read from the right
 
-Each message is an ordinary publish with all its checks; only the answers differ. The first one is answered with how many
-messages there will be between two flow acks; from then on the publisher hears once per that many, of gaps, of errors, and at
-the end it gets a PubAck with the batch and its count:
+Each message is an ordinary publish with all its checks; only the answers differ. The answer to the first message has the number of messages
+between two flow acks. From then on the publisher gets one flow ack per that many messages, an answer for each gap and each error, and at the
+end a PubAck with the batch and its count:
 
     {"type":"ack","seq":40,"msgs":20}   {"type":"gap","last_seq":41,"seq":43}   {"type":"err","seq":43,"error":{...}}
 
-An answer that tells of stored messages waits until the stream is durable up to the last of them. How many messages lie between
-two flow acks follows how many batches are open: 500 for all of them together, doubled or halved towards that with each ack.
+An answer about stored messages waits until the stream is durable up to the last of them. The number of messages between two flow acks
+depends on the number of open batches: 500 divided among all of them; each ack doubles or halves it towards that.
 
-Knows nothing of configuration and has no timers: a batch that is not heard of for `timeout_ns` is gone at the next look.
+Knows nothing of configuration and has no timers: expire() abandons a batch that got no message for `timeout_ns`.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -45,7 +45,7 @@ LEVEL_TOO_LOW = (412, 10185, "JetStream minimum api level required")
 
 
 cdef inline const char* token_before(const char* start, const char* end) noexcept nogil:
-    # Where the last token of start..end begins; NULL when no dot is before it.
+    # The start of the last token of start..end; NULL when no dot precedes it.
     cdef const char* dot = <const char*>memrchr(start, c'.', end - start)
     if dot == NULL:
         return NULL
@@ -53,7 +53,7 @@ cdef inline const char* token_before(const char* start, const char* end) noexcep
 
 
 cdef bint read_place(const char* reply, uint32_t n, Place* place) noexcept nogil:
-    """What a reply subject says; False: it is none of these."""
+    """Read the parts of a reply subject; False when it is not of this form."""
     cdef const char* end = reply + n - SUFFIX_LEN
     cdef const char* at = token_before(reply, end)
     cdef int64_t value
@@ -96,7 +96,7 @@ cdef bint read_place(const char* reply, uint32_t n, Place* place) noexcept nogil
 
 
 cdef class Inflight:
-    """How many batches are open on all streams together."""
+    """The number of open batches of all streams together."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -107,7 +107,7 @@ cdef class FastBatch:
 
 
 cdef class OpenFastBatches(FastBatchHandler):
-    """The fast-ingest batches of one stream, which gives it every publish whose reply subject ends in ``.$FI``."""
+    """The fast-ingest batches of one stream. The stream passes it every publish whose reply subject ends in ``.$FI``."""
 
     def __cinit__(self):
         memset(&self.scratch, 0, sizeof(Out))
@@ -157,7 +157,7 @@ cdef class OpenFastBatches(FastBatchHandler):
         return self.store(b, &place, m)
 
     cdef int store(self, FastBatch b, Place* place, Message* m) except -1:
-        """An ordinary publish, without an answer of its own; then what the batch says to it."""
+        """Store an ordinary publish without its own answer, then send the batch's answer."""
         cdef Stream stream = self.stream
         cdef Message one = m[0]
         cdef uint64_t seq = 0
@@ -165,7 +165,7 @@ cdef class OpenFastBatches(FastBatchHandler):
         cdef int outcome
         one.reply = NULL
         one.reply_len = 0
-        stream.batching = True             # headers of atomic batches mean nothing here
+        stream.batching = True             # headers of atomic batches have no effect here
         try:
             outcome = stream.accept(&one, &seq)
         finally:
@@ -199,7 +199,7 @@ cdef class OpenFastBatches(FastBatchHandler):
         return 0
 
     cdef int ping(self, FastBatch b, Place* place, Message* m) except -1:
-        """Tell how far the batch is; a ping beyond what has come shows a gap at the end."""
+        """Answer with the state of the batch; a ping with a later batch sequence than the last message reveals a gap at the end."""
         if place.seq > b.last:
             self.say(m, 0, b'{"type":"gap","last_seq":%d,"seq":%d}' % (b.last + 1, place.seq + 1))
             if not b.gap_ok:
@@ -210,7 +210,7 @@ cdef class OpenFastBatches(FastBatchHandler):
         return self.flow_ack(b, m)
 
     cdef bint gap(self, FastBatch b, Place* place, Message* m) except -1:
-        """b.last is what should have come."""
+        """Report a gap; b.last is the batch sequence that was expected."""
         self.say(m, 0, b'{"type":"gap","last_seq":%d,"seq":%d}' % (b.last, place.seq))
         if place.seq > b.last and b.gap_ok:
             b.last = place.seq
@@ -220,7 +220,7 @@ cdef class OpenFastBatches(FastBatchHandler):
         return True
 
     cdef int commit(self, FastBatch b, Message* m) except -1:
-        """The batch is over: its PubAck."""
+        """End the batch and send its PubAck."""
         self.end(b)
         extra = b',"batch":%b,"count":%d' % (json_string(b.id.decode("utf-8", "replace")).encode(), b.last)
         return self.say(m, b.stream_seq, self.stream.acks.stored_text(b.stream_seq, extra))
@@ -255,7 +255,7 @@ cdef class OpenFastBatches(FastBatchHandler):
         return self.say(m, 0, self.stream.refusal_text)
 
     cdef bint level_refused(self, Message* m) except -1:
-        """Whether the message asks for more than there is; else let it be without that header."""
+        """Whether the message requires a higher API level than the server has; if not, remove that header from the message."""
         cdef Text level = header_value(m.body, m.hlen, LEVEL, LEVEL_LEN)
         cdef int sign = 1 if level.at[0] == c'-' or level.at[0] == c'+' else 0
         cdef int64_t wanted = parse_u63(level.at + sign, level.n - sign)
@@ -280,7 +280,7 @@ cdef class OpenFastBatches(FastBatchHandler):
             m.hlen = 0
         return False
 
-    # --- which batches are open ----------------------------------------------------------------------------------------
+    # --- open batches --------------------------------------------------------------------------------------------------
     cdef FastBatch find(self, Place* place):
         cdef FastBatch b = self.latest
         cdef uint64_t* at
@@ -296,7 +296,7 @@ cdef class OpenFastBatches(FastBatchHandler):
         return b
 
     cdef FastBatch begin(self, Place* place):
-        """A new batch; None: there are too many."""
+        """Begin a batch; None: there are too many."""
         cdef FastBatch b
         if len(self.batches) >= self.limit or self.inflight.count >= self.inflight.limit:
             self.expire(self.stream.reactor.now_ns)
@@ -323,14 +323,14 @@ cdef class OpenFastBatches(FastBatchHandler):
         return 0
 
     def expire(self, now_ns: int) -> None:
-        """Give up batches that were not heard of for `timeout_ns`; nobody is told."""
+        """Abandon the batches that got no message for `timeout_ns`; their publishers get no answer."""
         cdef FastBatch b
         for b in list(self.batches.values()):
             if b.due_ns <= <uint64_t>now_ns:
                 self.end(b)
 
     def close(self) -> None:
-        """Give up all of them."""
+        """Abandon all batches."""
         cdef FastBatch b
         for b in list(self.batches.values()):
             self.end(b)
