@@ -102,7 +102,7 @@ cdef int set_aside(Log log, str name) except -1:
 
 
 def move_aside(Log log, str name) -> None:
-    """Rename a file to its aside name and sync the folder. OSError."""
+    """Rename a file to `<name>.aside-<n>`. OSError."""
     cdef int n = 1
     cdef str path = f"{log.folder}/{name}"
     while log.disk.exists(f"{path}.aside-{n}"):
@@ -198,7 +198,7 @@ cdef int restart(Log log, Segment s) except -1:
 
 
 def write_head(Log log, Segment s, bytes head) -> None:
-    """Write the head of a segment and sync it. OSError."""
+    """Write the head of a segment. OSError."""
     if s in log.segments.items:
         log.disk.write_at(log.segments.handle(s), PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head), 0)
 

@@ -1,6 +1,6 @@
-"""What of a log is lost: every sequence that is no message, and that no removal and no skip names.
+"""Finding the lost sequences of a log: those that have no message, and that no removal and no skip names.
 
-Asked when all segments are there and all removals applied. Knows nothing of what is done about it (core/log/recovery).
+core/log/recovery calls this when all segments are found and all removals are applied.
 """
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport uint32_t, uint64_t
@@ -15,12 +15,12 @@ from penstock.core.log.lost import Explained
 
 
 def is_segment_name(name: str) -> bool:
-    """Whether a file name is a segment's: 20 digits and `.seg`; a sequence is 1 to 2^63 - 1."""
+    """Whether a file name is that of a segment: 20 digits and `.seg`, with a sequence from 1 to 2^63 - 1."""
     return len(name) == 24 and name.endswith(".seg") and name[:20].isascii() and name[:20].isdigit() and 1 <= int(name[:20]) < 2**63
 
 
 cdef list find_orphans(Log log, list names, list opened):
-    """(first, evidence) of segments whose index file is there and whose own file is not."""
+    """(first, evidence) of the segments whose index file exists without a segment file."""
     cdef list found = []
     cdef Segment s
     cdef Evidence evidence
@@ -35,7 +35,7 @@ cdef list find_orphans(Log log, list names, list opened):
 
 
 cdef int ranges_said(Opened o, Ranges* out) except -1:
-    """What its REMOVE records say."""
+    """Add the ranges in the REMOVE records of a segment to `out`."""
     cdef const Range* items
     cdef uint32_t k
     if o.index_file is not None:
@@ -52,16 +52,16 @@ cdef int ranges_said(Opened o, Ranges* out) except -1:
 
 
 cdef int tell_lost(Log log, list opened, list orphans) except -1:
-    """Every sequence that is no message and that nothing explains goes into `lost`."""
+    """Put every lost sequence into `lost`."""
     cdef Opened o, last = <Opened>opened[len(opened) - 1]
     cdef Segment s
     cdef list missing = []
-    cdef uint64_t end = log.first_seq            # what the caller says the log began with
+    cdef uint64_t end = log.first_seq            # the first sequence that the caller expects
     for o in opened:
         s = o.segment
         if s.first > end:
             if o is last and o.index_file is None and (o.scan is None or o.scan.good_end <= SEGMENT_HEAD_BYTES):
-                # A skip begins a segment with a removal that says so; this one was cut off before anything was in it.
+                # A skip begins a segment with a removal record that names the gap. This segment was torn before its first record.
                 log.removals.add(end, s.first - end)
             else:
                 missing.append((end, s.first - end, "gone"))
@@ -83,7 +83,7 @@ cdef int tell_lost(Log log, list opened, list orphans) except -1:
 
 
 cdef int doubt(Log log, list opened, uint64_t seq) except -1:
-    """No index file is written for the segment that something is lost of, or behind."""
+    """Mark the segment that the lost sequence `seq` belongs to, or follows, as damaged: it gets no index file."""
     cdef Py_ssize_t at = log.segments.position(seq)
     if at < len(opened) and (<Opened>opened[at]).segment.first <= seq:
         (<Opened>opened[at]).segment.mark_damaged(True)
@@ -93,7 +93,7 @@ cdef int doubt(Log log, list opened, uint64_t seq) except -1:
 
 
 cdef list not_there(Segment s, list live):
-    """The parts of runs of sequences that the segment holds no record of; removed ones among them."""
+    """The parts of the runs in `live` that have no record in the segment, as (first, end); removed messages included."""
     cdef list parts = []
     cdef uint64_t seq, i
     for low, high in live:
@@ -109,16 +109,18 @@ cdef list not_there(Segment s, list live):
 
 
 cdef int drop_broken(list opened, Opened o, bint follows) except -1:
-    """A group with a hole that no single bit explains never was whole, unless the disk is known to have had all of it: of the newest
-    segments any may have reached the disk in part. With `follows`, so is one that the segment ends within (else core/log/recovery cuts it).
+    """Drop the messages of each group with a hole that one flipped bit does not explain.
 
-    What a removal names makes no hole: bytes that were being erased when the power went were on the disk with all of their group.
+    Such a group may never have been stored whole, because any of the newest segments may have reached the disk in part. A group stays
+    if an index file proves that the disk had all of it. With `follows` (another segment follows), a group that the end of the segment
+    cuts in two is dropped, too; without it, tail recovery does that. Sequences that a removal names are no hole: the bytes of an erase
+    that a power cut interrupted were on the disk together with their group.
     """
     cdef Segment s = o.segment
-    cdef uint64_t i, known = o.evidence.count if o.evidence is not None else 0      # an index file is written when all it describes is synced
+    cdef uint64_t i, known = o.evidence.count if o.evidence is not None else 0      # an index file describes synced records only
     cdef list broken = o.scan.broken
     if s.packed is not None:
-        return 0                       # compressed it is only when it is synced
+        return 0                       # only synced segments are compressed
     if follows and o.scan.group_at:
         broken = broken + [(o.scan.group_index, s.count)]
     for low, high in broken:
@@ -132,7 +134,7 @@ cdef int drop_broken(list opened, Opened o, bint follows) except -1:
 
 
 cdef bint erased(list opened, Opened o, uint64_t begin, uint64_t end) except -1:
-    """Whether removals name all that damaged bytes have taken out of a group which the segment does not end within."""
+    """Whether removals name all messages of a group that damaged bytes have destroyed, and the group ends before the segment does."""
     cdef Ranges one
     cdef size_t k
     holes = [(first, n, why) for first, n, why in o.scan.missing if why == "damaged bytes" and first < end and first + n > begin]
@@ -152,7 +154,7 @@ cdef bint erased(list opened, Opened o, uint64_t begin, uint64_t end) except -1:
 
 
 cdef list explain(Log log, list opened, list orphans, list missing):
-    """What is left of missing runs without what was removed or never was a message."""
+    """The parts of missing runs that no removal and no skip explains."""
     cdef Opened o
     cdef Ranges one
     cdef size_t k

@@ -1,8 +1,8 @@
-"""Opening a log; see recovery.pyx."""
+"""Recovery: opening a log from its files. See recovery.pyx."""
 from penstock.core.log.log cimport Log
 
 
 cdef class LogOpening:
     cdef readonly Log log
-    cdef object steps            # what is left to do; None: the log is open
-    cdef int segments_found      # when it was begun
+    cdef object steps            # the generator of the remaining steps; None: the log is open
+    cdef int segments_found      # segment files in the folder at the beginning

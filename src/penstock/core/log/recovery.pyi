@@ -1,4 +1,4 @@
-"""Opening a log: from its files to one that can go on."""
+"""Recovery: opening a log from its files."""
 
 from penstock.core.base.disk import Disk
 from penstock.core.log.log import Log
@@ -13,21 +13,22 @@ def open_log(
     cipher: object = None,
     numbered: bool = False,
 ) -> Log:
-    """Open (and recover) the log in a folder, or make a new one; folder None: a new one in memory.
+    """Open (and recover) the log in a folder, or make a new one; folder None: a new log in memory.
 
-    Recovery never deletes: a torn tail is cut at the last good record and what was cut is kept
-    beside it as ``*.torn-<n>``; a bad record in the middle is quarantined alone and reported in
-    ``lost``. What it found written it syncs, so that all of it counts as synced afterwards.
-    OSError when the folder can't be used, LogLocked (one) when it is encrypted and there is no
-    key; ValueError for arguments out of range.
+    Recovery deletes nothing. It cuts a torn end behind the last good record and keeps the bytes as
+    ``*.torn-<n>``. A bad record in the middle costs only its own message, which ``lost`` reports.
+    Recovery syncs the records that it finds, so all of them count as synced afterwards.
 
-    numbered: its messages come with their sequences (a mirror's), so an unfinished one at the end
-    comes again with the same.
+    numbered: the messages come with their sequences (a mirror), so a torn message at the end comes
+    again with the same sequence.
     cipher: the data keys of an encrypted stream (penstock.vault.StreamCipher).
+
+    OSError when the folder cannot be used; LogLocked (an OSError) when the log is encrypted and there
+    is no key for it; ValueError for arguments out of range.
     """
 
 class LogOpening:
-    """The opening of one log, in steps of about one segment. Arguments as those of open_log()."""
+    """The opening of one log in steps of about one segment each. The arguments are those of open_log()."""
 
     def __init__(
         self,
@@ -41,13 +42,13 @@ class LogOpening:
         numbered: bool = False,
         patient: bool = True,
     ) -> None:
-        """Begin it. patient: a new log that the disk refuses to make is made later."""
+        """Begin the opening. patient: when the disk refuses to make a new log, its files are made later."""
     log: Log
-    """Nothing may be asked of it before step() has said that there is no more."""
+    """The log; the caller must not use it before step() has returned False."""
 
     def step(self) -> bool:
-        """Open about one more segment; whether there is more to be done. Raises as open_log()."""
+        """Open about one more segment; whether there is more to do. Raises the same errors as open_log()."""
     def progress(self) -> tuple[int, int]:
-        """How far it is: segments looked at, segments in all."""
+        """(segments done, segments in all)."""
     def abandon(self) -> None:
-        """End an opening that nobody wants any more; nothing may be asked of the log afterwards."""
+        """End the opening before it is complete; the caller must not use the log afterwards."""

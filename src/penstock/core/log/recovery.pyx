@@ -1,19 +1,18 @@
-"""Opening a log: from its files to one that can go on.
+"""Recovery: opening a log from its files.
 
-Each sealed segment is read from its index file when that is valid, else scanned (core/log/scan) and indexed anew; the last segment
-is scanned unless the log was closed in order. Then all removals are applied: sequences are never used twice, so their order does
-not matter. Nothing is deleted:
+A sealed segment is read from its index file when that is valid; else it is scanned (core/log/scan) and gets a new index file. The
+last segment is scanned unless the log was closed cleanly. Then all removals are applied; their order does not matter, because a
+sequence is never used twice. Recovery deletes nothing:
 
-    damaged bytes                    stay where they are; the messages that they were are told in `lost`
-    an unfinished end                of the last segment is kept beside it as `<name>.torn-<n>` before it is cut; so is a group of
-                                     messages at that end whose last one is not there (core/stream/atomic_batch)
-    a head that is gone              is made again, in memory, from the index file or from what the records agree on (core/log/checksum_repair)
-    a file that is no part of this   (a copy under another name, one that overlaps others) is renamed to `<name>.seg.aside-<n>`
-    a segment, or its end, is gone   every sequence that nothing explains is lost; its index file says which of them were messages
+    damaged bytes                    stay in the file; their messages are reported in `lost`
+    torn end of the last segment     copied to `<name>.torn-<n>` and cut; the same for a group of messages at the end without its last
+                                     message (core/stream/atomic_batch)
+    destroyed head                   rebuilt in memory from the index file, or from the records (core/log/checksum_repair)
+    file that is not part of the log (a copy under another name, a file that overlaps others) renamed to `<name>.seg.aside-<n>`
+    missing segment, or end of one   the sequences that no removal and no skip names are lost; the index file says which of them were
+                                     messages
 
-Each sequence up to the last is a message, or named by a removal or a skip, or lost: told at each opening, as long as it is so.
-
-Knows nothing of what a caller asks of the log afterwards.
+So each sequence up to the last one is a message, or a removal or a skip names it, or it is lost. Each opening reports the lost ones.
 """
 from errno import EIO
 from functools import partial
@@ -46,7 +45,7 @@ from penstock.core.log.losses import is_segment_name
 
 def open_log(folder: str | None, disk: Disk | None = None, *, segment_bytes: int = 16 * 1024 * 1024, first_seq: int = 1,
              create: bool = True, cipher: object = None, numbered: bool = False) -> Log:
-    """Open (and recover) the log in a folder, or make a new one; folder None: a new one in memory."""
+    """Open (and recover) the log in a folder, or make a new one; folder None: a new log in memory. See the stub."""
     cdef LogOpening opening
     if folder is None:
         return Log(segment_bytes=segment_bytes, first_seq=first_seq)
@@ -58,7 +57,7 @@ def open_log(folder: str | None, disk: Disk | None = None, *, segment_bytes: int
 
 
 cdef class LogOpening:
-    """The opening of one log, in steps of about one segment."""
+    """The opening of one log in steps of about one segment each. See the stub."""
 
     def __init__(self, folder: str, disk: Disk | None = None, *, segment_bytes: int = 16 * 1024 * 1024, first_seq: int = 1,
                  create: bool = True, cipher: object = None, numbered: bool = False, patient: bool = True) -> None:
@@ -68,7 +67,7 @@ cdef class LogOpening:
         self.steps = opened_in_steps(self, create, numbered, patient)
 
     def step(self) -> bool:
-        """Open about one more segment; whether there is more to be done."""
+        """Open about one more segment; whether there is more to do."""
         if self.steps is None:
             return False
         for _ in self.steps:
@@ -80,11 +79,11 @@ cdef class LogOpening:
         return False
 
     def progress(self) -> tuple[int, int]:
-        """How far it is: segments looked at, segments in all."""
+        """(segments done, segments in all)."""
         return len(self.log.segments.items), self.segments_found
 
     def abandon(self) -> None:
-        """End it; nothing may be asked of the log afterwards."""
+        """End the opening; the caller must not use the log afterwards."""
         cdef Segment s
         self.steps = None
         self.log.state.close()
@@ -95,7 +94,7 @@ cdef class LogOpening:
 def opened_in_steps(LogOpening opening, create: bool, numbered: bool, patient: bool):
     """Fill a new Log object from its folder, or start an empty log there. A generator: each step looks at about one segment.
 
-    What the disk refuses to write is written later (core/log/deferred_writes); but a new log that is not `patient` is there or not: OSError.
+    Writes that the disk refuses are deferred (core/log/deferred_writes). But without `patient`, a new log that cannot be made is an OSError.
     """
     cdef Log log = opening.log
     cdef list names = log.disk.list_dir(log.folder)
@@ -127,7 +126,7 @@ def opened_in_steps(LogOpening opening, create: bool, numbered: bool, patient: b
     o = <Opened>opened[len(opened) - 1]
     last = o.segment
     log.found_active(last)
-    log.subjects_table.note_seen(last)          # it is appended to
+    log.subjects_table.note_seen(last)          # appends go to this segment
     apply_removals(log, opened, orphans)
     if o.index_file is not None:
         log.segments.need(last)
@@ -144,13 +143,13 @@ def opened_in_steps(LogOpening opening, create: bool, numbered: bool, patient: b
 
 
 cdef int end_opening(Log log, Segment last, list doubted, Evidence evidence) except -1:
-    """All segments are counted: write what was repaired. `last`: the newest one that was found; `evidence`: what its index file says."""
+    """Write what was repaired, when all segments are counted. `last`: the newest segment that was found; `evidence`: from its index file."""
     (<Rebuild>log.segments.rebuild).opened = True
     if (<Rebuild>log.segments.rebuild).short:
         (<Rebuild>log.segments.rebuild).count_anew(log)
     log.end_counting()
     if log.active is last and not last.has_index and evidence is not None:
-        write_found(log, doubted, log.segments.path(last, ".idx"))     # it says how the segment was before
+        write_found(log, doubted, log.segments.path(last, ".idx"))     # the index file is out of date
     else:
         write_found(log, doubted, None)
     if log.active is last:
@@ -159,7 +158,7 @@ cdef int end_opening(Log log, Segment last, list doubted, Evidence evidence) exc
 
 
 cdef int go_on(Log log) except -1:
-    """An encrypted log takes messages from here on; when the disk refuses, as soon as it doesn't."""
+    """Make an encrypted log continue in a new segment; when the disk refuses, before the next append."""
     if log.cipher is None or not (log.active.key_number or log.cipher.number):
         return 0
     log.state.want_new_segment(True)
@@ -172,9 +171,9 @@ cdef int go_on(Log log) except -1:
 
 
 cdef int find_folder(Log log, bint create, bint patient) except -1:
-    """There is no segment: the folder is there, or it is made."""
+    """Make sure that the folder of a log without segments exists."""
     if log.disk.exists(log.folder):
-        log.folder_found()                   # the process that made it may have stopped before it synced its name
+        log.folder_found()                   # the process that made it may have ended before it synced the name
         return 0
     if not create:
         raise FileNotFoundError(2, "no such log", log.folder)
@@ -188,7 +187,7 @@ cdef int find_folder(Log log, bint create, bint patient) except -1:
 
 
 def make_folder(Log log) -> None:
-    """OSError."""
+    """Make the folder of a log. OSError."""
     log.disk.make_dir_durable(log.folder.rpartition("/")[0] or ".")
     log.disk.make_dir(log.folder)
     log.folder_found()
@@ -208,7 +207,7 @@ cdef int start_empty(Log log, list orphans, bint patient) except -1:
     if orphans:
         begin_anew(log)
     elif first > 1:
-        log.removals.add(1, first - 1)                 # nothing was ever there
+        log.removals.add(1, first - 1)                 # these sequences never had a message
     try:
         log.write()
     except OSError as error:
@@ -219,7 +218,7 @@ cdef int start_empty(Log log, list orphans, bint patient) except -1:
 
 
 cdef int open_next(Log log, list opened, str name, bint is_last) except -1:
-    """One more of those that are part of this log; what is not goes aside."""
+    """Open one more file: add it to `opened`, or rename it if it is not part of the log."""
     cdef uint64_t first = int(name[:20])
     cdef Segment before
     cdef Opened o = None
@@ -235,7 +234,7 @@ cdef int open_next(Log log, list opened, str name, bint is_last) except -1:
 
 
 cdef Opened open_segment(Log log, uint64_t first, bint is_last):
-    """None: a file that is no part of this log."""
+    """Open one segment; None when the file is not part of the log."""
     cdef Opened o = Opened()
     cdef Segment s = open_file(log, first)
     cdef char head[SEALED_HEAD_BYTES]
@@ -258,7 +257,7 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
             return o
         good = o.mend(find_head(log, o))
         if not good and is_last and never_written(head, first):
-            # Bytes that were written behind the head reached the disk, the whole head did not: no write of them was acknowledged.
+            # Records behind the head reached the disk, but not the whole head: no write of these records was acknowledged.
             o.take_scan(guessed(log, s))
             restart(log, s)
             o.scan.end_at(s.begins)
@@ -271,7 +270,7 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
 
 
 cdef Segment open_file(Log log, uint64_t first):
-    """A sealed segment at the end of the list; all bytes of its file are synced."""
+    """Add a sealed segment to the end of the list, and sync its file."""
     cdef Segment s = new_segment(first)
     log.segments.add(s)
     log.segments.handle(s)
@@ -283,7 +282,7 @@ cdef Segment open_file(Log log, uint64_t first):
 
 
 cdef bint read_head(Log log, Opened o, char* head, size_t got, uint64_t* named) except -1:
-    """Whether the first `got` bytes of the file are a segment's head, as they are or with one flipped bit: salt, form and key are known."""
+    """Whether the first `got` bytes are the head of a segment, sound or with one flipped bit; then the segment has its salt, form and key."""
     cdef Segment s = o.segment
     cdef bint good = get_segment_head(head, got, named, &s.salt)
     if not good and got >= SEGMENT_HEAD_BYTES:
@@ -304,7 +303,7 @@ cdef bint read_head(Log log, Opened o, char* head, size_t got, uint64_t* named) 
 
 
 cdef int read_messages(Log log, Opened o) except -1:
-    """Take a segment whose salt is known from its index file, or from its records."""
+    """Read a segment with a known salt from its index file, or from its records."""
     cdef Segment s = o.segment
     if o.mended:
         s.mark_damaged(True)
@@ -324,7 +323,7 @@ cdef int read_messages(Log log, Opened o) except -1:
 
 
 cdef int give_up_records(Log log, Opened o) except -1:
-    """The salt of a segment is not known: none of its records can be checked."""
+    """Give up the records of a segment with an unknown salt: none of them can be checked."""
     cdef Segment s = o.segment
     s.mark_damaged(True)
     o.lose_head(guessed(log, s))
@@ -334,7 +333,7 @@ cdef int give_up_records(Log log, Opened o) except -1:
 
 
 cdef bint open_sealed(Log log, Segment s, char* head, size_t got) except -1:
-    """Take the key of an encrypted segment from its head; False: the second half of that is damaged."""
+    """Take the key of an encrypted segment from its head; False when the second half of the head is damaged."""
     s.use_form(s.begins, SEALED_EXTRA_BYTES)
     if got < SEALED_HEAD_BYTES or not get_sealed_half(head, &s.key_number):
         return False
@@ -344,7 +343,7 @@ cdef bint open_sealed(Log log, Segment s, char* head, size_t got) except -1:
 
 
 cdef bint find_head(Log log, Opened o) except -1:
-    """Whether the salt of a segment without head is known: its index file says it, or its records agree on one (core/log/checksum_repair)."""
+    """Find the salt of a segment without a head, in its index file or from its records (core/log/checksum_repair); False: not found."""
     cdef Segment s = o.segment
     cdef bytes data
     cdef int places = 0
@@ -353,7 +352,7 @@ cdef bint find_head(Log log, Opened o) except -1:
         return True
     data = read_all(log, s)
     if s.packed is not None and s.packed.unsure:
-        return False                         # what is damaged in a block may come again in each record of it
+        return False                         # the damage of a block may repeat in each of its records
     s.use_salt(find_salt(PyBytes_AS_STRING(data), min(<size_t>SEGMENT_HEAD_BYTES, <size_t>len(data)), len(data), &places))
     return places > 1
 
@@ -450,7 +449,7 @@ cdef int count(Log log, Opened o) except -1:
     cdef Segment s = o.segment
     cdef bint indexed = o.index_file is not None
     if s.first == log.active.first and s is not log.active:
-        return 0          # its file was set aside, and the active one has its name
+        return 0          # the file was renamed, and the active segment has its name
     if s.live == 0:
         s.set_live_bytes(0)
     elif o.index_file is not None and not o.touched and s.first not in (<Rebuild>log.segments.rebuild).remade:
@@ -463,7 +462,7 @@ cdef int count(Log log, Opened o) except -1:
         log.write_index(s)
     if s.live == 0 and s is not log.active:
         if s.damaged and lost_in(log, s):
-            return 0      # nothing in it can be read, but it is not recorded as dead: it stays
+            return 0      # none of its records can be read, but no removal names them: the segment stays
         s.mark_damaged(False)
         log.retire(s)
     log.segments.make_room(s)
@@ -480,12 +479,12 @@ cdef bint lost_in(Log log, Segment s) except -1:
 # --- while the log is open: an index file that is not valid ---------------------------------------
 
 cdef class Rebuild:
-    """Called with a segment whose entries can't be read back: reads them from its records."""
-    cdef object log          # weak, so that a log dropped without close goes at once
+    """SegmentList.rebuild: reads the entries of a segment from its records when its index file is not valid."""
+    cdef object log          # a weak reference, so that a log dropped without close() is freed at once
     cdef bint opened         # all segments are counted
-    cdef set remade          # first sequences of those whose entries the opening has read again: their index file is not used any more
-    cdef bint short          # messages turned out to be missing of one that may be counted already
-    cdef bint counting       # a count reads the entries of all: what it finds missing it does not count
+    cdef set remade          # first sequences of the segments that were rebuilt during the opening: their index files are not used any more
+    cdef bint short          # messages of a segment that may be counted already turned out to be missing
+    cdef bint counting       # a recount is running: it reads the entries of all segments, and counts no missing message
 
     def __init__(self, Log log) -> None:
         import weakref
@@ -503,7 +502,7 @@ cdef class Rebuild:
         return 0
 
     def __call__(self, Segment s) -> None:
-        """Fill s.entries again and write its index file anew."""
+        """Fill s.entries from the records, and write a new index file."""
         cdef Log log = self.log()
         cdef Segment fresh = Segment()
         cdef Scan found
@@ -515,7 +514,7 @@ cdef class Rebuild:
             fresh.push_holes(s.count - fresh.count)
         s.take_entries(fresh)
         if self.opened:
-            # What its entries name is what it names.
+            # The segment names the subjects that its new entries name.
             s.swap_subjects(fresh)
             log.subjects_table.leave(fresh)
         else:
@@ -530,7 +529,7 @@ cdef class Rebuild:
                 s.mark_damaged(True)
                 s.lose(i)
                 self.short = True
-        # While the log is being opened, removals newer than the index file are marked and not counted yet.
+        # During an opening, removals newer than the index file are set in the bitmap but not counted yet.
         count_bytes(log, s)
         if self.short and self.opened:
             self.count_anew(log)
@@ -539,13 +538,13 @@ cdef class Rebuild:
 
 
 cdef int say_again(Log log, Segment s) except -1:
-    """Its index file will not be believed any more, and may be the only one to know some removals: they are written once more."""
+    """Record the removals of a segment again: its index file, which is not valid any more, may be the only place that has them."""
     cdef list lost = log.removals.lost_within(s.first, s.first + s.count)
     cdef uint64_t end = log.last_seq + 1
     cdef uint32_t i = 0, live
     cdef Ranges said
     cdef size_t k
-    while i < s.count:                           # one was made of a segment of which nothing was lost
+    while i < s.count:                           # an index file exists only if no sequence of the segment was lost
         live = s.next_live(i) if s.live else s.count
         log.removals.say_gone(s.first + i, s.first + live, lost)
         i = live + 1
@@ -563,8 +562,8 @@ cdef int say_again(Log log, Segment s) except -1:
 
 
 cdef int take_subjects(Log log, Segment s, Segment fresh) except -1:
-    """Keep the subjects that the index file named, since the subject table counts this segment among their holders; add those that the
-    records name besides.
+    """Keep the subjects that the index file named (the subject table counts this segment as their holder), and add those that only
+    the records name.
     """
     cdef uint32_t k
     cdef set known = {s.subjects[k] for k in range(s.subject_count)}

@@ -1,11 +1,11 @@
-"""The end of the newest segment, when a log is opened: it takes the next appends, or a new segment follows it.
+"""Tail recovery: repairing the end of the newest segment when a log is opened. The next appends go there, or to a new segment.
 
-    an unfinished end       is kept beside it and cut off; a sequence that it may have had is not given again
-    a head that is bad      the segment stays as it is, its end with it: what that may have had is not given again either
-    a file that is too      short for what is known to have been given: skips are written that say so, of what is lost too
-    short
+    torn end                copied to a file beside the segment and cut off; sequences that it may have had are not used again
+    damaged head            the segment stays unchanged and a new one follows; sequences that its end may have had are not used again
+    missing end             the file ends before the last sequence that was given: skip records name the missing sequences, and say
+                            which of them are lost
 
-Asked by core/log/recovery when all segments are there and all removals applied.
+core/log/recovery calls this when all segments are found and all removals are applied.
 """
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport uint32_t, uint64_t
@@ -16,19 +16,19 @@ from penstock.core.log.scan cimport UNREADABLE_MAX, Opened, last_named, read_all
 from penstock.core.log.segment cimport Segment
 
 cdef enum:
-    LOST_RUNS_MAX = 256          # more runs of lost sequences at an end are written down as one
+    LOST_RUNS_MAX = 256          # more runs of lost sequences at an end are recorded as one run
 
 
 cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
-    # The last segment takes the next appends: its unfinished end is put aside. A sequence that the cut record had is not
-    # given again: a consumer may have seen it. In a `numbered` log it is: it is the same message then.
+    # Makes the newest segment ready for appends: puts its torn end aside. The sequence of the torn record is not used again, because
+    # a consumer may have seen the message. A `numbered` log uses it again: there it is the same message.
     cdef Segment s = o.segment
     cdef bytes cut
     cdef uint64_t expected, seen = 0, first, whole = 0, told = log.last_seq
     cdef Py_ssize_t at
     if o.headless or o.mended or s.packed is not None:
-        # It can't be carried on: its head is bad, or it is compressed (the file of the segment behind it never reached the disk).
-        # It stays as it is, and a new segment follows; without anything in it that could be believed, the new one has its name.
+        # Nothing can be appended: the head is damaged, or the file is compressed (the file of the next segment never reached the disk).
+        # The segment stays unchanged and a new one follows. If none of its records is valid, the new segment takes its name.
         if not numbered:
             pass_over_end(log, o)
         if s.first == log.last_seq + 1:
@@ -44,9 +44,9 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
         return 0
     s.seal(False)
     if told < s.first + s.count:
-        told = 0                             # nothing behind the end was told as lost yet
+        told = 0                             # `lost` has no sequence behind the end yet
     if o.scan is not None and o.scan.group_at and (o.evidence is None or o.evidence.count <= o.scan.group_index):
-        seen = drop_group(log, o)            # else the index file says that the disk had all of it
+        seen = drop_group(log, o)            # not when the index file proves that the whole group was on the disk
     expected = s.first + s.count
     if o.scan is not None and o.scan.good_end < s.size:
         cut = keep_aside(log, s, o.scan.good_end)
@@ -59,7 +59,7 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
                 first = max(expected, told + 1)
                 log.removals.lost.append((first, whole + 1 - first, "damaged at the end"))
     if o.evidence is not None and o.evidence.size > s.size:
-        # The index file does not match the segment any more and goes: what only it records of removals is recorded again.
+        # The index file does not match the segment any more and will be unlinked: record the removals that only the index file has.
         for low, high in o.evidence.gone:
             log.removals.add(low, high - low)
         for low, high in o.evidence.ranges:
@@ -67,10 +67,10 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
     log.activate(s, s.size)
     if s.entries == NULL and s.count:
         log.segments.need(s)
-    s.index_lost()            # it will not match any more
+    s.index_lost()            # after the next append it does not match
     log.raise_last(seen, 0)
     if log.last_seq >= expected:
-        # Also after records that name sequences whose own record is gone.
+        # Also when other records name sequences whose own records are missing.
         if log.last_seq - expected > GAP_MAX:
             try:
                 log.roll(log.last_seq + 1)
@@ -83,7 +83,7 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
 
 
 cdef int say_removals(Log log, Segment s) except -1:
-    """A segment goes out of the log that has no message, but may say what is removed of others: that is written once more."""
+    """Record again the removals that a segment without messages records, because the segment leaves the log."""
     cdef uint64_t end = log.last_seq + 1
     cdef size_t k
     for k in range(s.removes.count):
@@ -95,7 +95,7 @@ cdef int say_removals(Log log, Segment s) except -1:
 
 
 cdef int pass_over_end(Log log, Opened o) except -1:
-    """Of a segment that is not carried on: no sequence of its damaged end is given again."""
+    """Make sure that no sequence of the damaged end is used again, for a segment that takes no appends."""
     cdef Segment s = o.segment
     cdef bytes data
     cdef uint64_t first = log.last_seq + 1, expected = s.first + s.count, last, whole = 0
@@ -110,7 +110,7 @@ cdef int pass_over_end(Log log, Opened o) except -1:
     data = read_all(log, s)
     at = min(at, len(data))
     if s.packed is not None and s.count:
-        # A block that can't be decompressed: zeros stand for what was on the disk.
+        # A block cannot be decompressed and reads as zeros.
         last = expected - 1 + min(<uint64_t>(len(data) - at) // RECORD_EXTRA_BYTES, <uint64_t>UNREADABLE_MAX)
         whole = min(expected, last)
     else:
@@ -126,12 +126,12 @@ cdef int pass_over_end(Log log, Opened o) except -1:
 
 
 cdef int begin_anew(Log log) except -1:
-    """A record that says nothing: what is missing before this segment is not a skip that was cut off."""
+    """Begin a new segment with an empty skip record: recovery then knows that a gap before the segment is not a torn skip."""
     return log.tail.skip(log.active, 0, log.last_seq, False)
 
 
 cdef int put_skips(Log log, Segment s, uint64_t expected) except -1:
-    """Write down which of the sequences behind the end are lost, so that each opening tells."""
+    """Record which sequences behind the end are lost, so that each later opening reports them."""
     cdef uint64_t at = expected, end = log.last_seq + 1
     cdef list lost = sorted([(max(first, expected), first + count) for first, count, _ in log.removals.lost if count and first + count > expected])
     if len(lost) > LOST_RUNS_MAX:
@@ -150,7 +150,7 @@ cdef int put_skips(Log log, Segment s, uint64_t expected) except -1:
 
 
 cdef uint64_t drop_group(Log log, Opened o) except? 0:
-    # The last messages are a group that was not finished: they were never there. The highest sequence one of them has.
+    # Drops an unfinished group at the end: its messages never counted. Returns the highest sequence of the group.
     cdef Segment s = o.segment
     cdef uint64_t last = s.first + s.count - 1, first = s.first + o.scan.group_index
     s.cut_to(o.scan.group_index)
@@ -160,7 +160,7 @@ cdef uint64_t drop_group(Log log, Opened o) except? 0:
 
 
 cdef int settle(Log log, Opened o) except -1:
-    # A sealed segment: its file is closed until somebody reads.
+    # Seals a segment and closes its file until the next read.
     cdef Segment s = o.segment
     s.seal(True)
     log.segments.close_handle(s)
