@@ -1,21 +1,21 @@
-"""Interest and workqueue retention: which messages of a stream some consumer still needs."""
+"""Interest and workqueue retention: which messages of a stream a consumer still needs."""
 from libc.stdint cimport uint64_t
 from penstock.core.protocol.subjects cimport Route
 from penstock.core.stream.stream cimport Retention, Listener, Stream
 
 
 cdef enum Verdict:
-    NEEDED = 0                 # a consumer takes it and has not acknowledged it
-    DONE = 1                   # consumers take it, and all have acknowledged it
+    NEEDED = 0                 # a consumer takes the message and has not acknowledged it
+    DONE = 1                   # consumers take the message, and all have acknowledged it
     ORPHAN = 2                 # no consumer takes it
-    MISSING = 3                # it is not there
+    MISSING = 3                # there is no such message
 
 
 cdef class InterestRetention(Retention):
     cdef Stream stream
-    cdef Py_ssize_t hint               # place of the consumer without filters that was last found to need a message
-    cdef int filtered_hint             # ... and of the one with filters, in its route
-    cdef uint64_t sweep_next           # the sweep goes on here; 0: none runs
+    cdef Py_ssize_t hint               # index of the consumer without filters that last needed a message
+    cdef int filtered_hint             # index of the consumer with filters that last needed a message, in its route
+    cdef uint64_t sweep_next           # the sweep continues here; 0: none runs
     cdef uint64_t sweep_last
     cdef bint sweep_orphans
 

@@ -1,18 +1,18 @@
-"""Interest and workqueue retention: which messages of a stream some consumer still needs.
+"""Interest and workqueue retention: which messages of a stream a consumer still needs.
 
-A consumer takes a message when its filters pass the subject; it is done with it when the message is acknowledged, or handed out
-where nothing is acknowledged. A message that all who take it are done with leaves the stream. The consumers are found by
-subject: those with filters through the stream's routes, those without in a list. Nothing is kept per message: the first consumer
-that still needs it ends the search, and each search begins where the last one ended, since whoever kept a message is likely to
-keep the next one, too. So an ack costs a few look-ups also with thousands of consumers.
+A consumer takes a message when its filters match the subject. It is done with the message when the message is acknowledged, or, without
+acks, delivered. A message leaves the stream when all consumers that take it are done with it. The consumers are found by subject: those with
+filters through the stream's routes, those without in a list. No state is kept per message: the first consumer that still needs the message
+ends the search, and each search begins at the consumer that needed the last message, since it probably needs the next one, too. So an ack
+costs a few look-ups even with thousands of consumers.
 
     ack -> settled(seq) -> verdict: NEEDED  stays          DONE  goes          ORPHAN (filters changed since)  goes
 
-A removal is written with the turn, and nobody waits for its sync. What a crash leaves of it does no harm: a removal without the
-ack that caused it takes away what all had acknowledged; an ack without its removal leaves a message that the sweep of the next
-start removes. A sweep looks at one message after the other, a bounded number per turn.
+A removal is written with the turn, and no ack waits for its sync. A crash between the two does no harm: a removal without the ack that
+caused it removes a message that all had acknowledged; an ack without its removal leaves a message that the sweep of the next start removes. A
+sweep looks at all messages, a bounded number per turn.
 
-Knows nothing of ack policies or of how consumers remember: it asks Listener.needs.
+Knows nothing of ack policies or of consumers' state: it calls Listener.needs.
 """
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from libc.stdint cimport uint32_t, uint64_t
@@ -22,12 +22,12 @@ from penstock.core.protocol.subjects cimport Route
 from penstock.core.stream.stream cimport Retention, Listener, Stream
 
 cdef enum:
-    SWEEP_FIRST = 32768            # messages looked at at once when a sweep begins
+    SWEEP_FIRST = 32768            # messages that the start of a sweep looks at
     SWEEP_STEP = 8192              # ... and in each turn after that
 
 
 cdef class InterestRetention(Retention):
-    """The retention of one stream. Handed to Stream.configure."""
+    """The retention of one stream; passed to Stream.configure."""
 
     def __init__(self, Stream stream) -> None:
         self.stream = stream
@@ -44,7 +44,7 @@ cdef class InterestRetention(Retention):
         return 0
 
     cdef int later(self, uint64_t seq, object error) except -1:
-        """The disk does not say what is to be known of a message: it is looked at again when the stream asks for it."""
+        """The disk could not read a message: look at the message again when the stream asks for it."""
         self.stream.read_failed(error)
         if self.sweep_next == 0 or seq < self.sweep_next:
             self.sweep_orphans = self.sweep_orphans and self.sweep_next > 0
@@ -95,7 +95,7 @@ cdef class InterestRetention(Retention):
         return False
 
     cdef int drop(self, uint64_t seq) except -1:
-        # No consumer counts it as ahead any more. One whose filters have changed may hold it: it finds out when it looks for it.
+        # num_pending of no consumer counts the message. A consumer whose filters have changed may have it pending, and finds it gone later.
         self.stream.log.remove(seq)
         if not self.queued:
             self.stream.reactor.enlist_commit(self)
@@ -144,7 +144,7 @@ cdef class InterestRetention(Retention):
         return 1 if self.sweep_next and not self.stream.unread else 0
 
     cdef int write(self) except -1:
-        """The removals go to the file; the next sync takes them along. Segments that are empty now can't wait for that long."""
+        """Write the removals to the file; the next sync covers them. With empty segments to delete, commit at once."""
         cdef Stream stream = self.stream
         if stream.committer.queued:
             return 0

@@ -1,32 +1,32 @@
-"""Messages that end by themselves: found in a log, and removed from a stream when their time has come."""
+"""Message TTLs: find the messages with a TTL in a log, and remove them from the stream when it is over."""
 
 from penstock.core.base.deadlines import DeadlineHeap
 from penstock.core.log.log import Log
 from penstock.core.stream.stream import Stream
 
 def learn(agenda: DeadlineHeap, log: Log, start: int) -> int:
-    """Put the messages with a Nats-TTL from a sequence on into the agenda; how many have `never`."""
+    """Add the messages with a Nats-TTL from a sequence on to the agenda; returns how many have `never`."""
 
 def marked(log: Log, start: int, prefix: bytes) -> list[int]:
-    """The messages from a sequence on with a header whose name starts so."""
+    """The messages from a sequence on that have a header whose name starts with the prefix."""
 
 def prune(agenda: DeadlineHeap, log: Log) -> int:
-    """Let go of the items whose message is gone; how many went."""
+    """Drop the agenda's items whose message is removed; returns how many."""
 
 def end_due(
     agenda: DeadlineHeap, stream: Stream, limit: int, markers: bool
 ) -> tuple[int, list[int]]:
-    """Remove the messages whose TTL is over at the reactor's time, at most so many items.
+    """Remove the messages whose TTL is over at the reactor's time, looking at `limit` items at most.
 
-    How many items were looked at; and, with `markers`, those that were left because they are the only
-    message of their subject.
+    Returns how many items it looked at and, with `markers`, the messages that it left because each is the
+    only one of its subject.
     """
 
 def end_aged(
     stream: Stream, start: int, max_age_ns: int, limit: int, markers: bool
 ) -> tuple[int, int, list[int]]:
-    """Remove the messages from a sequence on that are older than max_age and not `never` to end.
+    """Remove the messages from a sequence on that are older than max_age and have no TTL of `never`.
 
-    At most so many are looked at. (Where to go on, when the next one is due: 0 = none is there, those
-    left as with `end_due`.)
+    Looks at `limit` messages at most. Returns (where to continue, when the next one is due: 0 = there is
+    none, the messages left as by `end_due`).
     """

@@ -1,7 +1,7 @@
-"""Messages that end by themselves: found in a log, and removed from a stream when their time has come.
+"""Message TTLs: find the messages with a TTL in a log, and remove them from the stream when it is over.
 
-The header of a message says when it ends: its timestamp and its Nats-TTL. An agenda remembers that and is never trusted:
-a message is read before it goes. Knows nothing of configuration or of delete markers, which the caller makes.
+The headers say when a message ends: its timestamp plus its Nats-TTL. The agenda is only a hint: each message is read before it is
+removed. Knows nothing of configuration or of delete markers, which the caller makes.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -20,15 +20,15 @@ cdef extern from "string.h" nogil:
 cdef enum:
     NONE = 0
     NEVER = -1
-    FEW = 16                       # consumers are told of each removal up to here, of all together beyond
-    READ_AGAIN_NS = 1000000000     # after the disk did not give a message back
-    DIGITS_MAX = 9                 # a longer number takes the slow way
+    FEW = 16                       # up to this many removals are reported to the consumers one by one, more of them as one purge
+    READ_AGAIN_NS = 1000000000     # time until the next try after the disk could not read a message
+    DIGITS_MAX = 9                 # a longer number is parsed in Python
 
-cdef uint64_t LAST_NS = 1ull << 62       # what would end later ends then
+cdef uint64_t LAST_NS = 1ull << 62       # a later end counts as this time
 
 
 cdef int64_t seconds_of(Record* r) except -2:
-    """Of a message's Nats-TTL: seconds, NONE or NEVER."""
+    """The seconds of a message's Nats-TTL, NONE or NEVER."""
     cdef Text t
     cdef int64_t n = 0
     cdef uint32_t i
@@ -46,7 +46,7 @@ cdef int64_t seconds_of(Record* r) except -2:
             return n
     text = PyBytes_FromStringAndSize(t.at, t.n).decode("utf-8", "replace")
     found = parse_ttl(text)
-    if found is None:  # a number that is refused today for its digits, and once was not, is far away
+    if found is None:  # a number with too many digits, which an older server has accepted, counts as far away
         return 1 << 40 if text.isascii() and text.isdigit() and text.strip("0") else NONE
     return min(<object>found, 1 << 40)
 
@@ -58,7 +58,7 @@ cdef inline uint64_t end_of(Record* r, int64_t seconds) noexcept:
 
 
 def learn(DeadlineHeap agenda, Log log, start: int) -> int:
-    """Put the messages with a Nats-TTL from a sequence on into the agenda; how many have `never`."""
+    """Add the messages with a Nats-TTL from a sequence on to the agenda; returns how many have `never`."""
     cdef Segment s
     cdef Record r
     cdef uint64_t first = start, never = 0
@@ -82,7 +82,7 @@ def learn(DeadlineHeap agenda, Log log, start: int) -> int:
 
 
 def marked(Log log, start: int, bytes prefix) -> list[int]:
-    """The messages from a sequence on with a header whose name starts so."""
+    """The messages from a sequence on that have a header whose name starts with the prefix."""
     cdef Segment s
     cdef Record r
     cdef uint64_t first = start
@@ -104,7 +104,7 @@ def marked(Log log, start: int, bytes prefix) -> list[int]:
 
 
 def prune(DeadlineHeap agenda, Log log) -> int:
-    """Let go of the items whose message is gone; how many went."""
+    """Drop the agenda's items whose message is removed; returns how many."""
     cdef size_t i, n = 0, before = agenda.count
     cdef uint64_t seq
     for i in range(before):
@@ -136,7 +136,7 @@ cdef int gone(Stream stream, list doomed) except -1:
 
 
 def end_due(DeadlineHeap agenda, Stream stream, limit: int, markers: bool) -> tuple[int, list[int]]:
-    """Remove the messages whose TTL is over at the reactor's time."""
+    """Remove the messages whose TTL is over at the reactor's time; see message_ttl.pyi."""
     cdef uint64_t now = stream.reactor.now_ns
     cdef size_t left = limit
     cdef Log log = stream.log
@@ -161,7 +161,7 @@ def end_due(DeadlineHeap agenda, Stream stream, limit: int, markers: bool) -> tu
             continue
         doomed.append(seq)
         if wanted:
-            # the counts of a subject are asked for as each message goes
+            # the count of a subject changes with each removal: look it up for each message
             if is_only(log, r.subject_id):
                 last.append(doomed.pop())
             else:
@@ -174,7 +174,7 @@ def end_due(DeadlineHeap agenda, Stream stream, limit: int, markers: bool) -> tu
 
 
 def end_aged(Stream stream, start: int, max_age_ns: int, limit: int, markers: bool) -> tuple[int, int, list[int]]:
-    """Remove the messages from a sequence on that are older than max_age and not `never` to end."""
+    """Remove the messages from a sequence on that are older than max_age and have no TTL of `never`; see message_ttl.pyi."""
     cdef Log log = stream.log
     cdef uint64_t now = stream.reactor.now_ns, age = max_age_ns, seq = start
     cdef size_t left = limit

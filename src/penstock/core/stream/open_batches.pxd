@@ -1,4 +1,4 @@
-"""The atomic batches that are open on one stream."""
+"""The open atomic batches of one stream."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from penstock.core.broker.router cimport Message
 from penstock.core.stream.atomic_batch cimport Group
@@ -11,15 +11,15 @@ from penstock.core.stream.stream cimport Stream
 cdef enum Ending:
     NOT_YET = 0
     WITH_THIS = 1              # commit, this message is the last one
-    BEFORE_THIS = 2            # commit, the one before was the last
+    BEFORE_THIS = 2            # commit; the message before this one is the last
     UNKNOWN = 3
 
 
 cdef class OpenBatch:
     cdef bytes id
     cdef Group group
-    cdef uint64_t due_ns       # given up when nothing comes until then
-    cdef int64_t last          # the highest sequence that came
+    cdef uint64_t due_ns       # the batch is abandoned when no message comes until then
+    cdef int64_t last          # the highest batch sequence so far
     cdef int64_t held_bytes
 
 
@@ -27,15 +27,15 @@ cdef class OpenAtomicBatches(AtomicBatchHandler):
     cdef readonly Stream stream
     cdef dict batches                      # id -> OpenBatch
     cdef OpenBatch latest
-    cdef Inflight inflight                 # batches open on all streams
+    cdef Inflight inflight                 # open batches of all streams
     cdef Inflight held                     # ... and the bytes of their messages
     cdef int64_t limit, messages_max
     cdef uint64_t timeout_ns
-    cdef public bint ttl                   # the stream takes messages that end by themselves
-    cdef object offer, opened, abandoned   # see gathering.pyi
+    cdef public bint ttl                   # the stream allows message TTLs
+    cdef object offer, opened, abandoned   # see open_batches.pyi
 
     cdef OpenBatch find(self, const char* id, uint32_t n)
-    cdef int begin(self, const char* id, uint32_t n) except -1                  # STORED: there is one more; REFUSED
+    cdef int begin(self, const char* id, uint32_t n) except -1                  # STORED: the batch is open; REFUSED
     cdef int keep(self, OpenBatch b, Message* m, Draft draft) except -1
     cdef int commit(self, OpenBatch b, Message* m, bint before) except -1
     cdef int store(self, OpenBatch b, Message* m, bint before) except -1

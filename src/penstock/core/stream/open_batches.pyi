@@ -1,4 +1,4 @@
-"""The atomic batches that are open on one stream."""
+"""The open atomic batches of one stream."""
 
 from collections.abc import Callable
 
@@ -6,10 +6,10 @@ from penstock.core.stream.fast_batch import Inflight
 from penstock.core.stream.stream import AtomicBatchHandler, Stream
 
 class OpenAtomicBatches(AtomicBatchHandler):
-    """The atomic batches of one stream, which gives it every message with a batch id."""
+    """The atomic batches of one stream. The stream passes it every message with a batch id."""
 
     stream: Stream
-    ttl: bool  # the stream takes messages that end by themselves
+    ttl: bool  # the stream allows message TTLs
     def __init__(
         self,
         stream: Stream,
@@ -23,15 +23,15 @@ class OpenAtomicBatches(AtomicBatchHandler):
         opened: Callable[[int], None],
         abandoned: Callable[[str, str], None],
     ) -> None:
-        """`inflight`, `held`: batches open on all streams, and bytes in them. `limit`: batches open here; `messages_max`: of one batch.
+        """`inflight`, `held`: open batches of all streams, and their bytes. `limit`: open batches of this stream; `messages_max`: of one batch.
 
-        offer(block): a header block that asks for an API level, without that line; None: the level is not there.
-        opened(due_ns): a batch was begun that will be due then. abandoned(id, reason): one is given up: timeout, large, incomplete
-        or unsupported.
+        offer(block) returns a header block that requires an API level without that line, or None: the server does not have the level.
+        opened(due_ns) is called when a batch is begun, with the time when it is due. abandoned(id, reason) is called when a batch is abandoned:
+        timeout, large, incomplete or unsupported.
         """
     def __len__(self) -> int:
-        """Batches that are open."""
+        """Number of open batches."""
     def expire(self, now_ns: int) -> int:
-        """Give up those that nothing was heard of; when the next one is due, 0: none is open."""
+        """Abandon the batches that are due; returns when the next one is due, 0: none is open."""
     def close(self) -> None:
-        """Open batches end without a word."""
+        """Drop all open batches without calling abandoned()."""

@@ -1,14 +1,13 @@
-"""The atomic batches that are open on one stream: messages are kept until the last one says commit, then checked and stored
-together, or not at all.
+"""The open atomic batches of one stream. Messages wait until the last one says commit; then all are checked and stored together, or none is.
 
     Nats-Batch-Id: x          every message of the batch
     Nats-Batch-Sequence: 1    counts them without a gap
     Nats-Batch-Commit: 1      the last one; `eob`: the one before was the last, this is not stored
 
-A message that waits is answered with an empty ack, which promises nothing: an open batch is in memory only, and gone with the
-server. The checks at the commit are in core/stream/batch_checks, the storing in core/stream/atomic_batch.
+A waiting message is answered with an empty ack, which promises nothing: an open batch is in memory only, and ends with the server.
+core/stream/batch_checks has the checks at the commit, core/stream/atomic_batch the store.
 
-Knows nothing of configuration and has no timers: a batch that is not heard of for `timeout_ns` is gone at the next look.
+Knows nothing of configuration and has no timers: expire() abandons a batch that got no message for `timeout_ns`.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -28,8 +27,8 @@ from penstock.core.stream.publish import StreamRefused
 
 cdef enum:
     ID_MAX = 64
-    MESSAGE_BYTES = 32             # what a waiting message costs besides its bytes, about
-    DRAFT_BYTES = 1024             # ... and one that a rule has looked at
+    MESSAGE_BYTES = 32             # memory of a waiting message besides its bytes, about
+    DRAFT_BYTES = 1024             # ... and of one with a Draft
     COMMIT_LINE_LEN = 22
 
 cdef const char* COMMIT_LINE = b"Nats-Batch-Commit: 1\r\n"
@@ -44,11 +43,11 @@ cdef inline int ending_of(Text commit) noexcept nogil:
 
 
 cdef class OpenBatch:
-    """One that is open."""
+    """One open batch."""
 
 
 cdef class OpenAtomicBatches(AtomicBatchHandler):
-    """The atomic batches of one stream, which gives it every message with a batch id."""
+    """The atomic batches of one stream. The stream passes it every message with a batch id."""
 
     def __init__(self, Stream stream, Inflight inflight, Inflight held, *, limit: int, messages_max: int, timeout_ns: int,
                  offer, opened, abandoned) -> None:
@@ -153,7 +152,7 @@ cdef class OpenAtomicBatches(AtomicBatchHandler):
     cdef int refuse_size(self) except -1:
         return self.stream.refuse(400, 10199, f"atomic publish batch is too large: {self.messages_max}")
 
-    # --- which batches are open ----------------------------------------------------------------------------------------
+    # --- open batches --------------------------------------------------------------------------------------------------
     cdef OpenBatch find(self, const char* id, uint32_t n):
         cdef OpenBatch b = self.latest
         if b is None or PyBytes_GET_SIZE(b.id) != n or memcmp(PyBytes_AS_STRING(b.id), id, n) != 0:
@@ -167,7 +166,7 @@ cdef class OpenAtomicBatches(AtomicBatchHandler):
         return b
 
     cdef int begin(self, const char* id, uint32_t n) except -1:
-        """A new batch is the latest."""
+        """Begin a batch, and make it the latest."""
         cdef OpenBatch b
         if len(self.batches) >= self.limit or self.inflight.count >= self.inflight.limit:
             return self.stream.refuse(429, 10210, "atomic publish too many inflight")
@@ -181,7 +180,7 @@ cdef class OpenAtomicBatches(AtomicBatchHandler):
         return STORED
 
     cdef int drop(self, OpenBatch b, str reason) except -1:
-        """It is no longer open; with a reason, who listens is told."""
+        """The batch ends; with a reason, abandoned() is called."""
         if self.batches.pop(b.id, None) is None:
             return 0
         if self.latest is b:
@@ -193,7 +192,7 @@ cdef class OpenAtomicBatches(AtomicBatchHandler):
         return 0
 
     def expire(self, now_ns: int) -> int:
-        """Give up those that nothing was heard of; when the next one is due, 0: none is open."""
+        """Abandon the batches that are due; returns when the next one is due, 0: none is open."""
         cdef OpenBatch b
         cdef uint64_t next_ns = 0
         for b in list(self.batches.values()):
@@ -205,7 +204,7 @@ cdef class OpenAtomicBatches(AtomicBatchHandler):
         return next_ns
 
     def close(self) -> None:
-        """Open batches end without a word."""
+        """Drop all open batches without calling abandoned()."""
         cdef OpenBatch b
         for b in list(self.batches.values()):
             self.drop(b, None)

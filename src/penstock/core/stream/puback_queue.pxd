@@ -8,7 +8,7 @@ from penstock.core.broker.router cimport Router
 cdef enum AckKind:
     ACK_STORED = 0             # {"stream":...,"seq":N}
     ACK_DUPLICATE = 1          # the same with "duplicate": true
-    ACK_TEXT = 2               # ready-made
+    ACK_TEXT = 2               # a text made by the caller
 
 
 cdef struct AckRecord:
@@ -29,11 +29,11 @@ cdef class PubAckQueue:
     cdef bytes tail            # of an error: ,"stream":"S","seq":0}
     cdef bint releasing
     cdef AckRecord* make(self, const char* reply, uint32_t reply_len, uint64_t barrier, size_t text_len) except NULL
-    # `barrier`: the sequence that must be released before this ack may go (0: none)
+    # `barrier`: the ack is sent when the stream has released this sequence (0: at once)
     cdef int push(self, const char* reply, uint32_t reply_len, uint64_t barrier, uint64_t seq, int kind) except -1
     cdef int push_text(self, const char* reply, uint32_t reply_len, uint64_t barrier, bytes text) except -1
-    cdef int release(self, Router router, uint64_t upto) except -1  # send those whose barrier is <= upto, in order
-    cdef int refuse(self, list lost, bytes text) except -1  # those of messages in these (first, count, why) are that error
-    cdef int say(self, Router router, const char* reply, uint32_t reply_len, bytes text) except -1  # at once, past the queue
+    cdef int release(self, Router router, uint64_t upto) except -1  # send the acks whose barrier is <= upto, in order
+    cdef int refuse(self, list lost, bytes text) except -1  # replace the acks of messages in these (first, count, reason) by the error
+    cdef int say(self, Router router, const char* reply, uint32_t reply_len, bytes text) except -1  # send at once, before the waiting acks
     cdef int send_first(self, Router router) except -1
     cdef bytes error(self, int code, int err_code, str description)  # the bytes of an error PubAck

@@ -4,13 +4,13 @@ A record in the queue:
 
     +0   u32   its size, a multiple of 8
     +4   u32   length of the reply subject
-    +8   u64   barrier: the sequence that must be released before this may go
-    +16  u64   sequence to tell; of a ready-made text: how many of its bytes are headers
+    +8   u64   barrier: the ack is sent when the stream has released this sequence
+    +16  u64   the PubAck's sequence; of a caller's text: how many of its bytes are headers
     +24  u32   kind (AckKind)
-    +28  u32   length of the ready-made text
+    +28  u32   length of the caller's text
     +32        reply subject, then the text
 
-Sending can lead back here (the reply subject may be one of the stream's own), so a record leaves the queue before it is sent.
+Sending can call this queue again (the reply subject may be one of the stream's own), so a record leaves the queue before it is sent.
 """
 import json
 
@@ -22,20 +22,20 @@ from penstock.core.base.buffer cimport Out, out_free, out_reserve, put_u64
 from penstock.core.broker.router cimport Message, Router
 
 cdef enum:
-    REPLY_ROOM = 512           # a longer reply subject takes the slow way
+    REPLY_ROOM = 512           # a longer reply subject is copied to the heap
     HEAD_ROOM = 1100           # stream name and domain, escaped
-    BATCH_MOST = 1000          # messages that one answer may speak of
+    BATCH_MOST = 1000          # the most messages that one answer is about
 
 
 def json_string(str text) -> str:
-    """A JSON string the way Go's encoder writes it: ``<``, ``>`` and ``&`` escaped, other text as it is."""
+    """A JSON string as Go's encoder writes it: ``<``, ``>`` and ``&`` escaped, other text unchanged."""
     out = json.dumps(text, ensure_ascii=False)
     return out.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 @cython.final
 cdef class PubAckQueue:
-    """The acks of one stream that wait."""
+    """The waiting acks of one stream."""
 
     def __cinit__(self):
         memset(&self.records, 0, sizeof(Out))
@@ -77,7 +77,7 @@ cdef class PubAckQueue:
         return 0
 
     def push_message(self, bytes subject, barrier: int, bytes headers, bytes payload) -> None:
-        """A message with headers that goes out in the order of the acks."""
+        """Queue a message with headers; it is sent in the order of the acks."""
         cdef bytes text = headers + payload
         cdef uint32_t n = <uint32_t>PyBytes_GET_SIZE(subject)
         cdef AckRecord* a = self.make(PyBytes_AS_STRING(subject), n, barrier, PyBytes_GET_SIZE(text))
@@ -91,7 +91,7 @@ cdef class PubAckQueue:
 
     cdef int release(self, Router router, uint64_t upto) except -1:
         if self.releasing:
-            return 0                           # further up somebody does it already
+            return 0                           # a caller of this method does so already
         self.releasing = True
         try:
             while self.count and (<AckRecord*>(self.records.data + self.records.off)).barrier <= upto:
@@ -175,7 +175,7 @@ cdef class PubAckQueue:
 
 
 cdef bint is_lost(list lost, AckRecord* a) except -1:
-    # A text may speak of a batch that ends there; one with headers is not about a publish.
+    # A text may be about a batch that ends at the barrier; one with headers is not about a publish.
     cdef uint64_t first = a.seq, last = a.seq
     if a.kind == ACK_TEXT:
         if a.seq or a.barrier == 0:

@@ -13,13 +13,13 @@ from penstock.core.stream.puback_queue cimport PubAckQueue
 cdef enum Outcome:
     STORED = 0
     DUPLICATE = 1              # the sequence is that of the original
-    REFUSED = 2                # PublishPath.refusal says why
-    HANDLED = 3                # a rule or a batch has taken it
-    ANSWERED = 4               # stored; PublishPath.answer_text is its PubAck
+    REFUSED = 2                # PublishPath.refusal has the reason
+    HANDLED = 3                # a rule or a batch has taken the message
+    ANSWERED = 4               # stored; PublishPath.answer_text has its PubAck
 
 
 cdef enum Stage:
-    # when rules are asked; refusals.STAGE_*
+    # the points at which rules are asked; refusals.STAGE_*
     BATCH = 0
     COUNTER = 1
     TTL = 2
@@ -54,18 +54,18 @@ cdef class PublishPath(Sink):
     cdef bint discard_new, discard_new_per_subject, no_ack, sealed
     cdef bint selective                      # a message that no consumer takes gets a sequence and is not stored
     cdef bint configured
-    cdef public object rules                 # the slow path: the rules of the stream's rarer features; see stream.pyi
+    cdef public object rules                 # the stream's rules; see stream.pyi
     cdef bint batching                       # the message being accepted is of a fast-ingest batch
     cdef public FastBatchHandler batched     # None: fast-ingest batches are refused
     cdef public AtomicBatchHandler gathered  # None: atomic batches are refused
-    cdef public bint every                   # rules are asked for each message, not only those with rare headers
+    cdef public bint every                   # rules are asked about each message, not only those with headers for rules
     cdef PubAckQueue acks
     cdef MessageIds ids
     cdef tuple refusal                       # (code, err_code, description) of the last REFUSED
-    cdef bytes refusal_text                  # its PubAck
+    cdef bytes refusal_text                  # the PubAck of the last REFUSED
     cdef bytes answer_text                   # the PubAck of the last ANSWERED
-    cdef dict refusal_texts                  # those seen before
-    cdef Out scratch                         # a message whose headers had to be tidied
+    cdef dict refusal_texts                  # PubAcks of earlier refusals
+    cdef Out scratch                         # a message with tidied headers
     cdef Out last_subject                    # subject of the last message, whose id is last_subject_id
     cdef uint32_t last_subject_id
     cdef Out last_id                         # message id of the last stored message
@@ -75,8 +75,8 @@ cdef class PublishPath(Sink):
     cdef int stored_or_refused(self, int outcome, Message* m, PublishHeaders* h, uint64_t seq, Draft draft) except -1
     cdef int weigh(self, Message* m) except -1
     cdef bint gathers(self, PublishHeaders* h) noexcept
-    cdef bint in_doubt(self, uint64_t seq) except -1                   # the message may be lost with the disk's failure: refused then
-    # Checks, for all that publishes: REFUSED, and `refusal` says why; 0: it passes.
+    cdef bint in_doubt(self, uint64_t seq) except -1                   # the disk fails, and the message may be lost: its publish is refused
+    # Checks, for all ways to publish: REFUSED, with the reason in `refusal`; 0: the message passes.
     cdef int check_sealed(self) except -1
     cdef int check_record_size(self, Message* m) except -1
     cdef int check_payload_size(self, Message* m) except -1
@@ -92,7 +92,7 @@ cdef class PublishPath(Sink):
     cdef int check_room(self, bint rollup, Message* m) except -1
     cdef uint64_t last_seq_on(self, Message* m, PublishHeaders* h) except? 18446744073709551615
     cdef uint64_t find_duplicate(self, Text id) except? 18446744073709551615
-    # Refusals: REFUSED.
+    # Refusals; each returns REFUSED.
     cdef int refuse(self, int code, int err_code, str description) except -1
     cdef int refuse_sequence(self, uint64_t actual) except -1
     cdef int refuse_for_disk(self, object error) except -1
@@ -100,11 +100,11 @@ cdef class PublishPath(Sink):
     cdef int refuse_msgs(self) except -1
     cdef int refuse_bytes(self) except -1
     cdef int refuse_msgs_per_subject(self) except -1
-    cdef int ask(self, int stage, Message* m, PublishHeaders* h, Draft draft) except -1  # 0: go on; REFUSED, HANDLED
+    cdef int ask(self, int stage, Message* m, PublishHeaders* h, Draft draft) except -1  # 0: continue; REFUSED, HANDLED
     cdef int append(self, Message* m, PublishHeaders* h, uint64_t ts_ns, int flags, uint64_t* seq) except -1
     cdef int skip(self, PublishHeaders* h, uint64_t* seq) except -1
     cdef int remember(self, PublishHeaders* h, uint64_t seq) except -1
-    # A message of an origin (mirrored: with the origin's sequence and time); an Outcome
+    # Store a message of an origin (mirrored: with the origin's sequence and time); an Outcome.
     cdef int accept_sourced(self, Message* m, uint64_t* seq, uint64_t ts_ns, int flags, bint mirrored) except -1
     cdef uint64_t size_of(self, Message* m) noexcept
     cdef uint32_t id_of(self, const char* subject, uint32_t n) except? 4294967295
@@ -112,7 +112,7 @@ cdef class PublishPath(Sink):
     cdef int trim_subject(self, uint32_t subject_id) except -1
     cdef int trim(self) except -1
     # Stream overrides these
-    cdef int commit(self) except -1                                    # let the commit phase see to the log
-    cdef bint anyone(self, Message* m) except -1                       # some consumer takes messages of this subject
+    cdef int commit(self) except -1                                    # put the stream on the commit phase's list
+    cdef bint anyone(self, Message* m) except -1                       # whether a consumer takes messages of this subject
     cdef int stored(self, uint32_t subject_id, Message* m, uint64_t seq) except -1
     cdef int evict(self, uint64_t seq) except -1

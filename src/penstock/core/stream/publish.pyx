@@ -6,12 +6,12 @@
     atomic batch      batch_checks, then atomic_batch ──────┘
 
 Each limit and each text of a refusal is in one check_ or refuse_ method here; the ways differ in which of them they call, and when. An
-accepted message has its sequence and is in the log; a refused one has used no sequence. Headers of rarer features (rollup, TTL, counters,
-schedules, batches) are asked about: the stream's rules answer in Python, or a fixed refusal does.
+accepted message has its sequence and is in the log; a refused one has used no sequence. For headers of rarer features (rollup, TTL,
+counters, schedules, batches) the stream's rules answer, in Python; a stream without rules answers with a fixed refusal.
 
-Five methods go up: Stream overrides `commit`, `anyone`, `stored`, `evict` and `in_doubt`. What they answer is the stream's state after
-the messages before this one (its consumers, its watermark), and it changes with each message of a batch, so it can't be handed down
-with the call. They are calls through the method table of one object, without a look-up. Knows nothing of PubAcks' durability or consumers.
+Stream overrides five methods: `commit`, `anyone`, `stored`, `evict` and `in_doubt`. Their answers depend on the stream's state after the
+messages before this one (its consumers, its watermark). That state changes with each message of a batch, so the caller can't pass it in.
+They are calls through the method table of one object, without a look-up. Knows nothing of consumers, or when a PubAck is sent.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -41,7 +41,7 @@ cdef enum:
 
 
 class StreamRefused(Exception):
-    """A publish was refused: what its PubAck would say."""
+    """A refused publish, with code, err_code and description of its PubAck."""
 
     def __init__(self, code: int, err_code: int, description: str) -> None:
         super().__init__(description)
@@ -65,7 +65,7 @@ cdef class AtomicBatchHandler:
 
 
 cdef class PublishPath(Sink):
-    """The publish path of a Stream, which extends it."""
+    """The publish path that Stream extends."""
 
     def __cinit__(self):
         memset(&self.scratch, 0, sizeof(Out))
@@ -103,7 +103,7 @@ cdef class PublishPath(Sink):
         return False
 
     cdef int traced(self, Connection source, Message* m) except -1:
-        """As take(), and the trace says which stream it was, whether a consumer wants the message, and why it was refused."""
+        """As take(); the trace gets the stream, whether a consumer takes the message, and the reason of a refusal."""
         cdef Trace trace = self.reactor.trace
         cdef bint unwanted = self.selective and not self.anyone(m)
         subject = PyBytes_FromStringAndSize(m.subject, m.subject_len).decode("utf-8", "surrogateescape")
@@ -118,7 +118,7 @@ cdef class PublishPath(Sink):
         return took
 
     cdef int weigh(self, Message* m) except -1:
-        """Make the checks whose answer does not depend on rules or message ids; nothing is stored."""
+        """Make the checks that do not depend on rules or message ids; nothing is stored."""
         cdef PublishHeaders h
         if self.check_sealed() or self.check_size(m):
             return REFUSED
@@ -151,7 +151,7 @@ cdef class PublishPath(Sink):
         if m.reply_len > 4 and memcmp(m.reply + m.reply_len - 4, b".$FI", 4) == 0:
             if self.check_payload_size(m):
                 return REFUSED
-            return self.ask(FAST_BATCH, m, &h, None)       # a stream with fast batches has taken it before (core/stream/fast_batch)
+            return self.ask(FAST_BATCH, m, &h, None)       # a stream with fast batches takes it before accept() (core/stream/fast_batch)
         if m.hlen:
             scan_headers(m.body, m.hlen, &h)
             if h.untidy:
@@ -173,7 +173,7 @@ cdef class PublishPath(Sink):
             outcome = self.ask(COUNT, m, &h, draft)
             if outcome:
                 return outcome
-            if self.check_size(m):                 # what a rule has made of it
+            if self.check_size(m):                 # check the size of the message as a rule changed it
                 return REFUSED
         outcome = self.store_checked(m, &h, seq, draft)
         if outcome == STORED and draft is not None and draft.extra is not None:
@@ -183,7 +183,7 @@ cdef class PublishPath(Sink):
 
     @cython.final
     cdef int store_checked(self, Message* m, PublishHeaders* h, uint64_t* seq, Draft draft) except -1:
-        """The last checks of a publish (room, TTL), then the store; STORED, or why not."""
+        """The last checks of a publish (room, TTL), then the store; STORED, or the Outcome that says why not."""
         cdef int outcome
         if self.selective and not self.anyone(m):
             outcome = self.skip(h, seq)
@@ -203,7 +203,7 @@ cdef class PublishPath(Sink):
 
     @cython.final
     cdef int stored_or_refused(self, int outcome, Message* m, PublishHeaders* h, uint64_t seq, Draft draft) except -1:
-        """After the store: rules see the stored message, limits remove old ones. The same outcome."""
+        """After the store: rules see the stored message, limits remove old ones. Returns the same outcome."""
         if outcome != STORED:
             return outcome
         if draft is not None:
@@ -214,7 +214,7 @@ cdef class PublishPath(Sink):
 
     @cython.final
     cdef int append(self, Message* m, PublishHeaders* h, uint64_t ts_ns, int flags, uint64_t* seq) except -1:
-        """Store a message that passed the checks; STORED or REFUSED. The limits of the whole stream are the caller's."""
+        """Store a message that passed the checks; STORED or REFUSED. The caller applies the limits of the whole stream."""
         cdef uint32_t subject_id
         if self.selective and not self.anyone(m):
             return self.skip(h, seq)
@@ -230,7 +230,7 @@ cdef class PublishPath(Sink):
         return STORED
 
     cdef int skip(self, PublishHeaders* h, uint64_t* seq) except -1:
-        """No consumer takes the message: it gets a sequence, its id is remembered, and it is not stored. STORED or REFUSED."""
+        """For a message that no consumer takes: use a sequence and remember the message id, but do not store it. STORED or REFUSED."""
         seq[0] = self.log.last_seq + 1
         try:
             self.log.skip_to(seq[0] + 1)
@@ -242,7 +242,7 @@ cdef class PublishPath(Sink):
 
     @cython.final
     cdef int remember(self, PublishHeaders* h, uint64_t seq) except -1:
-        """The message's id is the last one, and is known inside the duplicate window."""
+        """Remember the message's id as the last one, and inside the duplicate window."""
         self.last_id.len = 0
         if h.message_id.at != NULL:
             out_put(&self.last_id, h.message_id.at, h.message_id.n)
@@ -252,11 +252,11 @@ cdef class PublishPath(Sink):
 
     # --- for rules -----------------------------------------------------------------------------------------------------
     def store(self, str subject, bytes payload, bytes headers = b"", *, seq: int = 0, ts_ns: int = 0, flags: int = 0) -> int:
-        """Store a message as it is, after the limits of discard new only; its sequence.
+        """Store a message as it is, after the limits of discard new only; returns its sequence.
 
-        For messages whose checks were made elsewhere or that are the server's own: committed batches, markers, sourced messages.
-        Rules are asked at STAGE_STORED only. Nats-Msg-Id is remembered.
-        `seq`: the sequence it must have (a mirror; what is between is skipped); `ts_ns`: 0 = now.
+        For messages that were checked elsewhere or that are the server's own: committed batches, markers, sourced messages.
+        Rules are asked at STAGE_STORED only. The stream remembers Nats-Msg-Id.
+        `seq`: the sequence that the message must have (a mirror; sequences between are skipped); `ts_ns`: 0 = now.
         Raises StreamRefused (discard new, disk); ValueError when the sequence is taken.
         """
         cdef Message m
@@ -293,9 +293,9 @@ cdef class PublishPath(Sink):
         return given
 
     cdef int accept_sourced(self, Message* m, uint64_t* seq, uint64_t ts_ns, int flags, bint mirrored) except -1:
-        """Store a message of an origin, which has checked what its headers expect; an Outcome.
+        """Store a message of an origin, which has checked the expectations in its headers; an Outcome.
 
-        `seq`: with `mirrored`, the sequence that it must have, above the last one: sequences between are skipped.
+        `seq`: with `mirrored`, the sequence that the message must have, above the last one; sequences between are skipped.
         """
         cdef PublishHeaders h
         cdef Draft draft = None
@@ -345,7 +345,7 @@ cdef class PublishPath(Sink):
         return self.stored_or_refused(outcome, m, &h, seq[0], draft)
 
     def answer(self, str reply, bytes text, *, after_seq: int = 0) -> None:
-        """Send a publisher its answer in the order of the stream's acks, once the stream is durable up to a sequence."""
+        """Send an answer to a publisher in the order of the stream's acks, once the stream is durable up to a sequence."""
         cdef bytes r = reply.encode("utf-8", "surrogateescape")
         if len(r) and not self.no_ack:
             self.acks.push_text(PyBytes_AS_STRING(r), <uint32_t>PyBytes_GET_SIZE(r), after_seq, text)
@@ -367,12 +367,12 @@ cdef class PublishPath(Sink):
         return self.acks.stored_text(seq, extra)
 
     def error_text(self, int code, int err_code, str description) -> bytes:
-        """The PubAck that says why not."""
+        """The error PubAck of a refusal."""
         return self.acks.error(code, err_code, description)
 
     @cython.final
     cdef uint32_t id_of(self, const char* subject, uint32_t n) except? 4294967295:
-        """The log's id of a subject; the last one asked for is at hand."""
+        """The log's id of a subject; the last subject is cached."""
         if n == self.last_subject.len and memcmp(self.last_subject.data, subject, n) == 0:
             return self.last_subject_id
         self.last_subject_id = self.log.subject_id(subject, n)
@@ -381,7 +381,7 @@ cdef class PublishPath(Sink):
         return self.last_subject_id
 
     cdef int tidied(self, Message* m) except -1:
-        """Let m point at a copy whose header block is as it will be stored."""
+        """Let m point at a copy with the header block in its stored form."""
         cdef uint32_t hlen
         self.scratch.off = self.scratch.len = 0
         tidy(m.body, m.hlen, &self.scratch)
@@ -393,7 +393,7 @@ cdef class PublishPath(Sink):
         return 0
 
     cdef int refuse(self, int code, int err_code, str description) except -1:
-        """Keep the refusal and its PubAck for the caller; REFUSED."""
+        """Keep the refusal and its PubAck for the caller; returns REFUSED."""
         self.refusal = (code, err_code, description)
         text = self.refusal_texts.get(self.refusal)
         if text is None:
@@ -404,7 +404,7 @@ cdef class PublishPath(Sink):
         return REFUSED
 
     cdef bint gathers(self, PublishHeaders* h) noexcept:
-        """Whether a message is of an atomic batch, and so kept as it is until the batch is whole."""
+        """Whether a message is of an atomic batch, and so kept unchanged until the commit."""
         return h.rare & RARE_BATCH and self.gathered is not None and not self.batching
 
     # --- checks: each refuses with its text (REFUSED) or passes (0) ----------------------------------------------------
@@ -434,7 +434,7 @@ cdef class PublishPath(Sink):
         return REFUSED if self.check_payload_size(m) or self.check_header_size(m) else 0
 
     cdef int check_tidied_size(self, Message* m) except -1:
-        """The size of what would be stored of a message that is too large as it came."""
+        """Check the stored size of a message that is too large as it came: tidied headers may be smaller."""
         cdef PublishHeaders h
         cdef Message own = m[0]
         scan_headers(m.body, m.hlen, &h)
@@ -448,7 +448,7 @@ cdef class PublishPath(Sink):
 
     @cython.final
     cdef int check_usage(self, Message* m) except -1:
-        """The room of the account and of the server."""
+        """Check the room of the account and of the server."""
         return self.refuse_for_room() if full(self.log.usage, self.size_of(m)) else 0
 
     @cython.final
@@ -470,7 +470,7 @@ cdef class PublishPath(Sink):
 
     @cython.final
     cdef int check_headers(self, Message* m, PublishHeaders* h, uint64_t* seq, Draft draft) except -1:
-        """What the publisher expects, and whether the message is a duplicate; STORED: it passes."""
+        """Check the publisher's expectations, and whether the message is a duplicate; STORED: the message passes."""
         cdef int outcome
         if h.rare:
             if h.rare & RARE_BATCH and not self.batching:
@@ -529,7 +529,7 @@ cdef class PublishPath(Sink):
         return 0
 
     cdef uint64_t last_seq_on(self, Message* m, PublishHeaders* h) except? 18446744073709551615:
-        """The last sequence on the subject, or on the pattern, that Nats-Expected-Last-Subject-Sequence is about; 0: none."""
+        """The last sequence on the subject or the pattern of Nats-Expected-Last-Subject-Sequence; 0: none."""
         cdef int64_t id
         cdef SubjectState* state
         if h.subject.at != NULL:
@@ -549,9 +549,9 @@ cdef class PublishPath(Sink):
         return self.ids.find(id.at, id.n)
 
     cdef int ask(self, int stage, Message* m, PublishHeaders* h, Draft draft) except -1:
-        """The slow path: the rule's verdict at a stage, or what a stream answers that has such features switched off.
+        """Ask the rules about the message at a stage; a stream with the feature switched off answers with a fixed refusal.
 
-        0: go on, with what the rule made of the message; else an Outcome.
+        0: continue, with the message as the rule changed it; else an Outcome.
         """
         cdef tuple names = (b"Nats-Batch-Id", b"Nats-Incr", b"Nats-TTL", b"Nats-Schedule", b"Nats-Rollup", b"Nats-TTL", b"", b"")
         cdef bytes name
@@ -591,7 +591,7 @@ cdef class PublishPath(Sink):
         return self.refuse(400, 10071, f"wrong last sequence: {actual}")
 
     cdef int refuse_for_disk(self, object error) except -1:
-        """The log raised an OSError (or a ValueError: it takes no such message)."""
+        """Refuse because of an exception of the log: an OSError, or a ValueError for a message that the log can't store."""
         return self.refuse(503, 10077, getattr(error, "strerror", None) or str(error))
 
     cdef int refuse_msgs(self) except -1:
@@ -604,7 +604,7 @@ cdef class PublishPath(Sink):
         return self.refuse(503, 10077, "maximum messages per subject exceeded")
 
     cdef int refuse_for_room(self) except -1:
-        """The server or the account has no room left."""
+        """Refuse because the server or the account has no room left."""
         cdef Usage usage = self.log.usage
         if usage.whole is not None and usage.whole.used > usage.whole.limit:
             return self.refuse(503, 10023, "insufficient resources")
@@ -612,7 +612,7 @@ cdef class PublishPath(Sink):
 
     # --- limits --------------------------------------------------------------------------------------------------------
     cdef int check_room(self, bint rollup, Message* m) except -1:
-        """Discard new: refuse what would exceed a limit, unless it replaces the oldest message of its subject."""
+        """Discard new: refuse a message that would exceed a limit, unless it replaces the oldest message of its subject."""
         cdef int64_t subject_id = self.log.find_subject(m.subject, m.subject_len)
         cdef SubjectState* state = self.log.subject(<uint32_t>subject_id) if subject_id >= 0 else NULL
         cdef bint replaces = self.max_msgs_per_subject > 0 and state != NULL and state.msgs >= <uint64_t>self.max_msgs_per_subject
@@ -630,7 +630,7 @@ cdef class PublishPath(Sink):
         return 0
 
     cdef int trim_subject(self, uint32_t subject_id) except -1:
-        """Remove what a subject has above its limit, oldest first."""
+        """Remove a subject's messages above its limit, oldest first."""
         cdef SubjectState* state
         state = self.log.subject(subject_id)
         if state == NULL or state.msgs <= <uint64_t>self.max_msgs_per_subject or self.max_msgs_per_subject <= 0:
@@ -640,12 +640,12 @@ cdef class PublishPath(Sink):
                 self.evict(state.first)
                 state = self.log.subject(subject_id)
         except OSError:
-            return 0                           # the disk refused to read an old message: a later publish removes it
+            return 0                           # the disk could not read an old message: a later publish removes it
         return 0
 
     @cython.final
     cdef int trim(self) except -1:
-        """Remove what is above the limits of the whole stream, oldest first."""
+        """Remove messages above the limits of the whole stream, oldest first."""
         if self.discard_new or not (
                 (self.max_msgs > 0 and self.log.msgs > <uint64_t>self.max_msgs)
                 or (self.max_bytes > 0 and self.log.bytes > <uint64_t>self.max_bytes)):

@@ -1,7 +1,7 @@
-"""What a stream answers to headers whose rules it has switched off.
+"""A stream's answers to headers of features that it has switched off, and the stages of a publish.
 
-A stage is a point in the order in which a publish is checked; the stream asks there when the
-message carries such a header. In order: ARRIVED (only streams that ask for each message),
+A stage is a point in the order in which a publish is checked; the stream asks its rules there when
+the message carries such a header. In order: ARRIVED (only streams that ask for each message),
 FAST_BATCH, BATCH, COUNTER, TTL, SCHEDULE, ROLLUP, COUNT (each message), TTL_VALUE, STORED.
 """
 
@@ -28,19 +28,19 @@ STAGE_FAST_BATCH: Final = 7
 STAGE_ARRIVED: Final = 8
 STAGE_COUNT: Final = 9
 STAGED: Final = "staged"
-"""In the notes of a draft of an atomic batch: what of the batch comes before it (core/stream/batch_checks)."""
+"""In the notes of an atomic batch's draft: the batch's messages before it (core/stream/batch_checks)."""
 HANDLED: Final = True
-"""Returned by a rule at a stage: it has dealt with the message, nothing is stored or answered."""
+"""A rule's answer at a stage: the rule has processed the message; the stream stores nothing and sends no answer."""
 
 Refusal = tuple[int, int, str]  # code, err_code, description
 
 
 class Rules(Protocol):
-    """What a stream asks about messages that need a rarer feature."""
+    """The rules of a stream: they decide about messages with headers of rarer features."""
 
     def ask(self, stage: int, draft: Draft) -> Refusal | bool | None:
-        """The verdict at a stage: None goes on, a refusal refuses, HANDLED (True): the rule has
-        dealt with the message, nothing is stored or answered. The draft may be changed.
+        """The verdict at a stage: None continues, a refusal refuses, HANDLED (True): the rule has
+        processed the message; the stream stores nothing and sends no answer. The rule may change the draft.
         """
 
 
@@ -48,9 +48,9 @@ _DIGITS_MOST = 19
 
 
 def parse_ttl(text: str) -> int | None:
-    """Seconds of a Nats-TTL value; -1: `never`; None: not valid (below a second, no duration).
+    """Seconds of a Nats-TTL value; -1: `never`; None: not valid (below a second, or not a duration).
 
-    A number of several zeros is valid and means none: 0.
+    A number of several zeros is valid and means no TTL: 0.
     """
     if text.lower() == "never":
         return -1
@@ -64,10 +64,10 @@ def parse_ttl(text: str) -> int | None:
 
 
 def not_allowed(stage: int, header: bytes, subject: bytes = b"") -> Refusal | None:
-    """The refusal at a stage by a stream without the feature; None: go on.
+    """The refusal at a stage by a stream without the feature; None: continue.
 
-    `header` is the value of the header that the stage is about; for schedules, which have several,
-    the whole block. `subject`: that of the message.
+    `header` is the value of the stage's header; for schedules, which have several, the whole block.
+    `subject` is the message's.
     """
     if stage == STAGE_BATCH:
         return 400, 10174, "atomic publish is disabled"
@@ -92,7 +92,7 @@ def not_allowed(stage: int, header: bytes, subject: bytes = b"") -> Refusal | No
 
 
 def known_zone(name: str) -> bool:
-    """Whether the time zone database has it."""
+    """Whether the time zone database has the zone."""
     if name == "UTC":
         return True
     try:
@@ -107,7 +107,7 @@ def _no_schedules(block: bytes, subject: bytes) -> Refusal | None:
     if value(block, b"Nats-Schedule"):
         return disabled
     if b"\r\nNats-Schedule-Time-Zone:" in block:
-        # looked at whether something is scheduled or not
+        # checked with or without a schedule
         zone = value(block, b"Nats-Schedule-Time-Zone") or b""
         if not known_zone(zone.decode("utf-8", "replace")):
             return disabled

@@ -1,6 +1,6 @@
-"""Rollups: what is older than a message is removed, on its subject or on all.
+"""Rollups: remove the messages older than a message, on its subject or on all.
 
-Knows nothing of headers, nor of what a rollup is allowed on (engine/rules).
+Knows nothing of headers, nor of the permission to roll up (engine/rules).
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -10,13 +10,13 @@ from penstock.core.stream.stream cimport Stream
 from penstock.core.log import maintenance
 
 cdef enum:
-    FEW = 16                       # consumers are told of each removal up to here, of all together beyond
+    FEW = 16                       # up to this many removals are reported to the consumers one by one, more of them as one purge
 
 
 def roll_up(Stream stream, below: int, str subject = "") -> int:
-    """Remove what is older than a sequence, on one literal subject or ("") on all; how many.
+    """Remove the messages older than a sequence, on one literal subject or ("") on all; returns how many.
 
-    Costs what it removes, not what the stream holds.
+    The cost depends on the number of removed messages, not on the size of the stream.
     """
     cdef bytes name = subject.encode("utf-8", "surrogateescape")
     cdef uint64_t end = below, n = 0, first = stream.log.first_seq
@@ -32,7 +32,7 @@ def roll_up(Stream stream, below: int, str subject = "") -> int:
                 n += stream.evict(state.first)
                 state = stream.log.subject(<uint32_t>id)
             if stream.log.first_seq != first:
-                stream.told()            # consumers that were before the first message go to it
+                stream.told()            # consumers that are below the first message move to it
             stream.settle()
             return n
     if id < 0 or state.msgs == stream.log.msgs:

@@ -1,4 +1,4 @@
-"""Copying one stream's messages into another: what a mirror or a source does with each message, and the loop within a server."""
+"""Copying messages of one stream into another: how a mirror or a source stores a message, and the copy loop within a server."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from penstock.core.stream.stream import Stream
 RECORD_SOURCED: int  # flag of a record that came through a source
 
 class SourceWriter:
-    """Where the messages of one upstream land."""
+    """Writes the messages of one upstream into the target."""
 
     def __init__(
         self,
@@ -21,51 +21,51 @@ class SourceWriter:
         after: bytes = b"",
         transform: Callable[[str], str] | None = None,
     ) -> None:
-        """`position`: what the target has of the origin already, `anchor` the sequence of the message that says so; `before`, `after`: of the value of Nats-Stream-Source, around
-        the sequence.
+        """`position`: sequence in the origin of the last message that the target has, `anchor`: that message's sequence in the target;
+        `before`, `after`: the parts of Nats-Stream-Source around the sequence.
         """
     target: Stream
     mirror: bool
-    position: int  # sequence in the origin of the last message that is dealt with
-    anchor: int  # sequence here of the last one that was stored; 0: not known
-    taken: int  # messages dealt with
-    refusal: tuple[int, int, str] | None  # why the target refuses the next one
+    position: int  # sequence in the origin of the last processed message
+    anchor: int  # sequence in the target of the last stored message; 0: not known
+    taken: int  # number of processed messages
+    refusal: tuple[int, int, str] | None  # the reason while the target refuses the next message
     def write(self, seq: int, ts_ns: int, subject: str, headers: bytes, payload: bytes) -> bool:
-        """A message that came from outside. False: the target refuses it for now, see `refusal`."""
+        """Store a message from another server. False when the target refuses it for now, see `refusal`."""
     def skip(self, upto: int) -> None:
-        """The origin has nothing (for us) up to a sequence; a mirror's next message comes behind it. OSError: the disk."""
+        """The origin has no (matching) message up to a sequence; a mirror's next message comes after it. Raises OSError."""
     def restart(self) -> None:
-        """The origin is another stream of the same name: begin again with its first message."""
+        """The origin is a new stream with the same name: begin again with its first message."""
 
 class Copier:
-    """Copies what one stream of this server has into another, and goes on as more comes."""
+    """Copies the messages of one stream of this server into another, and continues as more become visible."""
 
     def __init__(
         self, origin: Stream, writer: SourceWriter, start_seq: int, filters: tuple[str, ...] = ()
     ) -> None:
-        """Begins with the first message from `start_seq` on whose subject matches one of the filters (() = all).
+        """Begin with the first message from `start_seq` on whose subject matches one of the filters (() = all).
 
-        A mirror is at `start_seq` afterwards, whether there is such a message or not.
+        A mirror then continues at `start_seq`, also when there is no such message.
         """
     origin: Stream
     writer: SourceWriter
     closed: bool
-    blocked: bool  # the target refuses: retry() goes on
+    blocked: bool  # the target refuses the next message; retry() continues
     when_blocked: Callable[[], None] | None
-    caught_up: bool  # everything that is visible was copied, at least once
+    caught_up: bool  # every visible message was copied at least once
     last_ns: int  # when a message was last copied; 0: never
     def retry(self) -> None:
-        """Go on after the target has refused a message."""
+        """Continue after the target has refused a message."""
     def lag(self) -> int:
-        """Messages of the origin that are still to be copied."""
+        """Number of the origin's messages that are not copied yet."""
     def close(self) -> None:
-        """Stop; what was copied stays."""
+        """Stop; the copied messages stay."""
 
 def last_positions(
     log: Log, above: int, names: set[str], marked: bool = True
 ) -> dict[str, tuple[int, int]]:
-    """What the newest sourced messages say: '<origin> <filter> <destination>' -> (sequence there, sequence here).
+    """Read the positions from the newest sourced messages: '<origin> <filter> <destination>' -> (sequence there, sequence here).
 
-    Looks from the log's end down to the sequence `above`, until all `names` are found. `marked`: only at messages that this
-    server has sourced; a restored log has no such marks.
+    Reads from the log's end down to the sequence `above`, until all `names` are found. `marked`: only messages that this server has
+    sourced; a restored log has no such marks.
     """

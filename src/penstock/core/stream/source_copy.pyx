@@ -1,15 +1,15 @@
-"""Copying one stream's messages into another: what a mirror or a source does with each message, and the loop within a server.
+"""Copying messages of one stream into another: how a mirror or a source stores a message, and the copy loop within a server.
 
-`SourceWriter` is where the messages of one upstream land, whatever way they came. A mirror keeps sequence, time and headers; a source
-appends, and says in a header where the message is from:
+`SourceWriter` writes the messages of one upstream into the target, from this server or another one. A mirror keeps sequence, time and
+headers; a source appends, and a header names the message's origin:
 
     Nats-Stream-Source: <origin> <sequence there> <filter> <destination> <subject there>
 
-Both leave out Nats-Expected-* and Nats-Batch-*: the origin has carried them out. A message is dealt with when it is stored, or is a
+Both leave out Nats-Expected-* and Nats-Batch-*: the origin has applied them. A message is processed when it is stored, or is a
 duplicate; one that the target refuses stays the next one.
 
-`Copier` reads an origin of the same server from its log, up to its visible watermark, in the delivery phase, as consumers do; it costs
-the origin's publishers what a consumer that waits costs. Knows nothing of configuration, retries or state files.
+`Copier` reads an origin of the same server from its log, up to its visible watermark, in the delivery phase, as consumers do; the origin's
+publishers pay as little for it as for a waiting consumer. Knows nothing of configuration, retries or state files.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint32_t, uint64_t
@@ -23,7 +23,7 @@ from penstock.core.stream.publish cimport REFUSED, STORED
 from penstock.core.stream.stream cimport Listener, Stream
 
 cdef enum:
-    BATCH = 4096                   # messages copied in one turn, at most
+    BATCH = 4096                   # the most messages copied in one turn
     BATCH_BYTES = 8388608
 
 RECORD_SOURCED = SOURCED
@@ -34,7 +34,7 @@ cdef inline bint starts(const char* p, size_t n, const char* text, size_t text_l
 
 
 cdef class SourceWriter:
-    """Where the messages of one upstream land."""
+    """Writes the messages of one upstream into the target."""
 
     def __cinit__(self):
         memset(&self.block, 0, sizeof(Out))
@@ -64,7 +64,7 @@ cdef class SourceWriter:
         if m.hlen or not self.mirror:
             self.dress(seq, m)
         elif self.target.rules is not None:
-            # a rule may do anything, also to the log that m points into
+            # a rule may change the log that m points into
             kept = PyBytes_FromStringAndSize(m.subject, m.subject_len), PyBytes_FromStringAndSize(m.body, m.body_len)
             m.subject = PyBytes_AS_STRING(<bytes>(<tuple>kept)[0])
             m.body = PyBytes_AS_STRING(<bytes>(<tuple>kept)[1])
@@ -92,7 +92,7 @@ cdef class SourceWriter:
         return 0
 
     cdef int dress(self, uint64_t seq, Message* m) except -1:
-        """Let m point at a copy with the headers that are stored; its old subject goes into the header of a source."""
+        """Let m point at a copy with the stored headers; for a source, the header gets the old subject."""
         cdef const char* p = m.body
         cdef const char* end = m.body + m.hlen
         cdef const char* eol
@@ -119,12 +119,12 @@ cdef class SourceWriter:
             out_put(out, m.subject, m.subject_len)
             out_put(out, b"\r\n", 2)
         if out.len == 10 and memcmp(out.data, b"NATS/1.0\r\n", 10) == 0:
-            out.len = 0                    # no header is left
+            out.len = 0                    # no headers are left
         else:
             out_put(out, b"\r\n", 2)
         hlen = <uint32_t>out.len
         out_put(out, m.body + m.hlen, m.body_len - m.hlen)
-        out_put(out, m.subject, m.subject_len)         # behind the message: rules may move what m.subject points into
+        out_put(out, m.subject, m.subject_len)         # copy the subject behind the message: a rule may move the memory that m.subject points to
         m.body_len = m.body_len - m.hlen + hlen
         m.body = out.data
         m.hlen = hlen
@@ -132,7 +132,7 @@ cdef class SourceWriter:
         return 0
 
     def write(self, seq: int, ts_ns: int, str subject, bytes headers, bytes payload) -> bool:
-        """A message that came from outside. False: the target refuses it for now, see `refusal`."""
+        """Store a message from another server. False when the target refuses it for now, see `refusal`."""
         cdef Message m
         cdef bytes s = subject.encode("utf-8", "surrogateescape"), body = headers + payload
         m.subject = PyBytes_AS_STRING(s)
@@ -143,7 +143,7 @@ cdef class SourceWriter:
         return self.put(seq, ts_ns, &m) != 0
 
     def skip(self, upto: int) -> None:
-        """The origin has nothing (for us) up to a sequence; a mirror's next message comes behind it. OSError: the disk."""
+        """The origin has no (matching) message up to a sequence; a mirror's next message comes after it. Raises OSError."""
         if upto > self.position:
             self.position = upto
         if self.mirror and upto > self.target.log.last_seq:
@@ -151,15 +151,15 @@ cdef class SourceWriter:
             self.target.commit()
 
     def restart(self) -> None:
-        """The origin is another stream of the same name: begin again with its first message."""
+        """The origin is a new stream with the same name: begin again with its first message."""
         self.position = 0
 
 
 cdef class Copier(Listener):
-    """Copies what one stream of this server has into another, and goes on as more comes."""
+    """Copies the messages of one stream of this server into another, and continues as more become visible."""
 
     def __init__(self, Stream origin, SourceWriter writer, start_seq: int, filters: tuple = ()) -> None:
-        """Begins with the first message from `start_seq` on whose subject matches one of the filters (() = all)."""
+        """Begin with the first message from `start_seq` on whose subject matches one of the filters (() = all)."""
         self.origin = origin
         self.writer = writer
         self.filters = tuple([pattern.encode("utf-8", "surrogateescape") for pattern in filters])
@@ -197,7 +197,7 @@ cdef class Copier(Listener):
                 found = log.read(seq, &r)
             except OSError as error:
                 self.origin.read_failed(error)
-                return self.block()        # it is tried again
+                return self.block()        # retry() tries it again
             if found:
                 m.subject = r.subject
                 m.subject_len = r.subject_len
@@ -241,28 +241,28 @@ cdef class Copier(Listener):
         return 0
 
     def retry(self) -> None:
-        """Go on after the target has refused a message."""
+        """Continue after the target has refused a message."""
         if self.blocked:
             self.blocked = False
             self.wake()
 
     def lag(self) -> int:
-        """Messages of the origin that are still to be copied."""
-        self.cursor.known = False                       # it is not carried along while copying
+        """Number of the origin's messages that are not copied yet."""
+        self.cursor.known = False                       # copying does not keep the cursor's count up to date
         return self.cursor.count(self.origin.removals)
 
     def close(self) -> None:
-        """Stop; what was copied stays."""
+        """Stop; the copied messages stay."""
         if not self.closed:
             self.closed = True
             self.origin.drop_listener(self, self.filters)
 
 
 def last_positions(Log log, above: int, names: set, bint marked = True) -> dict:
-    """What the newest sourced messages say: '<origin> <filter> <destination>' -> (sequence there, sequence here).
+    """Read the positions from the newest sourced messages: '<origin> <filter> <destination>' -> (sequence there, sequence here).
 
-    Looks from the log's end down to the sequence `above`, until all `names` are found. `marked`: only at messages that this
-    server has sourced; a restored log has no such marks.
+    Reads from the log's end down to the sequence `above`, until all `names` are found. `marked`: only messages that this server has
+    sourced; a restored log has no such marks.
     """
     cdef uint64_t seq = log.last_seq, low = above
     cdef Record r

@@ -9,13 +9,13 @@ from penstock.core.log.log import Log
 from penstock.core.stream.refusals import Rules
 
 SYNC_ALWAYS: int  # acks and deliveries wait for the fsync (group commit)
-SYNC_INTERVAL: int  # acks wait for the write only; somebody calls sync_soon() now and then
+SYNC_INTERVAL: int  # acks wait for the write only; the engine calls sync_soon() at intervals
 
 class FastBatchHandler: ...
 class AtomicBatchHandler: ...
 
 class Stream(Sink):
-    """One stream. Created by the engine, which attaches it to its subjects with ``router.attach``."""
+    """One stream. The engine makes it and attaches it to its subjects with ``router.attach``."""
 
     def __init__(
         self, router: Router, name: str, log: Log, *, sync: int = ..., domain: str = ""
@@ -27,16 +27,16 @@ class Stream(Sink):
     visible: int  # acks and deliveries exist for messages up to this sequence
     closed: bool
     failure: str  # why the log can't write; "" while it can
-    unread: str  # why the disk last refused to give a message back; "": nothing was refused since read_again()
+    unread: str  # why the disk could not read a message; "": no read failed since read_again()
     rules: Rules | None
-    """The rules of the stream's rarer features. None: messages that need one are refused as by a stream without it."""
+    """The stream's rules, for headers of rarer features. None: such messages are refused as by a stream with the features off."""
     batched: (
         FastBatchHandler | None
     )  # takes the messages of fast-ingest batches; None: they are refused
     gathered: (
         AtomicBatchHandler | None
     )  # takes the messages of atomic batches; None: they are refused
-    every: bool  # rules are asked for each message (STAGE_ARRIVED, STAGE_COUNT), not only for those with rare headers
+    every: bool  # rules are asked for each message (STAGE_ARRIVED, STAGE_COUNT), not only for those with headers for rules
     def store(
         self,
         subject: str,
@@ -47,14 +47,15 @@ class Stream(Sink):
         ts_ns: int = 0,
         flags: int = 0,
     ) -> int:
-        """Store a message as it is, after the limits of discard new only; its sequence.
+        """Store a message as it is, after the limits of discard new only; returns its sequence.
 
-        For messages whose checks were made elsewhere or that are the server's own: committed batches, markers, sourced messages.
-        Rules are asked at STAGE_STORED only. Nats-Msg-Id is remembered. `seq`: the sequence it must have (a mirror; what is between is skipped); `ts_ns`: 0 = now.
+        For messages that were checked elsewhere or that are the server's own: committed batches, markers, sourced messages.
+        Rules are asked at STAGE_STORED only. The stream remembers Nats-Msg-Id.
+        `seq`: the sequence that the message must have (a mirror; sequences between are skipped); `ts_ns`: 0 = now.
         Raises StreamRefused (discard new, disk); ValueError when the sequence is taken.
         """
     def answer(self, reply: str, text: bytes, *, after_seq: int = 0) -> None:
-        """Send a publisher its answer in the order of the stream's acks, once the stream is durable up to a sequence."""
+        """Send an answer to a publisher in the order of the stream's acks, once the stream is durable up to a sequence."""
     def announce(self, subject: str, payload: bytes, headers: bytes, *, after_seq: int) -> None:
         """Publish a message in the order of the stream's acks, once the stream is durable up to a sequence."""
     def duplicate_of(self, message_id: bytes) -> int:
@@ -62,7 +63,7 @@ class Stream(Sink):
     def ack_text(self, seq: int, extra: bytes = b"") -> bytes:
         """The PubAck of a stored message; `extra`: further members, b',"batch":"x","count":2'."""
     def error_text(self, code: int, err_code: int, description: str) -> bytes:
-        """The PubAck that says why not."""
+        """The error PubAck of a refusal."""
     def configure(
         self,
         *,
@@ -79,46 +80,47 @@ class Stream(Sink):
         retention: Callable[[Stream], Any] | None = None,
         selective: bool = False,
     ) -> None:
-        """Set or change the rules; limits that became lower are enforced at once. Called for create, recovery and update."""
+        """Set or change the configuration; limits that became lower are enforced at once. Called at create, recovery and update."""
     def review(self, start: int = 0, orphans: bool = False) -> None:
-        """Remove what no consumer needs any more, from a sequence on; `orphans`: also what no consumer's filters take.
+        """Remove the messages from a sequence on that no consumer needs any more; `orphans`: also those that no consumer's filters match.
 
-        The engine calls it when a consumer is gone or has other filters, and when all are recovered. Does nothing when messages
-        are kept by limits. A large stream is looked through in the turns to come.
+        The engine calls it when a consumer is removed or its filters have changed, and when all consumers are recovered. Does nothing under
+        limits retention. In a large stream the work continues in the next turns.
         """
     def takers(self, subject: str) -> list[Consumer]:
         """The consumers that take messages of a literal subject."""
     def rebuild_dedupe(self) -> int:
-        """After opening a log: read back the message ids inside the duplicate window; how many."""
+        """After the log is opened: rebuild the message ids inside the duplicate window; returns how many."""
     def rebuilding(self) -> Iterator[None]:
-        """As rebuild_dedupe, a step for each item."""
+        """As rebuild_dedupe, in steps: each item is one step."""
     def publish(self, subject: str, payload: bytes, headers: bytes = b"") -> int:
-        """A message from inside; its sequence. Raises StreamRefused(code, err_code, description) as the PubAck error would say."""
+        """Publish a message of the server; returns its sequence. Raises StreamRefused(code, err_code, description) as in the error PubAck."""
     def settle(self) -> None:
-        """Commit at the end of the turn what was removed outside of a publish."""
+        """Commit removals that were made outside of a publish, at the end of the turn."""
     def purge(self, *, subject: str = "", below: int = 0, keep: int = 0) -> int:
-        """Remove messages, move consumers along; how many were removed."""
+        """Remove messages and move the consumers along; returns how many were removed."""
     def told(self) -> None:
-        """Messages were removed from the log behind the stream's back: consumers look for themselves."""
+        """Messages were removed from the log directly: let the consumers look at the log again."""
     def delete_message(self, seq: int, erase: bool) -> bool: ...
     def when_removed(self, then: Callable[[], None]) -> None:
-        """Call then() when all removals so far are as durable as the stream promises of messages."""
+        """Call then() when all removals so far are as durable as the stream promises for messages."""
     def expire(self) -> int:
-        """Remove what is older than max_age at the reactor's time, forget old message ids; when to call again (ns, 0 = not needed)."""
+        """Remove the messages older than max_age at the reactor's time, forget old message ids; when to call again (ns, 0 = not needed)."""
     def mend(self) -> bool | None:
-        """Try to take messages again after a failure, a piece per call; True: they are taken, False: there is more to do, None: the
-        disk can't yet. To be called while `failure` is set. What waited for the disk is acknowledged then; who waits for a message
-        that was lost gets an error.
+        """Try to take messages again after a failure, one piece per call. To be called while `failure` is set.
+
+        True: the stream takes messages again; False: there is more to do; None: the disk fails still. After that, waiting PubAcks are
+        sent; the publisher of a lost message gets an error.
         """
     def owe(self, error: OSError, call: Callable[[], None] | None) -> None:
-        """For the engine, at an opening: no message is taken before `call` has done what the disk has refused. It raises OSError."""
+        """For the engine, at an opening: take no message before `call` has done a write that the disk has refused. `call` raises OSError."""
     def read_again(self) -> None:
-        """For the engine, some time after `unread` was set: who could not read tries again."""
+        """For the engine, some time after `unread` was set: let the readers try again."""
     def sync_soon(self) -> None:
-        """For SYNC_INTERVAL: start an fsync of everything accepted, unless one is running. Nobody waits for it."""
+        """For SYNC_INTERVAL: start an fsync of everything accepted, unless one is running. No ack waits for it."""
     def consumers(self) -> list[Consumer]: ...
     def close(self) -> None:
-        """Stop taking messages; consumers are closed by the engine first."""
+        """Stop taking messages. The engine closes the consumers first."""
 
 class StreamRefused(Exception):
     code: int

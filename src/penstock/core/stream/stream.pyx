@@ -1,13 +1,13 @@
-"""A stream: what was accepted becomes durable, is acknowledged and shown to consumers. Accepting is in core/stream/publish.
+"""A stream: accepted messages become durable, are acknowledged and become visible to consumers. core/stream/publish accepts them.
 
-A publish is accepted at once: it has its sequence, and the log holds it. Its PubAck waits in a queue, and consumers see it, only
-when the commit phase of the turn has made it as durable as the stream promises:
+A publish is accepted at once: the message has its sequence and is in the log. Its PubAck waits in a queue, and consumers can't see it,
+until the commit phase of the turn has made it as durable as the stream promises:
 
     SYNC_INTERVAL   when the log's write() has returned (memory streams too)
-    SYNC_ALWAYS     when an fsync that covers it has ended: one runs at a time, everything accepted meanwhile goes with the next
+    SYNC_ALWAYS     when an fsync that covers it has ended: one runs at a time, and the next one covers all messages accepted meanwhile
 
-Consumers cost a publish nothing unless they want it: those without filters that have seen everything wait in one list, which is
-run when more becomes visible; filters are asked once per subject, and the answer is kept by subject id.
+A publish pays only for consumers that take the message: consumers without filters that have seen everything wait in one list, which runs
+when more messages become visible; filters are matched once per subject, and the result is kept by subject id.
 """
 import os
 
@@ -34,13 +34,13 @@ SYNC_INTERVAL = 0
 
 cdef enum:
     SYNC_HANDLES = 64
-    UNSYNCED_MAX = 32              # sealed segments that wait for their fsync: with more, one is started before the interval is over
+    UNSYNCED_MAX = 32              # sealed segments that wait for their fsync: above this a sync starts before the interval is over
     AGE_STEP_NS = 250000000        # expiry runs at most this often
-    SCRUB_STEP = 4096              # old routes forgotten each time when filters change
+    SCRUB_STEP = 4096              # old routes that one change of filters drops
 
 
 cdef class Listener(Task):
-    """What a stream knows of a consumer."""
+    """A consumer as the stream sees it."""
 
     cdef int signalled(self, uint64_t seq) except -1:
         return 0
@@ -65,7 +65,7 @@ cdef class Listener(Task):
 
 
 cdef class Retention(Task):
-    """What a stream with interest or workqueue retention asks about its messages."""
+    """Decides which messages a stream with interest or workqueue retention keeps."""
 
     cdef int settled(self, uint64_t seq) except -1:
         return 0
@@ -137,7 +137,7 @@ cdef class Committer(Synced):
 
 
 cdef class Routes(SubjectWatcher):
-    """Forgets what a stream and its consumers keep by the id of a subject."""
+    """Drops the state of a subject that a stream and its consumers keep by subject id."""
 
     cdef int gone(self, uint32_t id) except -1:
         cdef Stream s = self.stream
@@ -157,7 +157,7 @@ cdef class Routes(SubjectWatcher):
 
 
 cdef class Stream(PublishPath):
-    """One stream. Created by the engine, which attaches it to its subjects with ``router.attach``."""
+    """One stream. The engine makes it and attaches it to its subjects with ``router.attach``."""
 
     def __init__(self, Router router, str name, Log log, *, int sync = 1, str domain = "") -> None:
         PublishPath.__init__(self, router, name, log, domain)
@@ -170,16 +170,16 @@ cdef class Stream(PublishPath):
         self.routes = Routes()
         self.routes.stream = self
         log.subjects_table.watchers.append(self.routes)
-        log.marks.use_sync(True)  # it will be: a segment that the opening retired is not unlinked before that
+        log.marks.use_sync(True)  # the stream will sync: a segment that the opening replaced is not deleted before that
         self.visible = log.last_seq if sync == 0 or log.memory else log.marks.synced_seq
         self.configure()
         if log.state.condition != TAKES and not log.memory:
-            self.failure = os.strerror(log.state.failure)          # its opening met a disk that did not take what it wished to write
+            self.failure = os.strerror(log.state.failure)          # the opening met a disk that refused a write
         if self.visible < log.last_seq:
             self.reactor.enlist_commit(self.committer)
 
     def owe(self, error: OSError, call: object) -> None:
-        """For the engine, at an opening: no message is taken before `call` has done what the disk has refused. It raises OSError."""
+        """For the engine, at an opening: take no message before `call` has done a write that the disk has refused. `call` raises OSError."""
         self.log.owe(error, call)
         self.failure = os.strerror(self.log.state.failure)
 
@@ -188,7 +188,7 @@ cdef class Stream(PublishPath):
         max_msg_size: int = -1, discard_new: bool = False, discard_new_per_subject: bool = False,
         duplicate_window_ns: int = 120_000_000_000, no_ack: bool = False, sealed: bool = False, retention=None, selective: bool = False,
     ) -> None:
-        """Set or change the rules; limits that became lower are enforced at once. Called for create, recovery and update."""
+        """Set or change the configuration; limits that became lower are enforced at once. Called at create, recovery and update."""
         cdef uint32_t i
         cdef bint obeyed = 0 < self.max_msgs_per_subject <= max_msgs_per_subject
         self.max_msgs = max_msgs
@@ -210,7 +210,7 @@ cdef class Stream(PublishPath):
         self.settle()
 
     def retain(self, retention, bint selective) -> None:
-        """Keep messages by limits alone, or as long as consumers need them. Those that are there stay: review() looks at them."""
+        """Keep messages by limits alone, or as long as consumers need them. Existing messages stay: review() looks at them."""
         self.selective = selective
         if retention is None:
             self.retention = None
@@ -218,10 +218,10 @@ cdef class Stream(PublishPath):
             self.retention = retention(self)
 
     def review(self, start: int = 0, bint orphans = False) -> None:
-        """Remove what no consumer needs any more, from a sequence on; `orphans`: also what no consumer's filters take.
+        """Remove the messages from a sequence on that no consumer needs any more; `orphans`: also those that no consumer's filters match.
 
-        The engine calls it when a consumer is gone or has other filters, and when all are recovered. Does nothing when messages
-        are kept by limits. A large stream is looked through in the turns to come.
+        The engine calls it when a consumer is removed or its filters have changed, and when all consumers are recovered. Does nothing under
+        limits retention. In a large stream the work continues in the next turns.
         """
         if self.retention is None:
             return
@@ -232,7 +232,7 @@ cdef class Stream(PublishPath):
             self.retention.sweep(max(start, self.log.first_seq), orphans and self.selective)
 
     def settle(self) -> None:
-        """Commit at the end of the turn what was removed outside of a publish."""
+        """Commit removals that were made outside of a publish, at the end of the turn."""
         if self.log.dirty():
             self.reactor.enlist_commit(self.committer)
 
@@ -256,7 +256,7 @@ cdef class Stream(PublishPath):
             elif outcome == HANDLED:
                 pass
             elif self.failure:
-                self.acks.say(self.router, m.reply, m.reply_len, self.refusal_text)        # not behind acks that may never go
+                self.acks.say(self.router, m.reply, m.reply_len, self.refusal_text)        # not behind acks that may never be sent
             else:
                 self.acks.push_text(m.reply, m.reply_len, 0, self.refusal_text)
         if not self.committer.queued:
@@ -264,8 +264,8 @@ cdef class Stream(PublishPath):
         return 1
 
     cdef bint in_doubt(self, uint64_t seq) except -1:
-        """While the disk fails: a message above what is as durable as promised, or in a segment that the process before this one
-        could not sync, is no answer to who publishes it again.
+        """Whether a duplicate must be refused while the disk fails: its original is above the visible watermark, or in a segment that
+        the previous process could not sync, and so may be lost.
         """
         cdef Segment s
         if not self.failure:
@@ -278,7 +278,7 @@ cdef class Stream(PublishPath):
         return True
 
     def publish(self, str subject, bytes payload, bytes headers = b"") -> int:
-        """A message from inside; its sequence (of the original, for a duplicate). Raises StreamRefused as the PubAck would say."""
+        """Publish a message of the server; returns its sequence (of the original, for a duplicate). Raises StreamRefused as the PubAck would."""
         cdef Message m
         cdef uint64_t seq = 0
         cdef bytes s = subject.encode("utf-8", "surrogateescape"), body = headers + payload
@@ -321,7 +321,7 @@ cdef class Stream(PublishPath):
 
     # --- release -------------------------------------------------------------------------------------------------------
     def sync_soon(self) -> None:
-        """For SYNC_INTERVAL: start an fsync of everything accepted, unless one is running. Nobody waits for it."""
+        """For SYNC_INTERVAL: start an fsync of everything accepted, unless one is running. No ack waits for it."""
         if self.sync == 0 and not self.log.memory and not self.closed and (<Committer>self.committer).outstanding == 0:
             if self.log.dirty():
                 self.committer.run()
@@ -347,8 +347,8 @@ cdef class Stream(PublishPath):
     cdef int write_failed(self, object error) except -1:
         """The log could not write or sync.
 
-        What was accepted is kept, its acks wait until it is as durable as promised, and publishes are refused until then: the
-        engine calls mend() now and then.
+        Accepted messages stay in memory, their acks wait until they are as durable as promised, and further publishes are refused: the
+        engine calls mend() at intervals.
         """
         self.failure = error.strerror or str(error)
         if self.sync == 0:
@@ -360,16 +360,16 @@ cdef class Stream(PublishPath):
         return 0
 
     def read_again(self) -> None:
-        """For the engine, some time after `unread` was set: who could not read tries again."""
+        """For the engine, some time after `unread` was set: let the readers try again."""
         self.unread = ""
         if self.retention is not None:
             self.reactor.enlist_commit(self.retention)
 
     def mend(self) -> bool | None:
-        """Try to take messages again after a failure, a piece per call; True: they are taken, None: the disk can't yet.
+        """Try to take messages again after a failure, one piece per call. To be called while `failure` is set.
 
-        To be called while `failure` is set. What waited for the disk is acknowledged then; who waits for a message that was lost
-        gets an error.
+        True: the stream takes messages again; False: there is more to do; None: the disk fails still. After that, waiting PubAcks are
+        sent; the publisher of a lost message gets an error.
         """
         cdef Py_ssize_t known = len(self.log.lost)
         if self.closed or (<Committer>self.committer).outstanding:
@@ -405,7 +405,7 @@ cdef class Stream(PublishPath):
         return 0
 
     cdef bint anyone(self, Message* m) except -1:
-        """Some consumer takes messages of this subject."""
+        """Whether a consumer takes messages of this subject."""
         if PyList_GET_SIZE(self.unfiltered):
             return True
         return self.filters.count > 0 and self.filters.route(m.subject, m.subject_len).n > 0
@@ -430,7 +430,7 @@ cdef class Stream(PublishPath):
         return route
 
     cdef int filters_changed(self) except -1:
-        """Every route is to be asked for again. Old ones are forgotten bit by bit, so that they keep no consumer alive for long."""
+        """Every route must be looked up again. Old routes are dropped bit by bit, so that they do not keep consumers alive for long."""
         cdef Py_ssize_t i, end
         self.epoch += 1
         self.nobody = Route.__new__(Route)
@@ -448,7 +448,7 @@ cdef class Stream(PublishPath):
         return 0
 
     cdef int add_listener(self, Listener listener, tuple filters) except -1:
-        """A consumer is there; or its filters have changed, after drop_listener() with the old ones."""
+        """Add a consumer, or add one again whose filters have changed, after drop_listener() with the old ones."""
         cdef bytes pattern
         self.listeners[listener] = None
         if not filters:
@@ -479,37 +479,37 @@ cdef class Stream(PublishPath):
         return self.unfiltered + list(self.filters.match(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)).held)
 
     cdef int await_more(self, Listener listener) except -1:
-        """Run the listener when more has become visible."""
+        """Run the listener when more messages become visible."""
         if not listener.awaiting:
             listener.awaiting = True
             self.waiting.append(listener)
         return 0
 
     cdef int hold(self, Listener listener) except -1:
-        """The listener has messages unacknowledged: tell it of removals."""
+        """The listener has unacknowledged messages: tell it of removals."""
         if not listener.holding:
             listener.holding = True
             self.holders.append(listener)
         return 0
 
     def consumers(self) -> list:
-        """Its consumers, oldest first."""
+        """The stream's consumers, oldest first."""
         return list(self.listeners)
 
     # --- administration ------------------------------------------------------------------------------------------------
     def rebuild_dedupe(self) -> int:
-        """After opening a log: read back the message ids inside the duplicate window, and the id of the last message; how many."""
+        """After the log is opened: rebuild the message ids inside the duplicate window, and the id of the last message; returns how many."""
         list(self.rebuilding())
         return self.ids.count
 
     def rebuilding(self):
-        """As rebuild_dedupe, in steps: an iterator. Costs what there is with headers in the window."""
+        """As rebuild_dedupe, in steps: an iterator. Reads the messages with headers inside the window."""
         return recalling(self)
 
     def purge(self, *, str subject = "", below: int = 0, keep: int = 0) -> int:
-        """Remove messages, move consumers along; how many were removed.
+        """Remove messages and move the consumers along; returns how many were removed.
 
-        Those whose subject matches `subject` ("" = any) and that are below a sequence (0 = any), but not the newest `keep` of them.
+        Removes those that match `subject` ("" = any) and are below a sequence (0 = any), but not the newest `keep` of them.
         """
         subjects = keep or subject not in ("", ">")
         if subjects:
@@ -521,9 +521,9 @@ cdef class Stream(PublishPath):
         return n
 
     def told(self) -> None:
-        """Many messages are gone: consumers look for themselves; the removals are written with this turn.
+        """Many messages are removed: let the consumers look at the log again; this turn writes the removals.
 
-        Those that hold some do so now, the others when they have something to do.
+        Consumers with unacknowledged messages look now, the others when they have something to do.
         """
         cdef Listener listener
         self.removals += 1
@@ -534,7 +534,7 @@ cdef class Stream(PublishPath):
         self.reactor.enlist_commit(self.committer)
 
     def delete_message(self, seq: int, bint erase) -> bool:
-        """Remove one message; with erase its bytes are overwritten on disk. False when it is not there."""
+        """Remove one message; with `erase`, overwrite its bytes on the disk. False when there is no such message."""
         cdef Listener listener
         if not maintenance.delete(self.log, seq, erase):
             return False
@@ -545,14 +545,14 @@ cdef class Stream(PublishPath):
         return True
 
     def when_removed(self, then: object) -> None:
-        """Call then() when all removals so far are as durable as the stream promises of messages."""
+        """Call then() when all removals so far are as durable as the stream promises for messages."""
         if self.log.memory:
             return then()
         self.removing.append(then)
         self.reactor.enlist_commit(self.committer)
 
     def expire(self) -> int:
-        """Remove what is older than max_age at the reactor's time, forget old message ids; when to call again (ns, 0 = not needed)."""
+        """Remove the messages older than max_age at the reactor's time, forget old message ids; when to call again (ns, 0 = not needed)."""
         cdef uint64_t now = self.reactor.now_ns, due = 0, oldest, cut
         cdef Record r
         if self.max_age_ns and not self.sealed and self.log.msgs:
@@ -574,11 +574,11 @@ cdef class Stream(PublishPath):
         return due
 
     def close(self) -> None:
-        """Stop taking messages; what was accepted is committed at the end of the turn. Consumers are closed by the engine first."""
+        """Stop taking messages; accepted messages are committed at the end of the turn. The engine closes the consumers first."""
         if not self.closed:
             self.log.subjects_table.watchers.remove(self.routes)
         self.closed = True
         self.settle()
         self.syncing = 0
-        while self.removing and self.log.state.condition == TAKES:     # it is synced when it is closed
+        while self.removing and self.log.state.condition == TAKES:     # closing the log syncs it
             self.removing.pop(0)()
