@@ -1,4 +1,4 @@
-"""A client that takes and gives backups, as the protocol's tools do."""
+"""A client that makes and restores backups, as the protocol's tools do."""
 
 import json
 import tarfile
@@ -10,7 +10,7 @@ from tests.engine.house import House
 
 
 class Receiver:
-    """Listens on a subject and acknowledges chunks as long as `acks` says, but for chunk `lost`."""
+    """Subscribes to a subject and acknowledges at most `acks` chunks, but not chunk `lost`."""
 
     def __init__(
         self,
@@ -35,20 +35,20 @@ class Receiver:
         self.client.send(f"SUB {self.pattern} 7\r\n")
 
     def take(self) -> "Receiver":
-        """Everything that comes until nothing does."""
+        """Read until no more messages come."""
         while events := self.client.events():
             for event in events:
                 self._one(event)
         return self
 
     def acknowledge(self, index: int) -> None:
-        """Chunk `index`, counted from 1."""
+        """Return the number of a chunk, counted from 1."""
         reply = self.chunks[index - 1][1]
         self.client.send(f"PUB {reply} 0\r\n\r\n")
 
     def _one(self, event: Any) -> None:
         _, _, sid, reply, headers, payload = event
-        if sid != 7:  # of another subscription
+        if sid != 7:  # a message of another subscription
             return
         if not payload:
             self.end = headers
@@ -67,7 +67,7 @@ class Receiver:
 
 
 def backup(house: House, stream: str = "S", **fields: Any) -> tuple[Any, bytes]:
-    """The first answer and the whole archive."""
+    """Make a backup; return the first answer and the whole archive."""
     receiver = Receiver(house)
     answer = receiver.ask(stream, **fields)
     assert "error" not in answer, answer
@@ -81,7 +81,7 @@ def backup(house: House, stream: str = "S", **fields: Any) -> tuple[Any, bytes]:
 def restore(
     house: House, answer: Any, data: bytes, chunk_bytes: int = 65536, **changes: Any
 ) -> Any:
-    """What the empty chunk, or the one that was refused, is answered with."""
+    """Restore a backup; return the answer to the empty chunk, or to the refused one."""
     config = {**answer["config"], **changes}
     name = config["name"]
     begun = house.api(f"STREAM.RESTORE.{name}", {"config": config, "state": answer["state"]})
@@ -114,7 +114,7 @@ def packed(data: bytes, block_bytes: int = 262144) -> bytes:
 
 
 def files_of(data: bytes) -> dict[str, bytes]:
-    """The files of a tar backup, in order."""
+    """Return the files of a tar backup, in order."""
     found = {}
     with tarfile.open(fileobj=BytesIO(unpacked(data))) as tar:
         for info in tar:
@@ -136,7 +136,7 @@ def tar_of(files: dict[str, bytes], kind: bytes = tarfile.REGTYPE) -> bytes:
 
 
 def stream_view(house: House, stream: str = "S") -> Any:
-    """All that a client can see of a stream and its consumers, but for times that pass."""
+    """Return the state of a stream and its consumers as clients see it, without times that pass."""
     info = house.ok(f"STREAM.INFO.{stream}", {"deleted_details": True})
     state = info["state"]
     messages = {}

@@ -1,4 +1,6 @@
-"""Archives of a few kilobytes that decompress to gigabytes, all for a stream S; none is a backup."""
+"""Archives of a few kilobytes that decompress to gigabytes, all for a stream S. None is a valid
+backup.
+"""
 
 import tarfile
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ STATE = b'{"first_seq":1,"last_seq":9,"consumer_count":40}'
 
 
 def bombs() -> dict[str, bytes]:
-    """By what they make large."""
+    """Return the archives by the part that they make large."""
     opening = b'{"config":%s,"state":{"pending":{' % CONSUMER
     often, ending = 1_000_000, b'"1":{}}}}'
     many = len(opening) + 7 * often + len(ending)
@@ -51,7 +53,7 @@ def bombs() -> dict[str, bytes]:
 
 
 def half_a_record(stream: str, size: int) -> bytes:
-    """The beginning of a stream's backup, with so many bytes of a record that is longer."""
+    """Return the beginning of a stream's backup, with so many bytes of a record that is longer."""
     meta = META.replace(b'"S"', b'"%s"' % stream.encode())
     record = ((b"\xff\xff\xff\3", 1), (b"\0", 50 * MIB))
     (head, _), *rest, _ = file("msgs/1.blk", record)
@@ -61,7 +63,7 @@ def half_a_record(stream: str, size: int) -> bytes:
 
 
 def begin(name: bytes, seq: int, size: int) -> bytes:
-    """The head of an entry with so many bytes."""
+    """Return the head of an entry with so many bytes."""
     return number(len(name)) + number(2) + number(seq) + number(0) + number(size) + name
 
 
@@ -71,7 +73,7 @@ def newer(*parts: tuple[bytes, int], count: int = 40) -> bytes:
 
 
 def consumer(*state: tuple[bytes, int]) -> bytes:
-    """A backup with one consumer, whole but for the state."""
+    """Return a backup with one consumer, complete except for the consumer's state."""
     return tar(
         file("meta.inf", META),
         file("meta.sum", checksum("S", META)),
@@ -85,7 +87,7 @@ def consumer(*state: tuple[bytes, int]) -> bytes:
 def file(
     name: str, content: int | bytes | tuple[tuple[bytes, int], ...]
 ) -> list[tuple[bytes, int]]:
-    """A file of a tar archive; a number: of zeros."""
+    """Return a file of a tar archive; a number stands for so many zeros."""
     if isinstance(content, int):
         content = ((b"\0", content),)
     elif isinstance(content, bytes):
@@ -95,7 +97,7 @@ def file(
 
 
 def extended(which: int) -> list[tuple[bytes, int]]:
-    """A header that says one thing more of the next file, in almost a MiB."""
+    """Return a header of almost a MiB that adds one value for the next file."""
     size = MIB - 512
     info = tarfile.TarInfo("x")
     info.size, info.type = size, tarfile.XHDTYPE
@@ -112,11 +114,11 @@ def tar(*files: list[tuple[bytes, int]]) -> bytes:
     return compressed(*(part for each in files for part in each))
 
 
-# -- compressing what repeats as far as the format can -------------------------------------------
+# -- compressing repetitions as far as the format allows ----------------------------------------
 
 
 def compressed(*parts: tuple[bytes, int]) -> bytes:
-    """Each part so many times, as a stream of blocks."""
+    """Return a stream of blocks with each part repeated so many times."""
     out = [b"\xff\x06\0\0S2sTwO"]
     for data, times in parts:
         if times == 1:
@@ -135,12 +137,12 @@ def plain(data: bytes) -> bytes:
 
 @cache
 def repeated(data: bytes, times: int) -> bytes:
-    """A block: the bytes, then a copy of what is one length before, as long as the format allows."""
+    """Return a block: the bytes, then a copy from one length before, as long as the format allows."""
     size = len(data) * times
     block = number(size) + bytes([(len(data) - 1) << 2]) + data
     left = size - len(data)
     if left >= 4 + 65540:
-        block += bytes([(4 - 4) << 2 | 1, len(data)])  # a short copy, which says how far back
+        block += bytes([(4 - 4) << 2 | 1, len(data)])  # a short copy, with its distance
         left -= 4
         block += bytes([7 << 2 | 1, 0]) + (left - 65540).to_bytes(3, "little")
     else:

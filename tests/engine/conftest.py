@@ -1,4 +1,4 @@
-"""Houses: one over an empty folder, for tests that need no other."""
+"""A fixture with a server over an empty folder, for tests that need no other."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A whole server without sockets or processes: engine, core, a clock set by hand, a folder."""
+"""A whole server without sockets or processes: engine, core, a clock that tests set, a folder."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,9 @@ SECOND = 1_000_000_000
 
 
 class House:
-    """One server over a store folder; `restart` and `crash` give the next one over the same."""
+    """One server over a store folder. `restart` and `crash` return the next server over the same
+    folder.
+    """
 
     def __init__(
         self,
@@ -28,7 +30,7 @@ class House:
         gradually: bool = False,
         **settings: Any,
     ) -> None:
-        """gradually: its streams are recovered by `engine.open_more`."""
+        """`gradually`: the test recovers the streams with `engine.open_more`."""
         self.folder = folder
         self.disk = disk or Disk()
         self.settings = settings
@@ -46,7 +48,7 @@ class House:
             vault=vault,
         )
         self.account = self.engine.add("$G", self.server.router, account_limits)
-        self.server.reactor.turn()  # takes the clock's time
+        self.server.reactor.turn()  # takes over the clock's time
         if gradually:
             self.engine.begin("$G")
         else:
@@ -56,7 +58,9 @@ class House:
         self.requests = 0
 
     def alarms(self) -> list[str]:
-        """What it reported, without what any loss of power may cause: bytes that were never synced."""
+        """The reports, without those about bytes that were never synced, which any power cut may
+        cause.
+        """
         usual = (
             " lost: ",
             "they were cut and are kept",
@@ -69,7 +73,7 @@ class House:
     # -- as a client
 
     def request(self, subject: str, body: Any = b"", headers: bytes = b"") -> list[Any]:
-        """Every message that comes back within this turn: (headers, payload)."""
+        """Send a request; return all messages that arrive in this turn: (headers, payload)."""
         self.requests += 1
         reply = f"_I.{self.requests}"
         payload = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -82,24 +86,24 @@ class House:
         return [(event[4], event[5]) for event in events if event[1] == reply]
 
     def api(self, call: str, body: Any = b"", headers: bytes = b"") -> Any:
-        """The JSON answer of an API call; None when there is none."""
+        """Return the JSON answer of an API call; None when there is none."""
         answers = self.request(f"$JS.API.{call}", body, headers)
         assert not self.server.errors, self.server.errors
         return json.loads(answers[0][1]) if answers else None
 
     def ok(self, call: str, body: Any = b"") -> Any:
-        """The answer of a call that must not fail."""
+        """Return the answer of a call that must succeed."""
         answer = self.api(call, body)
         assert "error" not in answer, answer
         return answer
 
     def error(self, call: str, body: Any = b"") -> tuple[int, str]:
-        """Error code and description of a call that must fail."""
+        """Return error code and description of a call that must fail."""
         answer = self.api(call, body)
         return answer["error"]["err_code"], answer["error"]["description"]
 
     def publish(self, subject: str, payload: bytes = b"x", headers: bytes = b"") -> Any:
-        """The PubAck."""
+        """Publish; return the PubAck."""
         return json.loads(self.request(subject, payload, headers)[0][1])
 
     def stream(self, name: str = "S", **fields: Any) -> Any:
@@ -112,7 +116,7 @@ class House:
         )
 
     def pull(self, batch: int = 1, consumer: str = "c", stream: str = "S") -> list[Any]:
-        """What a no-wait pull request gives: events of MSG, statuses left out."""
+        """Send a no-wait pull request; return the MSG events without status messages."""
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
         body = json.dumps({"batch": batch, "no_wait": True})
         self.requests += 1
@@ -124,10 +128,10 @@ class House:
         self.client.send(b"PUB %s %d\r\n%s\r\n" % (subject.encode(), len(payload), payload))
         self.client.events()
 
-    # -- as the world
+    # -- time and restarts
 
     def pass_time(self, ns: int, step_ns: int = SECOND // 20) -> None:
-        """Let time pass in steps, with a tick and a turn at each."""
+        """Let time pass in steps, with a tick and a turn at each step."""
         end = self.server.clock.now() + ns
         while self.server.clock.now() < end:
             self.server.clock.advance(min(step_ns, end - self.server.clock.now()))
@@ -135,12 +139,12 @@ class House:
             self.server.reactor.settle()
 
     def restart(self) -> "House":
-        """A clean stop, then the next one."""
+        """Stop cleanly and start the next server."""
         self.engine.close()
         return self.crash()
 
     def crash(self, *, gradually: bool = False) -> "House":
-        """The next one, as if this one had been killed now."""
+        """Start the next server as after a kill of this one."""
         assert not self.server.errors, self.server.errors
         later_ns = self.server.clock.now() + SECOND
         return House(

@@ -1,4 +1,4 @@
-"""What an account tells about itself: the words, and only to those who listen."""
+"""Advisories of an account: their content, and that only subscribers cause them."""
 
 import json
 from typing import Any
@@ -7,9 +7,7 @@ from tests.engine.house import SECOND, House
 
 
 def told(house: House) -> list[tuple[str, Any]]:
-    """Subject (behind the prefix) and body of every advisory since the last time, but for those
-    about calls.
-    """
+    """Subject (behind the prefix) and body of every new advisory, without those about API calls."""
     prefix = "$JS.EVENT.ADVISORY."
     events: list[Any] = house.client.events()
     return [
@@ -58,7 +56,7 @@ def test_calls(house: House) -> None:
     listener.send("SUB $JS.EVENT.ADVISORY.API 1\r\n").events()
     house.stream()
     house.publish("S")
-    house.ok("STREAM.MSG.GET.S", {"seq": 1})  # the one that is not told, unless it fails
+    house.ok("STREAM.MSG.GET.S", {"seq": 1})  # this call has an advisory only when it fails
     house.error("STREAM.MSG.GET.S", {"seq": 9})
     house.api("NONSENSE")
     house.ok("STREAM.INFO.S", b"\xff<")
@@ -79,7 +77,7 @@ def test_calls(house: House) -> None:
 
 
 def test_what_a_call_is_counted_as(house: House) -> None:
-    """One that finds no message to delete has not failed, and reads of messages are not counted."""
+    """A delete that finds no message has not failed, and reads of messages are not counted."""
     house.stream()
     house.publish("S")
     house.ok("STREAM.MSG.GET.S", {"seq": 1})

@@ -1,4 +1,4 @@
-"""Tar archives in pieces, beside the standard library's."""
+"""Tar archives in pieces, compared with the standard library's."""
 
 import tarfile
 from io import BytesIO
@@ -76,7 +76,7 @@ def test_garbage_is_refused(data: bytes, cut: int) -> None:
             list(reader.feed(data[at : at + cut]))
     except ArchiveError:
         return
-    assert data[:512] == bytes(512)  # which end an archive
+    assert data[:512] == bytes(512)  # zeros end an archive
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""Configuration rules against what nats-server 2.15.1 answered to the same requests.
+"""Configuration rules, compared with nats-server 2.15.1's answers to the same requests.
 
-The `.jsonl` files beside this one are its verdicts: a request, then either the error or the
-configuration with all defaults in.
+The `.jsonl` files beside this one have these answers: a request, then either the error or the
+configuration with all defaults.
 """
 
 import json
@@ -29,7 +29,7 @@ def verdicts(name: str) -> list[Any]:
 
 
 def outcome(judge: Callable[[], msgspec.Struct]) -> Any:
-    """The configuration it gives, or the error it raises, as JSON values."""
+    """Return the configuration or the error as JSON values."""
     try:
         return json.loads(encode(judge()))
     except ApiError as refusal:

@@ -1,4 +1,4 @@
-"""Pause, reset, groups, sampling, consumers of other servers: through the API, over restarts."""
+"""Pause, reset, groups, sampling, consumers of other servers: over the API and after restarts."""
 
 import json
 from typing import Any
@@ -12,7 +12,7 @@ from tests.engine.house import SECOND, House
 
 @pytest.fixture
 def filled(house: House) -> House:
-    """Five messages on s.a."""
+    """A stream with five messages on s.a."""
     house.stream(subjects=["s.*"])
     for n in range(5):
         house.publish("s.a", b"m%d" % (n + 1))
@@ -20,14 +20,14 @@ def filled(house: House) -> House:
 
 
 class Ears:
-    """A client that hears every event, but for those that tell of calls."""
+    """A client that gets every advisory except those about API calls."""
 
     def __init__(self, house: House) -> None:
         self.client = house.server.client()
         self.client.send("SUB $JS.EVENT.> 9\r\n")
 
     def events(self) -> list[Any]:
-        """(kind, event) of those that came since last asked, but of calls."""
+        """Return (kind, event) of the new advisories, without those about API calls."""
         came: list[Any] = self.client.events()
         told = [json.loads(event[5]) for event in came]
         kinds = [one["type"].rpartition(".")[2] for one in told]
@@ -38,7 +38,7 @@ class Ears:
 
 
 def at(house: House, ns: int) -> str:
-    """A time this far ahead, as the API writes it."""
+    """Return a time so far ahead, as the API writes it."""
     return format_time(house.server.clock.now() + ns)
 
 
@@ -54,7 +54,8 @@ def test_a_pause_holds_everything_back_until_its_time(filled: House) -> None:
     ((kind, event),) = ears.events()
     assert (kind, event["paused"], event["consumer"]) == ("consumer_pause", True, "c")
     assert filled.pull(1) == []
-    filled.send("$JS.API.CONSUMER.MSG.NEXT.S.c", b"1")  # without a reply: nothing
+    # a request without a reply subject does nothing
+    filled.send("$JS.API.CONSUMER.MSG.NEXT.S.c", b"1")
     filled.client.send("PUB $JS.API.CONSUMER.MSG.NEXT.S.c _I.wait 1\r\n2\r\n")
     filled.pass_time(5 * SECOND)
     assert ears.events() == []
@@ -359,14 +360,14 @@ def test_who_is_used_stays(house: House) -> None:
     house.pass_time(SECOND)
     assert there() == ["acked", "kept", "long", "pulled", "pushed"]
     house.pass_time(5 * SECOND)
-    assert there() == ["kept", "long", "pulled", "pushed"]  # five seconds after its ack
+    assert there() == ["kept", "long", "pulled", "pushed"]  # five seconds after the ack
     listener.send("UNSUB 1\r\n")
     house.pass_time(4 * SECOND)
     assert "pushed" in there()
     house.pass_time(2 * SECOND)
     assert there() == ["kept", "long", "pulled"]
     house.pass_time(10 * SECOND)
-    assert there() == ["kept", "long"]  # its message's ack wait, and five seconds
+    assert there() == ["kept", "long"]  # the ack wait of the message, and five seconds
     house.pass_time(10 * SECOND)
     assert there() == ["kept"]
     later = house.restart()

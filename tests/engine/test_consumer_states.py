@@ -1,4 +1,4 @@
-"""What is believed of a consumer's saved state when the stream lost its last messages."""
+"""The use of a consumer's saved state after the stream has lost its last messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ def found(delivered: int, passed: int, next_seq: int) -> SavedState:
 
 
 def test_what_was_passed_over_is_looked_at_again_when_the_end_is_lost() -> None:
-    """45 to 55 were removed before it came to them. The removal was lost together with the end."""
+    """Messages 45 to 55 were removed before the consumer reached them. The end of the stream and
+    the removal are lost.
+    """
     one = found(8, 44, 56)
     assert one.forget_above(46, 1)
     assert one.numbers[:3] == [8, 44, 45]

@@ -1,4 +1,4 @@
-"""Consumers through the API: life, where they start, updates, what ends them."""
+"""Consumers over the API: creation, start positions, updates, deletion."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def test_a_consumer_lives_and_dies(filled: House) -> None:
     first, second = filled.pull(2)
     filled.send(first[3], b"+ACK")
     info = filled.ok("CONSUMER.INFO.S.c")
-    # the floor is right below the oldest unacknowledged message: 2 is gone
+    # the floor is right below the oldest unacknowledged message: 2 is removed
     assert (info["delivered"]["stream_seq"], info["ack_floor"]["stream_seq"]) == (3, 2)
     assert (info["num_ack_pending"], info["num_pending"]) == (1, 3)
     assert info["config"] == made["config"]

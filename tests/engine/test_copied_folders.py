@@ -1,4 +1,4 @@
-"""Folders and files that somebody has copied or renamed: the name on the disk decides."""
+"""Folders and files that a user has copied or renamed: the name on the disk decides."""
 
 import shutil
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.engine.test_recovery import stream_folder
 @pytest.mark.parametrize("name", ["ORDERS", "o" * 250])
 @pytest.mark.parametrize("copy", ["A_COPY", "z_copy", "z" * 240 + "%41"])
 def test_the_copy_of_a_stream_folder_is_offline(tmp_path: Path, name: str, copy: str) -> None:
-    """The name of the folder decides, whichever of the two comes first."""
+    """The name of the folder decides, whichever of the two folders comes first."""
     house = House(tmp_path)
     house.stream(name, subjects=["orders"])
     house.publish("orders", b"one")

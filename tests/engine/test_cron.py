@@ -1,4 +1,6 @@
-"""When schedules are due: cron against counting every second, the clocks' changes, what is none."""
+"""Due times of schedules: cron compared with counting every second, changes of the clock, invalid
+patterns.
+"""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo

@@ -1,7 +1,7 @@
-"""Damage to every file of a store, seen from outside: streams, consumers, messages, acks.
+"""Damage to every file of a store, as clients see it: streams, consumers, messages, acks.
 
-The files of a log are tried byte by byte in tests/core/log/test_damage.py; here all the others are, as
-a whole with PENSTOCK_FULL=1 (some minutes), else at every so many bytes.
+tests/core/log/test_damage.py damages the files of a log byte by byte. Here every other file is
+damaged: at every byte with PENSTOCK_FULL=1 (some minutes), else at every n-th byte.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tests.engine.house import SECOND, START_NS, House
 from tests.ways import length
 
 STRIDE = length(149, 1)
-ACKED = 4  # of the 10 messages of each stream, confirmed; the fifth is handed out
+ACKED = 4  # confirmed acks, of the 10 messages of each stream; the fifth message is delivered
 Files = dict[str, bytes]
 
 
 def furnish(folder: Path) -> Files:
-    """A store with a history: bases of consumer states, a journal behind them, sources."""
+    """A store with bases of consumer states, a journal behind them, and sources."""
     house = House(folder)
     house.stream("S", subjects=["s.*"])
     house.stream("W", subjects=["w.*"], retention="workqueue")
@@ -60,7 +60,7 @@ def put(folder: Path, files: Files) -> None:
 
 
 def seen(house: House) -> dict[str, Any]:
-    """What no damage to one of these files may change."""
+    """The state that no damage to one of these files may change."""
     found: dict[str, Any] = {}
     for name in house.ok("STREAM.NAMES")["streams"]:
         info = house.ok(f"STREAM.INFO.{name}")
@@ -77,7 +77,7 @@ def floors(house: House) -> list[int]:
 
 
 def left_of(house: House, stream: str) -> set[int]:
-    """The messages that are still delivered."""
+    """Return the messages that are still delivered."""
     left: set[int] = set()
     for _ in range(3):
         house.pass_time(SECOND + 1, SECOND + 1)
@@ -111,7 +111,7 @@ def test_every_flipped_bit_costs_nothing(tmp_path: Path, files: Files) -> None:
             where = (name, at)
             assert seen(house) == before, where
             assert floors(house) == whole_floors == [ACKED, ACKED], (where, house.reports)
-            # a base and its journal may both be older than what is needed: then nobody looks
+            # a base and its journal may be older than the newest base; then no start reads them
             told = len(house.reports)
             assert told or not name.endswith((".json", ".copy")), where
             house = house.crash()
@@ -141,7 +141,7 @@ def test_more_damage_to_one_file_costs_no_stream_no_consumer_no_message(
             house = opened(tmp_path, after)  # type: ignore[arg-type]  # no None is left in it
             assert seen(house) == before, (name, what)
             for stream in ("S", "W"):
-                # acks may be forgotten, never made up
+                # acks may be lost, but no ack may appear
                 assert left_of(house, stream) >= set(range(ACKED + 1, 11)), (name, what)
             house = house.crash()
             assert seen(house)["S > c"] == before["S > c"], (name, what)
@@ -162,6 +162,6 @@ def test_an_older_version_of_a_file_costs_no_stream_no_consumer_no_message(
             continue
         house = opened(tmp_path, {**later, name: data})
         assert seen(house).keys() == before.keys(), name
-        # the first of the two counts, whole as it is
+        # the first of the two files decides, as long as it is sound
         assert seen(house) == (before if name.endswith("S/meta.json") else after), name
         assert left_of(house, "S") >= set(range(ACKED + 1, 11)), name

@@ -1,5 +1,5 @@
-"""Direct get against a list of messages: batches and the last of each subject, in both stores; and
-that nothing is shown before it is as durable as promised.
+"""Direct get, compared with a list of messages: batches and the last message of each subject, in
+file and memory streams. No message is shown before it is as durable as promised.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ MESSAGES = st.lists(
     st.tuples(st.sampled_from(SUBJECTS), st.integers(0, 40), st.booleans(), st.integers(0, 9)),
     max_size=25,
 )
-"""Subject, size, with headers, and whether it is deleted afterwards (below 3)."""
+"""Subject, size, whether it has headers, and whether it is deleted afterwards (below 3)."""
 
 
 class Held:
-    """A stream in a house, and what it should hold: sequence -> (subject, headers, payload)."""
+    """A stream, and the messages that it should have: sequence -> (subject, headers, payload)."""
 
     def __init__(self, folder: str, messages: list[tuple[str, int, bool, int]], storage: str):
         self.house = House(Path(folder))
@@ -85,7 +85,7 @@ def end(pending: int, last: int, more: str = "") -> tuple[bytes, bytes]:
     most=st.sampled_from([0, 1, 20, 60, 1000]),
 )
 @example(
-    # One of the subjects has messages on both sides of the start, another one only behind it.
+    # One subject has messages on both sides of the start, another subject only behind it.
     messages=[(subject, 1, False, 9) for subject in ("a", "a.c", "a", "a.b", "a", "a.c")],
     storage="file",
     start=3,
@@ -178,7 +178,9 @@ def test_the_last_of_each(
 def test_pages_show_all_of_one_moment(
     messages: list[tuple[str, int, bool, int]], page: int, patterns: list[str]
 ) -> None:
-    """A reader that goes on where a page ended sees each subject once, whatever comes meanwhile."""
+    """A reader that continues behind the last page sees each subject once, whatever is published
+    meanwhile.
+    """
     with tempfile.TemporaryDirectory() as folder:
         held = Held(folder, messages, "file")
         whole = held.get(multi_last=patterns)
@@ -214,7 +216,8 @@ def test_nothing_is_shown_before_it_is_durable(tmp_path: Path) -> None:
         text = json.dumps(body)
         house.client.send(f"PUB $JS.API.{call}.S in.{name} {len(text)}\r\n{text}\r\n")
 
-    # in one turn, before its commit: a publish, then those who want to see it, or what was before
+    # in one turn, before its commit: a publish, then requests for the new message or for the one
+    # before
     house.client.send("PUB s.9 3\r\nnew\r\n")
     assert core.visible == 3
     ask("new", "DIRECT.GET", {"last_by_subj": "s.9"})

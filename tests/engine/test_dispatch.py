@@ -1,4 +1,4 @@
-"""The dispatch table: what is answered, what is silent, and how bodies are treated."""
+"""The dispatch table: which calls get an answer, which get none, and how bodies are read."""
 
 import re
 import subprocess
@@ -46,7 +46,7 @@ def test_every_call_answers_with_its_type_even_to_garbage(house: House, call: ob
     for body in (b"", b"{}", b"{", b"garbage", b'{"nonsense":1}', b"[1,2]", b"\xff\x00"):
         answer = house.api(subject_of(row.pattern), body)
         if answer is None:
-            assert row.pattern == "CONSUMER.RESET.*.*"  # silent when there is no such consumer
+            assert row.pattern == "CONSUMER.RESET.*.*"  # no answer when the consumer does not exist
             continue
         assert answer["type"] == f"io.nats.jetstream.api.v1.{row.type}"
         error = answer.get("error", {"code": 400, "err_code": 10000, "description": "none"})

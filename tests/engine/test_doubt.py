@@ -1,4 +1,4 @@
-"""A message that a failed fsync has left in doubt is not told to be there, by the next server neither."""
+"""A message in doubt after a failed fsync is not confirmed to clients, also not by the next server."""
 
 import errno
 import json
@@ -13,7 +13,7 @@ from tests.simulation.disk import SimDisk
 
 
 def publish(house: House, name: str) -> Any:
-    """The PubAck; None: there is none yet."""
+    """Return the PubAck; None: there is none yet."""
     block = f"NATS/1.0\r\nNats-Msg-Id: {name}\r\n\r\n".encode()
     answers = house.request("S", name.encode(), block)
     return json.loads(answers[0][1]) if answers else None
@@ -29,13 +29,13 @@ def test_a_duplicate_of_what_may_be_lost_is_refused(trouble: str, restart: bool)
     disk.fail("sync", errno.EIO, "*/log/*", times=None)
     assert publish(house, "b") is None or not restart
     if restart:
-        disk.kill()  # what was written is in the page cache still
+        disk.kill()  # the written record is still in the page cache
         if trouble == "full":
             disk.room = disk.used()
         else:
             disk.fail("sync", errno.EIO, "*/log/*", times=None)
         house = house.crash()
-        assert house.ok("STREAM.INFO.S")["state"]["last_seq"] == 2  # and is read
+        assert house.ok("STREAM.INFO.S")["state"]["last_seq"] == 2  # and the next server reads it
     answer = publish(house, "b")
     assert answer is not None
     assert answer["error"]["err_code"] == 10077
@@ -44,7 +44,7 @@ def test_a_duplicate_of_what_may_be_lost_is_refused(trouble: str, restart: bool)
         "Nats-Batch-Commit: 1\r\nNats-Msg-Id: b\r\n\r\n"
     )
     answer = json.loads(house.request("S", b"b", block.encode())[0][1])
-    assert answer["error"]["err_code"] == 10077  # nor is it told to be in the way of a batch
+    assert answer["error"]["err_code"] == 10077  # a batch gets the same refusal
     disk.heal()
     disk.room = None
     house.pass_time(6 * SECOND)

@@ -1,4 +1,4 @@
-"""Encrypted streams under the engine: keys that change, come and go; what a store's files show."""
+"""Encrypted streams in the engine: new, changed and removed keys, and the bytes in a store's files."""
 
 import random
 import shutil
@@ -39,7 +39,7 @@ def plain_in(folder: Path) -> list[tuple[str, bytes]]:
 
 
 def busy(house: House, stream: str = "S", **fields: Any) -> None:
-    """A stream with consumers in all states, sources' files and rules' files."""
+    """A stream with consumers in all states, and with files of sources and rules."""
     house.stream(
         stream,
         subjects=[f"marksubject.{stream}.>"],

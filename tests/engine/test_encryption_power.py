@@ -1,4 +1,4 @@
-"""Keys that change while power goes, at every call to the disk; what a torn store shows."""
+"""Changes of keys with a power cut at every call to the disk, and the content of a torn store."""
 
 import copy
 import random
@@ -130,10 +130,10 @@ def test_a_file_that_is_being_synced_is_not_made_anew() -> None:
     log = opened()
     log.add(1, "a", b"1")
     log.add(2, "a", b"2")
-    log.skip(10_000_000)  # the newest segment has no message in it
+    log.skip(10_000_000)  # the newest segment has no messages
     log.fsync()
     disk.kill()
-    disk.room = disk.used() + 90  # for a removal, not for a file with another key
+    disk.room = disk.used() + 90  # room for a removal, not for a file with another key
     log = opened()
     assert log.condition
     maintenance.delete(log, 1)

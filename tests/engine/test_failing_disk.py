@@ -1,7 +1,8 @@
-"""A whole server on a disk of which any one call fails, once or until it is repaired.
+"""A whole server on a disk on which any one call fails, once or until the disk is repaired.
 
-The calls of a scenario are counted; then it runs once for each of them. What clients were promised
-holds, nobody's connection is lost, and when the disk is repaired everything goes on by itself.
+The calls of a scenario are counted; then the scenario runs once for each of them. Promises to
+clients hold, no client loses its connection, and the server continues by itself when the disk is
+repaired.
 """
 
 from __future__ import annotations
@@ -26,27 +27,27 @@ STORE = Path("store")
 
 
 class Client:
-    """Publishes and consumes, and knows what was promised."""
+    """Publishes and consumes, and records the promises of the server."""
 
     def __init__(self, house: House, disk: SimDisk) -> None:
         self.disk = disk
-        self.ended = 0  # syncs in the background
+        self.ended = 0  # number of finished background syncs
         self.acked: dict[tuple[str, int], bytes] = {}
-        self.confirmed: set[int] = set()  # sequences of W that were acknowledged with an answer
+        self.confirmed: set[int] = set()  # sequences of W with a confirmed ack
         self.waiting: dict[str, tuple[str, bytes]] = {}
         self.asked: dict[str, int] = {}
         self.refused: list[str] = []
-        self.gone: set[str] = set()  # streams that were deleted, or that a call left in doubt
+        self.gone: set[str] = set()  # streams that were deleted, or whose delete was left in doubt
         self.purged: dict[str, int] = {}
         self.number = 0
-        self.updated = False  # S was changed
-        self.names: set[str] = set()  # its consumers
+        self.updated = False  # whether S was updated
+        self.names: set[str] = set()  # consumers of S
         self.use(house)
 
     def use(self, house: House) -> None:
         self.house = house
         self.syncs: list[HandedSync] = []
-        house.server.reactor.on_sync = self.syncs.append  # only where they run in the background
+        house.server.reactor.on_sync = self.syncs.append  # syncs that run in the background
         self.out = house.server.client().send("SUB in.> 1\r\n")
 
     def publish(self, subject: str, count: int = 3, headers: bool = False) -> None:
@@ -62,7 +63,7 @@ class Client:
         self.hear()
 
     def end_syncs(self) -> bool:
-        """What runs in the background ends; whether anything did."""
+        """End the background syncs; return whether any ended."""
         some = bool(self.syncs)
         while self.syncs:
             sync = self.syncs.pop(0)
@@ -81,7 +82,7 @@ class Client:
             self.end_syncs()
 
     def hear(self) -> list[Any]:
-        """What came; PubAcks are noted."""
+        """Read the events, and record the PubAcks."""
         others = []
         events = self.out.events()
         while self.end_syncs():
@@ -91,7 +92,7 @@ class Client:
             if reply in self.waiting:
                 subject, payload = self.waiting.pop(reply)
                 if not event[5]:
-                    continue  # nobody listens: its stream could not be made
+                    continue  # no responders: the stream could not be created
                 answer = json.loads(bytes(event[5]))  # type: ignore[call-overload] # the payload of a message
                 if "error" in answer:
                     assert answer["error"]["code"] == 503, answer
@@ -105,7 +106,7 @@ class Client:
         return others
 
     def work(self, count: int) -> None:
-        """Take messages of W and acknowledge them, with an answer."""
+        """Pull messages of W and acknowledge them with a reply."""
         self.number += 1
         body = json.dumps({"batch": count, "no_wait": True})
         self.out.send(
@@ -128,7 +129,9 @@ class Client:
         return answer
 
     def check(self, *, whole: bool) -> None:
-        """Everything acked is there, or (not `whole`) the disk refuses to say."""
+        """Check that each acknowledged message is stored, or (not `whole`) that the disk refuses
+        the read.
+        """
         for (subject, seq), payload in self.acked.items():
             if subject in self.gone or seq < self.purged.get(subject, 0):
                 continue
@@ -159,7 +162,7 @@ def scenario(client: Client) -> None:
     )
     client.publish("S", 8)
     client.api("STREAM.MSG.DELETE.T", {"seq": 4})
-    client.gone.add("T")  # limits and the delete have taken what they may
+    client.gone.add("T")  # limits and the delete may have removed them
     client.purged["S"] = 3
     client.api("STREAM.PURGE.S", {"seq": 3})
     change = {"name": "S", "subjects": ["S"], "allow_direct": True, "max_age": 3600 * SECOND}
@@ -205,7 +208,7 @@ def count_calls(*, background: bool) -> tuple[int, int]:
 
 
 def goes_on(client: Client) -> None:
-    """Without anybody's doing."""
+    """The server continues without a request."""
     house = client.house
     client.pass_time(15 * SECOND)
     client.hear()
@@ -260,10 +263,10 @@ def test_any_call_may_fail(code: int, forever: bool, background: bool) -> None:
 
 @pytest.fixture
 def unreadable() -> tuple[House, NthFails]:
-    """A server that has just started (nothing is in memory), on a disk that gives nothing back."""
+    """A server that has just started, with nothing in memory, on a disk that refuses reads."""
     disk = NthFails(Random(1), forever=False)
     house = House(STORE, disk=PyDisk(disk))
-    short = SECOND // 10  # a start reads what is in this window
+    short = SECOND // 10  # a start reads the messages in this window
     house.stream("S", subjects=["S"], allow_direct=True, max_msgs=20, duplicate_window=short)
     house.stream("W", subjects=["W"], retention="workqueue", duplicate_window=short)
     house.consumer("c", ack_policy="explicit")
@@ -286,7 +289,7 @@ def test_what_can_not_be_read_now_is_not_lost(unreadable: tuple[House, NthFails]
     state = house.ok("STREAM.INFO.S")["state"]
     assert (state["messages"], state.get("lost")) == (20, None)
     house.ok("CONSUMER.INFO.S.c")
-    assert house.publish("S", b"new")["seq"] == 21  # and the oldest one goes
+    assert house.publish("S", b"new")["seq"] == 21  # and the oldest message is removed
     last = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: 21\r\n\r\n"
     assert house.publish("S", b"next", last)["seq"] == 22
     house.pass_time(3 * SECOND)
@@ -342,7 +345,7 @@ def test_the_operator_and_clients_are_told_once() -> None:
     assert (told["server"], told["stream"]) == ("house", "S")
     assert len(house.reports) == 1
     disk.room = None
-    house.pass_time(SECOND)  # nobody publishes
+    house.pass_time(SECOND)  # no client publishes
     (late,) = house.client.events()
     assert json.loads(bytes(late[5]))["stream"] == "S"  # type: ignore[call-overload] # a payload
     (line,) = house.reports[1:]
@@ -380,7 +383,8 @@ def test_a_purge_that_finds_nothing_left_is_answered_when_that_is_on_the_disk() 
     while client.end_syncs():
         house.server.reactor.turn()
     assert house.request("$JS.API.STREAM.PURGE.S", {"seq": 3}) == []
-    assert house.request("$JS.API.STREAM.PURGE.S", {"seq": 3}) == []  # they are gone already
+    # the messages are already removed
+    assert house.request("$JS.API.STREAM.PURGE.S", {"seq": 3}) == []
     while client.end_syncs():
         house.server.reactor.turn()
     answers = [json.loads(payload) for *_, payload in house.client.events()]

@@ -1,4 +1,4 @@
-"""The folders of an account: what a start finishes."""
+"""The folders of an account: removals that a start finishes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.simulation.disk import SimDisk
 
 
 def test_a_stream_whose_removal_is_finished_at_a_start_stays_removed() -> None:
-    """The folder that names it is synced before anything of it goes."""
+    """The folder with the stream's name is synced before any file of it is removed."""
     disk = SimDisk()
     files = AccountFiles(PyDisk(disk), "store", "$G")
     assert files.open() == []
@@ -16,7 +16,7 @@ def test_a_stream_whose_removal_is_finished_at_a_start_stays_removed() -> None:
     disk.make_dir(stream.folder)
     disk.sync_dir(stream.folder.rpartition("/")[0])
     files.move_away(stream, "x")
-    disk.kill()  # the process ends before it could sync
+    disk.kill()  # the process ends before the sync
     files = AccountFiles(PyDisk(disk), "store", "$G")
     assert files.open() == []
     assert files.finish_removals()

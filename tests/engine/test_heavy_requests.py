@@ -1,7 +1,8 @@
-"""Requests as large as a payload may be: the work for one is bounded, and what is too much is said.
+"""Requests as large as a payload may be: the work for one is bounded, and a request beyond the
+limits gets an error.
 
-Work is counted in calls of Python and C functions, which do not depend on how fast the machine is;
-questions about overlaps count their own steps (tests/core/protocol/test_overlaps).
+Work is counted in calls of Python and C functions, which do not depend on the speed of the machine.
+Comparisons of subjects count their own steps (tests/core/protocol/test_overlaps).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def house(tmp_path: Path) -> House:
 
 
 def calls_of(work: Callable[[], object]) -> int:
-    """How many functions were called."""
+    """Return how many functions were called."""
     calls = 0
 
     def count(frame: object, event: str, argument: object) -> None:
@@ -91,7 +92,7 @@ def test_a_create_does_not_look_at_the_subjects_of_other_streams(house: House) -
             house.ok(f"STREAM.DELETE.O{place}")
         assert not house.ok("STREAM.NAMES", {"subject": "o.>"})["streams"]
         house.ok("STREAM.DELETE.H")
-    # what is summed up over all streams, for the limits, stays
+    # the sums over all streams for the limits remain
     assert counts[1] - counts[0] <= 8 * 190
 
 
@@ -104,7 +105,7 @@ def test_what_a_stream_listens_to_follows_its_updates(house: House) -> None:
         assert house.error("STREAM.CREATE.C", config)[0] == 10065
     assert house.ok("STREAM.NAMES", {"subject": "*"})["streams"] == ["A", "B"]
     again = house.restart()
-    assert again.ok("STREAM.NAMES", {"subject": "c"})["total"] == 0  # memory streams are gone
+    assert again.ok("STREAM.NAMES", {"subject": "c"})["total"] == 0  # memory streams do not survive
     again.stream("D", subjects=["c.*"])
     assert again.restart().ok("STREAM.NAMES", {"subject": "*.x"})["streams"] == ["D"]
 
@@ -278,7 +279,7 @@ def test_publishes_with_numbers_of_many_digits_are_refused(house: House) -> None
 
 @pytest.mark.parametrize("subjects", [300, 9000])
 def test_many_filters_select_what_few_would(house: House, subjects: int) -> None:
-    """In logs of some subjects and of many: the two ways in which a consumer keeps what it wants."""
+    """Logs with few and with many subjects: consumers keep the wanted messages in two ways."""
     house.stream("S", subjects=["s.>"], storage="memory", allow_direct=True)
     for place in range(subjects):
         house.send(f"s.{place}.{place % 7}")
@@ -307,12 +308,12 @@ def test_a_direct_get_of_more_patterns_than_are_looked_up_is_refused(house: Hous
 
 
 SIZE = 20_000
-CALLS_MOST = 150_000  # a thousand transforms take half of that; work that grows with the square makes millions
+CALLS_MOST = 150_000  # a thousand transforms take half of that; quadratic work takes millions
 
 
 @pytest.mark.parametrize("call", ["STREAM.CREATE", "STREAM.UPDATE", "STREAM.RESTORE", "CONSUMER"])
 def test_every_field_blown_up_costs_a_bounded_number_of_calls(tmp_path: Path, call: str) -> None:
-    """Each request of the bench, in small: none is an internal error, none costs too much."""
+    """Each request of the benchmark, in a small size: no internal error, and no excessive work."""
     costly = []
     house = House(tmp_path / "0")
     for number, heavy in enumerate(requests(SIZE)):

@@ -1,4 +1,6 @@
-"""Pipes, sockets, devices and folders where a store's files belong: never waited for, never written to."""
+"""Pipes, sockets, devices and folders in place of a store's files: the server never waits for them
+or writes to them.
+"""
 
 import os
 import socket
@@ -13,7 +15,7 @@ from tests.engine.test_recovery import stream_folder
 
 
 def bind(path: Path) -> None:
-    """A socket in the file system; its own path is too long for one."""
+    """Create a socket in the file system. The real path is too long for a socket."""
     back = Path.cwd()
     os.chdir(path.parent)
     try:

@@ -1,5 +1,5 @@
-"""Limits of account and server: what may be reserved, held and counted, and that the counts are
-right whatever happens to the messages.
+"""Limits of account and server: reserved and stored bytes, counts, and that the counts stay right
+after every change.
 """
 
 import tempfile
@@ -20,7 +20,7 @@ NAMES = ("A", "B", "C")
 
 
 class Totals(RuleBasedStateMachine):
-    """Streams of both kinds come, change and go; what INFO says is the sum of what they say."""
+    """Streams of both kinds are created, updated and deleted; INFO shows the sum of their states."""
 
     @initialize(folder=st.just("account"))
     def start(self, folder: str) -> None:

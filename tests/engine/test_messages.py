@@ -13,8 +13,8 @@ HEADERS = b"NATS/1.0\r\nA: 1\r\n\r\n"
 
 @pytest.fixture
 def filled(house: House, request: pytest.FixtureRequest) -> House:
-    """Subjects s.0, s.1, s.0, s.1, s.0 at one message a second; the third has headers; 4 is
-    deleted.
+    """A stream with subjects s.0, s.1, s.0, s.1, s.0 at one message a second; the third message has
+    headers, and 4 is deleted.
     """
     storage = getattr(request, "param", "file")
     house.stream(subjects=["s.*"], storage=storage, allow_direct=True)
@@ -151,8 +151,8 @@ def test_what_can_not_be_deleted_is_named_by_its_place(house: House) -> None:
 
 @pytest.mark.parametrize("place", ["unwritten", "active", "sealed", "compacted", "recovered"])
 def test_no_copy_of_an_erased_message_stays(house: House, place: str) -> None:
-    """In the write buffer, in the segment that is written, in one with an index, in one that was
-    rewritten, in one that was opened again: headers and payload are on no file afterwards.
+    """Erased messages in the tail, in the active segment, in a segment with an index file, in a
+    compacted one and in one that was opened again: no file has headers or payload afterwards.
     """
     house.stream(subjects=["s.*"], allow_direct=True)
     secret = b"NATS/1.0\r\nSecret: word\r\n\r\n"

@@ -1,4 +1,4 @@
-"""The small files of backups: what is written is read back, garbage is refused."""
+"""The small files of backups: written files are read back, garbage is refused."""
 
 import pytest
 from hypothesis import given
@@ -47,7 +47,7 @@ def test_a_state_as_nats_server_writes_it() -> None:
 
 
 def test_the_first_version_of_states() -> None:
-    # floor 5 and 8; then deliveries since, times forward from a base
+    # floor 5 and 8; then the deliveries since, with times after a base
     state = unpack_state(b"\x16\x01\x05\x08\x03\x04\x01\x14\x02\x06\x00")
     assert (state.delivered_consumer, state.delivered_stream) == (3 + 4, 4 + 7)
     assert state.pending == {10: (0, 13 * SECOND)}

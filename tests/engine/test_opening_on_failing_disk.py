@@ -1,8 +1,9 @@
-"""A store that is opened on a disk that reads and takes nothing, or refuses one call: all of it is
-served, nothing acked is missing, and when the disk takes writes everything goes on by itself.
+"""A store that is opened on a disk that only reads, or that refuses one call: all streams are
+served, no acknowledged message is missing, and the server continues by itself when the disk accepts
+writes.
 
-Each store has something that its opening wishes to write. The calls of an opening that change
-something are counted; then each of them fails, once or with all behind it.
+Each store has something that its opening writes. The calls of an opening that change the disk are
+counted; then each of them fails, once or with all later ones.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ W = "store/jetstream/$G/streams/W"
 
 
 class ReadsOnly(SimDisk):
-    """The call with that number, of those that change something, fails, or all from there on."""
+    """The changing call with that number fails, or all from that one on."""
 
     def __init__(self) -> None:
         super().__init__(random=Random(1))
@@ -70,7 +71,7 @@ class ReadsOnly(SimDisk):
 
 
 class Case:
-    """A store, and what is in it."""
+    """A store and its content."""
 
     def __init__(self, vault: Vault | None = None) -> None:
         self.vault = vault
@@ -90,7 +91,7 @@ class Case:
         return House(STORE, now_ns, PyDisk(self.disk), vault=self.vault, segment_bytes=4096)
 
     def publish(self, house: House, subject: str, count: int = 1) -> list[str]:
-        """The refusals."""
+        """Return the refusals."""
         refused = []
         for _ in range(count):
             self.number += 1
@@ -131,15 +132,15 @@ def torn(case: Case) -> None:
 
 
 def headless(case: Case) -> None:
-    """The head of the newest segment is gone; its index is not there yet."""
+    """The head of the newest segment is missing, and the segment has no index file yet."""
     _, file = case.file(S)
     if case.vault is not None:
-        case.lose("S")  # it says which key its messages have
+        case.lose("S")  # the head names the key of the messages
     file.data[:6] = file.durable[:6] = b"??????"
 
 
 def just_begun(case: Case) -> None:
-    """A segment was made when the process ended, and has a part of its head."""
+    """The process ended while it created a segment; the file has a part of the head."""
     path, _ = case.file(S)
     last = max(seq for name, seq in case.acked if name == "S")
     handle = case.disk.open(path.rpartition("/")[0] + f"/{last + 1:020}.seg", True)
@@ -154,7 +155,7 @@ def without_indexes(case: Case) -> None:
 
 
 def copied(case: Case) -> None:
-    """One segment's bytes are there under another name, too."""
+    """The bytes of one segment exist under another name too."""
     path, file = case.file(S, last=False)
     handle = case.disk.open(path.rpartition("/")[0] + f"/{3:020}.seg", True)
     case.disk.write_at(handle, bytes(file.data), 0)
@@ -163,7 +164,7 @@ def copied(case: Case) -> None:
 
 
 def unsure(case: Case) -> None:
-    """The process before was killed after an fsync had failed."""
+    """The previous process was killed after a failed fsync."""
     path, _ = case.file(S)
     case.disk.open(path.rpartition("/")[0] + "/unsure", True)
 
@@ -176,7 +177,7 @@ def damaged_meta(case: Case) -> None:
 
 
 def states_beyond(case: Case) -> None:
-    """The newest messages were lost with the power, and w had passed them."""
+    """A power cut has taken the newest messages, which w had passed."""
     house = case.house()
     case.publish(house, "W", 5)
     case.disk.nth = -1
@@ -199,11 +200,11 @@ def damaged_states(case: Case) -> None:
 
 
 def as_it_is(case: Case) -> None:
-    """A killed process, no damage."""
+    """A killed process, without damage."""
 
 
 def log_is_gone(case: Case) -> None:
-    """A stream that was made a moment ago."""
+    """A stream that was created a moment ago."""
     case.disk.remove_tree(f"{S}/log")
     case.lose("S")
 
@@ -242,7 +243,7 @@ def furnished(wish: Callable[[Case], None], *, encrypted: bool) -> Case:
 
 
 def goes_on(case: Case, house: House) -> None:
-    """The disk works; nobody does anything."""
+    """The disk works, and no client sends a request."""
     case.disk.repair()
     house.pass_time(140 * SECOND, SECOND // 4)
     assert house.account.offline == {}
@@ -270,7 +271,7 @@ def opened_in_trouble(case: Case, *, forever: bool) -> None:
         case.check(house)
         refused += case.publish(house, "S")
         assert set(refused) == {os.strerror(case.disk.code)}
-        again = case.copy().house(house.server.clock.now())  # killed, and started once more
+        again = case.copy().house(house.server.clock.now())  # killed and started again
         assert again.account.offline == {}
         case.check(again)
         house.pass_time(5 * SECOND, SECOND // 4)
@@ -319,7 +320,7 @@ def test_a_disk_that_takes_nothing_at_all(
 
 @pytest.mark.parametrize("wish", WISHES, ids=lambda wish: wish.__name__)
 def test_a_disk_without_room(wish: Callable[[Case], None]) -> None:
-    """Syncs, names and what makes room work: what nothing can be put into is files."""
+    """Syncs, names and removals work, but writes to files fail."""
     case = furnished(wish, encrypted=False)
     case.disk.room = case.disk.used()
     house = case.house()

@@ -1,4 +1,4 @@
-"""Deletes that the disk has refused half way are finished by the server, also by the next one."""
+"""Deletes that the disk has refused in part are finished by the server, or by the next one."""
 
 import errno
 import itertools
@@ -21,7 +21,7 @@ def names(house: House) -> list[str]:
 
 
 def refused(house: House, disk: SimDisk, *streams: str) -> None:
-    """Deletes whose renames the disk does not sync."""
+    """Delete streams on a disk that does not sync the renames."""
     disk.fail("sync_dir", errno.EIO, STREAMS, times=None)
     for stream in streams:
         assert house.error(f"STREAM.DELETE.{stream}")[0] == 10050
@@ -35,7 +35,7 @@ def test_power_does_not_bring_back_what_the_next_server_has_finished() -> None:
     house.publish("G")
     refused(house, disk, "G")
     disk.kill()
-    disk.fail("sync_dir", errno.EIO, STREAMS, times=None)  # nor does it at the next start
+    disk.fail("sync_dir", errno.EIO, STREAMS, times=None)  # the disk refuses at the next start too
     house = house.crash()
     assert names(house) == []
     disk.heal()
@@ -114,7 +114,7 @@ def test_consumers_that_may_be_on_the_disk_are_removed_some_at_a_time() -> None:
     entry = house.account.streams["S"]
     assert len(entry.rewrites) == 100
     disk.heal()
-    house.consumer("c7", durable_name="c7")  # it is there after all
+    house.consumer("c7", durable_name="c7")  # the consumer exists after all
     seen = [len(entry.rewrites)]
     for _ in range(200):
         house.pass_time(SECOND // 20)

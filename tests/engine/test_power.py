@@ -1,4 +1,4 @@
-"""What was answered holds when the power goes, and when the disk fails under a call."""
+"""Answered calls hold after a power cut, and when the disk fails within a call."""
 
 import errno
 import json
@@ -17,7 +17,7 @@ STORE = Path("store")
 
 
 def shape(house: House) -> dict[str, Any]:
-    """What clients were promised: streams with their configuration and messages, consumers."""
+    """The promises to clients: streams with their configuration and messages, consumers."""
     seen: dict[str, Any] = {}
     for name in house.ok("STREAM.NAMES")["streams"] or []:
         info = house.ok(f"STREAM.INFO.{name}", {"deleted_details": True})
@@ -28,7 +28,7 @@ def shape(house: House) -> dict[str, Any]:
 
 
 def act(house: House, rng: random.Random) -> str:
-    """One call of a client; what it was."""
+    """Make one call of a client; return its description."""
     name = rng.choice("AB")
     call, body = rng.choice(
         [
@@ -230,7 +230,7 @@ def test_what_a_consumer_took_stays_gone_when_the_consumer_is_deleted(retention:
     [("STREAM.MSG.DELETE.S", {"seq": 2, "no_erase": True}), ("STREAM.PURGE.S", {"keep": 1})],
 )
 def test_a_removal_is_answered_when_it_is_on_the_disk(call: str, body: dict[str, int]) -> None:
-    """A sync that failed promises nothing: the answer comes when the removal is durable, not before."""
+    """A failed sync promises nothing: the answer is sent when the removal is durable, not before."""
     disk = SimDisk()
     house = House(STORE, disk=PyDisk(disk))
     house.stream()
@@ -263,7 +263,7 @@ def test_a_stop_on_a_failed_disk_answers_no_removal() -> None:
 
 
 def test_what_a_start_has_seen_of_consumers_holds_when_the_power_goes() -> None:
-    """A delete that was cut short before its sync: a start finds the consumer gone, and the next too."""
+    """A delete that ended before its sync: this start and the next one find the consumer removed."""
     disk = SimDisk()
     house = House(STORE, disk=PyDisk(disk))
     house.stream("S", subjects=["s"])
@@ -291,7 +291,7 @@ def test_what_an_opening_removed_by_a_limit_stays_gone() -> None:
     world.settle()
     log = world.account.streams["S"].core.log
     assert [log.get(seq) is None for seq in (1, 2, 3)] == [True, False, False]
-    # the removal of the first one did not get to the disk
+    # the removal of the first file did not reach the disk
     (path,) = [name for name in world.disk.names if name.endswith(".seg")]
     node = world.disk.file(path)
     del node.data[-52:]
@@ -318,7 +318,7 @@ def test_what_an_opening_on_a_full_disk_removed_is_on_the_disk_when_messages_are
     for _ in range(3):
         link.send("S.a", b"x" * 100)
     world.settle()
-    # the removal of the first one did not get to the disk
+    # the removal of the first file did not reach the disk
     (path,) = [name for name in world.disk.names if name.endswith(".seg")]
     node = world.disk.file(path)
     del node.data[-52:]
@@ -331,7 +331,7 @@ def test_what_an_opening_on_a_full_disk_removed_is_on_the_disk_when_messages_are
     assert stream.failure
     world.disk.room = None
     while stream.failure:
-        world.pass_time(SECOND)  # no sync in the background ends meanwhile
+        world.pass_time(SECOND)  # no background sync ends meanwhile
     world.links[0].api("STREAM.UPDATE.S", {"name": "S", "subjects": ["S.*"]})
     world.turn()
     world.disk.crash()

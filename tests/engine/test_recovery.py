@@ -1,4 +1,4 @@
-"""What is on disk comes back: after a clean stop, after a kill, and beside damage."""
+"""The content of the disk is recovered: after a clean stop, after a kill, and beside damage."""
 
 import base64
 import random
@@ -12,7 +12,7 @@ from tests.engine.house import SECOND, House
 
 
 def configs(house: House) -> dict[str, Any]:
-    """Everything that must survive a clean restart, as the API shows it."""
+    """Return the state that must survive a clean restart, as the API shows it."""
     seen: dict[str, Any] = {}
     for name in house.ok("STREAM.NAMES")["streams"] or []:
         info = house.ok(f"STREAM.INFO.{name}", {"deleted_details": True, "subjects_filter": ">"})
@@ -59,7 +59,7 @@ def test_a_kill_loses_at_most_the_last_moments_of_a_consumer(tmp_path: Path) -> 
     after = house.crash()
     assert configs(after) == before
     assert not after.reports
-    # and without that second: configurations and messages as before, acks perhaps forgotten
+    # without that second: configurations and messages as before, and perhaps fewer acks
     for event in after.pull(2):
         after.send(event[3], b"+ACK")
     again = after.crash()
@@ -252,7 +252,7 @@ def test_a_damaged_consumer_is_left_aside(tmp_path: Path) -> None:
         code, text = house.error(call, body)
         assert (code, text[:21]) == (10195, "consumer is offline: ")
     assert house.ok("CONSUMER.INFO.S.good")["num_ack_pending"] == 1
-    house.ok("CONSUMER.DELETE.S.bad")  # a client that says so gives it up
+    house.ok("CONSUMER.DELETE.S.bad")  # a client may delete the damaged consumer
     assert "missing" not in house.ok("CONSUMER.LIST.S")
     house.consumer("bad", durable_name="bad", ack_policy="explicit")
     house = house.crash()
@@ -329,7 +329,7 @@ def test_a_namesake_of_the_same_moment_starts_anew(tmp_path: Path, *, killed: bo
     house.stream()
     house.publish("S")
     house.consumer(durable_name="c", ack_policy="explicit")
-    assert house.request(house.pull(1)[0][3], b"+ACK")  # confirmed: it is in the journal
+    assert house.request(house.pull(1)[0][3], b"+ACK")  # confirmed: the ack is in the journal
     house.ok("CONSUMER.DELETE.S.c")
     if killed:
         house = House(tmp_path, now_ns=house.server.clock.now())
@@ -367,7 +367,7 @@ def test_streams_of_a_later_server_are_left_aside(tmp_path: Path) -> None:
     meta = stream_folder(house) / "meta.json"
     house.engine.close()
     text = meta.read_bytes().replace(b'"allow_msg_ttl":false', b'"allow_msg_ttl":true')
-    meta.write_bytes(text.splitlines()[0])  # as changed by hand
+    meta.write_bytes(text.splitlines()[0])  # as if edited by hand
     house.settings["api_level"] = 0
     house = house.crash()
     assert "required API level: 1, current API level: 0" in house.reports[0]
@@ -494,7 +494,7 @@ def test_a_flipped_bit_in_a_configuration_is_told_and_costs_nothing(
             assert house.ok(f"CONSUMER.NAMES.{stream}")["consumers"] == ["c"]
         assert path.read_bytes() == whole
         house.engine.close()
-        # the other one alone, and then both of them
+        # the other file alone, and then both of them
         path.with_name(f"{name}.copy").write_bytes(bytes(damaged))
         if bit % 2:
             path.write_bytes(bytes(damaged))

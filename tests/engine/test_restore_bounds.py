@@ -1,4 +1,4 @@
-"""What a restore may take while it is on its way, and that it gives all of it back."""
+"""Resources of a restore in progress: their bounds, and that all of them are released."""
 
 import gc
 import json
@@ -29,7 +29,7 @@ ANSWER = {"config": CONFIG, "state": {}}
 
 
 def begin(house: House, data: bytes, **config: Any) -> str:
-    """A restore that has got so many bytes; where the next ones go."""
+    """Start a restore with so many bytes; return the subject for the next ones."""
     begun = house.ok("STREAM.RESTORE.S", {"config": {**CONFIG, **config}})
     subject: str = begun["deliver_subject"]
     for at in range(0, len(data), 65536):
@@ -54,7 +54,8 @@ def newer(consumers: int, described: int = 60_000) -> bytes:
     return packed(data + END)
 
 
-# -- on the disk, counted ---------------------------------------------------------------------------
+# -- bytes on the disk
+# ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("storage", ["file", "memory"])
@@ -85,7 +86,7 @@ def test_bytes_on_their_way_are_the_accounts(tmp_path: Path) -> None:
     house.request(subject, b"not of this archive")
     assert usage.used == 0
     begin(house, newer(10))
-    house.pass_time(6 * SECOND)  # it stalls
+    house.pass_time(6 * SECOND)  # the restore stalls
     assert usage.used == 0
     subject = begin(house, newer(2))
     house.request(subject)
@@ -129,12 +130,13 @@ def test_zeros_that_are_messages_are_bounded_by_the_limits(tmp_path: Path) -> No
     assert not left(tmp_path)
 
 
-# -- given back -------------------------------------------------------------------------------------
+# -- released resources
+# -----------------------------------------------------------------------------
 
 
 @pytest.fixture
 def collector() -> Iterator[None]:
-    """The garbage collector does not run."""
+    """Switch the garbage collector off."""
     gc.collect()
     gc.disable()
     yield
@@ -210,7 +212,8 @@ def test_a_fault_of_ours_ends_it_too(
     assert not house.account.transfers
 
 
-# -- what an archive may hold -----------------------------------------------------------------------
+# -- content of an archive
+# --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("what", bombs())
@@ -247,7 +250,7 @@ def test_a_large_message_is_no_bomb(tmp_path: Path) -> None:
     log.add(1, "s.x", Random(1).randbytes(12 << 20))
     data = tar_of({"meta.inf": META, "msgs/1.blk": blocks_of(log, 1 << 30)[0]})
     assert restore(house, ANSWER, data)["state"]["bytes"] > 12 << 20
-    # what compresses well may be as large as a client's message
+    # content that compresses well may be as large as a client's message
     other = House(tmp_path / "other")
     other.server.reactor.max_payload = 12 << 20
     log = open_log(None)
@@ -314,7 +317,7 @@ def test_restores_at_once_share_a_bound_of_memory(tmp_path: Path) -> None:
         assert transit.held_bytes <= 65 * MIB
     assert transit.count + refused == 200
     assert 120 < refused < 180
-    # one that is small comes through all the same
+    # a small restore succeeds nevertheless
     assert "error" not in restore(house, ANSWER, newer(2))
     house.pass_time(6 * SECOND, SECOND)
     assert (transit.count, transit.held_bytes, transit.working) == (0, 0, None)

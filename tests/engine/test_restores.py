@@ -1,4 +1,4 @@
-"""Restores: a backup comes back whole, or nothing of it does."""
+"""Restores: a backup is restored completely, or not at all."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ from tests.simulation.disk import SimDisk
 
 
 def fill(house: House, seed: int, count: int = 60) -> None:
-    """Messages, gaps everywhere, consumers in every state."""
+    """A stream with messages, gaps everywhere, and consumers in every state."""
     source = Random(seed)
     house.stream(subjects=["s.>"])
     for n in range(count):
@@ -65,7 +65,7 @@ def test_what_was_backed_up_comes_back(tmp_path_factory: Any, seed: int) -> None
     del info["state"]["last_ts"]
     theirs, ours = stream_view(one), stream_view(other)
     for view in (theirs, ours):
-        del view[2]["last_ts"]  # the last message is removed; its time is not kept
+        del view[2]["last_ts"]  # the last message is removed, and its time is not stored
     assert ours == theirs
     ours = stream_view(other.restart())
     del ours[2]["last_ts"]
@@ -154,7 +154,7 @@ def test_advisories(house: House, tmp_path: Path) -> None:
 
 
 def left(folder: Path) -> list[str]:
-    """What is in the folders that streams are restored through, and in the streams' own."""
+    """Return the content of the folders for restores and for streams."""
     root = folder / "jetstream/$G"
     return [str(path) for part in ("streams", "restoring") for path in (root / part).glob("*")]
 
@@ -245,7 +245,7 @@ def test_damaged_archives_never_give_another_stream(
         assert got["error"]["err_code"] == 10062
         assert not left(target.folder)
         return
-    # what is not under a checksum: times and owners of files, names of what may be missing
+    # bytes without a checksum: times and owners of files, names of optional files
     _, _, _, messages, _ = stream_view(target)
     assert all(messages[seq] in (None, view[3][seq]) for seq in messages)
 

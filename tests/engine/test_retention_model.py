@@ -1,6 +1,4 @@
-"""Interest and workqueue retention against a model: what a stream still holds after each step, also
-after restarts.
-"""
+"""Interest and workqueue retention, compared with a model after each step and after restarts."""
 
 import json
 from dataclasses import dataclass, field
@@ -31,14 +29,14 @@ NAMES = ["c0", "c1", "c2", "c3"]
 
 @dataclass
 class Reader:
-    """What the model knows of a consumer."""
+    """The model's state of a consumer."""
 
     filters: list[str]
     policy: str
-    once: bool  # max_deliver is 1
+    once: bool  # whether max_deliver is 1
     passed: int
     pending: dict[int, str] = field(default_factory=dict)  # seq -> ack subject
-    spent: dict[int, str] = field(default_factory=dict)  # went out as often as they may
+    spent: dict[int, str] = field(default_factory=dict)  # messages that have reached max_deliver
 
     def takes(self, subject: str) -> bool:
         return not self.filters or any(matches(subject, one) for one in self.filters)
@@ -72,7 +70,7 @@ class Retention(RuleBasedStateMachine):
     # --- the model ---------------------------------------------------------------------------------
 
     def gone(self, seq: int) -> None:
-        """It was removed, and that is told to who holds it."""
+        """Remove a message, and tell the consumers that have it pending."""
         self.live.pop(seq, None)
         for reader in self.readers.values():
             reader.pending.pop(seq, None)
@@ -96,7 +94,8 @@ class Retention(RuleBasedStateMachine):
             if taken or orphans:
                 self.settle(seq)
 
-    # --- what may happen ---------------------------------------------------------------------------
+    # --- steps
+    # -------------------------------------------------------------------------------------
 
     @rule(subject=st.sampled_from(SUBJECTS))
     def publish(self, subject: str) -> None:
@@ -196,7 +195,7 @@ class Retention(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES))
     def wait_too_long(self, name: str) -> None:
-        """What went out as often as it may leaves those pending and stays in the stream."""
+        """A message that has reached max_deliver is no longer pending, and stays in the stream."""
         self.house.pass_time(61_000_000_000, 1_000_000_000)
         for reader in self.readers.values():
             if reader.once:
@@ -265,7 +264,8 @@ class Retention(RuleBasedStateMachine):
         if self.readers:
             self.review(orphans=False)
 
-    # --- what must hold ----------------------------------------------------------------------------
+    # --- checks
+    # ------------------------------------------------------------------------------------
 
     @invariant()
     def what_is_held_is_what_is_needed(self) -> None:
@@ -281,7 +281,7 @@ class Retention(RuleBasedStateMachine):
         assert state["messages"] == len(self.live)
         for name, reader in self.readers.items():
             info: Any = self.house.ok(f"CONSUMER.INFO.S.{name}")
-            # one whose filters have changed may hold what is gone until it looks for it
+            # a consumer with changed filters may keep a removed message until it looks for it
             held = [seq for seq in reader.pending if seq in self.live]
             assert len(held) <= info["num_ack_pending"] <= len(reader.pending), name
 

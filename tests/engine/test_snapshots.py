@@ -1,4 +1,4 @@
-"""Backups as a client sees them: what they hold, how they flow, how they end."""
+"""Backups as a client sees them: content, flow control, end."""
 
 import json
 from pathlib import Path
@@ -91,11 +91,11 @@ def test_without_acks_it_ends_after_five_seconds(full: House) -> None:
     full.pass_time(4 * SECOND)
     assert receiver.take().end is None
     full.pass_time(3 * SECOND // 2)
-    assert receiver.take().end is None  # what was acknowledged began the wait anew
+    assert receiver.take().end is None  # the ack has started the wait again
     full.pass_time(5 * SECOND)
     assert receiver.take().end == b"NATS/1.0 408 No Flow Response\r\n\r\n"
     assert told(events)[-1]["error"] == "no flow response"
-    backup(full)  # the way is free again
+    backup(full)  # another backup may start
 
 
 def test_who_is_gone_gets_no_more(full: House) -> None:
@@ -129,7 +129,7 @@ def test_nobody_wants_it(full: House) -> None:
 
 
 LATE = 0, 1, 3, 400
-"""Messages of 2000 bytes: of none to six chunks that have replies."""
+"""Messages of 2000 bytes that give none to six chunks with a reply."""
 
 
 @pytest.mark.parametrize("wildcard", [False, True])
@@ -137,7 +137,7 @@ LATE = 0, 1, 3, 400
 def test_a_subscription_that_comes_after_the_answer(
     house: House, count: int, wildcard: bool
 ) -> None:
-    """As the `nats` command does it, which has a wildcard for its answers all along."""
+    """As the `nats` command, which always has a wildcard subscription for its answers."""
     source = Random(count)
     house.stream(subjects=["s"])
     for _ in range(count):
@@ -150,7 +150,8 @@ def test_a_subscription_that_comes_after_the_answer(
     assert not receiver.client.events()
     if wildcard:
         receiver.client.send("UNSUB 6\r\n")
-        receiver.client.send("SUB * 6\r\nSUB other 5\r\n")  # not what it waits for
+        # neither of them names the deliver subject
+        receiver.client.send("SUB * 6\r\nSUB other 5\r\n")
         house.pass_time(SECOND // 2)
         assert not receiver.client.events()
     receiver.listen()

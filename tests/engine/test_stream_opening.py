@@ -1,4 +1,4 @@
-"""Streams that are opened one after the other: who waits for what, and what waiting must not change."""
+"""Streams that open one after the other: which requests wait, and that waiting changes no answer."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ API_TOO_MUCH = 100_000
 
 @pytest.fixture
 def house(tmp_path: Path) -> House:
-    """BIG has many segments, SMALL few."""
+    """A store where BIG has many segments and SMALL has few."""
     house = House(tmp_path / "store")
     house.stream("BIG", subjects=["big.>"])
     house.stream("SMALL", subjects=["small.>"])
@@ -38,7 +38,7 @@ def fill(house: House, name: str, segments: int = SEGMENTS) -> None:
 
 
 def open_until(house: House, over: Callable[[], object]) -> int:
-    """Recover step by step until then; how many steps."""
+    """Recover step by step until a condition; return the number of steps."""
     for steps in range(API_TOO_MUCH):
         house.server.reactor.settle()
         if over():
@@ -54,7 +54,7 @@ def open_all(house: House) -> None:
 
 
 class Asker:
-    """A connection of its own, with what it was answered."""
+    """A connection of its own, with the answers to its requests."""
 
     def __init__(self, house: House) -> None:
         self.client = house.server.client()
@@ -67,7 +67,7 @@ class Asker:
         return self
 
     def answers(self) -> list[Any]:
-        """All that came: "PONG", or the JSON of a message, or what else it holds."""
+        """Return all events: "PONG", the JSON of a message, or another event as it is."""
         for event in self.client.events():
             if event[0] != OP_MSG:
                 self.got.append("PONG")
@@ -186,7 +186,7 @@ def test_who_waits_for_a_stream_that_fails_goes_on(house: House) -> None:
     open_all(house)
     answers = asker.answers()
     assert b"503" in answers[0]
-    assert answers[1]["error"]["err_code"] == 10194  # it is offline
+    assert answers[1]["error"]["err_code"] == 10194  # the stream is offline
     assert answers[2]["stream"] == "BIG"
     assert any("stays offline" in line for line in house.reports)
 
@@ -270,7 +270,7 @@ def test_an_end_in_the_middle_changes_nothing(house: House) -> None:
             house.engine.open_more()
         if steps % 3 == 0:
             house.engine.close()
-            assert asker.answers()  # it hears that nobody is there
+            assert asker.answers()  # the client gets "no responders"
     house = house.crash()
     after = house.api("STREAM.INFO.BIG")["state"]
     assert after["first_seq"] == before["first_seq"]

@@ -1,4 +1,4 @@
-"""Streams through the API: life, listing, limits, purge; on disk and in memory."""
+"""Streams over the API: creation, deletion, listing, limits, purge; on disk and in memory."""
 
 from pathlib import Path
 from typing import Any

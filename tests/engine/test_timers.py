@@ -1,4 +1,4 @@
-"""Deadlines behave like a dictionary that is searched for the smallest value."""
+"""Timers, compared with a dictionary that is searched for the smallest value."""
 
 from collections.abc import Iterator
 

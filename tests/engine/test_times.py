@@ -1,4 +1,4 @@
-"""Times in configurations and requests: none, zero, and those that no message can have."""
+"""Times in configurations and requests: missing ones, zero, and times that no message can have."""
 
 import json
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_a_pause_of_centuries(tmp_path: Path, time: str) -> None:
     house = House(tmp_path)
     house.stream()
     house.consumer(durable_name="c", ack_policy="explicit")
-    most = 2**63 - 1  # as far as a duration goes
+    most = 2**63 - 1  # the longest duration
     told = house.ok("CONSUMER.PAUSE.S.c", {"pause_until": time})
     house = house.restart()
     info = house.ok("CONSUMER.INFO.S.c")

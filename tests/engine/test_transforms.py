@@ -1,4 +1,4 @@
-"""Transforms: each function, each error text, and bytes rather than characters."""
+"""Transforms: each function, each error text, and bytes instead of characters."""
 
 import pytest
 from hypothesis import given
@@ -69,7 +69,7 @@ def test_wildcards_of_a_published_subject_are_carried_over(
     transform = parse(src, dest)
     for _ in range(2):  # the second time from the cache
         assert transform.carry(subject) == wanted
-        assert transform.apply(subject) is None  # a message of a stream has none
+        assert transform.apply(subject) is None  # a message of a stream has no such subject
 
 
 @pytest.mark.parametrize(("src", "dest", "subject", "wanted"), APPLIED)

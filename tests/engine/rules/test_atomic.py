@@ -1,4 +1,4 @@
-"""Atomic batches of one server: what is open, what a commit does, what is left after the end."""
+"""Atomic batches of one server: open batches, commits, and the state after the end."""
 
 import errno
 import json
@@ -27,7 +27,7 @@ def block(*lines: str) -> bytes:
 def put(
     house: House, batch: str, seq: int, *more: str, body: bytes = b"x", subject: str = "S"
 ) -> Any:
-    """One message of a batch: None for the empty ack, else the PubAck."""
+    """Send one message of a batch; return None for the empty ack, else the PubAck."""
     lines = block(f"Nats-Batch-Id: {batch}", f"Nats-Batch-Sequence: {seq}", *more)
     answers = house.request(subject, body, lines)
     assert len(answers) == 1
@@ -175,7 +175,7 @@ def test_after_a_power_cut_batches_are_whole(seed: int) -> None:
                 answer = put(house, f"b{number}", n, *commit, body=body)
             assert answer["count"] == count
             kept.append(bodies)
-        # one more that the power goes away under: its write may be torn anywhere
+        # a power cut follows this batch, and may tear its write anywhere
         disk.sync = lambda handle: None  # type: ignore[method-assign]  # nothing gets durable
         bodies = [b"last.%d" % n for n in range(3)]
         for n, body in enumerate(bodies, 1):
@@ -205,7 +205,7 @@ def test_after_a_power_cut_batches_are_whole(seed: int) -> None:
 )
 @settings(max_examples=60, deadline=None)
 def test_batches_do_what_the_model_does(steps: list[tuple[str, int, str]]) -> None:
-    """`skip` 1 is the next sequence; 0 repeats one, 2 leaves one out."""
+    """`skip`: 1 is the next sequence, 0 repeats one, 2 leaves one out."""
     house = House(Path("store"), disk=PyDisk(SimDisk()))
     house.stream(allow_atomic=True, storage="memory")
     is_open: dict[str, list[bytes]] = {}
@@ -262,7 +262,7 @@ ROLLUP = "Nats-Rollup: sub"
         ([("s.c", ID("new")), ("s.c", ID("newer"))], 0),
         ([("s.c", ID("new")), ("s.c", ID("new"))], 10201),
         ([("s.c",), ("s.c", ID("there"))], 10201),
-        # among plain messages, ones that a rule is asked about
+        # between ordinary messages, messages that a rule is asked about
         ([("s.c",), ("s.a", ROLLUP), ("s.c", OF_SUBJECT(0))], 10164),
         ([("s.c",), ("s.a", ROLLUP), ("s.b", OF_SUBJECT(2))], 0),
         ([("s.c",), ("s.b",), ("s.c", ROLLUP)], 10111),
@@ -276,7 +276,7 @@ ROLLUP = "Nats-Rollup: sub"
 def test_what_a_batch_is_checked_for(
     tmp_path: Path, batch: list[tuple[str, ...]], err_code: int
 ) -> None:
-    """As nats-server does (tests/compat holds both to it): all of a batch, or nothing."""
+    """As in nats-server (tests/compat compares both): all messages of a batch, or none."""
     house = House(tmp_path)
     house.stream(allow_atomic=True, allow_rollup_hdrs=True, subjects=["s.*"])
     house.publish("s.a", b"a", block(ID("there")))
@@ -298,7 +298,9 @@ def test_what_a_batch_is_checked_for(
 
 @pytest.mark.parametrize("ruled", [False, True])
 def test_headers_are_stored_as_they_came(tmp_path: Path, ruled: bool) -> None:
-    """But for the API level; and what `eob` ends gets the commit. Whether a rule sees all messages or not."""
+    """Headers stay except for the API level; the message that `eob` ends gets the commit. The same
+    with and without a rule that sees all messages.
+    """
     house = House(tmp_path)
     fields: dict[str, Any] = {"republish": {"src": ">", "dest": "seen.>"}} if ruled else {}
     house.stream(allow_atomic=True, subjects=["s.*"], **fields)
@@ -368,7 +370,9 @@ def test_counters_of_a_batch_are_not_larger_than_messages_may_be(tmp_path: Path)
 
 
 def test_a_batch_that_is_stored_is_acknowledged_whatever_the_disk_says_of_older_ones() -> None:
-    """As a message by itself is: what it should have rolled up stays until the next one does."""
+    """As for a single message: older messages that a lost rollup should have removed stay until the
+    next rollup.
+    """
     disk = SimDisk(reorders=False)
     house = House(Path("store"), disk=PyDisk(disk), segment_bytes=4096)
     house.stream(allow_atomic=True, allow_rollup_hdrs=True, subjects=["s.*"])
@@ -392,7 +396,7 @@ def test_a_batch_that_is_stored_is_acknowledged_whatever_the_disk_says_of_older_
 
 
 def test_the_commit_that_ends_a_batch_is_counted(tmp_path: Path) -> None:
-    """What `eob` adds to the last message has to fit, too."""
+    """The bytes that `eob` adds to the last message have to fit too."""
     house = House(tmp_path)
     house.stream("T", allow_atomic=True, subjects=["T"], storage="memory")
     put(house, "t", 1, COMMIT, subject="T")

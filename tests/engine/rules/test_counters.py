@@ -1,4 +1,4 @@
-"""Counters: sums of any length, what breaks them, and counters of other streams gathered."""
+"""Counters: sums of any length, broken counters, and sums of other streams' counters."""
 
 import json
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Fast-ingest batches of one server; message by message they are compared with another server in
-tests/compat.
+"""Fast-ingest batches of one server. tests/compat compares them message by message with another
+server.
 """
 
 import json
@@ -19,7 +19,7 @@ START, APPEND, COMMIT, EOB, PING = range(5)
 
 
 class Publisher:
-    """Publishes batches to S and keeps what it hears, in order."""
+    """Publishes batches to S and keeps the answers in order."""
 
     def __init__(self, house: House) -> None:
         self.house = house
@@ -116,8 +116,8 @@ def test_open_batches_end_with_the_stream(house: House, end: str) -> None:
 )
 @settings(max_examples=60, deadline=None)
 def test_the_acks_cover_what_is_stored(steps: list[tuple[str, int]], flow: int) -> None:
-    """Batches side by side, with gaps allowed: every message is stored, acks never run ahead, and
-    come before more than the promised number of messages is unanswered.
+    """Batches side by side, with gaps allowed: every message is stored, acks never name a later
+    message, and arrive before more than the promised number of messages is unanswered.
     """
     house = House(Path("store"), disk=PyDisk(SimDisk()))
     house.stream(allow_batched=True, storage="memory")
@@ -152,7 +152,7 @@ TOKENS = st.sampled_from(
 
 
 def meaning(tokens: list[str]) -> tuple[str, int] | None:
-    """(id, number) of a reply subject that says where in a batch a message is; None: it doesn't."""
+    """Return (id, number) of a batch's reply subject; None: it is none."""
     if len(tokens) < 6:
         return None
     batch, _, gap, number, operation = tokens[-5:]

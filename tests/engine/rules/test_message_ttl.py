@@ -1,4 +1,4 @@
-"""Messages that end by themselves: a model with TTLs, max_age, markers, rollups and restarts."""
+"""Messages that expire, compared with a model of TTLs, max_age, markers, rollups and restarts."""
 
 import random
 from pathlib import Path
@@ -33,7 +33,9 @@ def stored(house: House, stream: str = "S") -> list[Any]:
 
 
 class Model:
-    """What a stream holds: sequence -> (subject, time, TTL in seconds, is a marker or a purge)."""
+    """The content of a stream: sequence -> (subject, time, TTL in seconds, whether it is a marker
+    or a purge).
+    """
 
     def __init__(self, max_age_s: int, marker_s: int, per_subject: int) -> None:
         self.max_age_s, self.marker_s, self.per_subject = max_age_s, marker_s, per_subject
@@ -248,8 +250,8 @@ def test_the_agenda_on_disk_may_be_gone_or_damaged(damage: bytes | None, tmp_pat
 def test_after_power_loss_each_message_ends_by_its_own_header(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sequences that were lost are given again: what the agenda says of the old ones is not for the
-    new ones.
+    """Lost sequences are used again: the deadlines of the lost messages do not apply to the new
+    ones.
     """
     monkeypatch.setattr(saved_deadlines, "SAVE_AFTER", 2)
     rng = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Transforms on the way in, and what is stored published again: when, and with which headers."""
+"""Subject transforms of stored messages, and republish: time and headers of the messages."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from tests.engine.house import SECOND, House
 
 
 def heard(house: House, subject: str) -> list[tuple[bytes, bytes]]:
-    """Headers and payload of what came on a subject of the client's subscription 2."""
+    """Return headers and payload of the client's messages on a subject."""
     return [(event[4], event[5]) for event in house.client.events() if event[1] == subject]
 
 
@@ -89,7 +89,7 @@ def test_nothing_goes_out_before_it_is_durable(tmp_path: Path) -> None:
     house.client.events()
     core.publish("s.a", b"x")
     assert core.visible == 0
-    core.log.fsync()  # on the disk, but the stream does not know yet
+    core.log.fsync()  # the message is on the disk, but the stream does not know yet
     assert core.visible == 0
     ((headers, _),) = heard(house, "r.s.a")
     assert b"Nats-Sequence: 1\r\n" in headers

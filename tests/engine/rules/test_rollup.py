@@ -1,4 +1,4 @@
-"""Rollups: what goes, what stays, what is refused, and that it is so after a restart."""
+"""Rollups: which messages are removed, kept and refused, also after a restart."""
 
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,7 @@ def test_many_messages_go_at_once(how: str, tmp_path: Path) -> None:
     house.consumer(ack_policy="explicit")
     core = house.engine.accounts["$G"].streams["S"].core
     payload = bytes(40_000)
-    for n in range(1500):  # several segments
+    for n in range(1500):  # enough for several segments
         core.publish(f"s.{n % 3}", payload)
     house.server.reactor.settle()
     assert house.publish("s.1", b"last", rolled(how))["seq"] == 1501

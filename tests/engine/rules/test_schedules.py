@@ -1,4 +1,4 @@
-"""Schedules: when they produce, what they produce, how they end, and that they outlive restarts."""
+"""Schedules: when they produce messages, which ones, how they end, and that they survive restarts."""
 
 from pathlib import Path
 from typing import Any

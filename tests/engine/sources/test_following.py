@@ -18,14 +18,14 @@ def house(tmp_path: Path) -> House:
 
 
 def stored(house: House, stream: str) -> list[tuple[int, int, str, bytes, bytes]]:
-    """Everything in a stream: sequence, time, subject, headers, payload."""
+    """Return all messages of a stream: sequence, time, subject, headers, payload."""
     log = house.engine.accounts["$G"].streams[stream].core.log
     found = [log.get(seq) for seq in range(log.first_seq, log.last_seq + 1)]
     return [tuple(message) for message in found if message is not None]
 
 
 def state(house: House, stream: str) -> tuple[int, int, int]:
-    """First and last sequence, and how many messages."""
+    """Return first and last sequence, and the number of messages."""
     found = house.ok(f"STREAM.INFO.{stream}")["state"]
     return found["first_seq"], found["last_seq"], found["messages"]
 
@@ -92,7 +92,7 @@ def test_an_origin_may_come_later_and_go_and_come_again(house: House) -> None:
     for payload in (b"3", b"4", b"5"):
         house.publish("o", payload)
     house.server.reactor.settle()
-    # a mirror has what is above its last sequence; a source begins again
+    # a mirror has the messages above its last sequence; a source begins again
     assert [message[4] for message in stored(house, "M")] == [b"1", b"2", b"5"]
     assert [message[4] for message in stored(house, "S")] == [b"1", b"2", b"3", b"4", b"5"]
     after = house.restart()
@@ -273,7 +273,7 @@ def test_a_restored_stream_goes_on_with_its_sources(house: House) -> None:
         house.publish("o", b"%d" % n)
     house.server.reactor.settle()
     after = house.restart()
-    # what a restore brings has neither marks of ours nor a file of positions
+    # restored messages have no header of this server, and there is no file of positions
     kept = stored(after, "S")
     after.engine.close()
     log = house.folder / "jetstream" / "$G" / "streams" / "S"

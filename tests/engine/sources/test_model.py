@@ -1,5 +1,5 @@
-"""Whatever happens to an origin, to those who follow it, and to the server: a mirror has the
-origin's messages under their sequences, and a source has each message once.
+"""After any events in an origin, its followers and the server: a mirror has the origin's messages
+under their sequences, and a source has each message once.
 """
 
 import random
@@ -31,14 +31,14 @@ FOLLOWERS: dict[str, dict[str, Any]] = {
 
 
 def wanted(follower: str, subject: str) -> bool:
-    """Whether a follower takes messages of a subject."""
+    """Return whether a follower takes messages of a subject."""
     if follower == "F":
         return subject.endswith(".a")
     return follower != "T" or subject == "o.b" or subject.endswith(".a")
 
 
 class Following(RuleBasedStateMachine):
-    """Each message has a payload of its own."""
+    """Each message of the test has a payload of its own."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,9 +46,11 @@ class Following(RuleBasedStateMachine):
         self.house = House(Path("store"), disk=PyDisk(self.disk))
         self.count = 0
         self.made = 0
-        self.excused: set[bytes] = set()  # may have come and gone with a limit between two looks
+        # messages that a limit may have removed between two looks of the follower
+        self.excused: set[bytes] = set()
         self.seen: dict[str, dict[bytes, int]] = {name: {} for name in FOLLOWERS}
-        self.above: dict[str, int] = dict.fromkeys(FOLLOWERS, 0)  # of a mirror: what it waits for
+        # of a mirror: the sequence that it waits for
+        self.above: dict[str, int] = dict.fromkeys(FOLLOWERS, 0)
         self.house.stream("O", subjects=["o.>", "p.>"])
         for name, fields in FOLLOWERS.items():
             self.house.stream(name, **fields)
@@ -120,14 +122,14 @@ class Following(RuleBasedStateMachine):
 
     @rule()
     def update(self) -> None:
-        """Take a source out, and in again."""
+        """Remove a source from the configuration, and add it again."""
         self.house.server.reactor.settle()
         config = {"name": "T", **FOLLOWERS["T"]}
         self.house.ok("STREAM.UPDATE.T", {**config, "sources": config["sources"][:1]})
         self.house.ok("STREAM.UPDATE.T", config)
 
     def look(self) -> None:
-        """Each message has one place in a follower, for ever."""
+        """Each message has one sequence in a follower, for ever."""
         for name in FOLLOWERS:
             visible = self.house.engine.accounts["$G"].streams[name].core.visible
             for seq, message in self.messages(name).items():

@@ -1,4 +1,4 @@
-"""The file of positions beside a stream that has lost its newest messages."""
+"""The file of positions of a stream that has lost its newest messages."""
 
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,16 @@ def payloads(house: House) -> list[bytes]:
 
 
 def test_a_file_from_before_a_power_cut_is_not_believed_later() -> None:
-    """It says where the source was when the stream was at 10; then other messages are up to there."""
+    """The file has the source's position at sequence 10 of the stream; then other messages take
+    these sequences.
+    """
     house = House(Path("store"), disk=PyDisk(SimDisk()))
     house.stream("O", subjects=["o"])
     house.stream("F", subjects=["f"], sources=[{"name": "O"}], persist_mode="async")
     for number in range(5):
         house.publish("o", b"%d" % number)
-    # As if it had had five messages of its own before, and power had taken the newest five of all.
+    # As if the stream had had five messages of its own before, and a power cut had taken the newest
+    # five.
     origin = follower(house).core.log.guard.of("O > >").origin
     assert origin
     position = Position(name="O > >", seq=5, origin=origin)

@@ -1,5 +1,5 @@
-"""A source that takes from a workqueue: what was acknowledged to its publisher comes, once, whatever
-happens to the server.
+"""A source that reads a workqueue: each message with a PubAck arrives once, whatever happens to the
+server.
 """
 
 import json
@@ -17,7 +17,7 @@ from tests.simulation.disk import SimDisk
 
 
 class Queue(RuleBasedStateMachine):
-    """Each message has a payload of its own."""
+    """Each message of the test has a payload of its own."""
 
     def __init__(self) -> None:
         super().__init__()

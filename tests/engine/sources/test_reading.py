@@ -1,5 +1,5 @@
-"""Origins that are read through a consumer: workqueue and interest streams, consumers made
-beforehand, and origins behind a link, here one within the server.
+"""Origins that are read through a consumer: workqueue and interest streams, existing consumers, and
+origins behind a link, here within the server.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ def house(tmp_path: Path) -> House:
 
 
 def remote(house: House) -> None:
-    """`$JS.hub.API` is a link to the same account: what goes to another server, comes back."""
+    """`$JS.hub.API` is a link to the same account: the server gets its own requests."""
     house.engine.accounts["$G"].remotes["$JS.hub.API"] = RouterLink(house.server.router)
 
 
