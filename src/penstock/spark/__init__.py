@@ -2,6 +2,7 @@
 
 ``format("jetstream")`` and ``format("jetstream_kv")`` read and write over the NATS protocol;
 ``format("jetstream_delta")`` and ``format("jetstream_iceberg")`` are tables without jars.
+
 =============================  ===================================================================
 :mod:`.reading`                streams as DataFrames, batch and streaming
 :mod:`.writing`                DataFrames into streams

@@ -13,12 +13,12 @@ checkpoint is complete.
 
 The folder ``penstock`` of the checkpoint contains::
 
-        ends.jsonl       {"batch": 3, "ends": [{"stream": ...}]}   where batches ended, as they were done
-        again.json       {"behind": 2, "until": 6, "ready": true}  the batches that run again
-        again-0.jsonl    {"batch": 3, "end": {"stream": ...}}      the same for one source to read
-        aside            files moved out of Spark's two folders
+    ends.jsonl       {"batch": 3, "ends": [{"stream": ...}]}   where batches ended, as they were done
+    again.json       {"behind": 2, "until": 6, "ready": true}  the batches that run again
+    again-0.jsonl    {"batch": 3, "end": {"stream": ...}}      the same for one source to read
+    aside            files moved out of Spark's two folders
 
-    Spark itself keeps the ends of its last 100 batches. Knows nothing of Spark's classes and of tables.
+Spark itself keeps the ends of its last 100 batches. Knows nothing of Spark's classes and of tables.
 """
 
 from __future__ import annotations

@@ -2,15 +2,15 @@
 
 ::
 
-        penstock/...              this installation, compiled modules included; its __init__.py ends
-                                  with a call of penstock_unpacking
-        pyspark_jetstream*/...    the package that Spark discovers where the archive is unpacked
-        penstock_unpacking.py     unpacks the archive from which it is imported
-        penstock_made_for.txt     the Python of the compiled modules
-        penstock_needs/...        packages that the connector imports and clusters lack: msgspec
+    penstock/...              this installation, compiled modules included; its __init__.py ends
+                              with a call of penstock_unpacking
+    pyspark_jetstream*/...    the package that Spark discovers where the archive is unpacked
+    penstock_unpacking.py     unpacks the archive from which it is imported
+    penstock_made_for.txt     the Python of the compiled modules
+    penstock_needs/...        packages that the connector imports and clusters lack: msgspec
 
-    Spark (``--archives``) or a user may unpack the same archive: in a folder it is an ordinary package.
-    It has no Spark, pyarrow or pandas, because Spark's Python needs them anyway.
+Spark (``--archives``) or a user may unpack the same archive: in a folder it is an ordinary package.
+It has no Spark, pyarrow or pandas, because Spark's Python needs them anyway.
 
 Knows nothing of Spark sessions.
 """

@@ -1,18 +1,17 @@
-"""Delta tables without a JVM of theirs: ``format("jetstream_delta")``, and what takes micro-batches
-from ``foreachBatch``.
+"""Delta tables without a JVM: ``format("jetstream_delta")``, and functions for ``foreachBatch``.
 
 =====================================  ===========================================================
-``options``, ``places``, ``schemas``   what was asked for, where a table is, what fits into it
-``source``                             the class Spark calls; ``reader`` and ``writer`` its parts
+``options``, ``places``, ``schemas``   options, the location of a table, types that fit into it
+``source``                             the class that Spark calls; ``reader``, ``writer`` its parts
 ``parquet``                            rows as Parquet files of any kind of table
-``data_files``, ``statistics``         those of a Delta table, and what each file holds
+``data_files``, ``statistics``         files of a Delta table, and the statistics of each
 ``commits``, ``marks``                 files become part of a table, once per query and batch
-``files``, ``rows``                    which files a read takes, and the rows of them
-``upserts``                            ``foreachBatch``: the newest row of each key kept
-``merges``, ``key_matching``           how: which rows a batch replaces, in which files
+``files``, ``rows``                    the files that a read takes, and their rows
+``upserts``                            ``foreachBatch``: keep the newest row of each key
+``merges``, ``key_matching``           the rows that a batch replaces, and their files
 ``merges_by_rules``                    the same for tables with constraints and the like
-``compaction``, ``replacing``          one file of many; files in the place of others, in one commit
-``stream_tables``                      tables that know how far of which stream they hold
+``compaction``, ``replacing``          one file from many; files replaced in one commit
+``stream_tables``                      tables that record the sequence up to which they have a stream
 ``maintenance``                        compactions, checkpoints, vacuum
 =====================================  ===========================================================
 
@@ -30,7 +29,7 @@ __all__ = ["append", "upsert"]
 
 
 def __getattr__(name: str) -> Any:
-    """The functions for users, imported when one asks: they bring the library of tables."""
+    """Import the functions for users at first use, because they import the library of tables."""
     if name in __all__:
         from penstock.spark.tables import upserts
 

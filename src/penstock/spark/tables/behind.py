@@ -1,7 +1,7 @@
-"""What a query does whose table is behind it: fails, begins anew, or makes the batches between again.
+"""A table that is behind its query: the query fails, begins anew, or runs the missing batches again.
 
-A table is compared before each batch with what :mod:`penstock.spark.holding` remembers of it; a hole is
-filled by :mod:`penstock.spark.filling`. Knows nothing of the kind of table.
+Before each batch a table is compared with its note (:mod:`penstock.spark.holding`);
+:mod:`penstock.spark.filling` fills a hole. Knows nothing of the kind of table.
 """
 
 from __future__ import annotations
@@ -29,27 +29,28 @@ if TYPE_CHECKING:
 
 
 class TableBehind(TableError):
-    """A table lacks batches of its query that it held, or is gone. ``batch`` is the last one that it
-    holds; -1 for none.
+    """A table is gone, or lacks batches of its query that it held before.
+
+    ``batch`` is the last batch that it holds; -1 for none.
     """
 
     def __init__(self, text: str, batch: int) -> None:
-        """What is wrong, for people."""
+        """``text`` is the error for the user."""
         super().__init__(text)
         self.batch = batch
 
 
 class Watched:
-    """A table of a query, compared with what is remembered of it, before and after each batch."""
+    """A query's table, compared with its note before each batch; the note is renewed after it."""
 
     def __init__(self, memory: Memory, if_behind: str = FAIL) -> None:
-        """``if_behind`` as users say it."""
+        """``if_behind`` is the value of the option."""
         self.memory = memory
         self._if_behind = if_behind
         self._behind = False
         self._holds = -1
         self._filling: int | None = None
-        """The batch that may be written though the table is behind."""
+        """The batch that may be written although the table is behind."""
 
     def look(
         self,
@@ -60,12 +61,12 @@ class Watched:
         begun: bool = False,
         replaces: bool = False,
     ) -> None:
-        """Compare the table, before anything is written.
+        """Compare the table with its note, before anything is written.
 
-        ``there``: whether there is a table; ``batch_of`` has its last batch of a query. ``batch`` is
-        the one that is to be written, where that is known. ``begun``: a table that is not there was
-        to hold something, though no note says so. ``replaces``: the batch comes in place of all
-        rows. Raises :class:`TableBehind` when rows of batches before are missing.
+        ``there`` says whether the table exists; ``batch_of`` returns its last batch of a query. ``batch`` is
+        the batch to write, where it is known. ``begun`` says that the query must have written the table
+        before, although there is no note. ``replaces`` says that the batch replaces all rows. Raises
+        :class:`TableBehind` when rows of earlier batches are missing.
         """
         held = self.memory.recall()
         found = None if held is None or not there else batch_of(held.query)
@@ -87,8 +88,10 @@ class Watched:
             raise TableBehind(behind, self._holds)
 
     def compare(self, last: Found | None, batch: int) -> None:
-        """The same where nothing can be noted, as in a checkpoint of another machine: every batch
-        leaves its mark, so that of the one before must be there.
+        """Compare the table's mark with the batch to write, when there can be no note.
+
+        That is so with a checkpoint on another machine: every batch leaves its mark, so the mark of the
+        previous batch must be there.
         """
         if self._if_behind == BEGIN or batch == 0:
             return
@@ -103,7 +106,7 @@ class Watched:
             raise TableBehind(behind, holds)
 
     def check_batch(self, batch: int) -> None:
-        """That it is the one for which :meth:`look` found nothing to be missing."""
+        """Check that ``batch`` is the one that fills the hole :meth:`look` has found, if any."""
         if self._filling not in (None, batch):
             raise TableBehind(
                 f"the table {self.memory.where} holds batch {self._holds} of the query, whose checkpoint"
@@ -112,12 +115,14 @@ class Watched:
             )
 
     def taken(self, mark: Mark, *, rows: bool) -> None:
-        """Remember that the table holds a batch now; without rows, what it held before."""
+        """Note that the table holds a batch; for a batch without rows, the batch that it held
+        before.
+        """
         known = self.memory.recall()
         note_end(self.memory.checkpoint)
         if rows:
             later = known is not None and known.query == mark.name and known.batch > mark.number
-            if self._behind or not later:  # a batch that came again changes nothing
+            if self._behind or not later:  # a batch that runs again changes nothing
                 self.memory.note(Held(self.memory.where, mark.number, mark.name))
         elif self._behind and known is not None and self._holds >= 0:
             self.memory.note(Held(self.memory.where, self._holds, known.query))
@@ -126,9 +131,9 @@ class Watched:
 
 
 def fill(checkpoint: Path, where: str, batch: int) -> str:
-    """Put the checkpoint back to the last batch that a table holds; what to tell the user.
+    """Put the checkpoint back to the last batch that a table holds; returns the text for the user.
 
-    Raises :class:`TableError` when that cannot be.
+    Raises :class:`TableError` when that fails.
     """
     try:
         again = put_back(checkpoint, batch)

@@ -1,11 +1,11 @@
-"""Commits that happen once: files become part of a table together with a mark that says for whom.
+"""Commits that happen once: files become part of a table together with a mark.
 
 The mark is the application transaction of the Delta protocol, which itself refuses the second of two
-drivers that race; what is found there is judged by :mod:`penstock.spark.tables.marks`. Beside it a
-commit notes its run and rows.
+drivers that race; :mod:`penstock.spark.tables.marks` decides about a mark that the table has already.
+A commit also notes its run and its number of rows.
 
-An opened table is kept by the process and brought up to date before each use; what counts is always
-the log. Knows nothing of Spark.
+The process keeps an opened table and updates it before each use; the log decides. Knows nothing of
+Spark.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ CHECKPOINT_INTERVAL = "10"
 _TRIES = 8
 _NOTE = "penstock"
 _NOTES_BACK = 200
-# A file this old may have been taken for a left-over by a vacuum that ran meanwhile.
+# A concurrent vacuum may have removed a file of this age as a left-over.
 _SURELY_THERE_SECONDS = 30 * 60
 
 
 @dataclass(frozen=True)
 class Write:
-    """What is to become part of a table in one commit."""
+    """The files and the mark that become part of a table in one commit."""
 
     schema: pa.Schema
     files: Sequence[DataFile] = ()
@@ -59,20 +59,22 @@ class Write:
     overwrite_schema: bool = False
     check_again: bool = True
     again_until: int = -1
-    """As :meth:`penstock.spark.tables.marks.Marks.held` takes it."""
+    """The argument of :meth:`penstock.spark.tables.marks.Marks.held`."""
     each: bool = False
-    """Whether every batch of the query leaves its mark, also those without rows."""
+    """Whether every batch of the query leaves its mark, also batches without rows."""
     did: Mapping[str, int] = field(default_factory=dict)
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
     def rows(self) -> int:
-        """Rows of all files."""
+        """The number of rows of all files."""
         return sum(file.rows for file in self.files)
 
     def properties(self, *, replaces: bool = False, alone: bool = False) -> CommitProperties:
-        """The mark and the note that go into the log; ``replaces`` says that the commit is of what
-        the table held, ``alone`` has it fail when there is a newer version.
+        """The mark and the note for the log.
+
+        ``replaces`` says that the commit depends on the contents of the table; with ``alone`` it
+        fails when there is a newer version.
         """
         note: dict[str, Any] = {"token": self.token, "rows": self.rows, **self.did}
         told: dict[str, Any] = {_NOTE: note}
@@ -91,21 +93,23 @@ class Write:
 
 
 class Tables:
-    """The tables that a process has opened, and what it committed to them last.
+    """The tables that a process has opened, and its last commits to them.
 
-    Commits may come from several threads; to one table they are made one after the other. Errors
-    are :class:`TableError`.
+    Commits may come from several threads; those to one table are made one after the other. Errors are
+    :class:`TableError`.
     """
 
     def __init__(self) -> None:
-        """Nothing is opened yet."""
-        # The table, a file of its log, and what that was like when the table was opened.
+        """Opens no table."""
+        # The table, a file of its log, and the identity of that file when the table was opened.
         self._opened: dict[Place, tuple[DeltaTable, Path | None, object]] = {}
         self._locks: dict[Place, threading.RLock] = {}
         self._marks = Marks()
 
     def opened(self, place: Place) -> DeltaTable | None:
-        """The table as it is now; None when there is none. Raises when it can't be read."""
+        """The table at its newest version; None when it does not exist. Raises when it can't be
+        read.
+        """
         kept = self._opened.get(place)
         try:
             if kept is not None and kept[2] == _identity(kept[1]) and _caught_up(kept[0]):
@@ -131,7 +135,7 @@ class Tables:
     def create(
         self, place: Place, schema: pa.Schema, partition_by: Sequence[str] = ()
     ) -> DeltaTable:
-        """A table without rows, or the one that somebody else makes at this moment."""
+        """Create a table without rows, or open the one that another writer creates at this moment."""
         check_partitions(schema, partition_by)
         if place.folder is not None:
             try:
@@ -156,20 +160,18 @@ class Tables:
         return table
 
     def commit(self, place: Place, write: Write) -> bool:
-        """Make the files part of the table, all or none; False when the table holds the mark
-        already.
+        """Make the files part of the table, all or none; False when the table holds the mark already.
 
-        The table is made when there is none. Raises when the rows don't fit, another driver runs
-        the same query, the checkpoint is older than the table, or the store fails.
+        Creates the table when it does not exist. Raises when the rows don't fit, another driver runs the
+        same query, the checkpoint is older than the table, or the store fails.
         """
         check_there(place, write.files)
         return self.once(place, write, lambda table: add(table, write, place))
 
     def once(self, place: Place, write: Write, change: Callable[[DeltaTable], None]) -> bool:
-        """Run ``change``, which commits with ``write.properties()``, unless the table holds the
-        mark.
+        """Run ``change``, which commits with ``write.properties()``, unless the table holds the mark.
 
-        It runs again on the newest version when another writer came between. Raises as
+        Runs it again on the newest version when another writer came between. Returns and raises as
         :meth:`commit` does.
         """
         with self._locks.setdefault(place, threading.RLock()):
@@ -183,7 +185,7 @@ class Tables:
                 table = self.create(place, write.schema, write.partition_by or ())
             if failed is not None and _made(table, write):
                 self._marks.note(place, write.mark)
-                return True  # what failed came after the commit
+                return True  # the failure came after the commit
             if self._held(table, write, place, raced=failed is not None):
                 self._marks.note(place, write.mark)
                 return False
@@ -216,14 +218,14 @@ class Tables:
         )
 
     def _settle(self, place: Place, before: int) -> None:
-        """Bring the handle to the new version, and the log behind ``before`` to the disk."""
+        """Update the handle to the new version, and sync the log behind ``before``."""
         table = self.opened(place)
         if table is not None:
             log_to_disk(place, before, table.version())
 
 
 def log_to_disk(place: Place, before: int, version: int) -> None:
-    """Bring the commits behind version ``before`` to the disk, where the table is on this machine."""
+    """Sync the commits behind version ``before`` of a table on this machine."""
     if place.folder is None:
         return
     log = place.folder / "_delta_log"
@@ -234,11 +236,11 @@ def log_to_disk(place: Place, before: int, version: int) -> None:
 
 
 HERE = Tables()
-"""Those of this process."""
+"""The tables of this process."""
 
 
 def _identity(path: Path | None) -> object:
-    """What tells a table from another one that was made in its place."""
+    """The identity of a file, which differs from that of a file made in its place."""
     if path is None:
         return None
     try:
@@ -249,7 +251,7 @@ def _identity(path: Path | None) -> object:
 
 
 def _caught_up(table: DeltaTable) -> bool:
-    """Read the commits since; False when the table has fewer versions now than when it was opened."""
+    """Read the newer commits; False when the table has fewer versions than when it was opened."""
     try:
         table.update_incremental()
     except TableNotFoundError:
@@ -260,7 +262,7 @@ def _caught_up(table: DeltaTable) -> bool:
 
 
 def add(table: DeltaTable, write: Write, place: Place) -> None:
-    """Commit the files to the table as it was opened, with the columns they need."""
+    """Commit the files to the table as it was opened, and add the columns that they need."""
     widen(table, write, place)
     check_rules(table)
     check_nulls(table, write.files, write.schema)
@@ -276,14 +278,14 @@ def add(table: DeltaTable, write: Write, place: Place) -> None:
 
 
 def lacking_columns(table: DeltaTable, schema: pa.Schema) -> list[str]:
-    """Columns that have statistics in the table, and are not in files of this schema."""
+    """Columns that have statistics in the table, and that files of this schema lack."""
     have = {*schema.names, *table.metadata().partition_columns}
     columns = (field for field in schema_of(table) if not types.is_nested(field.type))
     return [field.name for field in columns if field.name not in have]
 
 
 def widen(table: DeltaTable, write: Write, place: Place) -> None:
-    """Give the table the columns that the rows need, in a commit of its own."""
+    """Add the columns that the rows need to the table, in a separate commit."""
     added = check(table, write, place)
     if added:
         table.alter.add_columns(list(Schema.from_arrow(pa.schema(added)).fields))
@@ -291,7 +293,7 @@ def widen(table: DeltaTable, write: Write, place: Place) -> None:
 
 
 def check(table: DeltaTable, write: Write, place: Place) -> list[pa.Field]:
-    """The columns that the table has to get before it can take the rows.
+    """The columns that the table needs before it can take the rows.
 
     Raises :class:`TableError` when it cannot take them.
     """
@@ -310,8 +312,9 @@ def check(table: DeltaTable, write: Write, place: Place) -> list[pa.Field]:
 
 
 def _found(table: DeltaTable, mark: Mark | None) -> Found | None:
-    """What the table holds of the mark's name; the rows are known when the commit is ours and not
-    long ago.
+    """The last number of the mark's name in the table.
+
+    The rows are known when a recent commit of this package has noted them.
     """
     number = None if mark is None else table.transaction_version(mark.name)
     if mark is None or number is None:
@@ -330,7 +333,7 @@ def batch_of(table: DeltaTable | None, query: str) -> int | None:
 
 
 def last_of(table: DeltaTable | None, query: str) -> Found | None:
-    """The same with what its commit noted, where that is not long ago."""
+    """The last batch of a query that the table holds, with the note of a recent commit."""
     return None if table is None else _found(table, Mark(query, 0))
 
 
@@ -344,7 +347,7 @@ def _notes(table: DeltaTable) -> list[dict[str, Any]]:
 
 
 def check_there(place: Place, files: Sequence[DataFile]) -> None:
-    """Look whether old files are still there. A table must not name what a vacuum removed."""
+    """Check that old files still exist: a table must not name files that a vacuum removed."""
     before_ms = int((time.time() - _SURELY_THERE_SECONDS) * 1000)
     old = [file.path for file in files if file.written_ms < before_ms]
     if not old:

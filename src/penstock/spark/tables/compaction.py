@@ -1,17 +1,16 @@
-"""Compaction: few files of a good size in the place of many small ones, with the same rows.
+"""Compaction: few files of a good size replace many small ones, with the same rows.
 
-The small files of each partition, oldest first, are put together up to the target size::
+The small files of each partition, oldest first, are merged up to the target size::
 
     sizes, oldest first   40 40 60 | 10 200 20 | 5          target 128
     become                80 ...                            the 200 is left; 60 10 20 5 are one
 
-Rows are not changed, so queries that append go on meanwhile, and streams of the table pass the commit
-over. A group of which a file is gone by then, for somebody changed its rows, is left out of the
-commit and looked at anew.
+Rows do not change, so queries that append go on meanwhile, and streams of the table skip the commit.
+A group is left out of the commit when another writer has removed one of its files by changing rows;
+compaction then plans it anew.
 
-Two groups are read and written at a time, some row groups in memory; after some gigabytes there is a
-commit.
-Knows nothing of Spark.
+Two groups at a time are read and written, with some row groups in memory; each commit has some
+gigabytes. Knows nothing of Spark.
 """
 
 from __future__ import annotations
@@ -50,15 +49,16 @@ Group = tuple[Active, ...]
 
 @dataclass(frozen=True)
 class _Rewritten:
-    """A group, and the files that have its rows now."""
+    """A group, and the files that now have its rows."""
 
     group: Group
     files: tuple[DataFile, ...]
 
 
 def plan(table: DeltaTable, target_bytes: int) -> list[Group]:
-    """The files of which one is to be made each. Raises :class:`TableError` for a table that cannot
-    be compacted.
+    """The groups of files of which each becomes one file.
+
+    Raises :class:`TableError` for a table that cannot be compacted.
     """
     return _groups(snapshot(table), target_bytes)
 
@@ -84,9 +84,10 @@ def _groups(now: Snapshot, target_bytes: int) -> list[Group]:
 
 
 def compact(table: DeltaTable, place: Place, target_bytes: int) -> tuple[int, int]:
-    """Make one file of many that are smaller than ``target_bytes``; how many of how many.
+    """Merge files that are smaller than ``target_bytes``; returns the numbers of files removed and
+    added.
 
-    Raises :class:`TableError` when others change the same rows each time.
+    Raises :class:`TableError` when other writers change the same rows each time.
     """
     removed = added = 0
     for _ in range(_TRIES):
@@ -103,7 +104,7 @@ def compact(table: DeltaTable, place: Place, target_bytes: int) -> tuple[int, in
 
 
 def _portions(groups: Iterable[Group]) -> Iterator[list[Group]]:
-    """Groups for a commit each: files that wait for theirs too long might be taken for left-overs."""
+    """Groups for one commit each: files that wait long for a commit may be removed as left-overs."""
     portion: list[Group] = []
     filled = 0
     for group in groups:
@@ -117,8 +118,9 @@ def _portions(groups: Iterable[Group]) -> Iterator[list[Group]]:
 
 
 def rewrite(table: DeltaTable, place: Place, groups: Sequence[Group]) -> list[_Rewritten]:
-    """Write the rows of each group into new files, which take their place in one commit; what was
-    committed, which is all but groups that others have changed meanwhile.
+    """Write the rows of each group into new files, and replace the old files in one commit.
+
+    Returns the groups that were committed: all that no other writer has changed meanwhile.
     """
     begun, schema = snapshot(table), schema_of(table)
     by = tuple(table.metadata().partition_columns)
@@ -153,7 +155,7 @@ def rewrite(table: DeltaTable, place: Place, groups: Sequence[Group]) -> list[_R
 
 
 def _standing(made: Iterable[_Rewritten], begun: Snapshot, now: Snapshot) -> list[_Rewritten]:
-    """What still has the rows of the table."""
+    """The groups whose files still have the rows of the table."""
     if now.definition != begun.definition:
         return []
     there = now.files.keys() - now.with_deletions

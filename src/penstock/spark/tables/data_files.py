@@ -1,6 +1,6 @@
-"""Data files of a Delta table: Parquet files, and what the table's log is told of them.
+"""Data files of a Delta table: Parquet files, and their entries in the table's log.
 
-Knows nothing of commits: what comes back from here is not part of a table yet.
+Knows nothing of commits: the files are not part of a table yet.
 """
 
 from __future__ import annotations
@@ -37,20 +37,21 @@ class DataFile:
     written_ms: int
 
     def add_action(self, lacking: Sequence[str] = (), *, data_change: bool = True) -> AddAction:
-        """The Delta action that adds the file to the table, with what lets readers skip it;
-        ``lacking`` are columns that the table has and the file has not. Without ``data_change``
-        the table held its rows before.
+        """The Delta action that adds the file to the table, with statistics that let readers skip it.
+
+        ``lacking`` are columns that the table has and the file lacks. Without ``data_change`` the table held
+        the rows of the file before.
         """
         values = dict(self.partition)
         stats = with_nulls(self.stats, lacking) if lacking else self.stats
         return AddAction(self.path, self.size, values, self.written_ms, data_change, stats)
 
     def maximum(self, column: str) -> Any:
-        """The greatest value of a column, None when the statistics don't say."""
+        """The greatest value of a column, None when the statistics lack it."""
         return json.loads(self.stats)["maxValues"].get(column)
 
     def nulls(self, column: str) -> int | None:
-        """How many nulls a column has, None when the statistics don't say."""
+        """The number of nulls in a column, None when the statistics lack it."""
         for name, value in self.partition:
             if name == column:
                 return self.rows if value is None else 0
@@ -59,7 +60,7 @@ class DataFile:
 
 
 class DataFiles(ParquetFiles["DataFile"]):
-    """Writes the rows of one task; columns of the partition are in the log alone."""
+    """Writes the rows of one task; only the log has the partition columns."""
 
     def __init__(
         self,
@@ -109,8 +110,8 @@ def write_rows(
 ) -> list[DataFile]:
     """Write batches as files named ``PREFIX-<number>.parquet``; none when there are no rows.
 
-    Raises :class:`TableError` when they cannot be written, on a full disk for instance; then none is
-    left.
+    Raises :class:`TableError` when they cannot be written, on a full disk for instance, and then leaves
+    no file.
     """
     with DataFiles(
         place, schema, prefix, partition_by=partition_by, rows_per_file=rows_per_file

@@ -1,13 +1,13 @@
-"""What the writers of tables that are made of files have in common.
+"""The common part of the writers of tables that are made of files.
 
-Executors write files into the table's folder; the driver makes them part of the table in one
-commit. Its mark is the query's id and the batch's number, which Spark gives to the tasks alone:
-they send both back with their files.
+Executors write files into the table's folder; the driver makes them part of the table in one commit.
+The commit's mark is the query's id and the batch's number. Spark gives these only to the tasks, which
+return them with their files.
 
-``abort`` removes nothing: Spark calls it as well when a commit was made and then something failed.
+``abort`` removes nothing, because Spark also calls it when something failed after a commit.
 
-Knows nothing of the kind of table: how files are written and taken is for who derives from
-:class:`BatchWriter` and :class:`StreamWriter`.
+Knows nothing of the kind of table: subclasses of :class:`BatchWriter` and :class:`StreamWriter` write
+files and commit them.
 """
 
 from __future__ import annotations
@@ -39,14 +39,12 @@ if TYPE_CHECKING:
     from penstock.spark.tables.marks import Found
 
 F = TypeVar("F")
-"""What is known of a file that was written."""
+"""The description of a written file."""
 
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage, Generic[F]):
-    """What a task has written, and for which batch of which query in which run ('' in a batch
-    write).
-    """
+    """The files that a task has written, with query, batch and run; '' for these in a batch write."""
 
     files: tuple[F, ...]
     query_id: str = ""
@@ -55,10 +53,10 @@ class Written(WriterCommitMessage, Generic[F]):
 
 
 class FileWriter(Generic[F]):
-    """Made on the driver for each batch, and sent to the tasks."""
+    """A writer that the driver makes for each batch and sends to the tasks."""
 
     _in_query = False
-    """Whether what is written are always batches of a query."""
+    """Whether all writes are batches of a query."""
 
     def __init__(
         self,
@@ -67,30 +65,31 @@ class FileWriter(Generic[F]):
         if_behind: str = FAIL,
         checkpoint: str | None = None,
     ) -> None:
-        """``mark`` is that of a batch write which is made once; ``memory`` has what the table held
-        after the batch before, in ``checkpoint``, where Spark tells it.
+        """``mark`` is that of a batch write that happens once.
+
+        ``memory`` is the note of the table in ``checkpoint``, which Spark gives among the options.
         """
         self._mark = mark
         self._overwrite = False
         self._token = uuid.uuid4().hex[:12]
         self._watched = Watched(memory, if_behind)
         self._again_until = repeated_until(memory.checkpoint)
-        # Where nothing can be noted, the marks of the table have to say whether any is missing.
+        # When there can be no note, the marks of the table show whether a batch is missing.
         in_query = self._in_query or checkpoint is not None
         self._each = memory.checkpoint is None and in_query
 
     def look(
         self, there: bool, batch_of: Callable[[str], int | None], *, replaces: bool = False
     ) -> None:
-        """Compare the table, before anything is written, with what is remembered of it, as
-        :meth:`Watched.look` does.
+        """Compare the table with its note, before anything is written, as :meth:`Watched.look`
+        does.
         """
         batch = None if self._mark is None else self._mark.number
         begun = self._misses_batches()
         self._watched.look(there, batch_of, batch=batch, begun=begun, replaces=replaces)
 
     def _misses_batches(self) -> bool:
-        """Whether a table that is not there was to hold something, though no note says so."""
+        """Whether the query must have written a missing table before, although there is no note."""
         return False
 
     def _taken(self, mark: Mark | None, *, rows: bool) -> None:
@@ -98,21 +97,23 @@ class FileWriter(Generic[F]):
             self._watched.taken(mark, rows=rows)
 
     def _compare(self, mark: Mark | None, *, replaces: bool) -> None:
-        """That the table has the batch before this one, by its marks."""
+        """Check by the table's marks that it has the previous batch."""
         if self._each and mark is not None and not replaces:
             self._watched.compare(self.last_of(mark.name), mark.number)
 
     @abstractmethod
     def last_of(self, query: str) -> Found | None:
-        """The last batch of a query that the table holds. On the driver."""
+        """The last batch of a query that the table holds; runs on the driver."""
 
     @abstractmethod
     def write_files(self, batches: Iterator[pa.RecordBatch], prefix: str) -> Sequence[F]:
-        """The rows of a task as files whose names begin with ``prefix``. On an executor."""
+        """Write the rows of a task as files whose names begin with ``prefix``; runs on an executor."""
 
     @abstractmethod
     def take(self, files: Sequence[F], mark: Mark | None, *, streaming: bool) -> None:
-        """Make the files of all tasks part of the table, unless it holds ``mark``. On the driver."""
+        """Make the files of all tasks part of the table unless it holds ``mark``; runs on the
+        driver.
+        """
 
     def _files(self, batches: Iterator[pa.RecordBatch], name: str) -> tuple[F, ...]:
         task = TaskContext.get()
@@ -123,10 +124,10 @@ class FileWriter(Generic[F]):
 
 
 class BatchWriter(FileWriter[F], DataSourceArrowWriter):
-    """One batch in one commit; once only, where it has a mark."""
+    """A write of one batch in one commit; with a mark it happens once."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """The rows of a task as files."""
+        """Write the rows of a task as files."""
         return Written(self._files(iterator, "batch"))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -141,19 +142,23 @@ class BatchWriter(FileWriter[F], DataSourceArrowWriter):
 
 
 class StreamWriter(FileWriter[F], DataSourceStreamArrowWriter):
-    """Each micro-batch in one commit, once."""
+    """A write of micro-batches, each in one commit that happens once."""
 
     _in_query = True
 
     def _misses_batches(self) -> bool:
-        """A query makes its table with its first batch. Where the checkpoint has notes of other
-        places alone, the table was moved on purpose.
+        """Whether the query has committed batches, and the checkpoint has no notes.
+
+        A query creates its table with its first batch. When the checkpoint has notes, but only of other
+        places, the user has moved the table.
         """
         memory = self._watched.memory
         return memory.begun and not memory.known
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """The rows of a task as files, with the names that Spark has for query, batch and run."""
+        """Write the rows of a task as files, and return them with Spark's ids of query, batch and
+        run.
+        """
         task = TaskContext.get()
         query_id = task.getLocalProperty("sql.streaming.queryId") if task else None
         batch_id = task.getLocalProperty("streaming.sql.batchId") if task else None
@@ -178,7 +183,7 @@ class StreamWriter(FileWriter[F], DataSourceStreamArrowWriter):
 
 
 def batch_mark(name: str | None, number: int | None) -> Mark | None:
-    """The mark of a batch write by its options txnAppId and txnVersion, which go together."""
+    """The mark of a batch write, from its options txnAppId and txnVersion, which need each other."""
     return None if name is None or number is None else Mark(name, number)
 
 

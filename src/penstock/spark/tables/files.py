@@ -1,17 +1,17 @@
-"""Which files a version of a table has, and which a commit added: planning of reads.
+"""The files of a table's version, and the files that each commit added, for planning reads.
 
-A stream of a table is the files of one version (the snapshot), then the files that each later
+A stream of a table is the files of one version (the snapshot), followed by the files that each later
 commit added. A position in it is the next file to read::
 
     {"table": "<id>", "version": 7, "file": 2, "snapshot": false}
-        the table, in the one life it has; the third file that commit 7 added
+        the id of the table, which a new table does not share; the third file that commit 7 added
 
-(``.again`` is of :mod:`penstock.spark.filling`.)
+(``.again`` belongs to :mod:`penstock.spark.filling`.)
 
-Commits that only move rows into other files (compaction) add nothing; commits that change or remove
-rows are errors, unless they are to be passed over.
+Commits that only move rows into other files (compaction) add nothing. Commits that change or remove
+rows are errors, unless the reader skips them.
 
-Knows nothing of Spark and of what is in the files.
+Knows nothing of Spark and of the contents of the files.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _VARIANT = re.compile(r'ype":\s*"variant"')
 
 @dataclass(frozen=True)
 class StoredFile:
-    """One file of a table, as its log has it; or one part of ``parts``, cut by row groups."""
+    """One file of a table, as its log has it; or one of ``parts`` parts, cut by row groups."""
 
     path: str
     size: int
@@ -63,17 +63,17 @@ class Position:
     snapshot: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """The offset as Spark stores it."""
+        """The offset in the form that Spark stores."""
         return dict(vars(self))
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Position:
-        """An offset that :meth:`to_json` made."""
+        """Parse an offset that :meth:`to_json` made."""
         return cls(**{name: value for name, value in stored.items() if name != AGAIN})
 
 
 def table_at(place: Place, version: int | None = None, time: datetime | None = None) -> DeltaTable:
-    """The table now, at a version or at a time. Raises :class:`TableError` when there is none."""
+    """The table now, at a version or at a time; :class:`TableError` when it does not exist."""
     if version is None and time is None:
         table = HERE.opened(place)
         if table is None:
@@ -99,10 +99,10 @@ def table_at(place: Place, version: int | None = None, time: datetime | None = N
 
 
 def unread_features(table: DeltaTable) -> list[str]:
-    """What the table uses that a reader would have to know to give the right rows."""
+    """The features of the table that a reader must know to give the right rows, and does not."""
     features = table.protocol().reader_features or []
     bad = [name for name in _NOT_READ if name in features]
-    # deltalake gives the feature to tables without such columns as well
+    # deltalake also gives the feature to tables without such columns.
     if "variantType" in bad and not _VARIANT.search(table.schema().to_json()):
         bad.remove("variantType")
     if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
@@ -111,17 +111,17 @@ def unread_features(table: DeltaTable) -> list[str]:
 
 
 def has_deletions(table: DeltaTable) -> bool:
-    """Whether files of the table have rows that are deleted in place."""
+    """Whether files of the table have rows that deletion vectors delete."""
     features = table.protocol().reader_features or []
     return "deletionVectors" in features and bool(pa.table(table.deletion_vectors()).num_rows)
 
 
 def _load_at(table: DeltaTable, time: datetime) -> None:
-    """Make it the table at a time; ValueError when there was none yet."""
-    # Asked of the newest version: of an older one delta-rs numbers commits wrongly.
+    """Load the version of the table at a time; ValueError when the table did not exist yet."""
+    # Ask the newest version for the history: delta-rs numbers the commits of an older one wrongly.
     made = {commit.get("version"): commit.get("timestamp") for commit in table.history()}
     table.load_as_version(time)
-    # Before the first version there is, delta-rs gives that one.
+    # For a time before the first version, delta-rs loads that version.
     begin = made.get(table.version())
     if isinstance(begin, int) and begin > time.timestamp() * 1000:
         text = datetime.fromtimestamp(begin / 1000, UTC).isoformat(timespec="milliseconds")
@@ -129,7 +129,7 @@ def _load_at(table: DeltaTable, time: datetime) -> None:
 
 
 def files_of(table: DeltaTable) -> list[StoredFile]:
-    """The files of the table's version, in one order whoever asks."""
+    """The files of the table's version, always in the same order."""
     actions = pa.table(table.get_add_actions(flatten=True))
     names = table.metadata().partition_columns
     found = [
@@ -148,9 +148,9 @@ def files_of(table: DeltaTable) -> list[StoredFile]:
 
 
 def relative(path: str, uri: str) -> str:
-    """The path of a file in the table's folder, from the one that the log has.
+    """The path of a file relative to the table's folder, from the path in the log.
 
-    Raises :class:`TableError` for a file that is elsewhere.
+    Raises :class:`TableError` for a file outside the folder.
     """
     if "://" in path or path.startswith("/"):
         raise TableError(f"the table {uri} names files of another table, which is not supported")
@@ -158,25 +158,25 @@ def relative(path: str, uri: str) -> str:
 
 
 class Changes:
-    """The commits of one table, read once each; used by one reader of the driver."""
+    """The commits of one table, each read once; used by one reader on the driver."""
 
     def __init__(self, place: Place, *, skip_changes: bool = False) -> None:
-        """Nothing is read yet. ``skip_changes`` passes over commits that change rows."""
+        """Reads no commit. ``skip_changes`` skips commits that change rows."""
         self._place = place
         self._skip = skip_changes
         self._files = place.files()
         self._kept: dict[tuple[int, bool], list[StoredFile]] = {}
 
     def latest(self) -> tuple[str, int]:
-        """The table's identity and its newest version."""
+        """The table's id and its newest version."""
         table = table_at(self._place)
         return str(table.metadata().id), table.version()
 
     def advance(self, begin: Position, last: int, at_most: int) -> Position:
         """The position ``at_most`` files behind ``begin``, or behind version ``last``.
 
-        The same for the same arguments. Raises :class:`TableError` for commits that are gone, or
-        change rows.
+        The same arguments give the same position. Raises :class:`TableError` for commits that are
+        gone or that change rows.
         """
         now, left = begin, at_most
         while now.version <= last and left > 0:
@@ -188,7 +188,7 @@ class Changes:
         return now
 
     def between(self, begin: Position, end: Position) -> Iterator[StoredFile]:
-        """The files from one position up to another."""
+        """The files between two positions."""
         now = begin
         while (now.version, now.file) < (end.version, end.file):
             files = self._at(now)
@@ -237,7 +237,7 @@ class Changes:
 
 
 def tasks(files: Iterable[StoredFile], at_most_bytes: int) -> list[tuple[StoredFile, ...]]:
-    """Files in groups of about so many bytes; greater ones cut into parts."""
+    """Files in groups of about ``at_most_bytes`` bytes; larger files are cut into parts."""
     groups: list[tuple[StoredFile, ...]] = []
     group: list[StoredFile] = []
     filled = 0

@@ -1,7 +1,7 @@
-"""Which row of a batch a table's row has the key of, and which files may hold such rows.
+"""Match a table's rows with the rows of a batch by their keys, and find files that may hold such rows.
 
-Keys are compared as Spark groups by them: a NaN equals a NaN, zeros of both signs are one; a null
-equals nothing. A key of several columns becomes one number, column by column::
+Keys are compared as Spark groups by them: a NaN equals a NaN, and zeros of both signs are equal; a
+null equals nothing. A key of several columns becomes one number, column by column::
 
     k1    k2     number of k1    number of k2    both        row of the batch
     "a"   7      0               0               0 * 2 + 0   0
@@ -9,10 +9,10 @@ equals nothing. A key of several columns becomes one number, column by column::
     "b"   7      1               0               1 * 2 + 0   2
 
 Files are left out by the values of partition columns, and by bounds that every writer gets right:
-of whole numbers, dates, times (some cut these to milliseconds) and texts (some cut these, too). Bounds
-of decimals and floating numbers are not looked at.
+those of whole numbers, dates, times (which some writers cut to milliseconds) and texts (which some
+cut, too). Bounds of decimals and floating numbers are not used.
 
-Knows nothing of files but what the log says of them.
+Knows of a file only its entry in the log.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 Bounds = tuple[Any, Any]
-# Of a longer text a bound may be the beginning alone.
+# The bound of a longer text may be only its beginning.
 _TEXT_CHARACTERS = 31
 _CUT_TIME_US = 999
 
@@ -42,8 +42,9 @@ class Keys:
     """The keys of a batch's rows."""
 
     def __init__(self, rows: pa.Table, names: Sequence[str]) -> None:
-        """None of the ``names`` has nulls in ``rows``. Raises :class:`TableError` when two rows have
-        one key.
+        """None of the ``names`` has nulls in ``rows``.
+
+        Raises :class:`TableError` when two rows have the same key.
         """
         self.names = tuple(names)
         self._known: list[pa.Array] = []
@@ -62,14 +63,12 @@ class Keys:
             both = _both(numbers, found, len(self._known[-1]))
             self._pairs.append(pc.unique(both))
             numbers = pc.index_in(both, self._pairs[-1]).cast(pa.int64())
-        # Values are numbered as they come: where all are different, by the number of their row.
+        # Values are numbered in order of appearance: if all differ, by the number of their row.
         if len((self._pairs or self._known)[-1]) < rows.num_rows:
             raise TableError(f"a batch to be merged has several rows of one {', '.join(names)}")
 
     def rows_of(self, rows: pa.RecordBatch) -> np.ndarray[Any, Any]:
-        """For each row of a table the number of the batch's row with its key; -1 where there is
-        none.
-        """
+        """For each row of a table, the number of the batch's row with the same key; -1 for none."""
         numbers: pa.Array | None = None
         for position, name in enumerate(self.names):
             found = pc.index_in(_comparable(rows.column(name)), self._known[position])
@@ -82,7 +81,7 @@ class Keys:
         return found_rows
 
     def may_be_in(self, partition: Mapping[str, str | None], bounds: Mapping[str, Bounds]) -> bool:
-        """Whether a file may hold rows with these keys, by its partition and its bounds."""
+        """Whether a file with this partition and these bounds may hold rows with these keys."""
         for name, values in self._ranges.items():
             if name in partition:
                 if not values.hold(partition[name]):
@@ -97,7 +96,7 @@ def _both(first: pa.Array, second: pa.Array, many: int) -> pa.Array:
 
 
 def _comparable(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Values that are equal as keys, as values with the same bytes."""
+    """The column with values that are equal as keys turned into values with the same bytes."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     kind = column.type
@@ -111,7 +110,7 @@ def _comparable(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _plain(value: Any) -> Any:
-    """A nested value with one kind of zero."""
+    """A nested value in which every zero has the same sign."""
     if isinstance(value, dict):
         return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
@@ -120,7 +119,7 @@ def _plain(value: Any) -> Any:
 
 
 def comparable_bounds(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> list[Any] | None:
-    """Bounds of a column of type ``kind`` as Python has them; None where they prove nothing."""
+    """Bounds of a column of type ``kind`` as Python values; None for bounds that prove nothing."""
     if types.is_string(kind):
         texts: list[Any] = column.cast(pa.string()).to_pylist()
         return texts
@@ -141,7 +140,7 @@ def _numbers(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 
 
 class _Values:
-    """The values of one key column; what is asked of them is got ready when it is asked first."""
+    """The values of one key column; sets for lookups are made at first use."""
 
     def __init__(self, column: pa.ChunkedArray) -> None:
         self._column = column
@@ -150,7 +149,7 @@ class _Values:
         self._sorted: Any = None
 
     def hold(self, text: str | None) -> bool:
-        """Whether a partition of this value may be that of a key."""
+        """Whether a key has this value of a partition column."""
         if text is None:
             return False
         if not (types.is_string(self._kind) or types.is_integer(self._kind)):
@@ -160,7 +159,7 @@ class _Values:
         return text in self._texts
 
     def any_between(self, low: Any, high: Any) -> bool:
-        """Whether a key may be between these bounds."""
+        """Whether a key has a value between these bounds."""
         if low is None or high is None:
             return True
         if types.is_string(self._kind):

@@ -1,16 +1,16 @@
-"""Looking after tables: few files of a good size, a log that opens fast, no files that nobody needs.
+"""Maintenance of tables: few files of a good size, a log that opens fast, no unused files.
 
 A stream of micro-batches leaves many small files. :func:`maintain` does, in this order,
 
 =============  =================================================================================
-compaction     makes one file of many small ones; readers and streams of the table see the same
-               rows, a query that appends goes on meanwhile
-checkpoint     one file that says what all commits together made
-vacuum         removes files that no version of the last ``keep_hours`` names, and those of attempts
-               that failed
+compaction     makes one file from many small ones; readers and streams of the table see the same
+               rows, and a query that appends goes on meanwhile
+checkpoint     writes one file with the result of all commits
+vacuum         removes files that no version of the last ``keep_hours`` names, and files of
+               attempts that failed
 =============  =================================================================================
 
-Files younger than an hour are never removed, for a batch under way may be about to commit them.
+It never removes files younger than an hour, because a batch under way may be about to commit them.
 Knows nothing of Spark.
 """
 
@@ -38,7 +38,7 @@ LEAST_KEEP_HOURS = 1
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done. ``keep_hours`` is at least 1."""
+    """The steps of a maintenance. ``keep_hours`` is at least 1."""
 
     target_bytes: int = TARGET_BYTES
     keep_hours: int = KEEP_HOURS
@@ -50,7 +50,7 @@ class Plan:
 
 @dataclass
 class Report:
-    """What was done to a table, or would be."""
+    """The changes that were made to a table, or that a dry run would make."""
 
     table: str
     version_before: int
@@ -67,10 +67,10 @@ class Report:
 
 
 def maintain(place: Place, plan: Plan) -> Report:
-    """Do what the plan says to one table.
+    """Carry out the plan on one table.
 
-    Raises :class:`TableError` when there is no table, when others change its rows each time a
-    compaction is about to end, or when the store fails.
+    Raises :class:`TableError` when there is no table, when other writers change its rows each time
+    a compaction is about to end, or when the store fails.
     """
     if plan.keep_hours < LEAST_KEEP_HOURS:
         raise TableError("files are kept for an hour at least: a batch may be about to commit them")
@@ -107,7 +107,7 @@ def _maintain(table: DeltaTable, place: Place, plan: Plan) -> Report:
 
 
 def vacuum(table: DeltaTable, keep_hours: int, *, dry_run: bool) -> list[str]:
-    """Remove what no version of the last hours names; the names, in the table's folder."""
+    """Remove files that no version of the last hours names; returns paths in the table's folder."""
     return table.vacuum(
         retention_hours=keep_hours,
         dry_run=dry_run,

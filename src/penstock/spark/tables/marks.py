@@ -1,19 +1,19 @@
-"""Marks: what makes a commit to a table one that happens once, and what it means to find one there.
+"""Marks, which make a commit to a table happen once, and the meaning of a mark that a table has.
 
-A mark is a name, such as a query's id, and a number that grows, such as its batch::
+A mark is a name, such as a query's id, and a growing number, such as its batch::
 
-    the table holds      of a mark (query, 7) the commit is
-    (query, 6) or none   made
-    (query, 7)           not made: Spark runs a batch again that it did not note as done
-    (query, 8)           refused: the checkpoint is older than the table; not made, where batch 7
-                         comes again to fill the hole of another table of the query
-    (query, 6), and another driver commits (query, 7) first    refused
+    the table holds      the commit of a mark (query, 7)
+    (query, 6) or none   is made
+    (query, 7)           is not made: Spark runs a batch again that it did not note as done
+    (query, 8)           is refused: the checkpoint is older than the table; not made, if batch 7
+                         runs again to fill the hole of another table of the query
+    (query, 6), and another driver commits (query, 7) first    is refused
 
-Beside the mark a table notes which run of the query made the commit and how many rows it has. So a
-second driver is told from a batch that comes again, and a batch that comes again with other rows (a
-checkpoint that was put back) from one that is the same.
+Besides the mark, a table notes the run of the query that made the commit, and the number of rows.
+These tell a second driver from a batch that runs again, and a repeated batch with other rows (of a
+checkpoint that was put back) from one with the same rows.
 
-Knows nothing of how a table keeps marks.
+Knows nothing of the form in which a table keeps marks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Mark:
-    """What makes a commit unique. ``run`` is that of the query, new at each start; '' without."""
+    """The identity of a commit. ``run`` is that of the query, new at each start; '' without a
+    query.
+    """
 
     name: str
     number: int
@@ -38,9 +40,10 @@ class Mark:
 
 @dataclass(frozen=True)
 class Found:
-    """What a table holds of a name: the last number, and the rows of that commit where it says.
+    """The last number of a mark's name in a table, and the rows of that commit where they are
+    noted.
 
-    ``each``: from then on every number leaves its mark, also those without rows.
+    ``each``: from that commit on every number leaves its mark, also those without rows.
     """
 
     number: int
@@ -50,12 +53,12 @@ class Found:
 
 @dataclass
 class Marks:
-    """What a process knows of the marks it has seen committed, by table and name."""
+    """The marks that this process has seen committed, by table and name."""
 
     _last: dict[tuple[Hashable, str], tuple[str, int]] = field(default_factory=dict)
 
     def note(self, where: Hashable, mark: Mark | None) -> None:
-        """The table holds the mark, as this process has seen."""
+        """Record that the table holds the mark."""
         if mark is not None:
             self._last[where, mark.name] = (mark.run, mark.number)
 
@@ -69,17 +72,16 @@ class Marks:
         raced: bool,
         again_until: int = -1,
     ) -> bool:
-        """Whether the table at ``where`` holds the mark, and so the commit is not to be made.
+        """Whether the table at ``where`` holds the mark, so that the commit must not be made.
 
-        ``rows`` are those of the commit, None when they are not to be compared; ``raced`` says that
-        the table did not hold the mark a moment ago; batches up to ``again_until`` may come again
-        as they were. Raises :class:`TableError` when it should not
-        hold it.
+        ``rows`` is the number of rows of the commit, None to compare none. ``raced`` says that the table did
+        not hold the mark a moment ago. Batches up to ``again_until`` may run again unchanged. Raises
+        :class:`TableError` when the table should not hold the mark.
         """
         if mark is None or found is None or found.number < mark.number:
             return False
         run, number = self._last.get((where, mark.name), ("", -1))
-        # In one run of a query only its first batch can have been committed by an earlier run.
+        # In one run of a query, only the first batch can have been committed by an earlier run.
         in_mid_run = mark.run != "" and run == mark.run and number < mark.number
         if mark.number <= again_until and not raced:
             if found.number > mark.number:

@@ -1,19 +1,19 @@
-"""Merges: the rows of a batch in the place of older rows with the same keys, in one commit.
+"""Merges: the rows of a batch replace older rows with the same keys, in one commit.
 
-File after file, a few columns of each that may hold such rows are read; a file is written anew only
-when a row of it changes::
+The merge reads a few columns of each file that may hold such rows, file after file, and rewrites a
+file only when one of its rows changes::
 
-    file       rows of the batch's keys     is
+    file       rows of the batch's keys     the file is
     a          none                         left, and mostly not even opened
     b          none that is older           left
     c          some                         removed; its other rows and the newer ones are written
 
-When others have committed meanwhile, what was written stands as long as no file with rows of these
-keys is gone or was added; then only the commit is made again. Else the whole merge is.
+When other writers have committed meanwhile, the written files stay valid as long as no file with rows
+of these keys was removed or added; then only the commit is repeated. Otherwise the whole merge is.
 
-Takes some times the memory of the batch, five bytes for each row of a file, and the row groups that
-are being written. Tables with rules of their own are merged by ``deltalake``, which keeps them, and
-the files that it made are written anew (:func:`merge_by_rules`). Knows nothing of Spark.
+A merge needs a few times the memory of the batch, five bytes for each row of a file, and the row
+groups that it is writing. ``deltalake`` merges tables with their own rules, because it enforces these;
+the files that it wrote are then rewritten (:func:`merge_by_rules`). Knows nothing of Spark.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _Numbers = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class _Made:
-    """What a merge has computed and written, and of which version."""
+    """The computed and written result of a merge, and the version that it is based on."""
 
     of: Snapshot
     concerned: frozenset[str]
@@ -63,7 +63,9 @@ class _Made:
 
 @dataclass
 class _Found:
-    """Of a file's rows: for each the batch's row with its key, or -1; and whether that is newer."""
+    """For each row of a file: the batch's row with its key, or -1; and whether the batch's is
+    newer.
+    """
 
     file: Active
     rows: int = 0
@@ -72,10 +74,10 @@ class _Found:
 
 
 class Merge:
-    """One batch on its way into one table."""
+    """The merge of one batch into one table."""
 
     def __init__(self, batch: Rows, write: Write, place: Place) -> None:
-        """Raises :class:`TableError` when two rows have one key, or no row is newer than another."""
+        """Raises :class:`TableError` when two rows have the same key, or sequences are nested."""
         if pa.types.is_nested(batch.rows.schema.field(batch.sequence).type):
             raise TableError(
                 f"upsert: {batch.sequence} must be a plain value, by which rows are newer"
@@ -91,14 +93,14 @@ class Merge:
 
     @property
     def did(self) -> Upserted:
-        """What the last commit did."""
+        """The counts of the last commit."""
         return self._made.did if self._made else self._by_rules
 
     def commit(self, table: DeltaTable) -> None:
-        """Commit the merge on the table as it was opened, or fail as ``deltalake`` does when there
-        is a newer version; then it can be called again.
+        """Commit the merge on the table as it was opened.
 
-        Raises :class:`TableError` when the rows don't fit.
+        Fails as ``deltalake`` does when there is a newer version; then it can be called again. Raises
+        :class:`TableError` when the rows don't fit.
         """
         widen(table, self._write, self._place)
         if has_rules(table):
@@ -115,7 +117,7 @@ class Merge:
         replace_files(table, write, made.removed)
 
     def _stands(self, made: _Made, now: Snapshot, schema: pa.Schema) -> bool:
-        """Whether a merge of the newer version would be the same."""
+        """Whether a merge into the newer version would be the same."""
         if made.of.definition != now.definition or not made.concerned <= now.files.keys():
             return False
         added = [file for path, file in now.files.items() if path not in made.of.files]
@@ -187,9 +189,9 @@ class Merge:
         yield from sorted(may, key=lambda one: (str(one.stored.partition), one.modified_ms))
 
     def _found(self, files: Iterable[Active], schema: pa.Schema) -> Iterator[_Found]:
-        """What is found of the batch in those of the files that may hold some of it.
+        """The matches of the batch in those of the files that may hold some of its keys.
 
-        Rows are looked up many at a time: each time costs about as much as the batch has rows.
+        It looks up many rows at a time, because each lookup costs about as much as the batch has rows.
         """
         names = {*self._batch.keys, self._batch.sequence}
         few = pa.schema([one for one in schema if one.name in names])
@@ -217,7 +219,7 @@ class Merge:
         yield from begun
 
     def _look_up(self, waiting: list[pa.RecordBatch], begun: list[_Found]) -> None:
-        """Look up rows, which are those of the files in turn that have not been."""
+        """Look up rows, which belong to the files in ``begun`` that are not complete, in order."""
         schema = waiting[0].schema
         columns = [pa.concat_arrays([each[one] for each in waiting]) for one in schema.names]
         rows = pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -237,7 +239,7 @@ class Merge:
             ours = self._sequence.take(pa.array(found[there]))
             theirs = sequence.filter(pa.array(there))
             above = pc.greater(ours, theirs)
-            if pa.types.is_floating(ours.type):  # a NaN is above all numbers, as for Spark
+            if pa.types.is_floating(ours.type):  # a NaN is greater than all numbers, as in Spark
                 above = pc.or_(above, pc.and_not(pc.is_nan(ours), pc.is_nan(theirs)))
             newer[there] = above.fill_null(False).to_numpy(zero_copy_only=False)
         return newer
@@ -245,7 +247,7 @@ class Merge:
     def _rewritten(
         self, file: Active, schema: pa.Schema, at: _Numbers, newer: _Numbers
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a file: those that stay, and those that newer ones replace."""
+        """The rows of a file: rows that stay, and rows that newer ones replace."""
         begin = 0
         for rows in ahead(read_files(self._place, [file.stored], schema, _READ_ROWS)):
             end = begin + rows.num_rows
@@ -266,7 +268,7 @@ class Merge:
             raise TableError(f"{file.logged} of {self._place} changed while it was read")
 
     def _inserted(self, new: _Numbers, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Rows whose keys the table does not have; columns that the batch lacks are null."""
+        """Rows whose keys the table lacks; columns that the batch lacks are null."""
         rows = self._batch.rows.filter(pa.array(new))
         names = {*rows.column_names}
         columns = [

@@ -1,8 +1,8 @@
-"""Merges of tables with rules of their own: constraints, generated columns, a change data feed.
+"""Merges into tables with their own rules: constraints, generated columns, a change data feed.
 
-``deltalake`` knows these rules and keeps them, so it makes the merge. But its files have statistics
-by which some readers pass over rows; so the files it made are written anew in a second commit, which
-changes no row. A process that dies between the two leaves them as they are.
+``deltalake`` enforces these rules, so it makes the merge. But its files have statistics by which some
+readers skip rows wrongly, so a second commit, which changes no row, rewrites these files. When the
+process dies between the two commits, the files stay as they are.
 
 Knows nothing of Spark.
 """
@@ -28,7 +28,7 @@ _DELETE = "penstock delete"
 
 @dataclass(frozen=True)
 class Upserted:
-    """What an upsert did; all 0 when the table held the batch already."""
+    """The counts of an upsert; all 0 when the table held the batch already."""
 
     inserted: int = 0
     updated: int = 0
@@ -37,7 +37,7 @@ class Upserted:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a batch, one per key, with the table's types; and which of them delete."""
+    """The rows of a batch, one per key, with the table's types; ``deletes`` marks rows that delete."""
 
     rows: pa.Table
     deletes: pa.Array
@@ -46,15 +46,15 @@ class Rows:
 
 
 def has_rules(table: DeltaTable) -> bool:
-    """Whether a merge has to do more than put rows in the place of others."""
+    """Whether a merge has to do more than replace rows."""
     feed = table.metadata().configuration.get("delta.enableChangeDataFeed", "false")
     return feed.lower() == "true" or bool(own_rules(table))
 
 
 def merge_by_rules(table: DeltaTable, batch: Rows, write: Write, place: Place) -> Upserted:
-    """Commit the merge of a batch with a table that has rules.
+    """Commit the merge of a batch into a table that has rules.
 
-    Raises what ``deltalake`` does: rows do not keep the rules, or another writer came between.
+    Raises the errors of ``deltalake``: rows break the rules, or another writer came between.
     """
     before, version = snapshot(table).files.keys(), table.version()
     source = batch.rows.append_column(_DELETE, batch.deletes)
@@ -72,7 +72,7 @@ def merge_by_rules(table: DeltaTable, batch: Rows, write: Write, place: Place) -
     merging = merging.when_matched_update(values, newer)
     counts = merging.when_not_matched_insert(values, f"NOT {delete}").execute()
     table.update_incremental()
-    if table.version() == version:  # nothing was newer, and the mark is not in the table
+    if table.version() == version:  # no row was newer, and the mark is not in the table
         replace(table, write, [])
     made = [file for path, file in snapshot(table).files.items() if path not in before]
     rewrite(table, place, [(file,) for file in made if can_be_named(file)])
@@ -84,5 +84,5 @@ def merge_by_rules(table: DeltaTable, batch: Rows, write: Write, place: Place) -
 
 
 def _quoted(name: str) -> str:
-    """A name of a column in an expression of ``deltalake``."""
+    """The name of a column, quoted for an expression of ``deltalake``."""
     return '"' + name.replace('"', '""') + '"'

@@ -1,7 +1,7 @@
-"""The options of ``format("jetstream_delta")``, read once from Spark's strings into frozen values.
+"""The options of ``format("jetstream_delta")``: Spark's strings, parsed into frozen values.
 
-The tables of rows are the whole truth about an option. ``storage.<name>`` options go to the object
-store as they are; which there are is for ``deltalake`` to say.
+The tables of rows define each option. ``storage.<name>`` options go to the object store unchanged;
+``deltalake`` defines them.
 
 Knows nothing of Spark, and opens nothing.
 """
@@ -34,7 +34,7 @@ _STORAGE = "storage."
 
 
 def column_names(text: str) -> tuple[str, ...]:
-    """Names of columns with commas between."""
+    """Parse names of columns with commas between."""
     names = tuple(part.strip() for part in text.split(",") if part.strip())
     if not names or len(set(names)) < len(names):
         raise OptionError("one or more names of columns with commas between, each once")
@@ -42,14 +42,14 @@ def column_names(text: str) -> tuple[str, ...]:
 
 
 def version_number(text: str) -> int:
-    """A whole number from 0 on."""
+    """Parse a whole number from 0 on."""
     if not text.isascii() or not text.isdigit() or int(text) > SEQUENCE_MAX:
         raise OptionError("a version of the table, such as 0 or 17")
     return int(text)
 
 
 def point_in_time(text: str) -> datetime:
-    """A time, of UTC where it names no zone."""
+    """Parse a time, in UTC if it names no zone."""
     try:
         parsed = datetime.fromisoformat(text.strip())
     except ValueError:
@@ -69,7 +69,7 @@ def _starting(text: str) -> int | str:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """What a writer was asked to do. ``None`` means "not given"."""
+    """The options of one writer. ``None`` means "not given"."""
 
     place: Place
     partition_by: tuple[str, ...] | None = None
@@ -81,12 +81,12 @@ class WriteOptions:
     mark_number: int | None = None
     if_behind: str = FAIL
     checkpoint: str | None = None
-    """Of the query that writes."""
+    """The checkpoint folder of the query that writes."""
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a reader was asked to do. ``None`` means "not given"."""
+    """The options of one reader. ``None`` means "not given"."""
 
     place: Place
     columns: tuple[str, ...] | None = None
@@ -153,7 +153,7 @@ READ_ROWS: tuple[Row, ...] = (
         "false: Spark would give later queries of a DataFrame what the first one's where() left.",
     ),
 )
-# Spark hands over options that are its own business.
+# Spark adds these options for itself.
 _SPARKS = frozenset({"checkpointlocation", "queryname"})
 
 
@@ -176,7 +176,7 @@ def _parse(rows: tuple[Row, ...], given: Mapping[str, str], doing: str) -> dict[
 
 
 def parse_write(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
-    """Read the options of a write. Raises :class:`OptionError`."""
+    """Parse the options of a write. Raises :class:`OptionError`."""
     values = _parse(WRITE_ROWS, given, "writing")
     options = WriteOptions(**values, checkpoint=checkpoint_given(given))
     if (options.mark_name is None) != (options.mark_number is None):
@@ -189,7 +189,7 @@ def parse_write(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
 
 
 def parse_read(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """Read the options of a read. Raises :class:`OptionError`."""
+    """Parse the options of a read. Raises :class:`OptionError`."""
     values = _parse(READ_ROWS, given, "reading")
     values.pop("pushdown", None)
     options = ReadOptions(**values)

@@ -1,6 +1,6 @@
-"""Rows of one task as Parquet files, under names that nobody else uses; of any kind of table.
+"""Rows of one task as Parquet files with unique names, for any kind of table.
 
-A name is that of the write, the task and a number, in a folder per value of the partition columns::
+A name has the write, the task and a number, in a folder for each value of the partition columns::
 
     day=2026-11-20/4f1d...-000000007-2b9e61a0-00001-3-000.parquet
                    |       |         |        |     | number in the task
@@ -10,11 +10,11 @@ A name is that of the write, the task and a number, in a folder per value of the
                    |       batch
                    query
 
-So no try ever writes over a file that another has committed. The values in the table count, not the
-folders' names: a value that is no good name is written in part, with a hash.
+So no try ever overwrites a file that another one has committed. Readers use the values in the table,
+not the folders' names: a value that cannot be a name is written in part, with a hash.
 
-Knows nothing of commits, and of tables only that a folder has them: what is told of a file is for
-those who inherit :class:`ParquetFiles`.
+Knows nothing of commits, and of tables only that they have a folder: subclasses of
+:class:`ParquetFiles` make the description of a file for their table.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Told = TypeVar("Told")
 
 @dataclass
 class _Open:
-    """A file being written, and the rows that wait for their row group."""
+    """A file that is being written, and the rows that wait for their row group."""
 
     path: str
     partition: Values
@@ -66,10 +66,10 @@ class _Open:
 
 
 class ParquetFiles(ABC, Generic[Told]):
-    """Writes the rows of one task. Used as a context: what an error leaves is removed, for nobody
-    has heard of it.
+    """Writes the rows of one task.
 
-    Who inherits it says with :meth:`_value` and :meth:`_told` what a table is told of a file.
+    Use it as a context manager: after an error it removes its files, which are in no table yet. A
+    subclass defines with :meth:`_value` and :meth:`_told` the description of a file for its table.
     """
 
     def __init__(
@@ -83,9 +83,10 @@ class ParquetFiles(ABC, Generic[Told]):
         bytes_per_file: int | None = None,
         left_out: Sequence[str] = (),
     ) -> None:
-        """``schema`` is that of the rows, in the table's types; ``prefix`` is used by no other
-        attempt; ``left_out`` are columns that files do not hold. A file that has ``bytes_per_file``
-        gets no more row groups.
+        """``schema`` is that of the rows, in the table's types.
+
+        No other attempt uses ``prefix``; ``left_out`` are columns that files do not hold. A file that has
+        ``bytes_per_file`` gets no more row groups.
         """
         self._place = place
         self._files = place.files()
@@ -104,18 +105,16 @@ class ParquetFiles(ABC, Generic[Told]):
         self._paths: list[str] = []
 
     def __enter__(self) -> Self:
-        """Nothing is made before the first row."""
+        """Creates no file; the first row does."""
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Close and remove everything after an error, which stays the error whatever fails here."""
+        """After an error, close and remove all files; a failure here does not replace the error."""
         if kind is None:
             return
         for each in self._open.values():
             for part in (each.writer, each.sink):
-                with contextlib.suppress(
-                    Exception
-                ):  # RuntimeError among them, after a failed write
+                with contextlib.suppress(Exception):  # also RuntimeError, after a failed write
                     part.close()
         for path in self._made:
             with contextlib.suppress(Exception):
@@ -123,15 +122,16 @@ class ParquetFiles(ABC, Generic[Told]):
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """What files and folders say to a write, as the error of a table."""
+        """Turn errors of files and folders into the error of a table."""
         try:
             yield
         except (OSError, pa.ArrowException) as problem:
             raise TableError(f"cannot write files of {self._place}: {problem}") from problem
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take rows; columns in any order, all of the schema. Raises :class:`TableError` when they
-        cannot be written.
+        """Take rows, with all columns of the schema in any order.
+
+        Raises :class:`TableError` when they cannot be written.
         """
         if not batch.num_rows:
             return
@@ -143,8 +143,9 @@ class ParquetFiles(ABC, Generic[Told]):
                 self._hold(values, part)
 
     def finish(self) -> list[Told]:
-        """Write what is held and close all files; those that hold rows, on the disk. Raises
-        :class:`TableError` when they cannot be written.
+        """Write the held rows, and close and sync all files; returns those that have rows.
+
+        Raises :class:`TableError` when they cannot be written.
         """
         with self._writing():
             for values in list(self._open):
@@ -159,7 +160,7 @@ class ParquetFiles(ABC, Generic[Told]):
 
     def _hold(self, values: Values, part: pa.RecordBatch) -> None:
         each = self._open.pop(values, None) or self._begin(values)
-        self._open[values] = each  # the file used last stands last
+        self._open[values] = each  # keeps the most recently used file last
         each.held.append(part)
         each.held_rows += part.num_rows
         each.held_bytes += part.nbytes
@@ -224,7 +225,7 @@ class ParquetFiles(ABC, Generic[Told]):
         self._done.append(self._told(each.path, size, each.footers[0], partition, each.seen))
 
     def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[Values, pa.RecordBatch]]:
-        """The rows by values of the partition columns; order is kept."""
+        """The rows by values of the partition columns, in their order."""
         inner = batch.select(self._body.names)
         if not self._partition_by:
             yield (), inner
@@ -243,7 +244,7 @@ class ParquetFiles(ABC, Generic[Told]):
 
     @abstractmethod
     def _value(self, value: Any) -> Any:
-        """A value of a partition column as the table is told of it; hashable."""
+        """A value of a partition column in the form of the table; hashable."""
 
     @abstractmethod
     def _told(
@@ -254,17 +255,19 @@ class ParquetFiles(ABC, Generic[Told]):
         partition: tuple[tuple[str, Any], ...],
         seen: Seen,
     ) -> Told:
-        """What the table is told of a file, by its footer and by what was seen of its rows."""
+        """The description of a file for the table, from its footer and from what was seen of its
+        rows.
+        """
 
 
 def partition_text(value: Any) -> str | None:
-    """A value as the log holds it for a partition column; the empty string is null there."""
+    """A partition value as text for the log; the empty string is null there."""
     if value is None or value == "":
         return None
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime.datetime):
-        # without a zone, which is UTC where the column has one
+        # Without a zone: it is UTC where the column has one.
         text = value.replace(tzinfo=None).isoformat(" ", timespec="microseconds")
         return text.removesuffix(".000000")
     if isinstance(value, datetime.date):
@@ -277,10 +280,10 @@ def partition_text(value: Any) -> str | None:
 
 
 def folder_name(text: str | None) -> str:
-    """A name of a folder for a value; different ones for different values.
+    """The name of a folder for a value; different values have different names.
 
-    Only of characters that stay as they are in a URL: the log holds paths as such, and not every
-    reader takes them back.
+    It has only characters that a URL leaves unchanged: the log holds paths as URLs, and not every reader
+    decodes them.
     """
     if text is None:
         return "__HIVE_DEFAULT_PARTITION__"

@@ -1,4 +1,4 @@
-"""Where a table is: a folder of this machine, or a URL of an object store; and its files.
+"""The location of a table: a folder of this machine, or a URL of an object store; and its files.
 
 =====================  ============================================================
 a path, ``file://``    pyarrow's own file system, and files reach the disk before they are named
@@ -7,7 +7,7 @@ a path, ``file://``    pyarrow's own file system, and files reach the disk befor
 ``az://``, ``abfss://``
 =====================  ============================================================
 
-Knows nothing of Spark, and of Delta only that ``deltalake`` opens the same places.
+Knows nothing of Spark, and of Delta only that ``deltalake`` opens the same locations.
 """
 
 from __future__ import annotations
@@ -32,18 +32,20 @@ _OBJECT_STORES = ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss")
 
 
 class TableError(RuntimeError):
-    """A table cannot be read or written as asked. The text says which, why, and what would help, in
-    one line: colours and traces that libraries put into theirs are left out.
+    """A table cannot be read or written as asked.
+
+    The text says in one line which table, why, and what would help, without the colours and traces in the
+    errors of libraries.
     """
 
     def __init__(self, text: str) -> None:
-        """The text, of any number of lines."""
+        """``text`` may have any number of lines."""
         lines = (line.strip() for line in _COLOURS.sub("", text).splitlines())
         super().__init__(" ".join(line for line in lines if line and not _FRAME.match(line)))
 
 
 class Folder(Protocol):
-    """Where files of a table go: a file system, and the folder of this machine it is, if it is."""
+    """The location of a table's files: a file system, and the folder if it is on this machine."""
 
     @property
     def folder(self) -> Path | None:
@@ -55,13 +57,15 @@ class Folder(Protocol):
 
 @dataclass(frozen=True)
 class Place:
-    """A table's root; picklable, it travels to the executors. ``storage`` may hold secrets."""
+    """The root of a table; picklable, since it travels to the executors. ``storage`` may hold
+    secrets.
+    """
 
     uri: str
     storage: tuple[tuple[str, str], ...] = ()
 
     def __repr__(self) -> str:
-        """The address, and the names of the storage options alone."""
+        """The address, and only the names of the storage options."""
         names = ", ".join(name for name, _ in self.storage)
         return f"Place({self.uri!r}{', storage ' + names if names else ''})"
 
@@ -76,7 +80,7 @@ class Place:
 
     @property
     def storage_options(self) -> dict[str, str]:
-        """What ``deltalake`` takes beside the address."""
+        """The options that ``deltalake`` takes with the address."""
         return dict(self.storage)
 
     def files(self) -> fs.FileSystem:
@@ -93,7 +97,7 @@ class Place:
 
 
 def place(given: str | os.PathLike[str], storage: Mapping[str, str] | None = None) -> Place:
-    """The place that a user names; a path is taken from the current directory.
+    """The location that a user names; a relative path starts at the current directory.
 
     Raises :class:`OptionError` for an address of another kind.
     """
@@ -113,7 +117,7 @@ def place(given: str | os.PathLike[str], storage: Mapping[str, str] | None = Non
 
 
 def to_disk(path: Path) -> None:
-    """Return when a file, or the names in a folder, are on the disk."""
+    """Sync a file, or the names in a folder; returns when they are on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,7 +1,7 @@
 """Readers of ``format("jetstream_delta")``: a version of a table, or a table as it grows.
 
-Planning is in :mod:`penstock.spark.tables.files`, rows in :mod:`penstock.spark.tables.rows`; this
-module only carries one to the other.
+:mod:`penstock.spark.tables.files` plans reads, and :mod:`penstock.spark.tables.rows` reads rows; this
+module connects both with Spark.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _IDLE_SECONDS = 0.5
 
 
 def columns(options: ReadOptions) -> StructType:
-    """The columns of the table, or those of them that ``columns`` names."""
+    """The columns of the table, or those that the option ``columns`` names."""
     have = schema_of(table_at(options.place, options.version, options.time))
     found: StructType = from_arrow_schema(have)
     if options.columns is None:
@@ -54,16 +54,16 @@ class FilesPartition(InputPartition):
 
 
 class _FilesReader:
-    """``read``, which batch and streaming have in common."""
+    """The method ``read``, shared by batch and streaming readers."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        """Nothing is opened yet. ``schema`` may be any columns of the table."""
+        """Opens nothing. ``schema`` may have any columns of the table."""
 
         self._options = options
         self._schema = to_arrow_schema(schema, timezone="UTC")
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition's files; Spark gives a batch read without partitions a None."""
+        """The rows of a partition's files; for a batch read without partitions Spark gives None."""
 
         if isinstance(partition, FilesPartition):
             options = self._options
@@ -84,7 +84,7 @@ class DeltaStreamReader(_FilesReader, DataSourceStreamReader, SupportsTriggerAva
     """A streaming read: the table's files, then those that each commit adds."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        """Nothing is opened yet."""
+        """Opens nothing."""
 
         super().__init__(options, schema)
         self._changes = Changes(options.place, skip_changes=options.skip_changes)
@@ -92,19 +92,19 @@ class DeltaStreamReader(_FilesReader, DataSourceStreamReader, SupportsTriggerAva
         self._seen: dict[str, Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels to the tasks: not the handles of the driver."""
+        """The state that travels to the tasks, without the handles of the driver."""
         return {"_options": self._options, "_schema": self._schema}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
-        """Fix the end of the run: what comes later is for the next one."""
+        """Fix the end of the run: later commits are for the next run."""
         self._bound = self._changes.latest()[1]
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
-        """No limit of Spark's: our own is applied in :meth:`latestOffset`."""
+        """No limit from Spark: :meth:`latestOffset` applies the limit of the options."""
         return ReadAllAvailable()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
-        """Where a query without a checkpoint begins."""
+        """The offset at which a query without a checkpoint begins."""
 
         table, version = self._changes.latest()
         starting = self._options.starting
@@ -119,10 +119,10 @@ class DeltaStreamReader(_FilesReader, DataSourceStreamReader, SupportsTriggerAva
         return Position(table, first).to_json()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
-        """The end of the next micro-batch; ``start`` itself when there is nothing to do, and where it was
-        before for a batch that fills a hole.
+        """The end of the next micro-batch; ``start`` itself when there is nothing to do.
 
-        Waits a moment for a commit when there is none, so that idle queries ask twice per second.
+        A batch that fills a hole ends where it ended before. Waits a moment for a commit when there is none,
+        so that idle queries read the log only twice per second.
         """
 
         if (again := next_end(start)) is not None:
@@ -147,17 +147,17 @@ class DeltaStreamReader(_FilesReader, DataSourceStreamReader, SupportsTriggerAva
         return self._changes.advance(begin, last, self._options.files_per_trigger)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  Spark's name
-        """The end of the table when last looked at; Spark shows it in the query's progress."""
+        """The end of the table at the last check; Spark shows it in the query's progress."""
         return self._seen
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The files between two offsets, in groups. The same for the same offsets."""
+        """The files between two offsets, in groups; the same offsets give the same groups."""
 
         files = self._changes.between(Position.from_json(start), Position.from_json(end))
         return [FilesPartition(group) for group in tasks(files, self._options.partition_bytes)]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing is kept for a query, so there is nothing to do."""
+        """Does nothing: no state is kept for a query."""
 
     def stop(self) -> None:
-        """Nothing to give back."""
+        """Nothing to release."""

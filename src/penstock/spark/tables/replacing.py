@@ -1,10 +1,10 @@
-"""Files in the place of others: what upserts and compactions do to a table.
+"""Replacing files of a table by others, for upserts and compactions.
 
-:func:`snapshot` says what a version of a table has, :func:`replace` makes one commit that removes
-files and adds others. Whoever computed these from one version asks the snapshot of a newer one
-whether they are still right; with ``alone`` the commit is made on that version or not at all.
+:func:`snapshot` returns the files of a version; :func:`replace` makes one commit that removes files
+and adds others. A caller that computed these from one version compares it with the snapshot of a
+newer one; with ``alone`` the commit is made on that version or not at all.
 
-Knows nothing of what is in the files.
+Knows nothing of the contents of the files.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
     from penstock.spark.tables.commits import Write
 
-# What a path in the log has as it is: of printable characters all but these, as deltalake writes it.
+# Paths in the log: of the printable characters, deltalake encodes these.
 _ENCODED = set(' \\{^}%`]">[<#|*?')
 _AS_IT_IS = "".join(chr(code) for code in range(32, 127) if chr(code) not in _ENCODED)
-# Writers' features that ask nothing of a commit which removes files and adds others, or nothing as
-# long as the table does not use them, which is looked at one by one.
+# Writer features that do not restrict a commit which removes and adds files, or that do not as long
+# as the table makes no use of them, which is checked for each.
 _FEATURES = {
     *("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"),
     *("columnMapping", "timestampNtz", "v2Checkpoint", "deletionVectors"),
@@ -45,7 +45,7 @@ _FEATURES = {
 
 @dataclass(frozen=True)
 class Active:
-    """A file of a table's version; ``logged`` is its path as the log has it."""
+    """A file of a table's version; ``logged`` is its path in the log."""
 
     logged: str
     stored: StoredFile
@@ -55,8 +55,9 @@ class Active:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The files of a version by their paths in the log; those with rows that are deleted in place;
-    and what else a commit goes by.
+    """The files of a version by their paths in the log, and the names of those with deletion vectors.
+
+    ``definition`` has the other properties of the table on which a commit depends.
     """
 
     files: dict[str, Active]
@@ -65,7 +66,7 @@ class Snapshot:
 
 
 def snapshot(table: DeltaTable, bounds_of: Sequence[str] = ()) -> Snapshot:
-    """What the table's version has, with bounds of some columns, as far as they can be believed.
+    """The files of the table's version, with trustworthy bounds of the columns ``bounds_of``.
 
     Raises :class:`TableError` for a table whose files cannot be replaced here.
     """
@@ -114,7 +115,7 @@ def _bounds(
     found = {}
     for one in schema_of(table):
         columns = [f"{bound}.{one.name}" for bound in ("min", "max")]
-        # A dot may as well stand before the name of a column within this one.
+        # A dot can also separate a column from a field in it.
         if one.name not in names or "." in one.name or not {*columns} <= {*actions.column_names}:
             continue
         low, high = (comparable_bounds(actions[column], one.type) for column in columns)
@@ -124,8 +125,9 @@ def _bounds(
 
 
 def can_be_named(file: Active) -> bool:
-    """Whether ``deltalake`` writes the path of the file as the log has it: a removal under another
-    spelling removes nothing.
+    """Whether ``deltalake`` writes the path of the file as the log has it.
+
+    A removal with another spelling would remove nothing.
     """
     return quote(unquote(file.logged), safe=_AS_IT_IS) == file.logged
 
@@ -138,10 +140,10 @@ def replace(
     data_change: bool = True,
     alone: bool = True,
 ) -> None:
-    """Commit the files of ``write`` in the place of ``removed``.
+    """Commit the files of ``write``, and remove the files ``removed`` in the same commit.
 
-    ``alone`` on the version that is opened or not at all; else on a newer one, too, where none of
-    ``removed`` is gone. Raises :class:`TableError` when the log has a path in another spelling.
+    With ``alone`` the commit is made on the opened version or not at all; otherwise also on a newer one
+    that still has all of ``removed``. Raises :class:`TableError` when the log spells a path differently.
     """
     now_ms = int(time.time() * 1000)
     actions: list[Any] = []

@@ -1,6 +1,6 @@
 """The rows of a table's files as Arrow batches, for the executors.
 
-Columns that a file lacks are null; those of the partition are the value that the log holds.
+Columns that a file lacks are null; partition columns have the value in the log.
 
 Knows nothing of logs and versions.
 """
@@ -29,7 +29,7 @@ def read_files(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of ``files`` with the columns and types of ``schema``.
 
-    Raises :class:`TableError` when a file is gone or does not hold what the table says.
+    Raises :class:`TableError` when a file is gone or does not match the table.
     """
     system = place.files()
     for file in files:
@@ -46,7 +46,7 @@ def read_files(
 
 
 def ahead(batches: Iterator[pa.RecordBatch], many: int = 4) -> Iterator[pa.RecordBatch]:
-    """The same batches, of which a thread reads some while those before are worked on."""
+    """The same batches; a thread reads up to ``many`` ahead while the caller works on earlier ones."""
     with ThreadPoolExecutor(1) as reader:
         coming = deque(reader.submit(next, batches, None) for _ in range(many))
         while (batch := coming.popleft().result()) is not None:

@@ -1,9 +1,8 @@
-"""Schemas of tables: what Spark gives as Arrow, what a table has, and whether one goes into the
-other.
+"""Schemas of tables: rows of Spark as Arrow, the columns of a table, and whether rows fit into it.
 
 A table holds the types of the Delta protocol. Rows fit when each of their columns is in the table
-under the same name and type, in any order; columns that rows lack are null. Types are never
-changed, not even widened.
+with the same name and type, in any order; columns that rows lack are null. Types never change, and
+are not widened either.
 
 Knows nothing of files and commits.
 """
@@ -38,7 +37,7 @@ _SIMPLE = (
 
 
 def arrow_schema(schema: StructType, kind_of_table: str = "a Delta table") -> pa.Schema:
-    """The schema of rows that Spark hands over, as a table keeps it: all columns may be null.
+    """The schema of Spark's rows in the types of a table, in which all columns may be null.
 
     Raises :class:`TableError` for a type that no such table has.
     """
@@ -59,8 +58,9 @@ def arrow_schema(schema: StructType, kind_of_table: str = "a Delta table") -> pa
 
 
 def table_type(given: pa.DataType) -> pa.DataType:
-    """The type of a table for a type of Arrow: microseconds, plain strings, fields that may be
-    null. Raises ``TypeError`` when there is none.
+    """The table's type for a type of Arrow: microseconds, plain strings, fields that may be null.
+
+    Raises ``TypeError`` when there is none.
     """
     if any(test(given) for test in _SIMPLE) or types.is_decimal128(given):
         return given
@@ -80,8 +80,9 @@ def table_type(given: pa.DataType) -> pa.DataType:
 
 
 def schema_of(table: DeltaTable) -> pa.Schema:
-    """A table's schema in the same form. Raises :class:`TableError` for a type that cannot be
-    written.
+    """A table's schema in the form of :func:`arrow_schema`.
+
+    Raises :class:`TableError` for a type that cannot be written.
     """
     fields = []
     for field in pa.schema(table.schema().to_arrow()):
@@ -95,7 +96,7 @@ def schema_of(table: DeltaTable) -> pa.Schema:
 
 
 def new_columns(have: pa.Schema, given: pa.Schema, *, merge: bool, name: object) -> list[pa.Field]:
-    """The columns of ``given`` that a table with ``have`` must get first; none unless ``merge``.
+    """The columns of ``given`` that a table with ``have`` needs first; none unless ``merge``.
 
     Raises :class:`TableError` with every difference when rows of ``given`` do not fit.
     """
@@ -124,7 +125,7 @@ _RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.star
 
 
 def own_rules(table: DeltaTable) -> list[str]:
-    """A table's own rules about values, which are not kept here."""
+    """The table's own rules about values, which this writer does not enforce."""
     rules = [key for key in table.metadata().configuration if key.startswith("delta.constraints.")]
     for field in table.schema().fields:
         rules += [f"{key} of {field.name}" for key in _RULES if key in field.metadata]
@@ -132,7 +133,9 @@ def own_rules(table: DeltaTable) -> list[str]:
 
 
 def check_rules(table: DeltaTable) -> None:
-    """Raise :class:`TableError` for a table whose own rules about values would not be kept."""
+    """Raise :class:`TableError` for a table with rules about values that this writer does not
+    enforce.
+    """
     rules = own_rules(table)
     if rules:
         raise TableError(
@@ -154,8 +157,9 @@ def check_nulls(table: DeltaTable, files: Sequence[DataFile], schema: pa.Schema)
 def check_partitions(
     schema: pa.Schema, partition_by: Sequence[str], *, all_columns: bool = False
 ) -> None:
-    """Raise :class:`TableError` unless there can be a table with this schema, partitioned so;
-    ``all_columns`` where every column may be named, as files hold them as well.
+    """Raise :class:`TableError` unless a table can have this schema and these partition columns.
+
+    ``all_columns`` says that every column may be a partition column, because files hold these as well.
     """
     folded = [name.lower() for name in schema.names]
     twice = [name for name in schema.names if folded.count(name.lower()) > 1]
@@ -175,7 +179,7 @@ def check_partitions(
 
 
 def shown(kind: pa.DataType) -> str:
-    """A type as Spark's users know it; as Arrow calls it where Spark has none."""
+    """The name of a type in Spark; the name in Arrow when Spark has none."""
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import from_arrow_type
 

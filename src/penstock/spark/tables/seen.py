@@ -1,11 +1,10 @@
-"""What is seen of rows while they become a file, and its footer does not say, or says wrongly.
+"""Facts about a file's rows that its footer lacks or has wrong, collected while the file is written.
 
-A Parquet footer has minimum and maximum of a column's numbers, but not of a text that is longer
-than some kilobytes, and of floating numbers without those that are NaN: readers that believe it
-pass over rows with a NaN. So the footer has no statistics of floating columns, and both is noted
-here.
+A Parquet footer has the minimum and maximum of a column's numbers. It lacks them for texts longer
+than some kilobytes, and for floating numbers it ignores NaN values, so readers that trust it skip
+rows with a NaN. So the footer gets no statistics of floating columns, and both kinds are noted here.
 
-Knows nothing of where files are, and of what a table is told of them.
+Knows nothing of the location of files, and of their description for a table.
 """
 
 from __future__ import annotations
@@ -29,8 +28,10 @@ _LOOKED_AT_ROWS = 16 * 1024
 
 @dataclass
 class Seen:
-    """Of one file: the columns that hold a NaN; bounds of floating columns without their NaNs, and
-    of columns with long texts; the number of nulls in floating columns.
+    """Facts about one file.
+
+    The columns that hold a NaN; bounds of floating columns without their NaNs, and of columns with long
+    texts; the number of nulls in floating columns.
     """
 
     nan: set[str] = field(default_factory=set)
@@ -38,7 +39,7 @@ class Seen:
     nulls: dict[str, int] = field(default_factory=dict)
 
     def add(self, rows: pa.Table) -> None:
-        """Look at rows that go into the file."""
+        """Collect the facts of rows that go into the file."""
         for one in rows.schema:
             if types.is_floating(one.type):
                 self._add_numbers(one.name, rows.column(one.name))
@@ -56,16 +57,16 @@ class Seen:
     def _widen(self, name: str, column: pa.ChunkedArray) -> None:
         found = pc.min_max(column).as_py()
         low, high = found["min"], found["max"]
-        if low is None or low != low:  # nothing but nulls and NaNs
+        if low is None or low != low:  # only nulls and NaNs
             return
         if (so_far := self.bounds.get(name)) is not None:
             low, high = min(low, so_far[0]), max(high, so_far[1])
-        # A zero of either sign equals the other one, but not for every reader.
+        # Zeros of both signs are equal, but not for every reader.
         self.bounds[name] = (-0.0 if low == 0.0 else low, 0.0 if high == 0.0 else high)
 
 
 def leaves(schema: pa.Schema) -> Iterator[tuple[int, pa.Field]]:
-    """Columns of a file with this schema that are not nested, by their number in the footer."""
+    """Columns that are not nested, with their number in the footer of a file with this schema."""
     number = 0
     for one in schema:
         if not types.is_nested(one.type):
@@ -74,7 +75,7 @@ def leaves(schema: pa.Schema) -> Iterator[tuple[int, pa.Field]]:
 
 
 def _plain(kind: pa.DataType) -> Iterator[pa.DataType]:
-    """The types of a column's values, which a file holds as a column each."""
+    """The leaf types of a column, each of which is a column of the file."""
     if not types.is_nested(kind):
         yield kind
     elif types.is_map(kind):
@@ -86,8 +87,9 @@ def _plain(kind: pa.DataType) -> Iterator[pa.DataType]:
 
 
 def in_footer(schema: pa.Schema) -> bool | list[str]:
-    """Which columns get statistics in the footer: all but the floating ones, nested or not. What
-    the writers of ``pyarrow`` call ``write_statistics``.
+    """The columns with statistics in the footer: all but floating ones, nested or not.
+
+    It is the argument ``write_statistics`` of ``pyarrow``'s writers.
     """
     kinds = [kind for one in schema for kind in _plain(one.type)]
     if not any(types.is_floating(kind) for kind in kinds):
@@ -97,9 +99,11 @@ def in_footer(schema: pa.Schema) -> bool | list[str]:
 
 
 def with_dictionary(rows: pa.Table) -> bool | list[str]:
-    """Which columns get a dictionary, by the first rows of a file: nested ones, and those whose
-    values repeat; others would be slower and larger for it. What the writers of ``pyarrow`` call
-    ``use_dictionary``.
+    """The columns with a dictionary: nested ones, and those whose values repeat in the first rows
+    of a file.
+
+    Others would be slower and larger with one. It is the argument ``use_dictionary`` of
+    ``pyarrow``'s writers.
     """
     first = rows.slice(0, _LOOKED_AT_ROWS)
     plain = {one.name for one in rows.schema if not types.is_nested(one.type)}
@@ -117,7 +121,7 @@ def _is_different(column: pa.ChunkedArray) -> bool:
 
 
 def _paths(schema: pa.Schema) -> list[str]:
-    """Names of the columns that a file with this schema has, as its footer tells them."""
+    """The paths of the columns in a file with this schema, as its footer has them."""
     file = io.BytesIO()
     pq.write_table(schema.empty_table(), file)
     columns = pq.read_metadata(file).schema

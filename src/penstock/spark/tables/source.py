@@ -1,8 +1,8 @@
-"""What Spark calls for ``format("jetstream_delta")``: tables read and written, batch and streaming.
+"""The data source of ``format("jetstream_delta")`` that Spark calls to read and write tables.
 
 The writers are in :mod:`penstock.spark.tables.writer`, the readers in
-:mod:`penstock.spark.tables.reader`; they are loaded when they are asked for, since Spark loads this
-module to find any format it does not know.
+:mod:`penstock.spark.tables.reader`; they are imported at first use, because Spark imports this module
+to find any format that it does not know.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ class DeltaDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        """The columns of the table, or those of them that ``columns`` names."""
+        """The columns of the table, or those that the option ``columns`` names."""
         from penstock.spark.tables.reader import columns
 
         return columns(parse_read(self.options, streaming=False))
 
     def reader(self, schema: StructType) -> DeltaReader:
-        """A reader of the table as it is when the query is planned, or was at a version or time."""
+        """A reader of the table at planning time, or at a version or time."""
         from penstock.spark.tables.reader import DeltaReader
 
         return DeltaReader(parse_read(self.options, streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> DeltaStreamReader:  # noqa: N802  Spark's name
-        """A reader that goes on as files are added to the table."""
+        """A reader that follows the table as files are added."""
         from penstock.spark.tables.reader import DeltaStreamReader
 
         return DeltaStreamReader(parse_read(self.options, streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DeltaWriter:
-        """A writer of one batch that is appended, or put in place of all rows."""
+        """A writer of one batch that is appended, or that replaces all rows."""
         from penstock.spark.tables.writer import DeltaWriter
 
         return DeltaWriter(parse_write(self.options, streaming=False), schema, overwrite)

@@ -1,24 +1,24 @@
-"""What a file holds, so that readers can leave it out: the statistics of a Delta table.
+"""The statistics of a Delta table's files, by which readers skip files.
 
-They come from the footer of the Parquet file, where they are anyway, and from what was seen of the
+They come from the footer of the Parquet file, which has most of them, and from what was seen of the
 rows::
 
     {"numRecords": 3, "minValues": {"seq": 1, "subject": "a"}, "maxValues": {...},
      "nullCount": {"seq": 0, "subject": 0}}
 
-Every column of a type that has bounds gets both, unless all its values are null: readers that go
-through ``deltalake`` take a file with a bound left out for one that holds no row they ask for.
+Every column of a type that has bounds gets both, unless all its values are null: to readers that use
+``deltalake``, a file that lacks a bound has no row that matches.
 
 ===================  ==========================================================================
-a NaN in the column  both are infinite and prove nothing: for some readers a NaN is above all
+a NaN in the column  both bounds are infinite and prove nothing: for some readers a NaN is above all
                      numbers, for others it is neither above nor below
-infinity             as ``"Infinity"``, ``"-Infinity"``, for JSON has no such numbers
+infinity             as ``"Infinity"``, ``"-Infinity"``, because JSON has no such numbers
 texts                shortened to 32 characters and more, the maximum upwards
 decimals             all digits and no exponent, which not every reader takes
 dates, times         ISO 8601 to the microsecond, ``+10000-01-01`` behind the year 9999
 ===================  ==========================================================================
 
-Knows nothing of where files are.
+Knows nothing of the location of files.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class _Stats(msgspec.Struct, rename="camel"):
-    """Statistics whose bounds stay as they are, digit by digit."""
+    """Statistics whose bounds stay unchanged, digit by digit."""
 
     num_records: int
     min_values: msgspec.Raw
@@ -59,7 +59,7 @@ class _Stats(msgspec.Struct, rename="camel"):
 
 
 def statistics(footer: pq.FileMetaData, schema: pa.Schema, seen: Seen) -> str:
-    """The statistics of a file with this footer, as the JSON that the table's log holds."""
+    """The statistics of a file with this footer, as JSON for the table's log."""
     low, high, nulls = {}, {}, {}
     for number, field in leaves(schema):
         count = _nulls(footer, number, field.name, seen)
@@ -80,7 +80,7 @@ def statistics(footer: pq.FileMetaData, schema: pa.Schema, seen: Seen) -> str:
 
 
 def with_nulls(stats: str, names: Iterable[str]) -> str:
-    """The same statistics for a table that has more columns than the file: these are null."""
+    """The statistics for a table with more columns than the file, in which these are null."""
     known = msgspec.json.decode(stats, type=_Stats)
     for name in names:
         known.null_count.setdefault(name, known.num_records)
@@ -102,7 +102,7 @@ def _nulls(footer: pq.FileMetaData, number: int, name: str, seen: Seen) -> int |
 def _bounds(
     footer: pq.FileMetaData, number: int, field: pa.Field, seen: Seen
 ) -> tuple[Any, Any] | None:
-    """The least and the greatest value, times as numbers; None when there is no value, or no order."""
+    """The least and greatest value, times as numbers; None without a value or an order."""
     if types.is_binary(field.type):
         return None
     if field.name in seen.nan:
@@ -122,7 +122,7 @@ def _lower(value: Any) -> Any:
 
 
 def _upper(value: Any) -> Any:
-    """A text not below ``value``, shorter where it can be; any other value as it is."""
+    """A text that is not less than ``value``, and shorter if possible; other values unchanged."""
     if not isinstance(value, str):
         return value
     for length in range(_TEXT_CHARACTERS, len(value)):
@@ -132,7 +132,7 @@ def _upper(value: Any) -> Any:
 
 
 def _logged(value: Any, kind: pa.DataType) -> Any:
-    """A value as the log holds it."""
+    """A value in the form of the log."""
     if isinstance(value, float) and math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, Decimal):
@@ -148,7 +148,7 @@ def _logged(value: Any, kind: pa.DataType) -> Any:
 
 
 def _day(days: int) -> str:
-    """A day by its number from 1970 on, also outside the years that Python has."""
+    """A day by its number since 1970, also for years that Python lacks."""
     ordinal = days + _EPOCH
     if 1 <= ordinal <= datetime.date.max.toordinal():
         return datetime.date.fromordinal(ordinal).isoformat()

@@ -3,18 +3,17 @@
 A commit carries two application transactions of the Delta protocol::
 
     (query id, batch id)         Spark runs a batch again when it died before it noted its end
-    (stream identity, last seq)  the table's own mark: rows at or below it are in the table,
-                                 whatever became of the checkpoint
+    (stream identity, last seq)  the table's own mark: rows up to this sequence are in the table,
+                                 whatever happened to the checkpoint
 
-A commit whose transactions are already in the table is not made; two drivers that race for one
-batch cannot both win, for the protocol refuses the second.
+A commit whose transactions the table has already is not made. Of two drivers that race for one batch
+only one can win, because the protocol refuses the second.
 
-Executors write Parquet files into the table's folder under names no other attempt uses
-(:func:`write_files`, :mod:`penstock.spark.tables.data_files`); the driver puts the names of those that
-came back into one commit. Files of attempts that failed stay behind unseen until
-:meth:`Table.maintain` removes them.
+Executors write Parquet files with unique names into the table's folder (:func:`write_files`,
+:mod:`penstock.spark.tables.data_files`); the driver puts the names of those that were returned into
+one commit. Files of failed attempts stay invisible until :meth:`Table.maintain` removes them.
 
-Knows nothing of streams, logs or what the columns mean, but for the one that holds the sequence.
+Knows nothing of streams and logs, and of the columns only which one holds the sequence.
 """
 
 from __future__ import annotations
@@ -52,8 +51,8 @@ _VACUUM_AFTER_HOURS = 1
 
 @dataclass(frozen=True)
 class Batch:
-    """What makes a commit unique: Spark's query and batch, and how far in which stream the table is
-    after it.
+    """The identity of a commit: Spark's query and batch, and the last sequence of a stream in the
+    table.
     """
 
     query_id: str
@@ -75,12 +74,13 @@ _FILE_SCHEMA = "path string, size long, rows long, stats string, written_ms long
 
 
 class Table:
-    """One Delta table with a fixed schema, opened once and kept up to date; used by one thread of
-    the driver.
+    """A Delta table with a fixed schema, opened once and kept up to date.
+
+    One thread of the driver uses it.
     """
 
     def __init__(self, path: Path, schema: pa.Schema, *, maintain_every: int = 50) -> None:
-        """Open the table, made empty when there is none yet. ``maintain_every`` counts commits."""
+        """Open the table, or create it empty. ``maintain_every`` counts commits."""
         self.path = path
         self.schema = schema
         self._maintain_every = maintain_every
@@ -95,22 +95,22 @@ class Table:
 
     @property
     def delta(self) -> DeltaTable:
-        """The table as ``deltalake`` has it, at the version last seen or made."""
+        """The table in ``deltalake``, at the version last seen or made."""
         return self._delta
 
     def mark(self, source_id: str) -> int:
-        """The sequence up to which everything of a stream is in the table; 0 when nothing is."""
+        """The sequence up to which the table has all of a stream; 0 for none."""
         return self._delta.transaction_version(source_id) or 0
 
     def rows(self) -> int:
-        """How many rows there are, from the files' statistics alone."""
+        """The number of rows, from the files' statistics alone."""
         actions = pa.table(self._delta.get_add_actions(flatten=True))
         if not actions.num_rows:
             return 0
         return int(pc.sum(pc.cast(actions["num_records"], pa.int64())).as_py() or 0)
 
     def has(self, query_id: str, batch_id: int) -> bool:
-        """Whether this batch, or a later one of the query, is in the table."""
+        """Whether the table has this batch, or a later one of the query."""
         version = self._delta.transaction_version(query_id)
         return version is not None and version >= batch_id
 
@@ -120,8 +120,8 @@ class Table:
         )
 
     def append(self, files: Sequence[DataFile], batch: Batch) -> bool:
-        """Make the files part of the table, all or none of them; False when the table holds this
-        batch already.
+        """Make the files part of the table, all or none; False when the table has this batch
+        already.
 
         Raises ``deltalake.exceptions.CommitFailedError`` when another driver commits the same batch
         or stream.
@@ -140,10 +140,9 @@ class Table:
     def add_up(
         self, changes: pa.Table, keys: Sequence[str], sums: Sequence[str], batch: Batch
     ) -> bool:
-        """Add ``sums`` to the rows that have the same ``keys``, which are never null; insert the
-        keys that are new.
+        """Add ``sums`` to the rows with the same ``keys``, which are never null; insert new keys.
 
-        Like :meth:`append`, one commit or none; False when the table holds this batch already.
+        Like :meth:`append`, one commit or none; False when the table has this batch already.
         """
         if self._holds(batch):
             return False
@@ -160,15 +159,17 @@ class Table:
         return True
 
     def scan(self, columns: Sequence[str], after: int, last: int) -> pa.Table:
-        """Columns of the rows with a sequence in ``(after, last]``; files without any are not
-        opened.
+        """Columns of the rows with a sequence in ``(after, last]``; opens only files that may have
+        some.
         """
         wanted = (pc.field(SEQUENCE_COLUMN) > after) & (pc.field(SEQUENCE_COLUMN) <= last)
         return self._delta.to_pyarrow_dataset().to_table(columns=list(columns), filter=wanted)
 
     def maintain(self) -> bool:
-        """Every ``maintain_every`` commits: make one file of many small ones, remove what no reader
-        can see any more.
+        """Every ``maintain_every`` commits, compact small files and remove files that no reader can
+        see.
+
+        Returns whether it did.
         """
         if self._delta.version() == 0 or self._delta.version() % self._maintain_every:
             return False
@@ -179,8 +180,7 @@ class Table:
 
 
 def write_files(rows: DataFrame, table: Table, prefix: str) -> list[DataFile]:
-    """Write a DataFrame as Parquet files into a table's folder, on the executors; nothing is
-    committed.
+    """Write a DataFrame as Parquet files into a table's folder, on the executors, without a commit.
 
     The columns are those of the table. Partitions without rows make no file.
     """

@@ -1,4 +1,4 @@
-"""Micro-batches into tables from ``foreachBatch``: rows appended, or the newest row of each key kept.
+"""Micro-batches into tables from ``foreachBatch``: append rows, or keep the newest row of each key.
 
 :func:`upsert` keeps one row per key, the one with the greatest sequence::
 
@@ -7,13 +7,13 @@
     k=2 seq=3      k=2 seq=4             k=2 seq=4     older: left
     k=3 seq=9                            k=3 seq=9     new: inserted
 
-So a batch that comes again changes nothing, even without its mark, which the commit carries as
-well. Spark takes the newest row of each key in the batch; the merge is made on the driver, in one
-process (:mod:`penstock.spark.tables.merges`), for tables of up to some gigabytes.
+So a batch that runs again changes nothing, even without its mark, which the commit has as well. Spark
+selects the newest row of each key in the batch; the driver makes the merge in one process
+(:mod:`penstock.spark.tables.merges`), for tables of up to some gigabytes.
 
-:func:`append` is for several tables out of one batch, such as good rows and bad ones.
+:func:`append` is for several tables from one batch, such as good rows and bad ones.
 
-Knows nothing of streams: what orders rows is a column.
+Knows nothing of streams: a column orders the rows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-# Columns beside those of the table, under names that no table has.
+# Additional columns, with names that no table has.
 _NULL = "penstock null"
 _DELETE = "penstock delete"
 
@@ -60,20 +60,20 @@ def upsert(
     query_id: str | None = None,
     if_behind: str = FAIL,
 ) -> Upserted:
-    """Keep in the table at ``path`` the row with the greatest ``sequence`` of each of ``keys``.
+    """Keep in the table at ``path``, for each of ``keys``, the row with the greatest ``sequence``.
 
-    For ``foreachBatch``: ``lambda rows, batch: upsert(rows, batch, "gold", keys=["device"])``. The
-    table is made when there is none. ``delete_when`` is a condition of Spark's SQL over the columns:
-    a row that meets it removes its key's row when it is newer, and is not inserted; an older row
-    that comes in a later batch inserts the key again. ``merge_schema`` adds columns that the table
-    does not have. ``query_id`` is that of the query that runs the batch, unless given.
-    ``if_behind="begin"`` goes on with a table that is gone or holds less than it did;
-    ``if_behind="fill"`` puts the query back to where the table is, and ends it.
+    For ``foreachBatch``: ``lambda rows, batch: upsert(rows, batch, "gold", keys=["device"])``. Creates
+    the table when it does not exist. ``delete_when`` is a condition of Spark's SQL over the columns: a row
+    that meets it removes the row of its key if that is older, and is not inserted; an older row in a
+    later batch inserts the key again. ``merge_schema`` adds columns that the table lacks. ``query_id`` is
+    that of the query that runs the batch, unless given. ``if_behind="begin"`` goes on with a table that
+    is gone or holds less than before; ``if_behind="fill"`` puts the query back to the table's last batch,
+    and ends it.
 
     Raises :class:`TableError`: the table is behind its query, a key or sequence is null, the columns
     don't fit, another driver runs the same query, or the store fails.
     """
-    from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
+    from pyspark.sql import functions as F  # noqa: N812  the customary name
 
     for name in (*keys, sequence):
         if name not in rows.columns:
@@ -109,9 +109,9 @@ def upsert(
 
 
 def look_at(where: Place, watched: Watched, *, batch: int | None = None) -> None:
-    """Compare a table, before anything is written, with what is remembered of it.
+    """Compare a table with its note, before anything is written.
 
-    Raises :class:`TableError` when rows of batches before are missing.
+    Raises :class:`TableError` when rows of earlier batches are missing.
     """
     table = HERE.opened(where)
     watched.look(
@@ -123,8 +123,9 @@ def look_at(where: Place, watched: Watched, *, batch: int | None = None) -> None
 
 @contextlib.contextmanager
 def _adaptive(spark: SparkSession) -> Iterator[None]:
-    """Let Spark have as many tasks for a shuffle as its rows are worth, which it does not for batches
-    of a query: by default 200, of which a second goes by for a few rows.
+    """Let Spark choose the number of tasks of a shuffle by its rows.
+
+    Spark does not do so for batches of a query: its default of 200 tasks takes a second for a few rows.
     """
     name = "spark.sql.adaptive.enabled"
     kept = spark.conf.get(name)
@@ -136,7 +137,7 @@ def _adaptive(spark: SparkSession) -> Iterator[None]:
 
 
 def _column(name: str) -> Any:
-    from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
+    from pyspark.sql import functions as F  # noqa: N812  the customary name
 
     return F.col("`" + name.replace("`", "``") + "`")
 
@@ -149,10 +150,10 @@ def append(
     query_id: str | None = None,
     **options: str,
 ) -> None:
-    """Append a batch to the table at ``path``, once however often it comes. For ``foreachBatch``.
+    """Append a batch to the table at ``path`` once, even when it runs again; for ``foreachBatch``.
 
-    ``options`` are those of ``format("jetstream_delta")``. Executors write the rows. Errors are
-    Spark's, with the text of the :class:`TableError`.
+    ``options`` are those of ``format("jetstream_delta")``. Executors write the rows. Errors are Spark's,
+    with the text of the :class:`TableError`.
     """
     mark = _mark(rows, batch_id, query_id)
     writer = rows.write.format(FORMAT).mode("append").options(**options)
@@ -173,12 +174,13 @@ def _mark(rows: DataFrame, batch_id: int, query_id: str | None) -> Mark:
 
 
 def checkpoint_of(rows: DataFrame) -> str | None:
-    """The checkpoint of the query that hands a batch to ``foreachBatch``; None in no query."""
+    """The checkpoint of the query that gives a batch to ``foreachBatch``; None outside a query."""
     spark = rows.sparkSession
     query = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
     if query is None:
         return None
-    with contextlib.suppress(Exception):  # Spark's own; without it nothing is compared
+    # Errors of Spark; without a checkpoint nothing is compared.
+    with contextlib.suppress(Exception):
         java: Any = spark._jsparkSession  # the only way to a query of another session
         running = java.sharedState().activeStreamingQueries()
         found = running.get(spark._jvm.java.util.UUID.fromString(query))  # type: ignore[union-attr]  # there is a JVM
@@ -197,10 +199,10 @@ def merge(
     again_until: int = -1,
     each: bool = False,
 ) -> Upserted:
-    """What :func:`upsert` does, of rows that are here: one per key.
+    """Do the work of :func:`upsert` for collected rows, one per key.
 
-    Two columns are not for the table: one that is true where there were nulls, one that is true
-    where the row deletes. Without rows nothing is committed, but for the mark with ``each``.
+    Two columns are not for the table: one is true where there were nulls, one where the row deletes.
+    Without rows nothing is committed except, with ``each``, the mark.
     """
     names = [name for name in rows.column_names if name not in (_NULL, _DELETE)]
     nulls = [pc.any(rows[_NULL]).as_py()] if _NULL in rows.column_names else []

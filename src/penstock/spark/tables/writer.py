@@ -1,8 +1,8 @@
 """Writers of ``format("jetstream_delta")``.
 
-How a batch becomes a commit is in :mod:`penstock.spark.tables.file_writers`, committing in
-:mod:`penstock.spark.tables.commits`, files in :mod:`penstock.spark.tables.data_files`; this module
-only carries one to the other. Files of a commit that was not made stay until a vacuum.
+:mod:`penstock.spark.tables.file_writers` turns a batch into a commit,
+:mod:`penstock.spark.tables.commits` commits, and :mod:`penstock.spark.tables.data_files` writes files;
+this module connects them. Files without a commit stay until a vacuum.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class _Delta(FileWriter[DataFile]):
-    """What both writers do."""
+    """The common part of both writers."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
-        """Checks that the rows fit the table, if there is one, before any are written."""
+        """Checks that the rows fit the table, if it exists, before any are written."""
         memory = memory_of(options.checkpoint, str(options.place))
         mark = batch_mark(options.mark_name, options.mark_number)
         super().__init__(memory, mark, options.if_behind, options.checkpoint)
@@ -62,11 +62,11 @@ class _Delta(FileWriter[DataFile]):
         )
 
     def last_of(self, query: str) -> Found | None:
-        """By the table's log."""
+        """Read it from the table's log."""
         return last_of(HERE.opened(self._options.place), query)
 
     def write_files(self, batches: Iterator[pa.RecordBatch], prefix: str) -> Sequence[DataFile]:
-        """Parquet files in the table's folder."""
+        """Write Parquet files into the table's folder."""
         place = self._options.place
         try:
             return write_rows(
@@ -81,7 +81,7 @@ class _Delta(FileWriter[DataFile]):
             raise TableError(f"cannot write files of the table {place}: {problem}") from problem
 
     def take(self, files: Sequence[DataFile], mark: Mark | None, *, streaming: bool) -> None:
-        """One commit; without rows only the table is made, where it is missing."""
+        """Make one commit; without rows, only create the table if it does not exist."""
         place = self._options.place
         if files or self._overwrite or self._each:
             HERE.commit(place, self._write(files, mark))
@@ -90,8 +90,8 @@ class _Delta(FileWriter[DataFile]):
 
 
 class DeltaWriter(_Delta, BatchWriter[DataFile]):
-    """One batch in one commit; once only, where txnAppId and txnVersion are given."""
+    """A write of one batch in one commit, which happens once with txnAppId and txnVersion."""
 
 
 class DeltaStreamWriter(_Delta, StreamWriter[DataFile]):
-    """Each micro-batch in one commit, once."""
+    """A write of micro-batches, each in one commit that happens once."""
