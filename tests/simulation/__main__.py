@@ -1,7 +1,7 @@
 """Run a range of seeds: ``python -m tests.simulation --seeds 1000``; one: ``--seed 7``.
 
-A seed that fails is printed with its last events, and replays exactly: ``--seed`` runs it again, and
-says so if the two histories differ.
+A failing seed is printed with its last events and replays exactly: ``--seed`` runs it again, and
+reports a difference between the two histories.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What must hold: looked at after each restart and at the end, against the model.
+"""The checks after each restart and at the end: the server compared with the model.
 
-No message that was acknowledged is missing unless something may have removed it; none is another
-than was sent; no sequence is given twice; removals that were answered hold; an atomic batch is there
-as a whole; an id is there once; streams and consumers are what their last answers said; counters
-equal a recount.
+No acknowledged message is missing unless something may have removed it; each message is as it was
+sent; no sequence is used twice; answered removals hold; an atomic batch is stored as a whole; a
+message id is stored once; streams and consumers have the configuration of their last answers;
+counters equal a recount.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from .model import Consumer, Publish, Stream
     from .world import World
 
-RECORD_BYTES = 30  # a message counts with so many besides subject, headers and payload
-TAKES = 0  # the condition of a log that takes messages
-UNCHECKED = ("metadata", "subjects")  # the server adds to the one; a mirror has none
+RECORD_BYTES = 30  # bytes of a record besides subject, headers and payload
+TAKES = 0  # the condition of a log that accepts messages
+UNCHECKED = ("metadata", "subjects")  # the server adds metadata, and a mirror has no subjects
 
 
 def own_subjects(message: Any, stream: Stream) -> bool:
@@ -28,7 +28,9 @@ def own_subjects(message: Any, stream: Stream) -> bool:
 
 
 def way_of(message: Any, stream: Stream) -> tuple[str, int]:
-    """The stream that a message was copied from and its sequence there; "" of one that was not."""
+    """Return the stream that a message was copied from and its sequence there; "" for a message
+    that was not copied.
+    """
     if "mirror" in stream.config:
         return stream.config["mirror"]["name"], message.seq
     for line in message.headers.split(b"\r\n"):
@@ -39,9 +41,11 @@ def way_of(message: Any, stream: Stream) -> tuple[str, int]:
 
 
 def rightly_twice(publish: Publish, one: tuple[str, int], other: tuple[str, int]) -> bool:
-    """Whether a stream may hold two copies of a message that came on these ways: from two streams
-    (of which one copies the other), or from one that has had it twice. Who was sent it had it twice
-    if it came again by its id, was removed before, and another server had been started since.
+    """Return whether a stream may hold two copies of a message that came on these two ways.
+
+    The ways may be two streams, of which one copies the other. Or one origin has had the message
+    twice: the client sent it again with its id, after the first copy was removed and another server
+    was started.
     """
     if "" in (one[0], other[0]) or one == other:
         return False
@@ -54,30 +58,33 @@ class Checks:
     def __init__(self, world: World, clients: Clients) -> None:
         self.world = world
         self.clients = clients
-        self.known: dict[bytes, Publish] = {}  # by payload, of all streams there ever were
+        # payload -> message, of all streams that ever existed
+        self.known: dict[bytes, Publish] = {}
 
     # --- before the server ends ------------------------------------------------------------------
 
     def note_progress(self) -> None:
-        """What the server had: how far its sequences went, and what it said is on the disk."""
+        """Record how far the server's sequences went, and which of them it has reported as synced."""
         for name, stream in self.clients.streams.items():
             entry = self.world.account.streams.get(name)
             if entry is not None:
                 log = entry.core.log
                 stream.ever_last = max(stream.ever_last, log.last_seq)
-                if log.condition == TAKES:  # else it may have found what it could not sync
+                # otherwise the synced sequence may include messages in doubt
+                if log.condition == TAKES:
                     stream.durable_last = log.synced_seq
                 self.note_gone(stream, log)
 
     def relaxed(self, stream: Stream) -> bool:
-        """Acks do not promise the disk."""
+        """Return whether PubAcks are sent before the fsync."""
         return bool(self.world.sync_interval_ns) or stream.config.get("persist_mode") == "async"
 
     def power_was_cut(self) -> None:
         for stream in self.clients.streams.values():
             if not self.relaxed(stream):
                 continue
-            stream.removed.clear()  # what was seen missing after a restart is on the disk
+            # only removals that a restart has seen are on the disk for certain
+            stream.removed.clear()
             for consumer in stream.all_consumers:
                 consumer.confirmed.clear()
                 consumer.confirmed_upto = 0
@@ -85,8 +92,9 @@ class Checks:
     # --- after a restart -------------------------------------------------------------------------
 
     def note_missing(self) -> None:
-        """What an opening does not find, or has removed. To be called before time passes: what a limit
-        removes while the server runs is not promised to be on the disk at once.
+        """Record the messages that an opening does not find, or has removed.
+
+        Called before time passes: a limit may remove messages later without an fsync.
         """
         for name, stream in self.clients.streams.items():
             entry = self.world.account.streams.get(name)
@@ -158,22 +166,22 @@ class Checks:
 
     @staticmethod
     def note_gone(stream: Stream, log: Any) -> None:
-        """What was missing after an opening is so for good as soon as the stream takes messages: while
-        the disk refuses what the opening wished to write, a loss of power may bring it back.
+        """Record missing messages as gone for good when the stream accepts messages. Before that,
+        the log has deferred writes, and a power cut may bring the messages back.
         """
         if log.condition == TAKES:
             stream.gone |= stream.missing
             stream.missing = set()
 
     def take_back(self, stream: Stream, found: dict[int, Any], log: Any) -> None:
-        """Acks that promised less than the disk, for what no sync had covered, hold no longer."""
+        """Drop PubAcks that were sent before the fsync, for messages that no fsync has covered."""
         for seq, publish in list(stream.acked_seqs.items()):
             there = found.get(seq)
             if seq > stream.durable_last and (there is None or there.payload != publish.payload):
                 self.world.counts["messages lost that were never synced"] += 1
                 del stream.acked_seqs[seq]
                 publish.acked, publish.seq = False, 0
-        for consumer in stream.all_consumers:  # these sequences will be given again
+        for consumer in stream.all_consumers:  # these sequences will be used again
             consumer.acks = {seq for seq in consumer.acks if seq <= log.last_seq}
             consumer.acked_upto = min(consumer.acked_upto, log.last_seq)
             for seq in [s for s in consumer.delivered if s > log.last_seq]:
@@ -199,7 +207,7 @@ class Checks:
             )
 
     def contents(self, stream: Stream, found: dict[int, Any]) -> None:
-        """Everything that is there was sent, is what was sent, and is there once."""
+        """Check that each stored message was sent, has the sent content, and is stored once."""
         seen: dict[bytes, int] = {}
         ways: dict[bytes, list[tuple[str, int]]] = {}
         for seq, message in found.items():
@@ -211,11 +219,11 @@ class Checks:
                 and message.payload.startswith(b'{"val"')
                 and not own_subjects(message, stream)
             ):
-                continue  # a counter of the stream that this one gathers from
+                continue  # a counter of another stream that this stream sums up
             if publish is None:
                 self.world.fail(f"{stream.name} {seq}: nobody sent {message.payload!r}")
                 return
-            if message.subject.endswith(".out"):  # what a schedule has produced
+            if message.subject.endswith(".out"):  # a message of a schedule
                 continue
             own = message.payload in stream.sent
             if (
@@ -276,7 +284,7 @@ class Checks:
                 self.world.fail(f"{stream.name}: of batch {name} only {len(there)} of {len(group)}")
 
     def presence(self, stream: Stream, found: dict[int, Any], log: Any) -> None:
-        """What was acknowledged is there, unless something may have removed it."""
+        """Check that acknowledged messages are stored, unless something may have removed them."""
         hit = []
         for seq, publish in stream.acked_seqs.items():
             if seq > log.last_seq:
@@ -330,7 +338,7 @@ class Checks:
     # --- the end ---------------------------------------------------------------------------------
 
     def drained(self) -> None:
-        """Each consumer has given what it owes."""
+        """Check that each consumer has delivered all of its messages."""
         for stream in self.clients.streams.values():
             entry = self.world.account.streams.get(stream.name)
             if entry is None or stream.there != "yes":
@@ -356,7 +364,7 @@ class Checks:
                     message = queries.next_of(log, ">", message.seq + 1)
 
     def owed(self, stream: Stream, consumer: Consumer, message: Any) -> bool:
-        """Whether a consumer has to deliver a message that is there."""
+        """Return whether a consumer has to deliver a stored message."""
         if consumer.done_with(message.seq):
             return False
         publish = self.known.get(message.payload)
@@ -364,5 +372,5 @@ class Checks:
             return False
         if stream.retention == "interest" and publish.number < consumer.created:
             return False
-        # one that somebody tried to remove was passed over, even if the removal was lost
+        # the consumer may have passed the message after a removal that was lost later
         return not stream.may_be_gone(replace(publish, seq=message.seq), self.world.now_ns)

@@ -1,7 +1,8 @@
-"""What the clients of the simulated world do, and what they make of the answers.
+"""The clients of the simulated world: their requests, and their use of the answers.
 
-Several publishes are in flight at a time, with ids and without; after a crash those that were not
-answered are sent again with the same id. Acks are sent plain, or with a reply that confirms them.
+Several publishes are in flight at a time, with ids and without. After a crash, the clients send
+unanswered publishes again with the same id. Acks are sent plain, or with a reply that confirms
+them.
 """
 
 from __future__ import annotations
@@ -25,18 +26,20 @@ def block(*lines: str) -> bytes:
 
 
 class Clients:
-    """All clients, and the model of what they were promised."""
+    """All clients, and the model of the promises to them."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.random = world.random
         self.streams: dict[str, Stream] = {}
-        self.ever: list[Stream] = []  # also those that are gone, whose messages others may have
+        self.ever: list[Stream] = []  # also deleted streams, whose messages other streams may have
         self.count = 0
-        self.retries: list[tuple[Stream, Publish, list[str]]] = []  # not answered when a crash came
-        self.flying: dict[str, tuple[Stream, Publish, list[str]]] = {}  # reply -> what it is about
+        # publishes that a crash left unanswered
+        self.retries: list[tuple[Stream, Publish, list[str]]] = []
+        # reply subject -> the publish in flight
+        self.flying: dict[str, tuple[Stream, Publish, list[str]]] = {}
 
-    # --- little helpers --------------------------------------------------------------------------
+    # --- helpers ---------------------------------------------------------------------------------
 
     def link(self) -> Link:
         return self.random.choice(self.world.links)
@@ -53,7 +56,7 @@ class Clients:
     # --- publishing ------------------------------------------------------------------------------
 
     def publish(self) -> None:
-        """One to six messages, all in flight together."""
+        """Publish one to six messages, all in flight together."""
         stream = self.stream()
         if stream is None or "mirror" in stream.config:
             return
@@ -115,7 +118,7 @@ class Clients:
         def heard(headers: bytes, body: bytes, reply: str, subject: str) -> None:
             self.flying.pop(subject, None)
             if not body:
-                return  # no responders: the stream is not there
+                return  # no responders: the stream does not exist
             ack = json.loads(body)
             if "error" in ack:
                 self.world.counts["publishes refused"] += 1
@@ -147,7 +150,7 @@ class Clients:
         link.send(publish.subject, b"", block(f"Nats-Incr: {number:+d}"), heard)
 
     def batch(self, stream: Stream) -> None:
-        """An atomic batch: answered as a whole."""
+        """Publish an atomic batch, which gets one answer."""
         self.count += 1
         name, link = f"b{self.count}", self.link()
         total = self.random.randint(1, 6)
@@ -170,7 +173,7 @@ class Clients:
             link.send(publish.subject, publish.payload, block(*lines), heard)
 
     def fast(self, stream: Stream) -> None:
-        """A fast-ingest batch: acked now and then, in the end as a whole."""
+        """Publish a fast-ingest batch, which gets acks on the way and one at the end."""
         self.count += 1
         link, total = self.link(), self.random.randint(2, 12)
         prefix = f"{link.name}.fast{self.count}.4.ok"
@@ -194,7 +197,7 @@ class Clients:
             link.send(subject, publish.payload, b"", heard, reply)
 
     def retry(self) -> None:
-        """What was not answered before the crash is sent again, with its id."""
+        """Send unanswered publishes again with their ids after a crash."""
         again, self.retries = self.retries, []
         link = self.link()
         for stream, publish, lines in again:
@@ -203,7 +206,7 @@ class Clients:
                 continue
             if self.streams.get(stream.name) is stream and stream.there == "yes":
                 self.world.counts["publishes sent again"] += 1
-                stream.order.append(publish)  # what it rolls up, it does now
+                stream.order.append(publish)  # its rollup takes place now
                 if publish.payload not in stream.held:
                     publish.forgotten.append(stream.opened_last)
                 self.send(stream, publish, lines, link)
@@ -234,7 +237,7 @@ class Clients:
         self.link().api(f"STREAM.CREATE.{name}", stream.config, heard)
 
     def answered(self, answer: Any, otherwise: str) -> str:
-        """What holds after an admin call; an error while the disk fails leaves either."""
+        """Record an admin call; an error while the disk fails leaves either result possible."""
         if answer is not None and "error" not in answer:
             return "yes"
         self.world.counts["admin calls refused"] += 1
@@ -308,7 +311,9 @@ class Clients:
         self.send_removal(stream, removal, call, body)
 
     def weed(self, stream: Stream) -> None:
-        """Old segments keep a few messages each; those that tell what left them die soon."""
+        """Fill old segments with few messages each, and with removal records that soon become
+        useless.
+        """
         link, some = self.link(), sorted(stream.acked_seqs)
         for n in range(7):
             kept = n == 3 and self.random.random() < 0.3
@@ -341,7 +346,7 @@ class Clients:
 
 
 def sources(stream: Stream) -> list[str]:
-    """The streams whose messages it copies."""
+    """Return the streams whose messages a stream copies."""
     named = [stream.config.get("mirror"), *stream.config.get("sources", [])]
     return [each["name"] for each in named if each is not None]
 

@@ -1,6 +1,6 @@
-"""What streams and consumers of the simulated world are like: drawn so that all kinds meet.
+"""Random configurations of streams and consumers for the simulated world, of all kinds.
 
-Limits are small, so that they bite within a run.
+Limits are small, so that they apply within a run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SUBJECTS = ("a", "b", "c", "d.e", "d.f")
 
 
 def stream(random: Random, name: str, others: list[str]) -> dict[str, Any]:
-    """A stream of that name; it may copy one of the others."""
+    """Return the configuration of a stream; it may copy one of the others."""
     config: dict[str, Any] = {
         "name": name,
         "subjects": [f"{name}.>"],
@@ -41,7 +41,7 @@ def _plain(config: dict[str, Any], random: Random, name: str, others: list[str])
 
 
 def _weeds(config: dict[str, Any], random: Random, name: str, others: list[str]) -> None:
-    """Clients remove much of it, see `Clients.weed`: by nothing else do messages leave."""
+    """Clients remove many messages (`Clients.weed`), and nothing else does."""
     config["allow_direct"] = random.random() < 0.5
 
 
@@ -130,7 +130,7 @@ KINDS = (
 
 
 def consumer(random: Random, name: str, stream: dict[str, Any], taken: int) -> dict[str, Any]:
-    """A consumer of that name; `taken`: how many there are on the stream."""
+    """Return the configuration of a consumer; `taken`: how many consumers the stream has."""
     config: dict[str, Any] = {
         "durable_name": name,
         "ack_policy": random.choice(["explicit", "explicit", "explicit", "all", "none"]),

@@ -1,17 +1,17 @@
-"""The simulated disk: everything a disk may do to a server, and nothing else.
+"""The simulated disk: it does everything that a disk may do to a server.
 
-The target of ``penstock.core.base.disk.PyDisk``. Until a sync, writes and names are in memory; when power
-goes, any of them may be lost, torn at any byte, or have made it before earlier ones. A call may fail
-once or for good; a failed sync drops what it was to write, and the next one answers that all is
-well, as Linux does. It fills up, and writes what fits. A bit flips when told to. All chance comes
-from the `Random` that is handed in; without one, whatever can be lost is.
+The target of ``penstock.core.base.disk.PyDisk``. Until a sync, writes and names are in memory; in a
+power cut, any of them may be lost, torn at any byte, or reach the platter before earlier ones. A
+call may fail once or for good. A failed sync drops its writes, and the next sync succeeds, as on
+Linux. A full disk writes the bytes that fit. `flip` flips a bit. The caller's `Random` decides
+between the possible results; without one, everything that can be lost is lost.
 
     disk.fail("write", errno.EIO, "*.seg", after=3)   # the fourth write to a segment fails, once
     disk.cut_after(10)                                # the process ends within the tenth call
-    disk.crash(random)                                # power goes
+    disk.crash(random)                                # a power cut
     disk.kill()                                       # the process ends; the page cache stays
 
-Knows nothing of what is stored. Inodes and names are in inodes.py.
+The module does not know what the files mean. Inodes and names are in inodes.py.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 CHANGES = frozenset(
     ("make_dir", "write", "sync", "rename", "link", "sync_dir")
-)  # what `fail_after` counts
+)  # the calls that `fail_after` counts
 
 
 class PowerCut(BaseException):
@@ -44,13 +44,13 @@ class Handle(NamedTuple):
 
 @dataclass
 class Fault:
-    """A call that fails: its verb, the path's pattern, how many succeed before, how often it fails."""
+    """A failing call: verb, pattern of the path, how many calls succeed before, how often it fails."""
 
     verb: str  # open, write, read, sync, truncate, make_dir, rename, link, unlink, remove_tree, sync_dir
     error: int
     pattern: str = "*"
     after: int = 0
-    times: int | None = 1  # None: for good
+    times: int | None = 1  # None: for ever
 
     def hits(self, verb: str, path: str) -> bool:
         if self.verb != verb or self.times == 0 or not fnmatchcase(path, self.pattern):
@@ -64,14 +64,14 @@ class Fault:
 
 
 class SimDisk:
-    """See above; `room` is how many bytes all files may have together."""
+    """The disk; `room` is the maximum of bytes in all files together."""
 
     def __init__(
         self, room: int | None = None, random: Random | None = None, *, reorders: bool = True
     ) -> None:
         self.room = room
-        self.reorders = reorders  # False: what a file loses is the last of its writes
-        self.random = random  # how a call fails that is told to: what of it is done nevertheless
+        self.reorders = reorders  # False: a power cut takes only the last writes of a file
+        self.random = random  # decides which part of a failing call is done nevertheless
         self.root = Folder()
         self.journal = Journal()
         self.handles: dict[int, Handle] = {}
@@ -79,34 +79,38 @@ class SimDisk:
         self.serial = 0
         self.syncs = 0
         self.calls = 0
-        self.counts: Counter[str] = Counter()  # what happened to it
+        self.counts: Counter[str] = Counter()  # how often each event happened
         self.faults: list[Fault] = []
-        self.cut_at: int | None = None  # the call within which the process ends
+        self.cut_at: int | None = None  # the number of the call within which the process ends
         self.heal()
 
-    # --- what happens to it ----------------------------------------------------------------------
+    # --- events ----------------------------------------------------------------------------------
 
     def heal(self) -> None:
-        """No call fails any more."""
+        """End all failures of calls."""
         self.faults.clear()
         self.fail_write = self.fail_sync = self.fail_read = (
-            0  # an errno: each of them fails with it
+            0  # an errno: each such call fails with it
         )
-        self.fail_after: int | None = None  # so many calls that change something succeed, one fails
-        self.broken = False  # all calls that change something fail
+        self.fail_after: int | None = None  # so many changing calls succeed, then one fails
+        self.broken = False  # whether all changing calls fail
 
     def fail(
         self, verb: str, error: int, pattern: str = "*", *, after: int = 0, times: int | None = 1
     ) -> None:
-        """A call will fail: that verb, on a path of that pattern, after so many; `times` None: for good."""
+        """Let calls of a verb on matching paths fail, after so many successes; `times` None: for
+        ever.
+        """
         self.faults.append(Fault(verb, error, pattern, after, times))
 
     def cut_after(self, calls: int) -> None:
-        """The process ends within the call after so many more of any kind."""
+        """Let the process end within a call, after so many more calls of any kind."""
         self.cut_at = self.calls + calls
 
     def crash(self, random: Random | None = None) -> None:
-        """Power goes. With `random`, some of what was not synced made it; without, nothing did."""
+        """Cut the power. With `random`, some unsynced changes are on the disk afterwards; without,
+        none.
+        """
         self.journal.lose_power(random, self.counts)
         self.root.names = dict(self.root.durable)
         for _, node in self.root.walk():
@@ -118,15 +122,15 @@ class SimDisk:
         self.counts["power cuts"] += 1
 
     def kill(self) -> None:
-        """The process ends: its handles are gone, and so are the faults that were to come."""
+        """End the process: its handles and the pending faults are gone."""
         self.handles.clear()
         self.heal()
         self.cut_at = None
 
     def flip(self, path: str, at: int, bit: int = 0) -> None:
-        """One bit of a file flips, on the platter and in the cache."""
+        """Flip one bit of a file, on the platter and in the page cache."""
         node = self.file(path)
-        if at < len(node.data):  # not behind an end that was cut and never synced
+        if at < len(node.data):  # the byte may be behind an end that was cut and not synced
             node.data[at] ^= 1 << bit
         if at < len(node.durable):
             node.durable[at] ^= 1 << bit
@@ -134,11 +138,11 @@ class SimDisk:
 
     @property
     def names(self) -> dict[str, File]:
-        """All files by their paths."""
+        """Return all files by their paths."""
         return {path: node for path, node in self.root.walk() if isinstance(node, File)}
 
     def used(self) -> int:
-        """Bytes of all files."""
+        """Return the bytes of all files."""
         return sum(len(node.data) for node in self.names.values())
 
     def file(self, path: str) -> File:
@@ -159,7 +163,7 @@ class SimDisk:
         return node
 
     def _place(self, path: str) -> tuple[Folder, str]:
-        """The folder that a path is in, and its last name."""
+        """Return the folder of a path, and the last name of the path."""
         head, _, name = path.rstrip("/").rpartition("/")
         folder = self._find(head)
         if not isinstance(folder, Folder):
@@ -171,7 +175,7 @@ class SimDisk:
         self.journal.change(self.serial, *entries)
 
     def _fails(self, verb: str, path: str) -> int:
-        """The errno with which this call fails; 0: it does not."""
+        """Return the errno with which this call fails; 0: it succeeds."""
         self.calls += 1
         if self.cut_at is not None and self.calls > self.cut_at:
             self.counts["calls cut"] += 1
@@ -233,7 +237,7 @@ class SimDisk:
         return self._new_handle(path, node)
 
     def close(self, handle: int) -> None:
-        self.handles.pop(handle, None)  # a server that crashed still closes what it had
+        self.handles.pop(handle, None)  # a crashed server still closes its handles
 
     def write_at(self, handle: int, data: bytes, offset: int) -> None:
         path, node = self._open_file(handle)
@@ -248,7 +252,7 @@ class SimDisk:
         if self.room is not None:
             short = self.used() + max(offset + len(data) - len(node.data), 0) - self.room
             if short > 0 and offset + len(data) > len(node.data):
-                # As much as fits is written, like the machine's disk does.
+                # as much as fits is written, as on a real disk
                 self._put(node, data[: max(len(data) - short, 0)], offset)
                 self.counts["writes to a full disk"] += 1
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
@@ -274,7 +278,9 @@ class SimDisk:
         self.sync_upto(handle, self.serial)
 
     def sync_upto(self, handle: int, serial: int) -> None:
-        """Sync, begun when `serial` was the newest change: later ones are not covered."""
+        """Finish a sync that began when `serial` was the newest change; later changes are not
+        covered.
+        """
         path, node = self._handle(handle)
         if isinstance(node, Folder):
             self._sync_names(path, node, serial)
@@ -299,7 +305,7 @@ class SimDisk:
     # --- by path ---------------------------------------------------------------------------------
 
     def make_dir(self, path: str) -> None:
-        """With its parents; each name is a change of its own."""
+        """Create a folder with its parents; each name is a separate change."""
         self._step("make_dir", path)
         folder = self.root
         for name in path.split("/"):

@@ -1,4 +1,6 @@
-"""What must have happened in a range of seeds: one in which nothing goes wrong, or right, proves nothing."""
+"""The events that a range of seeds must have: a range without failures, or without successes,
+proves nothing.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +47,6 @@ IN_A_HUNDRED = (
 
 
 def missing(counts: Mapping[str, int], seeds: int) -> list[str]:
-    """What did not happen in so many seeds, and had to."""
+    """Return the required events that did not happen in so many seeds."""
     needed = IN_EACH + IN_TEN * (seeds >= 10) + IN_A_HUNDRED * (seeds >= 100)
     return [what for what in needed if not counts.get(what, 0)]

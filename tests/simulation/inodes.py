@@ -1,11 +1,11 @@
-"""What lies on the simulated disk: files, folders, and what of both is not durable yet.
+"""The content of the simulated disk: files, folders, and their changes that are not durable yet.
 
-A file has the bytes that readers see (the page cache), those on the platter, and the writes between
-the two. Names are changed by a journal of atomic changes: a rename is one of them. When power goes,
-any part of what is between may have made it: the worst that POSIX allows, so worse than one file
-system in one mounting mode.
+A file has the bytes that readers see (the page cache), the bytes on the platter, and the writes
+between the two. Names change by a journal of atomic changes, of which a rename is one. After a
+power cut, any part of the unsynced changes may be on the platter: the worst that POSIX allows, and
+worse than any one file system.
 
-Knows nothing of paths, handles or faults (disk.py).
+The module does not know paths, handles or faults (disk.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SECTOR = 512
 
 
 class Write(NamedTuple):
-    """A write since the last sync; a truncation when there is no piece."""
+    """A write since the last sync; without a piece, a truncation."""
 
     serial: int
     offset: int
@@ -37,20 +37,20 @@ class Write(NamedTuple):
 
 
 def put(data: bytearray, offset: int, piece: bytes) -> None:
-    """Write; a hole before it is zeros."""
+    """Write a piece; a hole before it has zeros."""
     if offset > len(data):
         data.extend(bytes(offset - len(data)))
     data[offset : offset + len(piece)] = piece
 
 
 class File:
-    """One inode: its bytes as they are read, as they are on the platter, and the writes between."""
+    """One inode: the bytes that readers see, the bytes on the platter, and the writes between."""
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.durable = bytearray()
         self.dirty: list[Write] = []
-        self.dropped = False  # a failed sync has left the platter behind what is read
+        self.dropped = False  # a failed sync has dropped writes that readers still see
 
     def change(self, serial: int, offset: int, piece: bytes | None) -> None:
         write = Write(serial, offset, piece)
@@ -58,12 +58,12 @@ class File:
         self.dirty.append(write)
 
     def sync(self, upto: int) -> None:
-        """The writes up to that serial are on the platter."""
+        """Bring the writes up to a serial to the platter."""
         while self.dirty and self.dirty[0].serial <= upto:
             self.dirty.pop(0).apply(self.durable)
 
     def fail_sync(self, upto: int, random: Random | None) -> None:
-        """A sync failed: the pages count as clean from now on, whether they made it or not."""
+        """Fail a sync: its pages count as clean, whether they reached the platter or not."""
         for write in self.dirty:
             if write.serial <= upto and random is not None and random.random() < 0.5:
                 write.apply(self.durable)
@@ -71,16 +71,18 @@ class File:
         self.dropped = True
 
     def forget_failure(self, serial: int) -> None:
-        """What a failed sync dropped is to be written after all.
+        """Make the writes that a failed sync has dropped pending again.
 
-        The process has ended, and whoever opens the file next is never told of the failure.
+        The process has ended, and the next process to open the file gets no error.
         """
         if self.dropped:
             self.dirty = [Write(serial, len(self.data), None), Write(serial, 0, bytes(self.data))]
             self.dropped = False
 
     def lose_power(self, random: Random | None, counts: Counter[str], reorders: bool) -> None:
-        """Some of the unsynced writes made it, some in part; without `random`, none."""
+        """Bring some of the unsynced writes to the platter, some of them in part; without `random`,
+        none.
+        """
         if random is not None and self.dirty:
             styles = ["none", "all", "first", "first", "any", "any"] if reorders else ["first"]
             self._some_made_it(random.choice(styles), random, counts)
@@ -113,7 +115,7 @@ class File:
 
 
 def tear(data: bytearray, offset: int, piece: bytes, random: Random, sectors: bool) -> None:
-    """A part of a write makes it: up to any byte, or any of its sectors."""
+    """Bring a part of a write to the platter: up to any byte, or any of its sectors."""
     if not sectors or random.random() < 0.5:
         put(data, offset, piece[: random.randint(0, len(piece))])
         return
@@ -124,14 +126,14 @@ def tear(data: bytearray, offset: int, piece: bytes, random: Random, sectors: bo
 
 
 class Folder:
-    """Names: as they are seen, and as they are on the platter."""
+    """A folder: the names that readers see, and the names on the platter."""
 
     def __init__(self) -> None:
         self.names: dict[str, File | Folder] = {}
         self.durable: dict[str, File | Folder] = {}
 
     def walk(self, path: str = "") -> Iterator[tuple[str, File | Folder]]:
-        """All below, with their paths."""
+        """Yield all files and folders below, with their paths."""
         for name, node in self.names.items():
             yield path + name, node
             if isinstance(node, Folder):
@@ -141,7 +143,7 @@ class Folder:
 class Entry(NamedTuple):
     folder: Folder
     name: str
-    node: File | Folder | None  # what the name means from now on; None: nothing
+    node: File | Folder | None  # the new node of the name; None: the name is removed
 
     @property
     def key(self) -> tuple[int, str]:
@@ -155,7 +157,7 @@ class Entry(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Names that change together or not at all."""
+    """Changes of names that take place together or not at all."""
 
     serial: int
     entries: tuple[Entry, ...]
@@ -173,7 +175,7 @@ class Journal:
         self.changes.append(Change(serial, entries))
 
     def sync(self, folder: Folder, upto: int) -> None:
-        """The changes in this folder are durable, and those before them of the same names."""
+        """Make the changes in a folder durable, with the earlier changes of the same names."""
         keys: set[tuple[int, str]] = set()
         chosen: list[Change] = []
         for change in reversed(self.changes):
@@ -188,7 +190,7 @@ class Journal:
             make_durable(change)
 
     def lose_power(self, random: Random | None, counts: Counter[str]) -> None:
-        """Each change made it or not; none without those before it of the same names."""
+        """Keep or lose each change; a change is lost when an earlier one of the same name is."""
         likely = random.choice([0.0, 0.5, 0.9, 1.0]) if random is not None else 0.0
         lost: set[tuple[int, str]] = set()
         for change in self.changes:

@@ -1,11 +1,12 @@
-"""What was promised: a simple model of streams and consumers, from what clients sent and were told.
+"""The promises of the server: a simple model of streams and consumers, made from requests and
+answers.
 
-For each message that a client published the model knows whether it was acknowledged, and whether
-anything may have removed it since: a limit, an acknowledgement, a purge, a rollup, its end. What was
-sent and not answered may be either way. So `must_hold` errs on the side of less, and never by itself:
-it counts what the configurations could ever have removed.
+For each published message the model knows whether it was acknowledged, and whether anything may
+have removed it since: a limit, an ack, a purge, a rollup, its expiry. An unanswered request may
+have had an effect or none. So `may_be_gone` is true too often rather than too rarely: it counts
+everything that the configurations could ever have removed.
 
-Knows nothing of the disk, nor of how a server works.
+The model knows nothing of the disk or of the inside of a server.
 """
 
 from __future__ import annotations
@@ -29,24 +30,25 @@ class Publish:
     msg_id: str = ""
     ttl_ns: int = 0
     rollup: str = ""
-    batch: str = ""  # atomic: all of it or none
-    seq: int = 0  # as acknowledged; 0: not known
+    batch: str = ""  # atomic batch: all of its messages are stored or none
+    seq: int = 0  # the sequence of the PubAck; 0: not known
     acked: bool = False
-    durable: bool = False  # the acknowledgement promised the disk, or a sync covered it since
-    number: int = 0  # its place among all that were sent to the stream
-    plan: bool = False  # a schedule: it goes when it is done
-    forgotten: list[int] = field(default_factory=list)  # how far its stream was when it was sent
-    # again with its id and was not there: ids of removed messages are known to one server only
+    durable: bool = False  # whether the PubAck promised the disk, or a later sync has covered it
+    number: int = 0  # its place in the order of all messages that were sent to the stream
+    plan: bool = False  # a schedule, which its last message removes
+    # the stream's last sequence at each time when the message was sent again with its id and was not
+    # stored any more: the ids of removed messages are known to one server only
+    forgotten: list[int] = field(default_factory=list)
 
 
 @dataclass
 class Removal:
-    """A purge or delete that was sent: what it may have removed."""
+    """A purge or delete that was sent, and the messages that it may have removed."""
 
-    number: int  # messages sent later are not meant
+    number: int  # messages with this number or a higher one were sent later
     subject: str = ">"
-    below: int = 0  # sequences below; 0: all
-    seq: int = 0  # this one alone
+    below: int = 0  # only sequences below; 0: all
+    seq: int = 0  # only this sequence; 0: all
     keep: int = 0
 
 
@@ -54,14 +56,15 @@ class Removal:
 class Consumer:
     name: str
     config: dict[str, Any]
-    created: int  # messages sent to the stream before it
-    number: int = 0  # among all consumers there ever were
+    created: int  # how many messages were sent to the stream before its creation
+    number: int = 0  # its place in the order of all consumers that ever existed
     there: str = "maybe"  # yes, no, maybe
-    acks: set[int] = field(default_factory=set)  # acked or terminated, heard or not
-    acked_upto: int = 0  # ack policy all: sent
+    # sequences with an ack or a term, whether the server received it or not
+    acks: set[int] = field(default_factory=set)
+    acked_upto: int = 0  # ack policy all: the highest sequence with an ack
     confirmed: set[int] = field(default_factory=set)
     confirmed_upto: int = 0
-    delivered: dict[int, int] = field(default_factory=dict)  # seq -> how often
+    delivered: dict[int, int] = field(default_factory=dict)  # seq -> number of deliveries
     drained: set[int] = field(default_factory=set)
 
     @property
@@ -74,11 +77,11 @@ class Consumer:
 
     @property
     def owes_all(self) -> bool:
-        """Whether it gives every message that it takes."""
+        """Whether the consumer delivers every message that matches its filters."""
         return self.policy != "none" and self.config.get("deliver_policy", "all") == "all"
 
     def done_with(self, seq: int) -> bool:
-        """Whether an ack was sent that settles this message."""
+        """Return whether an ack was sent that settles this message."""
         if not self.owes_all:
             return True
         if seq in self.acks or (self.policy == "all" and seq <= self.acked_upto):
@@ -95,28 +98,35 @@ class Stream:
     name: str
     config: dict[str, Any]
     there: str = "maybe"  # yes, no, maybe
-    told: bool = False  # the create was answered
-    maybe_configs: list[dict[str, Any]] = field(default_factory=list)  # updates not answered
+    told: bool = False  # whether the create was answered
+    # configurations of unanswered updates
+    maybe_configs: list[dict[str, Any]] = field(default_factory=list)
     sent: dict[bytes, Publish] = field(default_factory=dict)
     order: list[Publish] = field(default_factory=list)
-    by_subject: dict[str, int] = field(default_factory=dict)  # how many were sent
+    # subject -> how many messages were sent
+    by_subject: dict[str, int] = field(default_factory=dict)
     removals: list[Removal] = field(default_factory=list)
     consumers: dict[str, Consumer] = field(default_factory=dict)
-    all_consumers: list[Consumer] = field(default_factory=list)  # also those that are gone
+    all_consumers: list[Consumer] = field(default_factory=list)  # also deleted consumers
     ever_last: int = 0
     gone: set[int] = field(default_factory=set)  # missing after an opening, for good
     missing: set[int] = field(default_factory=set)  # missing after the last opening
-    removed: set[int] = field(default_factory=set)  # taken by a removal that was answered
+    removed: set[int] = field(default_factory=set)  # removed by an answered removal
     acked_seqs: dict[int, Publish] = field(default_factory=dict)
-    limits: list[dict[str, Any]] = field(default_factory=list)  # every configuration it ever had
-    unclear: bool = False  # an admin call is on its way
+    # every configuration that the stream ever had
+    limits: list[dict[str, Any]] = field(default_factory=list)
+    unclear: bool = False  # whether an admin call is in flight
     durable_last: int = 0
-    copied: bool = False  # others take what it has: a consumer that clients do not see
-    flips: int = 0  # bits that flipped in its segments: each may cost a message, which is told
+    # whether another stream reads it through a consumer that clients do not see
+    copied: bool = False
+    # flipped bits in its segments: each may cost a message, which the server reports
+    flips: int = 0
     lost: set[int] = field(default_factory=set)  # reported as lost since
     held: set[bytes] = field(default_factory=set)  # payloads seen after the last restart
     opened_last: int = (
-        0  # its last sequence then; ever_last may have gone with the power, and is given again
+        # last sequence after the last restart; a power cut may have taken the sequences up to
+        # ever_last, which are then used again
+        0
     )
 
     def __post_init__(self) -> None:
@@ -130,7 +140,7 @@ class Stream:
         return publish
 
     def acknowledged(self, publish: Publish, seq: int) -> str:
-        """The server gave it that sequence; what is wrong with that, or ""."""
+        """Record the sequence of a PubAck; return the error in words, or ""."""
         there = self.acked_seqs.get(seq)
         if there is not None and there is not publish:
             return f"sequence {seq} of {self.name} is {there.payload!r} and {publish.payload!r}"
@@ -142,7 +152,7 @@ class Stream:
         return ""
 
     def forget_above(self, last: int) -> None:
-        """Power went, and acks did not promise the disk: sequences above are given again."""
+        """Drop PubAcks above a sequence after a power cut, when they did not promise the disk."""
         for seq in [seq for seq in self.acked_seqs if seq > last]:
             publish = self.acked_seqs.pop(seq)
             publish.acked = False
@@ -152,10 +162,10 @@ class Stream:
     def retention(self) -> str:
         return str(self.config.get("retention", "limits"))
 
-    # --- what may be gone ------------------------------------------------------------------------
+    # --- messages that may be missing ------------------------------------------------------------
 
     def may_be_gone(self, publish: Publish, now_ns: int) -> bool:
-        """Whether anything may have removed this message, which has a sequence."""
+        """Return whether anything may have removed this message, which has a sequence."""
         seq = publish.seq
         if seq in self.gone or publish.plan or seq in self.lost:
             return True
@@ -205,7 +215,9 @@ class Stream:
         return False
 
     def _needed(self, publish: Publish) -> bool:
-        """Of a stream that keeps what is wanted: whether it is for sure."""
+        """For interest and workqueue retention: return whether a consumer certainly needs the
+        message.
+        """
         if self.copied:
             return False
         if self.retention == "workqueue":
@@ -220,10 +232,10 @@ class Stream:
             for c in self.consumers.values()
         )
 
-    # --- what must be gone -----------------------------------------------------------------------
+    # --- messages that must be missing -----------------------------------------------------------
 
     def meant(self, removal: Removal) -> set[int]:
-        """The sequences that a removal which is sent now takes for sure, once it is answered."""
+        """Return the sequences that a removal certainly removes, if it is sent now and answered."""
         if removal.seq:
             return {removal.seq}
         if removal.keep or (removal.subject != ">" and "subject_transform" in self.config):

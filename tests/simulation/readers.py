@@ -1,7 +1,7 @@
-"""Consumers of the simulated world: made, pulled from, pushed by, acknowledged in every way.
+"""Consumers of the simulated world: created, pulled, pushed, and acknowledged in every way.
 
-Each delivery is compared with what was published, and must not be of a message whose ack was
-confirmed before.
+Each delivery is compared with the published message; a message with a confirmed ack must not be
+delivered again.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ class Readers:
         self.world = clients.world
         self.random = clients.random
         self.draining = False
-        self.made = 0  # consumers
-        self.ears: dict[tuple[str, str], tuple[Link, int]] = {}  # who hears a push consumer
+        self.made = 0  # how many consumers were created
+        # the subscriptions to push consumers
+        self.ears: dict[tuple[str, str], tuple[Link, int]] = {}
 
     def pair(self) -> tuple[Stream, Consumer] | None:
         stream = self.clients.stream()
@@ -37,7 +38,7 @@ class Readers:
         there = [c for c in stream.consumers.values() if c.there == "yes"]
         return (stream, self.random.choice(there)) if there else None
 
-    # --- made and deleted ------------------------------------------------------------------------
+    # --- creating and deleting -------------------------------------------------------------------
 
     def create(self) -> None:
         stream = self.clients.stream()
@@ -69,8 +70,9 @@ class Readers:
         self.clients.link().api(f"CONSUMER.CREATE.{stream.name}.{name}", body, heard)
 
     def listen(self, stream: Stream, consumer: Consumer) -> None:
-        """Subscribe to what a push consumer delivers. Who heard the one before it of that name no
-        longer does: it would be given of a group's messages what nobody then takes for delivered.
+        """Subscribe to the deliver subject of a push consumer. The subscriber of an earlier
+        consumer of the same name unsubscribes: it would get messages of the group that the model
+        never counts as delivered.
         """
         ear = self.ears.pop((stream.name, consumer.name), None)
         if ear is not None and ear[0] in self.world.links:
@@ -87,7 +89,7 @@ class Readers:
         self.ears[stream.name, consumer.name] = link, sid
 
     def listen_again(self) -> None:
-        """After a restart."""
+        """Subscribe again after a restart."""
         for stream in self.clients.streams.values():
             for consumer in stream.consumers.values():
                 if consumer.there == "yes" and stream.there == "yes":
@@ -123,7 +125,7 @@ class Readers:
         def heard(headers: bytes, body: bytes, reply: str, subject: str) -> None:
             self.delivered(link, stream, consumer, headers, body, reply, subject)
 
-        # one for each consumer there ever was of that name
+        # one inbox for each consumer that ever had the name
         inbox = f"in.{link.name}.{stream.name}.{consumer.name}.{consumer.number}"
         if inbox not in link.inboxes:
             link.inboxes.add(inbox)
@@ -142,11 +144,11 @@ class Readers:
         subject: str,
     ) -> None:
         if not reply.startswith("$JS.ACK."):
-            return  # a status
+            return  # a status message
         if self.clients.streams.get(stream.name) is not stream:
             return  # another stream of the same name
         if stream.consumers.get(consumer.name) is not consumer:
-            return  # it is another one's, of the same name
+            return  # another consumer of the same name
         numbers = reply.split(".")[-5:]
         times, seq = int(numbers[0]), int(numbers[1])
         self.world.counts["deliveries"] += 1

@@ -1,4 +1,4 @@
-"""One seed: a history of clients, servers and a disk, drawn step by step, checked at each restart.
+"""One seed: a random history of clients, servers and a disk, with checks at each restart.
 
 outcome = run(seed)        # never raises for a broken promise: see Outcome.failure
 """
@@ -23,12 +23,12 @@ from .world import SECOND, Violation, World
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LIVES = 4  # servers, one after another
-STEPS = 45  # in the life of each
+LIVES = 4  # servers, one after the other
+STEPS = 45  # steps in the life of each server
 LAST_EVENTS = 40
-FULL = 0.2  # of the restarts find a full disk
-MADE_ROOM = 0.5  # of those have room before anybody publishes
-SAVE_AFTER = 15  # messages between two writings of an agenda
+FULL = 0.2  # the part of restarts that find a full disk
+MADE_ROOM = 0.5  # the part of these that have room again before a client publishes
+SAVE_AFTER = 15  # messages between two saves of an agenda
 
 
 @dataclass
@@ -44,7 +44,8 @@ class Run:
     def __init__(self, seed: int) -> None:
         self.world = World(seed)
         self.random = self.world.random
-        self.room = Random(f"{seed} room")  # seeds without a full disk stay as they were
+        # a second source, so that seeds without a full disk keep their histories
+        self.room = Random(f"{seed} room")
         self.clients = Clients(self.world)
         self.readers = Readers(self.clients)
         self.checks = Checks(self.world, self.clients)
@@ -79,7 +80,7 @@ class Run:
         self.world.pass_time(self.random.choice([SECOND // 10, SECOND, 4 * SECOND]), 2)
 
     def trouble(self) -> None:
-        """The disk begins to fail, fills up, or gets well again."""
+        """Let the disk begin to fail, fill up, or work again."""
         world, random = self.world, self.random
         choice = random.random()
         if choice < 0.3:
@@ -100,7 +101,7 @@ class Run:
         world.counts["troubles of the disk"] += 1
 
     def journal_trouble(self) -> None:
-        """The sync that acks wait for to be confirmed will fail."""
+        """Let the sync fail that confirmed acks wait for."""
         world, aside = self.world, self.world.aside
         after, times = aside.randint(0, 3), aside.choice([1, 1, 2])
         world.disk.fail("sync", errno.EIO, "*/acks.*", after=after, times=times)
@@ -114,7 +115,7 @@ class Run:
     # --- lives -----------------------------------------------------------------------------------
 
     def live(self) -> None:
-        """One server's life, and how it ends."""
+        """Run one server to its end."""
         world, random = self.world, self.random
         if random.random() < 0.4:
             world.disk.cut_after(random.randint(1, 400))
@@ -142,7 +143,7 @@ class Run:
             self.started()
 
     def flip_a_bit(self) -> None:
-        """In what is on the disk of a stream's messages or their index."""
+        """Flip a bit of a stream's segment or index file on the disk."""
         world, random = self.world, self.random
         for name, file in world.disk.names.items():
             if name.endswith((".seg", ".idx")) and file.durable and random.random() < 0.3:
@@ -155,7 +156,7 @@ class Run:
                 return
 
     def restart(self, end: Callable[[], None], *, power: bool = False) -> None:
-        """The server ends; the next one may end while it opens, and so on."""
+        """End the server and start the next one, which may end while it opens, and so on."""
         world = self.world
         if power:
             self.checks.power_was_cut()
@@ -189,7 +190,7 @@ class Run:
         self.clients.retry()
 
     def drain(self) -> None:
-        """Nothing fails any more: everything that is owed is delivered."""
+        """End all failures, and check that every owed message is delivered."""
         world = self.world
         self.readers.draining = True
         self.checks.power_was_cut()
@@ -199,7 +200,7 @@ class Run:
         for _ in range(12):
             world.pass_time(4 * SECOND + 1, 3)
             self.pull_all()
-        for _ in range(2):  # what schedules made in the last moment, and its copies
+        for _ in range(2):  # for the last messages of schedules, and then for the copies of these
             self.pull_all()
         self.checks.note_progress()
         self.checks.drained()
@@ -228,7 +229,7 @@ class Run:
 
 
 def run(seed: int) -> Outcome:
-    """Live through a seed."""
+    """Run a seed."""
     before = saved_deadlines.SAVE_AFTER, message_ttl.SAVE_AFTER
     saved_deadlines.SAVE_AFTER = message_ttl.SAVE_AFTER = SAVE_AFTER
     failure = ""

@@ -1,7 +1,7 @@
 """Some hundreds of seeds in each run of the tests: the same ones each time, and new ones, which are
-printed. Where CI is set, none are new.
+printed. With CI set, there are no new ones.
 
-``SIMULATION_SEEDS`` says how many are new, ``SIMULATION_FIRST`` the first of them. ``make
+``SIMULATION_SEEDS`` is the number of new seeds, ``SIMULATION_FIRST`` the first of them. ``make
 simulate`` runs thousands.
 """
 
@@ -77,7 +77,7 @@ def test_other_seeds(block: int) -> None:
 
 
 def test_a_seed_is_a_history() -> None:
-    """The same in every process, whatever the hashes of strings are there."""
+    """A seed has the same history in every process, whatever the hashes of strings are."""
     seeds = [3, 14, 15]
     here = [run(seed).digest for seed in seeds]
     assert here == [run(seed).digest for seed in seeds]
@@ -99,7 +99,7 @@ def test_a_seed_is_a_history() -> None:
 
 
 def test_everything_is_exercised() -> None:
-    """A simulation in which nothing goes wrong proves nothing."""
+    """A simulation without failures proves nothing."""
     counts = sum((run(seed).counts for seed in range(1, 101)), start=run(0).counts)
     assert not missing(counts, 101)
 
@@ -119,7 +119,7 @@ def test_a_range_in_which_nothing_happens_fails(
 
 
 def test_what_a_failed_sync_dropped_is_written_when_that_is_forgotten() -> None:
-    """The next sync alone does not write it."""
+    """The next sync alone does not write the dropped bytes."""
     disk = SimDisk()
     handle = disk.open("a", True)
     disk.write_at(handle, b"lost", 0)
@@ -138,14 +138,14 @@ def test_what_a_failed_sync_dropped_is_written_when_that_is_forgotten() -> None:
 @pytest.mark.parametrize(
     ("one", "other", "forgotten", "right"),
     [
-        (("", 3), ("", 5), [4], False),  # a stream itself holds a message once
+        (("", 3), ("", 5), [4], False),  # the stream itself holds a message once
         (("", 3), ("S0", 5), [4], False),
-        (("S0", 3), ("S0", 3), [4], False),  # copied twice
-        (("S0", 3), ("S0", 5), [], False),  # its origin must not have had it twice
+        (("S0", 3), ("S0", 3), [4], False),  # the same message copied twice
+        (("S0", 3), ("S0", 5), [], False),  # the origin must not have had the message twice
         (("S0", 3), ("S0", 5), [2, 5], False),
         (("S0", 3), ("S0", 5), [2, 4], True),  # sent again after 3 was removed
-        (("S1", 3), ("S1", 5), [], True),  # of a copy, which is looked at itself
-        (("S0", 3), ("S1", 3), [], True),  # by two ways
+        (("S1", 3), ("S1", 5), [], True),  # S1 is a copy itself, and has its own check
+        (("S0", 3), ("S1", 3), [], True),  # copied from two streams
     ],
 )
 def test_when_a_stream_may_hold_two_copies(

@@ -1,11 +1,11 @@
-"""The simulated world: one server after another over one disk, its clients, time, and what goes wrong.
+"""The simulated world: one server after the other over one disk, their clients, time, and failures.
 
-Everything that happens is drawn from one `Random`, so a seed is a history: the same one in every
-process (the trace has a hash). Syncs are asked for by the server and end when the world says so, in
-any order; the process may end within any call of the disk; calls fail, the disk fills up.
+One `Random` decides everything, so a seed is a history: the same one in every process (the trace
+has a hash). The server asks for syncs, and the world ends them in any order. The process may end
+within any call of the disk; calls fail; the disk fills up.
 
-Knows what may happen to a server; not what it promises (model.py, checks.py), nor what clients do
-(clients.py).
+The world knows the events around a server. model.py and checks.py have the server's promises,
+clients.py the requests of clients.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 START_NS = 1_700_000_000_000_000_000
 SECOND = 1_000_000_000
-SEGMENT_BYTES = 4096  # the smallest: segments are begun, compacted and removed in each run
+SEGMENT_BYTES = 4096  # the smallest size: segments are begun, compacted and removed in each run
 JOURNAL_BYTES = 2000
-ENCRYPTED = 0.2  # of the seeds
+ENCRYPTED = 0.2  # the part of the seeds with an encrypted store
 
 
 class Violation(AssertionError):
@@ -42,16 +42,16 @@ class Violation(AssertionError):
 
 
 class Running:
-    """A sync that was asked for and has not ended."""
+    """A sync that the server has asked for and that has not ended."""
 
     def __init__(self, sync: HandedSync, file: Handle, serial: int) -> None:
         self.sync = sync
         self.file = file
-        self.serial = serial  # what it covers: changes up to that one
+        self.serial = serial  # the sync covers changes up to this serial
 
 
 class Link:
-    """One client's connection; answers find who asked by the subject they come on."""
+    """One client's connection; the subject of an answer tells its request."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -60,7 +60,7 @@ class Link:
         self.wire.send(f"SUB {name}.> 1\r\n")
         self.asked: dict[str, Callable[[bytes, bytes, str, str], None]] = {}
         self.by_sid: dict[int, Callable[[bytes, bytes, str, str], None]] = {}
-        self.inboxes: set[str] = set()  # subscribed to, for messages
+        self.inboxes: set[str] = set()  # subscribed subjects for messages
         self.count = 0
 
     def send(
@@ -93,7 +93,7 @@ class Link:
     def subscribe(
         self, subject: str, group: str, heard: Callable[[bytes, bytes, str, str], None]
     ) -> int:
-        """Hear a subject from now on, as one of a group if one is named; what to end it by."""
+        """Subscribe to a subject, with a queue group if one is named; return the sid."""
         self.count += 1
         self.wire.send(f"SUB {subject} {group} {1000 + self.count}\r\n")
         self.by_sid[1000 + self.count] = heard
@@ -103,7 +103,7 @@ class Link:
         self.wire.send(f"UNSUB {sid}\r\n")
 
     def hear(self) -> None:
-        """Take what the server has sent."""
+        """Read and handle the events that the server has sent."""
         data = self.wire.connection.take()
         for event in self.wire.parser.feed(data) if data else ():
             _, subject, sid, reply, headers, payload = event
@@ -114,7 +114,7 @@ class Link:
 
 
 class World:
-    """See above. What happens in it is drawn by run.py."""
+    """The world; run.py decides what happens in it."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -123,7 +123,8 @@ class World:
         self.counts: Counter[str] = Counter()
         self.trace: list[str] = []
         self.hash = hashlib.sha256()
-        self.aside = Random(f"{seed} aside")  # for what came later: other histories stay
+        # a second source, for later additions: other histories stay the same
+        self.aside = Random(f"{seed} aside")
         self.sync_interval_ns = self.random.choice([0, 0, 0, 2 * SECOND])
         self.vault: Vault | None = None
         if self.aside.random() < ENCRYPTED:
@@ -131,11 +132,12 @@ class World:
             self.vault = Vault.of(f"key {seed}", cipher="aes", random=keys)
             self.counts["seeds with an encrypted store"] += 1
         self.now_ns = START_NS
-        self.life = 0  # how many servers there were
-        self.troubled = False  # the disk was told to fail since the server was started
+        self.life = 0  # how many servers were started
+        self.troubled = False  # whether the disk was told to fail during this server's life
         self.links: list[Link] = []
-        self.full_next_start = False  # the next server finds no room
-        self.cut_next_start: int | None = None  # the next server ends within that call of the disk
+        self.full_next_start = False  # whether the next server starts on a full disk
+        # the call of the disk within which the next server ends
+        self.cut_next_start: int | None = None
         self.start()
 
     # --- the trace -------------------------------------------------------------------------------
@@ -146,7 +148,7 @@ class World:
         self.trace.append(line)
 
     def digest(self) -> str:
-        """Of all that happened: the same seed, the same digest."""
+        """Return the digest of all events, which is the same for the same seed."""
         return self.hash.hexdigest()[:16]
 
     def fail(self, *what: object) -> None:
@@ -155,7 +157,7 @@ class World:
     # --- the server ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """The next server, over what the disk has."""
+        """Start the next server over the content of the disk."""
         self.life += 1
         self.troubled = self.disk.room is not None
         self.syncs: list[Running] = []
@@ -193,7 +195,7 @@ class World:
         self.syncs.append(Running(sync, self.disk.handles[sync.handle], self.disk.serial))
 
     def end_sync(self, which: int = 0) -> None:
-        """One of the running syncs ends, well or as the disk was told."""
+        """End one running sync, with success or as the disk was told."""
         running = self.syncs.pop(which)
         if self.disk.handles.get(running.sync.handle) is not running.file:
             self.fail("a file was closed while it was being synced:", running.file.path)
@@ -213,7 +215,7 @@ class World:
             link.hear()
 
     def settle(self) -> None:
-        """All that is on its way arrives; nothing new is asked for."""
+        """Deliver everything in flight; no client sends a new request."""
         for _ in range(200):
             more = self.reactor.turn()
             while self.syncs:
@@ -243,7 +245,7 @@ class World:
         self.server.errors.clear()
 
     def kill(self) -> None:
-        """The process ends; what it wrote stays in the page cache."""
+        """Kill the process; its writes stay in the page cache."""
         self.counts["kills"] += 1
         self.note("kill")
         self.look_for_errors()
@@ -252,8 +254,9 @@ class World:
         self._next()
 
     def forget_failures(self) -> None:
-        """Killed before it could leave word that a sync of its log had failed, a server is the last
-        that knew. No other can find that out, so the disk writes what it had dropped after all.
+        """Write the data of failed syncs that the killed server could not record.
+
+        No later server can know of such a failure, and must not be blamed for the lost data.
         """
         for path, node in self.disk.names.items():
             folder, _, name = path.rpartition("/")
@@ -269,7 +272,7 @@ class World:
         self._next()
 
     def stop(self) -> None:
-        """A clean stop."""
+        """Stop the server cleanly."""
         self.counts["clean stops"] += 1
         self.note("stop")
         self.disk.heal()
