@@ -214,7 +214,7 @@ def test_files_of_another_stream_are_not_believed(tmp_path: Path) -> None:
         shutil.copy(theirs, folder_of(house) / "consumers" / name)
         house = house.crash()
         if name == "c.json":
-            assert facts(house)  # the copy is ours
+            assert facts(house)  # the copy belongs to S
             house.engine.close()
             shutil.copy(theirs, folder_of(house) / "consumers/c.json")
             continue

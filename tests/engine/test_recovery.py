@@ -463,7 +463,7 @@ def test_a_consumer_does_not_inherit_a_state_that_a_kill_left_behind(tmp_path: P
         house.request(event[3], b"+ACK")
     house = house.crash()
     for config in tmp_path.rglob("c.json*"):
-        config.unlink()  # the first half of a deletion
+        config.unlink()  # the first half of a removal
     house = house.crash()
     house.consumer(durable_name="c", ack_policy="explicit")
     house = house.crash()

@@ -176,7 +176,7 @@ class JetStreamAccount:
         return self.reactor.now_ns
 
     def serve(self, api: ApiCallback) -> None:
-        """Take the account's `$JS.API.` and `$JS.ACK.` subjects."""
+        """Attach to the account's `$JS.API.` and `$JS.ACK.` subjects; `api` gets the API requests."""
         api_subjects = ApiSubjects(self.router, api)
         api_subjects.max_deliver_advisory = self._max_deliver
         api_subjects.nak_advisory = self._nak
@@ -188,7 +188,7 @@ class JetStreamAccount:
         self.api_subjects = api_subjects
 
     def leave(self) -> None:
-        """Undo `serve`."""
+        """Detach from the subjects of `serve`."""
         if self.api_subjects is not None:
             self.router.detach_prefix(self.api_subjects)
             self.api_subjects = None

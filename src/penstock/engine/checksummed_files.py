@@ -1,14 +1,14 @@
-"""Configuration files: each has a checksum and a copy.
+"""Configuration files, each with a checksum and a copy.
 
     <name>         one line of JSON, then a line `crc32c <8 hex digits>` over the first with its end
     <name>.copy    the same
 
-Both are on the disk before the server answers the call that wrote them. The first one counts as long
-as it is sound; a file without a second line (edited by hand) counts as it is. A damaged or missing
-file is restored: from itself by checksum repair of one flipped bit, otherwise from the other one. The
-damaged bytes are kept as `<name>.bad-<n>`.
+Both are on the disk before the server answers the call that wrote them. The file is used as long as
+it is sound; a file without the second line (edited by hand) is used as it is. A damaged or missing
+file is restored: by checksum repair of one flipped bit, otherwise from the other file. The damaged
+bytes are kept as `<name>.bad-<n>`.
 
-    other damage passes for one flipped bit with probability 8 n in 2^32, n bytes: 1 in 500,000 at 1 KB
+    the probability that other damage looks like one flipped bit is 8 n in 2^32 for n bytes: 1 in 500,000 at 1 KB
 
 The module does not know what the files mean.
 """

@@ -1,9 +1,9 @@
-"""Times of scheduled messages: `@at <time>`, `@every <duration>`, and cron patterns of six
-fields (second, minute, hour, day of month, month, day of week) in a time zone.
+"""Times of scheduled messages: `@at <time>`, `@every <duration>`, and cron patterns of six fields
+(second, minute, hour, day of month, month, day of week) in a time zone.
 
-Pure: the caller gives the time. A field is a list of `*`, `?`, numbers, names and ranges with steps;
-when both days are restricted, a match of either is enough. Times that a change of the clocks skips or
-repeats follow Go's calendar.
+The caller passes the time. A field is a list of `*`, `?`, numbers, names and ranges with steps;
+when both days are restricted, a match of either is enough. Times that a change of the clocks skips
+or repeats follow Go's calendar.
 """
 
 import re

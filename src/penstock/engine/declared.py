@@ -1,4 +1,5 @@
-"""Declared streams and consumers: created when they are missing, updated when they differ, never deleted.
+"""Declared streams and consumers: the server creates missing ones, updates different ones and
+deletes none.
 
 The configurations are those of the JSON API, with the same checks and errors.
 """

@@ -1,21 +1,21 @@
-"""Where an account's streams and consumers live on disk, and their configuration files.
+"""The folders of an account's streams and consumers, and their configuration files.
 
     <store>/jetstream/<account>/streams/<stream>/meta.json             the stream
                                                  key.0, key.1          its keys (engine/metadata_files)
                                                  log/                  its messages (core.log)
-                                                 sources.json          how far its sources are (engine/sources)
+                                                 sources.json          the positions of its sources (engine/sources)
                                                  consumers/<c>.json    a consumer
                                                  consumers/states.N    their states (engine/consumer_states)
-                                                 consumers/acks.N      what changed since
-    <store>/jetstream/<account>/deleted/<stream>.<id>/                 being removed
+                                                 consumers/acks.N      changes since then
+    <store>/jetstream/<account>/deleted/<stream>.<id>/                 a stream that is being removed
     <store>/jetstream/<account>/restoring/<id>/                        a stream that is being restored
 
-Each .json file has a copy beside it, `<name>.json.copy`: one that is damaged is made again from the
-other (engine/checksummed_files draws them). sources.json has none, for the messages say the same.
+Each .json file has a copy beside it, `<name>.json.copy`, from which a damaged file is restored
+(engine/checksummed_files). sources.json has no copy, since the messages have the positions too.
 
-Configuration is written whole (temporary files, fsync, rename, fsync of the folder) before a call
-is answered. A deleted stream is first renamed out of `streams`, so that a crash never brings back
-half of it. Knows nothing of what the files mean.
+A configuration is written as a whole (temporary files, fsync, rename, fsync of the folder) before
+the server answers the call. A deleted stream is first renamed out of `streams`, so that a crash
+never brings back half of it. The module does not know what the files mean.
 """
 
 import contextlib

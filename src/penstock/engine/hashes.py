@@ -1,4 +1,4 @@
-"""Short hashes of names, as subjects and headers of the protocol carry them."""
+"""Short hashes of names in subjects and headers of the protocol."""
 
 import hashlib
 

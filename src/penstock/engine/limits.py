@@ -1,8 +1,9 @@
-"""The limits of an account and of the server: which apply to a stream or consumer, and what exceeds them.
+"""The limits of an account and of the server: the choice of the limits for a stream or consumer,
+and the checks.
 
-An account has one set of limits for all its streams, under the name "", or one for each tier, such as
-"R1". The logs count stored bytes and refuse what exceeds them (core/base/quota); this module checks
-reserved bytes and counts of streams and consumers.
+An account has one set of limits for all its streams, under the name "", or one for each tier, such
+as "R1". The logs count stored bytes and refuse messages beyond the limit (core/base/quota); this
+module checks reserved bytes and counts of streams and consumers.
 """
 
 from penstock.api import errors_generated as errors

@@ -1,13 +1,13 @@
 """The small files of a stream's folder, each read and written as a whole, and the stream's keys.
 
-    <stream>/key.0, key.1       the wrapped data keys (penstock.vault): two copies, so that damage to
-                                one of them loses nothing
+    <stream>/key.0, key.1       the wrapped data keys (penstock.vault): two copies, so that
+                                either of them may be damaged
              key.off-<n>        a key file from before the stream was decrypted; it opens `*.torn-*`
                                 files that were encrypted when they were kept
 
 All files of a stream with keys are encrypted. A file that an earlier configuration wrote without
-encryption, or with an earlier data key, is rewritten when it is read. Names of files and folders are
-not encrypted. The module does not know what the files mean.
+encryption, or with an earlier data key, is rewritten when it is read. Names of files and folders
+are not encrypted. The module does not know what the files mean.
 """
 
 import contextlib

@@ -1,5 +1,4 @@
-"""The small files of nats-server's stream folders, as they stand in a backup: meta.inf, meta.sum,
-o.dat.
+"""The small files of nats-server's stream folders, as a backup has them: meta.inf, meta.sum, o.dat.
 
     meta.inf    JSON: "Created", of a consumer "Name", then its configuration
     meta.sum    HighwayHash-64 of meta.inf in hexadecimal; its key is SHA-256 of "<stream>" or "<stream>/<consumer>"

@@ -5,9 +5,9 @@ in chunks.
     msgs/1.blk, msgs/2.blk, ...                   the messages (core/stream/backup)
     obs/<consumer>/meta.inf, meta.sum, o.dat      each consumer that is on disk
 
-The archive is made while it is sent, a slice a turn, and never faster than the receiver
-acknowledges: a chunk takes a slot of its window, its ack gives the slot back. A message that is
-removed before the archive reaches it, or published after the start, is not in the backup.
+Each turn makes and sends a slice of the archive, never faster than the receiver acknowledges: a
+chunk takes a slot of the window, and the ack of the chunk frees the slot. A message that is removed
+before the archive reaches it, or published after the start, is not in the backup.
 
 The first chunk waits until a subscription names the deliver subject. Clients subscribe before the
 request, or after its answer. A wildcard that matches the subject is no sign of a receiver, since
@@ -16,8 +16,8 @@ chunk to the wildcard, and the rest after the ack of that chunk. The end is sent
 with a reply is acknowledged, so that a receiver that lost one gets an error; a receiver that never
 acknowledges gets the end a little later.
 
-    chunk           full: reply $JS.SNAPSHOT.ACK.<stream>.<id>.<length>.<index>; the last, shorter one: none
-    end             an empty message: as it is when no chunk was full, else with the status 204;
+    chunk           full: reply $JS.SNAPSHOT.ACK.<stream>.<id>.<length>.<index>; the last, shorter chunk: no reply
+    end             an empty message: without headers when no chunk was full, else with the status 204;
                     408 No Interest, 408 No Flow Response, 500 <why>: the backup failed
 """
 

@@ -3,8 +3,8 @@
     <folder>/spool.<n>     pieces of 1 MiB, encrypted as the stream's files are; the last one, which is
                            shorter, is in memory
 
-The spool appends bytes and reads them again by position. They count against the limits of stored
-bytes. The module does not know what they mean.
+The spool appends bytes and reads them by position. The bytes count against the limits of stored
+bytes. The module does not know their meaning.
 """
 
 import contextlib

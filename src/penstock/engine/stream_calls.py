@@ -1,4 +1,4 @@
-"""The STREAM calls of the API but for messages, and INFO: from request to response.
+"""The STREAM calls of the API except those for messages, and INFO: from request to response.
 
 Each function is a row of the dispatch table: (account, request, names from the subject) ->
 response. Refusals are raised as ApiError.

@@ -2,13 +2,13 @@
 
     folders -> configurations -> a StartupGate on the subjects of each stream    at once
     a step: a segment of a log, some message ids, a stream's consumers           as often as the shell calls
-    a stream is open: it takes its subjects and the messages that its gate holds
+    a stream is open: it gets its subjects and the messages that its gate holds
     all streams are open: mirrors and sources start, requests about all streams are answered
 
 During the opening a GatedSink stands before the account's ApiSubjects and finds the stream of each
 request. A stream with a waiting request is opened next; several such streams take steps in turn, so
-that a small stream does not wait for a large one. A stream that cannot be opened is reported and goes
-offline; requests that waited for it get that error.
+that a small stream does not wait for a large one. A stream that cannot be opened is reported and
+goes offline; requests that waited for it get that error.
 """
 
 from collections import deque

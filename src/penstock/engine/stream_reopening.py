@@ -1,9 +1,9 @@
 """Opens offline streams again after an error of the disk.
 
-Opening needs only a disk that reads (core/log/deferred_writes). When an error of the disk prevents it,
-and not the content of the files, the engine tries again after one second, then after two, and so on up
-to a minute; a few segments at a time, so that clients are served meanwhile. The stream stays offline
-until it is open.
+Opening needs only reads from the disk (core/log/deferred_writes). After a disk error, the engine
+tries again after one second, then after two, and so on up to a minute. A try opens a few
+segments at a time, so that clients are served meanwhile. A stream whose files are not valid is not tried
+again. The stream stays offline until it is open.
 """
 
 from penstock.api import ApiError
@@ -16,7 +16,7 @@ from penstock.engine.sources import upstreams
 from penstock.engine.stream_opening import UnopenedStream
 
 STEPS = 4
-"""How many steps of an opening one try makes."""
+"""How many steps of an opening one call of `retry` makes."""
 LAST_RETRY_NS = 60 * SECOND
 
 

@@ -1,7 +1,8 @@
-"""Checks of the subjects of a stream: which are allowed, and whether two lists of subjects meet.
+"""Checks of the subjects of a stream: which subjects are allowed, and whether two lists of subjects
+overlap.
 
-Pure functions over lists of subjects. Two patterns collide when one subject matches both; a pattern is
-a subset of another one when the other one matches all of its subjects.
+Pure functions over lists of subjects. Two patterns collide when one subject matches both; a pattern
+is a subset of another one when the other one matches all of its subjects.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

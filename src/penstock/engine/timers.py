@@ -1,6 +1,7 @@
-"""Deadlines: which of many keys is due next. Setting a deadline again is cheap.
+"""Deadlines of many keys, and the key that is due next. Changing a deadline is cheap.
 
-A heap of (deadline, key) in which only the latest deadline of a key counts. It has no clock.
+A heap of (deadline, key) in which only the last deadline of a key is valid. The caller passes the
+time.
 """
 
 import heapq

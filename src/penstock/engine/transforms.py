@@ -1,4 +1,4 @@
-"""Subjects made into other subjects: `orders.*.>` to `{{partition(3,1)}}.$1.>` and the like.
+"""Transforms of subjects, such as from `orders.*.>` to `{{partition(3,1)}}.$1.>`.
 
 Each token of a destination is plain text, a wildcard of the source (`$1`, `{{wildcard(1)}}`) or a
 function of one: partition, split, slices, left, right, random. A `>` at the end of both stands for

@@ -1,4 +1,4 @@
-"""Unpackers of the two backup formats, into a stream that is being restored.
+"""Unpackers for the two backup formats; they fill a stream that is being restored.
 
     tar       meta.inf, meta.sum, msgs/<n>.blk, msgs/index.db, obs/<consumer>/{meta.inf, meta.sum, o.dat}
     NATSARC1  state.json, consumers/<name>, messages, end mark

@@ -1,4 +1,4 @@
-"""Reads the messages of a stream from its folder, whatever the state of the folder."""
+"""Reads the messages of a stream from its folder, in any state of the folder."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
-"""Checks of single files that are not records: the table of a compressed segment, an index file's
-entries. core/log/compressed_segment and core/log/index_file draw them.
+"""Checks of data beside the records: the table of a compressed segment and the entries of an index
+file. core/log/compressed_segment and core/log/index_file have the formats.
 """
 
 import struct

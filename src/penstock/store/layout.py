@@ -1,6 +1,6 @@
 """The folders of a store.
 
-    <store>/jetstream/<account>/streams/<stream>            engine/files draws its files
+    <store>/jetstream/<account>/streams/<stream>            engine/files has its files
     <store>/domain_<domain>/jetstream/...                   a second server of that JetStream domain
 
 The module knows names and folders, and not the content of files.

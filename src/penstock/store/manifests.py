@@ -1,6 +1,6 @@
 """Backup folders: files by their hash, and one manifest per backup.
 
-    <target>/penstock-backups            "penstock backups 1": what makes the folder one
+    <target>/penstock-backups            "penstock backups 1", the mark of a backup folder
              lock                        the lock of the writer (core/log/store_lock)
              objects/<2 hex>/<64 hex>    the bytes of a file; its name is their SHA-256
              backups/<id>.json           a manifest: one line of JSON (Manifest), then a line

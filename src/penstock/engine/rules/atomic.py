@@ -2,7 +2,7 @@
 stores together, or not at all.
 
 `core/stream/open_batches` does the work per message; this module decides which streams have atomic
-batches, ends batches whose publisher is gone, and sends the advisories.
+batches, ends batches whose publisher is silent, and sends the advisories.
 """
 
 from typing import TYPE_CHECKING, Final

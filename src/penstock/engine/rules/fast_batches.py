@@ -1,7 +1,7 @@
 """Fast-ingest batches (`allow_batched`): the server answers once per many messages.
 
-`core/stream/fast_batch` does the work per message; this module decides which streams have fast-ingest
-batches, and ends batches whose publisher is gone.
+`core/stream/fast_batch` does the work per message; this module decides which streams have
+fast-ingest batches, and ends batches whose publisher is silent.
 """
 
 from typing import TYPE_CHECKING

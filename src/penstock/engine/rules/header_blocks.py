@@ -1,4 +1,4 @@
-"""Header blocks: add, remove or replace a header. Bytes in, bytes out."""
+"""Header blocks: functions that add, remove or replace a header of a block of bytes."""
 
 STATUS = b"NATS/1.0\r\n"
 _END = b"\r\n"

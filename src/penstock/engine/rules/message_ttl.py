@@ -1,11 +1,11 @@
 """Message TTLs: expiry by Nats-TTL and max_age, and the delete markers of expired messages.
 
 A message with a TTL expires that long after its timestamp; a message with `never` outlives max_age.
-When the only message of a subject expires and the stream has a `subject_delete_marker_ttl`, a marker
-takes its place: an empty message with a new sequence, whose rollup removes the old message. A marker
-expires without another marker.
+When the only message of a subject expires and the stream has a `subject_delete_marker_ttl`, a
+marker takes its place: an empty message with a new sequence, whose rollup removes the old message.
+A marker expires without another marker.
 
-A heap of deadlines tells when the next message expires, so that no message is read before.
+A heap of deadlines has the time when the next message expires, so that no message is read before.
 """
 
 import contextlib

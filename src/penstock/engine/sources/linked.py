@@ -1,5 +1,5 @@
-"""An origin over the JetStream API: the upstream creates a push consumer on the origin and reads
-it.
+"""An upstream over the JetStream API: it creates a push consumer on the origin and reads the
+consumer.
 
     waiting --(time)--> asking --(created)--> following --(silence, gap, refusal, link down)--> waiting
 
@@ -11,7 +11,7 @@ the follower's position, so that the follower stores all messages in order. A co
 configuration names (`consumer`) is reset instead. Flow control that counts as acks is answered when
 the earlier messages are as durable as the follower promises.
 
-The upstream has no clock but `tick` and no sockets.
+The upstream has no sockets, and no timer but `tick`.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""An origin of the same server.
+"""An upstream whose origin is in the same account.
 
-`core/stream/source_copy` copies its messages from the origin's log into the follower's as soon as they
-are as durable as the origin promises. When the origin does not exist yet, copying starts when it is
-created.
+`core/stream/source_copy` copies messages from the origin's log into the follower's as soon as they
+are as durable as the origin promises. When the origin does not exist yet, copying starts when
+it is created.
 """
 
 from collections.abc import Callable
