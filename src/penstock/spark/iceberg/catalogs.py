@@ -1,10 +1,9 @@
-"""Catalogs opened, tables found and made, and errors that tell no secrets.
+"""Open catalogs, find and create tables, and keep secrets out of errors.
 
-A catalog is opened once per process, and again when the file it is in was replaced, as by a backup; a
-table is loaded from it each time, for others change it. A
-property of a catalog may be a password, and ``pyiceberg`` puts properties into its errors, as
-libraries below it do with addresses. So every error goes through :func:`failed`, which takes the
-values of properties out of it.
+Each process opens a catalog once, and again when the catalog's file was replaced, as by a backup. It
+loads a table from the catalog at each use, because other processes change it. A property of a catalog
+may be a password, and ``pyiceberg`` puts properties into its errors, as the libraries below it do with
+addresses. So every error passes through :func:`failed`, which removes the values of properties.
 
 Knows nothing of Spark, rows and marks.
 """
@@ -42,27 +41,27 @@ if TYPE_CHECKING:
     from penstock.spark.iceberg.options import Address
 
 _IO = "py-io-impl"
-# Manifests are merged, and old metadata files removed: each commit makes one of both.
+# Merge manifests and remove old metadata files, because each commit creates one of both.
 _OF_NEW_TABLES = {
     "format-version": "2",
     "commit.manifest-merge.enabled": "true",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.parquet.compression-codec": "zstd",
 }
-# Properties whose values may be told, and those whose values never are, however short.
+# Properties whose values errors may show, and those whose values they never show, however short.
 _TOLD = re.compile(r"type|uri|warehouse|prefix|scope|py-[a-z-]+|.*(region|endpoint)")
 _SECRET = re.compile(r".*(secret|token|password|credential|key|sas|auth|sign).*")
 _SHORT = 4
 _CATALOGS_OWN = re.compile(r"uri|token|credential|password|(auth|oauth2|rest|header)[.-].*")
 
-# Each with what its file was like when it was opened, where it is in one.
+# Each catalog with the identity of its file when it was opened, if it is in a file.
 _catalogs: dict[Address, tuple[Catalog, object]] = {}
 _SQLITE = re.compile(r"sqlite(?:\+\w+)?:///(.+?)(?:\?.*)?")
 _lock = threading.Lock()
 
 
 def catalog_of(address: Address) -> Catalog:
-    """The catalog, opened when it was not. Raises :class:`TableError`."""
+    """The catalog, opened at first use; raises :class:`TableError`."""
     key = _catalog_key(address)
     with _lock:
         kept = _catalogs.get(key)
@@ -73,7 +72,7 @@ def catalog_of(address: Address) -> Catalog:
         try:
             found = load_catalog(address.catalog, **dict(address.properties))
         except Exception as problem:
-            # of any library a catalog is reached with; told, not hidden
+            # Any library may raise here; the error is reported.
             raise failed("cannot open the catalog", address, problem) from None
         found.properties.setdefault(_IO, DURABLE)
         _catalogs[key] = (found, _identity(found))
@@ -81,8 +80,9 @@ def catalog_of(address: Address) -> Catalog:
 
 
 def _identity(catalog: Catalog) -> object:
-    """What tells a catalog's file from another one in its place; None for a catalog in none. A file
-    that is open keeps its number, so no other one can have it.
+    """The identity of a catalog's file, to tell it from another one in its place; None without a file.
+
+    An open file keeps its inode number, so no other file can have it.
     """
     match = _SQLITE.fullmatch(catalog.properties.get("uri", ""))
     if match is None:
@@ -105,21 +105,22 @@ def forget(address: Address) -> None:
 
 
 def load(address: Address) -> Table | None:
-    """The table as it is now; None when there is none. Raises :class:`TableError`."""
+    """The table as it is now; None when it does not exist. Raises :class:`TableError`."""
     catalog = catalog_of(address)
     try:
         return catalog.load_table(address.table)
     except (NoSuchTableError, NoSuchNamespaceError):
         return None
     except Exception as problem:
-        # of any library a catalog is reached with; told, not hidden
+        # Any library may raise here; the error is reported.
         forget(address)
         raise failed("cannot open the table", address, problem) from None
 
 
 def create(address: Address, schema: pa.Schema, partition_by: Sequence[str] = ()) -> Table:
-    """A table without rows, or the one that somebody else makes at this moment; its namespace is
-    made as well. Raises :class:`TableError`.
+    """Create a table without rows, or load the one that another writer creates at this moment.
+
+    Creates its namespace as well. Raises :class:`TableError`.
     """
     catalog = catalog_of(address)
     try:
@@ -135,9 +136,9 @@ def create(address: Address, schema: pa.Schema, partition_by: Sequence[str] = ()
                 for name in partition_by:
                     spec.add_identity(name)
     except (TableAlreadyExistsError, CommitFailedException):
-        pass  # somebody else was faster
+        pass  # another writer was faster
     except Exception as problem:
-        # of any library a catalog is reached with; told, not hidden
+        # Any library may raise here; the error is reported.
         raise failed("cannot make the table", address, problem) from None
     table = load(address)
     if table is None:
@@ -146,7 +147,7 @@ def create(address: Address, schema: pa.Schema, partition_by: Sequence[str] = ()
 
 
 def failed(doing: str, address: Address, problem: object) -> TableError:
-    """An error in one line that says what went wrong, without the values of properties."""
+    """The error of a failed action in one line, without the values of properties."""
     known = dict(address.properties)
     opened = _catalogs.get(_catalog_key(address))
     if opened is not None:
@@ -156,7 +157,7 @@ def failed(doing: str, address: Address, problem: object) -> TableError:
 
 
 def without_secrets(said: str, properties: Mapping[str, str]) -> str:
-    """A text with ``***`` where it has values of properties that may be secret."""
+    """The text with ``***`` in place of the values of properties that may be secret."""
     for value in sorted(_secrets(properties), key=len, reverse=True):
         said = said.replace(value, "***")
     return said
@@ -175,14 +176,14 @@ def _secrets(properties: Mapping[str, str]) -> Iterable[str]:
 
 
 def storage_of(table: Table) -> FileIO:
-    """What reaches the table's files, without what opens the catalog; for executors."""
+    """The access to the table's files, without that to the catalog; for executors."""
     properties = table.io.properties.items()
     kept = {name: value for name, value in properties if not _CATALOGS_OWN.fullmatch(name.lower())}
     return type(table.io)(kept)
 
 
 def data_folder(table: Table, address: Address) -> DataFolder:
-    """Where the table's data files go. Raises :class:`TableError`."""
+    """The folder of the table's data files; raises :class:`TableError`."""
     uri = table.properties.get("write.data.path") or f"{table.location().rstrip('/')}/data"
     if not isinstance(table.io, PyArrowFileIO):
         raise TableError(
@@ -193,6 +194,6 @@ def data_folder(table: Table, address: Address) -> DataFolder:
         scheme, host, path = PyArrowFileIO.parse_location(uri, table.io.properties)
         files = None if scheme == "file" else table.io.fs_by_scheme(scheme, host)
     except Exception as problem:
-        # of the library that reaches the store; told, not hidden
+        # Any library may raise here; the error is reported.
         raise failed("cannot reach the files of", address, problem) from None
     return DataFolder(uri.rstrip("/"), files, path)

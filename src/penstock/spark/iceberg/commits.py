@@ -1,20 +1,20 @@
-"""Commits that happen once: files become part of an Iceberg table together with a mark for whom.
+"""Commits that happen once: files become part of an Iceberg table together with a mark.
 
 One commit holds both, so a table has both or neither::
 
     property   penstock.query.<query id>   {"number": 7, "run": ..., "rows": ..., "token": ...}
     snapshot   penstock.query, penstock.batch, penstock.token in its summary
 
-The property counts: it stays when snapshots are expired. The summary is for people, and tells a
-commit whose answer was lost.
+The property decides: it stays when snapshots expire. The summary is for users, and identifies a
+commit whose answer did not arrive.
 
-A commit requires that the table's newest snapshot is the one it was made for. ``pyiceberg`` itself
-would make it again on the snapshot that came between, which is right for rows and wrong for a mark:
-of two drivers both would win. So a commit is tried once, then the table is read again, and
-:mod:`penstock.spark.tables.marks` says whether it is still to be made.
+A commit requires that the table's newest snapshot is the one that it was made for. ``pyiceberg`` would
+repeat it on a snapshot that came between. That is right for rows and wrong for a mark: of two drivers
+both would win. So a commit is tried once; then the table is loaded again, and
+:mod:`penstock.spark.tables.marks` decides whether it must still be made.
 
-Files are written for columns with numbers, so the columns are there before (:func:`prepare`).
-Knows nothing of Spark.
+Files refer to columns by number, so the table needs the columns first (:func:`prepare`). Knows nothing
+of Spark.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from penstock.spark.iceberg.options import Address
 
 _TRIES = 8
-# A file this old may have been taken for a left-over by maintenance that ran meanwhile.
+# Concurrent maintenance may have removed a file of this age as a left-over.
 _SURELY_THERE_SECONDS = 30 * 60
 _PROPERTY = "penstock.query."
 _QUERY, _BATCH, _TOKEN = "penstock.query", "penstock.batch", "penstock.token"
@@ -62,7 +62,7 @@ _QUERY, _BATCH, _TOKEN = "penstock.query", "penstock.batch", "penstock.token"
 
 @dataclass(frozen=True)
 class Write:
-    """What is to become part of a table in one commit."""
+    """The files and the mark that become part of a table in one commit."""
 
     target: Target
     files: Sequence[WrittenFile] = ()
@@ -70,18 +70,18 @@ class Write:
     overwrite: bool = False
     check_again: bool = True
     again_until: int = -1
-    """As :meth:`penstock.spark.tables.marks.Marks.held` takes it."""
+    """The argument of :meth:`penstock.spark.tables.marks.Marks.held`."""
     each: bool = False
-    """Whether every batch of the query leaves its mark, also those without rows."""
+    """Whether every batch of the query leaves its mark, also batches without rows."""
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
     def rows(self) -> int:
-        """Rows of all files."""
+        """The number of rows of all files."""
         return sum(file.rows for file in self.files)
 
     def property(self) -> dict[str, str]:
-        """The table's property that keeps the mark; none without a mark."""
+        """The table property that keeps the mark; none without a mark."""
         if self.mark is None:
             return {}
         note = {"number": self.mark.number, "run": self.mark.run}
@@ -91,7 +91,7 @@ class Write:
         return {_PROPERTY + self.mark.name: json.dumps(note)}
 
     def summary(self) -> dict[str, str]:
-        """What the snapshot says of itself."""
+        """The properties in the summary of the snapshot."""
         if self.mark is None:
             return {_TOKEN: self.token}
         return {_TOKEN: self.token, _QUERY: self.mark.name, _BATCH: str(self.mark.number)}
@@ -104,7 +104,7 @@ def prepare(
     partition_by: tuple[str, ...] | None = None,
     merge_schema: bool = False,
 ) -> Target:
-    """The table with all columns that rows of ``schema`` need, made when there is none.
+    """The table with all columns that rows of ``schema`` need; created when it does not exist.
 
     Raises :class:`TableError` when the rows don't fit, or the catalog or store fails.
     """
@@ -132,7 +132,7 @@ def prepare(
             problem = raced
             time.sleep(0.01 * 2**attempt)
         except Exception as other:
-            # of any library a catalog is reached with; told, not hidden
+            # Any library may raise here; the error is reported.
             raise failed("cannot add columns to", address, other) from None
     raise failed("cannot add columns to", address, problem)
 
@@ -152,14 +152,14 @@ def _target(
 
 
 class Tables:
-    """What a process has committed to tables.
+    """The commits that a process has made to tables.
 
-    Commits may come from several threads; to one table they are made one after the other. Errors
-    are :class:`TableError`.
+    Commits may come from several threads; those to one table are made one after the other. Errors are
+    :class:`TableError`.
     """
 
     def __init__(self) -> None:
-        """Nothing is known yet."""
+        """Knows of no commit."""
         self._marks = Marks()
         self._locks: dict[Address, threading.RLock] = {}
 
@@ -169,11 +169,11 @@ class Tables:
         write: Write,
         change: Callable[[Table, Write], None] | None = None,
     ) -> bool:
-        """Make the files part of the table, all or none; False when the table holds the mark
-        already. ``change`` makes one attempt, :func:`add` unless given.
+        """Make the files part of the table, all or none; False when the table holds the mark already.
 
-        Raises when another driver runs the same query, the checkpoint is older than the table, the
-        table is not the one that files were written for, or the catalog or store fails.
+        ``change`` makes one attempt, :func:`add` unless given. Raises when another driver runs the same
+        query, the checkpoint is older than the table, the table is not the one that the files were written
+        for, or the catalog or store fails.
         """
         _check_there(address, write)
         with self._locks.setdefault(address, threading.RLock()):
@@ -187,7 +187,7 @@ class Tables:
             table = _there(address, write)
             if problem is not None and _made(table, write):
                 self._marks.note(address, write.mark)
-                return True  # what failed came after the commit
+                return True  # the failure came after the commit
             found = _found(table, write.mark)
             rows = write.rows if write.check_again else None
             raced = problem is not None
@@ -203,7 +203,7 @@ class Tables:
                 problem = other
                 time.sleep(0.01 * 2**attempt)
             except Exception as other:
-                # of any library a catalog is reached with; told below, not hidden
+                # Any library may raise here; the error is reported below.
                 problem = other
                 break
             else:
@@ -216,11 +216,11 @@ class Tables:
 
 
 HERE = Tables()
-"""Those of this process."""
+"""The commits of this process."""
 
 
 class _OneAttempt(Transaction):
-    """Changes that are committed as they are, or not at all."""
+    """Changes that are committed unchanged, or not at all."""
 
     def commit_transaction(self) -> Table:
         """Commit once. Raises ``CommitFailedException`` when another commit came between."""
@@ -240,7 +240,7 @@ def add(table: Table, write: Write) -> None:
     transaction = _OneAttempt(table)
     if write.mark is not None:
         transaction.set_properties(write.property())
-        if write.each and not write.files and not write.overwrite:  # the mark is all there is
+        if write.each and not write.files and not write.overwrite:  # the commit has only a mark
             transaction.commit_transaction()
             return
     snapshot = transaction.update_snapshot(snapshot_properties=write.summary())
@@ -259,15 +259,18 @@ def add(table: Table, write: Write) -> None:
     try:
         transaction.commit_transaction()
     except CommitFailedException:
-        # Nobody names what was written for it, unless it was made and only its answer got lost.
+        # Remove the files that were written for it, unless the commit was made and only its answer
+        # did not arrive.
         if not _made(table.refresh(), write):
             producer._clean_all_uncommitted()
         raise
 
 
 def _without_history(metadata: TableMetadata) -> TableMetadata:
-    """A table as it is now. A transaction copies all it knows many times over; what is committed are
-    changes, which the catalog makes to what it has.
+    """The metadata of the table without old snapshots.
+
+    A transaction copies its metadata many times. The commit has only changes, which the catalog applies
+    to its metadata.
     """
     heads = {ref.snapshot_id for ref in metadata.refs.values()} | {metadata.current_snapshot_id}
     snapshots = [each for each in metadata.snapshots if each.snapshot_id in heads]
@@ -275,7 +278,7 @@ def _without_history(metadata: TableMetadata) -> TableMetadata:
 
 
 def _there(address: Address, write: Write) -> Table:
-    """The table, if it is the one that files were written for."""
+    """The table, if it is the one that the files were written for."""
     table = load(address)
     if table is None or str(table.metadata.table_uuid) != write.target.uuid:
         happened = "removed" if table is None else "made anew"
@@ -289,7 +292,7 @@ def _there(address: Address, write: Write) -> Table:
 
 
 def _check_there(address: Address, write: Write) -> None:
-    """Look whether old files are still there. A table must not name what maintenance removed."""
+    """Check that old files still exist: a table must not name files that maintenance removed."""
     before_ms = int((time.time() - _SURELY_THERE_SECONDS) * 1000)
     old = [file.path for file in write.files if file.written_ms < before_ms]
     found = write.target.folder.files().get_file_info(old) if old else []
@@ -302,7 +305,7 @@ def _check_there(address: Address, write: Write) -> None:
 
 
 def _found(table: Table, mark: Mark | None) -> Found | None:
-    """What the table holds of the mark's name."""
+    """The last number of the mark's name in the table."""
     kept = None if mark is None else table.properties.get(_PROPERTY + mark.name)
     if kept is None:
         return None
@@ -317,12 +320,12 @@ def batch_of(table: Table | None, query: str) -> int | None:
 
 
 def last_of(table: Table | None, query: str) -> Found | None:
-    """The same with what its commit noted."""
+    """The last batch of a query that the table holds, with the note of its commit."""
     return None if table is None else _found(table, Mark(query, 0))
 
 
 def _made(table: Table, write: Write) -> bool:
-    """Whether the table has this very commit."""
+    """Whether the table has exactly this commit."""
     if write.mark is not None:
         kept = table.properties.get(_PROPERTY + write.mark.name, "{}")
         if json.loads(kept).get("token") == write.token:

@@ -1,11 +1,10 @@
-"""Data files of an Iceberg table: Parquet files with the numbers of their columns, and what a
-manifest says of them.
+"""Data files of an Iceberg table: Parquet files with column numbers, and their manifest entries.
 
-Executors write the files and send back the footer of each; what a manifest says (:func:`described`)
-is made of it on the driver, so executors need no ``pyiceberg``.
+Executors write the files and return the footer of each; the driver makes the manifest entries
+(:func:`described`) from the footers, so executors need no ``pyiceberg``.
 
-A bound that could hide a row is left out: of columns with a NaN, of floats inside other columns, and
-where Parquet keeps none because a value is long.
+An entry leaves out bounds that could hide a row: those of columns with a NaN, of floats inside other
+columns, and of columns without bounds in the footer because a value is long.
 
 Knows nothing of catalogs and commits.
 """
@@ -36,14 +35,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DataFolder:
-    """Where a table's data files go; picklable, it travels to the executors."""
+    """The folder of a table's data files; picklable, since it travels to the executors."""
 
     uri: str
     _files: fs.FileSystem | None
     _path: str
 
     def __repr__(self) -> str:
-        """The address: the file system may hold secrets."""
+        """The address alone, because the file system may hold secrets."""
         return f"DataFolder({self.uri!r})"
 
     def __str__(self) -> str:
@@ -70,7 +69,9 @@ class DataFolder:
 
 @dataclass(frozen=True)
 class Target:
-    """A table as it was when files were planned for it; picklable, it travels to the executors."""
+    """The state of a table when files were planned for it; picklable, since it travels to
+    executors.
+    """
 
     uuid: str
     schema_id: int
@@ -83,7 +84,7 @@ class Target:
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """One Parquet file in a table's folder, not yet part of the table; sent by a task."""
+    """One Parquet file in a table's folder, not yet part of the table; a task returns it."""
 
     path: str
     size: int
@@ -94,12 +95,12 @@ class WrittenFile:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return int(self.footer.num_rows)
 
 
 class IcebergFiles(ParquetFiles[WrittenFile]):
-    """Writes the rows of one task; files hold the columns of the partition, too."""
+    """Writes the rows of one task; the files hold the partition columns, too."""
 
     def _value(self, value: Any) -> Any:
         return value
@@ -155,8 +156,9 @@ def described(
     spec: PartitionSpec,
     properties: dict[str, str],
 ) -> Iterator[DataFile]:
-    """What a manifest says of files under ``uri``. ``schema`` is of the columns as files name them,
-    ``properties`` are those of the table.
+    """The manifest entries of files under ``uri``.
+
+    ``schema`` has the columns as the files name them; ``properties`` are those of the table.
     """
     from pyiceberg.io.pyarrow import (
         MetricModeTypes,
@@ -177,7 +179,7 @@ def described(
         for number in ids.values()
         if isinstance(schema.find_type(number), FloatType | DoubleType)
     }
-    # The footer says nothing of them, and pyiceberg would warn of that.
+    # The footer has no statistics of these, and pyiceberg would warn about that.
     none = MetricsMode(MetricModeTypes.NONE)
     plan |= {number: replace(one, mode=none) for number, one in floating.items()}
     for file in files:
@@ -207,7 +209,7 @@ def described(
 def _add_floating(
     found: DataFileStatistics, collector: StatisticsCollector, name: str, file: WrittenFile
 ) -> None:
-    """Add what was seen of a floating column; no bounds where it holds a NaN."""
+    """Add the facts about a floating column; no bounds when it holds a NaN."""
     from pyiceberg.io.pyarrow import MetricModeTypes, StatsAggregator
     from pyiceberg.types import FloatType
 
@@ -228,7 +230,7 @@ def _add_floating(
 def _without_bounds(
     file: WrittenFile, ids: dict[str, int], floating: Collection[int]
 ) -> Iterator[int]:
-    """The numbers of columns whose bounds in the footer are not to be told."""
+    """The numbers of columns whose bounds must be left out."""
     for group in range(file.footer.num_row_groups):
         row_group = file.footer.row_group(group)
         for index in range(row_group.num_columns):

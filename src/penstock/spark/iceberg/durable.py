@@ -1,10 +1,10 @@
-"""Files of Iceberg tables that are on the disk before anybody names them.
+"""Files of Iceberg tables that are synced before another file names them.
 
-A catalog names a metadata file, that names manifests, those name data files. On a local disk each is
-forced out when it is closed, and its name in the folder with it, so that no power failure leaves a
-name of something that is not there. On object stores a file that was closed is there.
+A catalog names a metadata file, this names manifests, and these name data files. On a local disk each
+file is synced when it is closed, together with its name in the folder, so that after a power cut no
+name refers to a missing file. In object stores a closed file is durable.
 
-``pyiceberg`` makes the class by its name, which a catalog's property ``py-io-impl`` says.
+``pyiceberg`` creates the class by its name in the catalog's property ``py-io-impl``.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from pyarrow import fs
 
 NAME = f"{__name__}.DurableFileIO"
-"""What ``py-io-impl`` is set to."""
+"""The value for ``py-io-impl``."""
 
 
 class _Forced(io.FileIO):
-    """A file that is on the disk when it is closed."""
+    """A file that is synced when it is closed."""
 
     def close(self) -> None:
-        """Return when the file and its name are there."""
+        """Sync the file and its name, and close it."""
         if self.closed:
             return
         os.fsync(self.fileno())
@@ -39,10 +39,10 @@ class _Forced(io.FileIO):
 
 
 class _DurableFolder(PyArrowLocalFileSystem):
-    """This machine's files."""
+    """The file system of this machine."""
 
     def open_output_stream(self, path: str, *args: Any, **kwargs: Any) -> pa.NativeFile:
-        """A file that is on the disk when it is closed; folders are made."""
+        """Create a file that is synced when it is closed, and its folders."""
         new = []
         folder = Path(path).parent
         while not folder.exists():
@@ -55,7 +55,7 @@ class _DurableFolder(PyArrowLocalFileSystem):
 
 
 class DurableFileIO(PyArrowFileIO):
-    """``pyiceberg``'s own way to files through Arrow, with this machine's forced to the disk."""
+    """``pyiceberg``'s access to files through Arrow, with synced files on this machine."""
 
     def _initialize_local_fs(self) -> fs.FileSystem:
         return _DurableFolder()

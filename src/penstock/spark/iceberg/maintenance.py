@@ -1,15 +1,15 @@
-"""Looking after Iceberg tables: no snapshots that nobody reads, no files that nobody names.
+"""Maintenance of Iceberg tables: expire old snapshots, and remove unused files.
 
-Each commit leaves a snapshot, which every later commit writes down again; a batch that dies leaves
-files. :func:`maintain` does, in this order,
+Each commit leaves a snapshot, which every later commit writes again; a batch that dies leaves files.
+:func:`maintain` does, in this order,
 
 =========  =====================================================================================
-snapshots  forgets those older than ``keep_hours``, but for the newest of each branch and tag
-files      removes from the table's folder what no snapshot names and is older than that: data
-           files that are named as ours are, manifests and metadata
+snapshots  expires those older than ``keep_hours``, except the newest of each branch and tag
+files      removes older files from the table's folder that no snapshot names: data files with
+           names of this writer, manifests and metadata
 =========  =====================================================================================
 
-Files younger than an hour are never removed, for a batch under way may be about to commit them.
+It never removes files younger than an hour, because a batch under way may be about to commit them.
 ``pyiceberg`` has no compaction. Knows nothing of Spark.
 """
 
@@ -43,7 +43,7 @@ _METADATA = re.compile(r".+\.avro|[0-9]+-.+\.metadata\.json")
 
 @dataclass
 class Report:
-    """What was done to a table, or would be."""
+    """The changes that were made to a table, or that a dry run would make."""
 
     table: str
     snapshots_before: int
@@ -55,10 +55,10 @@ class Report:
 
 
 def maintain(address: Address, keep_hours: int = KEEP_HOURS, *, dry_run: bool = False) -> Report:
-    """Forget old snapshots of one table and remove what nobody names.
+    """Expire old snapshots of one table, and remove unused files.
 
-    Raises :class:`TableError` when there is no table, when others change it each time, or when the
-    catalog or store fails.
+    Raises :class:`TableError` when there is no table, when other writers change it each time, or
+    when the catalog or store fails.
     """
     if keep_hours < LEAST_KEEP_HOURS:
         raise TableError("files are kept for an hour at least: a batch may be about to commit them")
@@ -75,7 +75,7 @@ def maintain(address: Address, keep_hours: int = KEEP_HOURS, *, dry_run: bool = 
     except TableError:
         raise
     except Exception as problem:
-        # of any library a catalog or a store is reached with; told, not hidden
+        # Any library may raise here; the error is reported.
         raise failed("cannot maintain the table", address, problem) from None
     report.seconds = round(time.monotonic() - began, 3)
     return report
@@ -89,7 +89,7 @@ def _table(address: Address) -> Table:
 
 
 def _expire(address: Address, before: int, *, dry_run: bool) -> tuple[Table, set[int]]:
-    """The table without its old snapshots, and which those are."""
+    """Expire the old snapshots; returns the table without them, and their ids."""
     for attempt in range(_TRIES):
         table = _table(address)
         kept = {ref.snapshot_id for ref in table.metadata.refs.values()}
@@ -130,19 +130,19 @@ def _named(table: Table, expired: set[int]) -> Iterator[str]:
 
 
 def _path(uri: str) -> str:
-    """A file's path, which is one however its address is written."""
+    """The path of a file, the same for all spellings of its address."""
     return PyArrowFileIO.parse_location(uri)[2].lstrip("/")
 
 
 def _remove(
     table: Table, address: Address, named: set[str], before: int, *, dry_run: bool
 ) -> Iterator[str]:
-    """Remove old files of the table's folders that are not named; their paths."""
+    """Remove old files from the table's folders that are not named; returns their paths."""
     data = data_folder(table, address)
     location = table.properties.get("write.metadata.path") or f"{table.location()}/metadata"
     for uri, ours in ((data.uri, _OUR_DATA), (location.rstrip("/"), _METADATA)):
         scheme, host, root = PyArrowFileIO.parse_location(uri, table.io.properties)
-        assert isinstance(table.io, PyArrowFileIO)  # data_folder has looked
+        assert isinstance(table.io, PyArrowFileIO)  # data_folder has checked it
         system = table.io.fs_by_scheme(scheme, host)
         chosen = fs.FileSelector(root, recursive=True, allow_not_found=True)
         for found in system.get_file_info(chosen):

@@ -1,7 +1,7 @@
-"""The options of ``format("jetstream_iceberg")``, read once from Spark's strings into frozen values.
+"""The options of ``format("jetstream_iceberg")``: Spark's strings, parsed into frozen values.
 
-The tables of rows are the whole truth about an option. ``catalog.<name>`` options go to the catalog
-as they are; which there are is for ``pyiceberg`` to say.
+The tables of rows define each option. ``catalog.<name>`` options go to the catalog unchanged;
+``pyiceberg`` defines them.
 
 Knows nothing of Spark, and opens nothing.
 """
@@ -27,24 +27,24 @@ DEFAULT_CATALOG = "default"
 
 @dataclass(frozen=True)
 class Address:
-    """The name of a table and the catalog it is in. ``properties`` may hold secrets."""
+    """The name of a table and its catalog. ``properties`` may hold secrets."""
 
     catalog: str
     table: tuple[str, ...]
     properties: tuple[tuple[str, str], ...] = ()
 
     def __repr__(self) -> str:
-        """The names, and those of the properties alone."""
+        """The names, and only the names of the properties."""
         given = ", ".join(name for name, _ in self.properties)
         return f"Address({str(self)!r}{', properties ' + given if given else ''})"
 
     def __str__(self) -> str:
-        """The table as people call it."""
+        """The name of the table for users."""
         return ".".join((self.catalog, *self.table))
 
     @property
     def namespace(self) -> tuple[str, ...]:
-        """Where in the catalog the table is."""
+        """The namespace of the table in the catalog."""
         return self.table[:-1]
 
 
@@ -56,7 +56,7 @@ def _table(text: str) -> tuple[str, ...]:
 
 
 def address(table: str, catalog: str, properties: Mapping[str, str]) -> Address:
-    """The address of a table that a user names. Raises :class:`OptionError`."""
+    """The address of a table that a user names; raises :class:`OptionError`."""
     try:
         return Address(catalog, _table(table), tuple(sorted(properties.items())))
     except OptionError as wanted:
@@ -65,7 +65,7 @@ def address(table: str, catalog: str, properties: Mapping[str, str]) -> Address:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """What a writer was asked to do. ``None`` means "not given"."""
+    """The options of one writer. ``None`` means "not given"."""
 
     address: Address
     partition_by: tuple[str, ...] | None = None
@@ -76,12 +76,12 @@ class WriteOptions:
     mark_number: int | None = None
     if_behind: str = FAIL
     checkpoint: str | None = None
-    """Of the query that writes."""
+    """The checkpoint folder of the query that writes."""
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a reader was asked to do. ``None`` means "not given"."""
+    """The options of one reader. ``None`` means "not given"."""
 
     address: Address
     columns: tuple[str, ...] | None = None
@@ -121,7 +121,7 @@ READ_ROWS: tuple[Row, ...] = (
     Row("timestampAsOf", "time", point_in_time, "The table at a time."),
     Row("partitionBytes", "partition_bytes", size, "About so many bytes of files per task."),
 )
-# Spark hands over options that are its own business.
+# Spark adds these options for itself.
 _SPARKS = frozenset({"checkpointlocation", "queryname"})
 
 
@@ -133,7 +133,7 @@ def _parse(rows: tuple[Row, ...], given: Mapping[str, str], doing: str) -> dict[
         if folded.startswith(_CATALOG):
             properties[name[len(_CATALOG) :]] = str(value)
         elif folded == "path":
-            rest.setdefault("table", str(value))  # what save(), start() and load() set
+            rest.setdefault("table", str(value))  # set by save(), start() and load()
         elif folded not in _SPARKS:
             rest[name] = str(value)
     values: dict[str, Any] = parse(rows, rest, format_name=f"{FORMAT}, {doing},")
@@ -145,7 +145,7 @@ def _parse(rows: tuple[Row, ...], given: Mapping[str, str], doing: str) -> dict[
 
 
 def parse_write(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
-    """Read the options of a write. Raises :class:`OptionError`."""
+    """Parse the options of a write. Raises :class:`OptionError`."""
     values = _parse(WRITE_ROWS, given, "writing")
     options = WriteOptions(**values, checkpoint=checkpoint_given(given))
     if (options.mark_name is None) != (options.mark_number is None):
@@ -156,7 +156,7 @@ def parse_write(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
 
 
 def parse_read(given: Mapping[str, str]) -> ReadOptions:
-    """Read the options of a read. Raises :class:`OptionError`."""
+    """Parse the options of a read. Raises :class:`OptionError`."""
     options = ReadOptions(**_parse(READ_ROWS, given, "reading"))
     if options.snapshot is not None and options.time is not None:
         raise OptionError("give either snapshotId or timestampAsOf")

@@ -1,7 +1,7 @@
-"""The reader of ``format("jetstream_iceberg")``: a table as it is, or was at a snapshot or time.
+"""The reader of ``format("jetstream_iceberg")``: a table as it is now, or at a snapshot or time.
 
-The driver asks the catalog which files there are; executors read them with ``pyiceberg``, which
-knows columns by their numbers and rows that others have deleted.
+The driver gets the list of files from the catalog. Executors read the files with ``pyiceberg``, which
+finds columns by number and leaves out deleted rows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class FilesPartition(InputPartition):
 
 
 def _table_at(options: ReadOptions) -> tuple[Table, Snapshot | None, Schema]:
-    """The table, the snapshot that is read (None of an empty table), and its columns."""
+    """The table, the snapshot to read (None for an empty table), and its columns."""
     table = load(options.address)
     if table is None:
         raise TableError(f"there is no table {options.address}")
@@ -58,7 +58,7 @@ def _table_at(options: ReadOptions) -> tuple[Table, Snapshot | None, Schema]:
 
 
 def columns(options: ReadOptions) -> StructType:
-    """The columns of the table, or those of them that ``columns`` names."""
+    """The columns of the table, or those that the option ``columns`` names."""
     have = table_schema(_table_at(options)[2])
     wanted = have.names if options.columns is None else list(options.columns)
     missing = [name for name in wanted if name not in have.names]
@@ -82,7 +82,7 @@ class IcebergReader(DataSourceReader):
     """A batch read of one snapshot."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        """Finds the table. ``schema`` may be any columns of it."""
+        """Loads the table. ``schema`` may have any columns of the table."""
         table, snapshot, of_then = _table_at(options)
         self._options = options
         self._schema = to_arrow_schema(schema, timezone="UTC")
@@ -93,13 +93,13 @@ class IcebergReader(DataSourceReader):
         self._columns = Schema(*(by_name[name] for name in self._schema.names))
         self._snapshot = None if snapshot is None else snapshot.snapshot_id
         self._io = storage_of(table)
-        # What tells files and columns; not the history, which grows.
+        # The metadata of files and columns, without the history, which grows.
         self._metadata = table.metadata.model_copy(
             update={"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}}
         )
 
     def __repr__(self) -> str:
-        """The table's name: what is reached with may be secret."""
+        """The table's name alone, because the connection settings may be secret."""
         return f"IcebergReader({self._options.address})"
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -111,14 +111,14 @@ class IcebergReader(DataSourceReader):
         try:
             files = list(table.scan(snapshot_id=self._snapshot).plan_files())
         except Exception as problem:
-            # of any library files are reached with; told, not hidden
+            # Any library may raise here; the error is reported.
             raise failed("cannot plan a read of", address, problem) from None
         files.sort(key=lambda task: str(task.file.file_path))
         groups = _groups(files, self._options.partition_bytes)
         return [FilesPartition(group) for group in groups]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition's files; Spark gives a batch read without partitions a None."""
+        """The rows of a partition's files; for a batch read without partitions Spark gives None."""
         if not isinstance(partition, FilesPartition):
             return
         scan = ArrowScan(self._metadata, self._io, self._columns, AlwaysTrue())
@@ -134,7 +134,7 @@ class IcebergReader(DataSourceReader):
 
 
 def _groups(files: Iterable[Any], at_most_bytes: int) -> list[tuple[Any, ...]]:
-    """Files in groups of about so many bytes."""
+    """Files in groups of about ``at_most_bytes`` bytes."""
     groups: list[list[Any]] = []
     filled = 0
     for file in files:

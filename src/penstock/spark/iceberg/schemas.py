@@ -1,13 +1,13 @@
-"""Columns of Spark's rows, of an Iceberg table and of its files, and which go into which.
+"""Columns of Spark's rows, of an Iceberg table and of its files, and which fit into which.
 
-A table knows a column by a number, which it keeps when it is renamed; files hold that number with
-each column. So the files of a batch can be written when the table has the columns, not before.
+A table identifies a column by a number, which stays when the column is renamed; files have the number
+of each column. So the files of a batch can be written only when the table has the columns.
 
 =================  ==============================================================================
-rows               as Spark hands them over, in the types a table holds: no 8 and 16 bit integers
-the table          what is compared with them: names and types, all columns may be null
-the files          columns of the rows, in the table's types, with the table's numbers; names of
-                   letters, digits and ``_`` alone, as other writers make them
+rows               Spark's rows in the types of a table: no 8 and 16 bit integers
+the table          names and types to compare the rows with; all columns may be null
+the files          columns of the rows, in the table's types, with the table's numbers; their
+                   names have only letters, digits and ``_``, as those of other writers
 =================  ==============================================================================
 
 Knows nothing of catalogs and commits.
@@ -36,7 +36,7 @@ _NEWEST_VERSION = 2
 
 
 def rows_schema(schema: StructType) -> pa.Schema:
-    """The schema of rows that Spark hands over, as a table keeps it.
+    """The schema of Spark's rows in the types of a table.
 
     Raises :class:`TableError` for a type that no Iceberg table has.
     """
@@ -58,9 +58,7 @@ def _widened(kind: pa.DataType) -> pa.DataType:
 
 
 def table_schema(schema: Schema) -> pa.Schema:
-    """A table's columns, to be compared with rows; a type that Spark's rows do not have stays as it
-    is.
-    """
+    """A table's columns, to compare rows with; a type that Spark's rows lack stays unchanged."""
     fields = []
     for field in schema.as_arrow():
         try:
@@ -74,7 +72,7 @@ def table_schema(schema: Schema) -> pa.Schema:
 def missing_columns(
     schema: Schema, given: pa.Schema, *, merge: bool, name: object
 ) -> list[pa.Field]:
-    """The columns of ``given`` that a table must get first; none unless ``merge``.
+    """The columns of ``given`` that a table needs first; none unless ``merge``.
 
     Raises :class:`TableError` with every difference when rows of ``given`` do not fit.
     """
@@ -110,7 +108,7 @@ def _needed(field: pa.Field) -> bool:
 
 
 def in_files(schema: Schema, names: Sequence[str]) -> Schema:
-    """The columns ``names`` of a table, as its files name them."""
+    """The columns ``names`` of a table, with their names in files."""
     plain = sanitize_column_names(schema)
     by_id = {field.field_id: field.name for field in plain.fields}
     by_name = {field.name: field for field in schema.fields}
@@ -124,7 +122,7 @@ def file_schema(schema: Schema, names: Sequence[str]) -> pa.Schema:
 
 
 def _small(field: pa.Field) -> pa.Field:
-    """A field with texts, binaries and lists of the size Spark has; what else it says stays."""
+    """A field with texts, binaries and lists of Spark's size; its other properties stay."""
     return field.with_type(_small_type(field.type))
 
 
@@ -143,9 +141,9 @@ def _small_type(kind: pa.DataType) -> pa.DataType:
 
 
 def identity_columns(spec: PartitionSpec, schema: Schema, name: object) -> tuple[str, ...]:
-    """The columns by whose values a table is divided.
+    """The columns by whose values a table is partitioned.
 
-    Raises :class:`TableError` when it is divided by anything else, such as days of a time.
+    Raises :class:`TableError` for any other partitioning, such as days of a time.
     """
     found = []
     for field in spec.fields:
@@ -160,7 +158,7 @@ def identity_columns(spec: PartitionSpec, schema: Schema, name: object) -> tuple
 
 
 def check_version(metadata: Any, name: object) -> None:
-    """Raise :class:`TableError` for a table in a format that is not written here."""
+    """Raise :class:`TableError` for a table in a format version that this writer does not support."""
     if metadata.format_version > _NEWEST_VERSION:
         raise TableError(
             f"the table {name} is of Iceberg's format {metadata.format_version};"

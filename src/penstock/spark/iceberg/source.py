@@ -1,9 +1,9 @@
-"""What Spark calls for ``format("jetstream_iceberg")``: tables written batch and streaming, and read
-in batches.
+"""The data source of ``format("jetstream_iceberg")`` that Spark calls: tables are written in batches
+and streams, and read in batches.
 
 The writers are in :mod:`penstock.spark.iceberg.writer`, the reader in
-:mod:`penstock.spark.iceberg.reader`; they are loaded when they are asked for, since Spark loads this
-module to find any format it does not know, also where ``pyiceberg`` is not installed.
+:mod:`penstock.spark.iceberg.reader`; they are imported at first use, because Spark imports this module
+to find any format that it does not know, also where ``pyiceberg`` is not installed.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ class IcebergDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        """The columns of the table, or those of them that ``columns`` names."""
+        """The columns of the table, or those that the option ``columns`` names."""
         _check_installed()
         from penstock.spark.iceberg.reader import columns
 
         return columns(parse_read(self.options))
 
     def reader(self, schema: StructType) -> IcebergReader:
-        """A reader of the table as it is when the query is planned, or was."""
+        """A reader of the table at planning time, or at a snapshot or time."""
         _check_installed()
         from penstock.spark.iceberg.reader import IcebergReader
 
         return IcebergReader(parse_read(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> IcebergWriter:
-        """A writer of one batch that is appended, or put in place of all rows."""
+        """A writer of one batch that is appended, or that replaces all rows."""
         _check_installed()
         from penstock.spark.iceberg.writer import IcebergWriter
 

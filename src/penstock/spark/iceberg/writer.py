@@ -1,11 +1,11 @@
 """Writers of ``format("jetstream_iceberg")``.
 
-The driver sees to it that the table has the columns, executors write Parquet files into its folder,
-and the driver makes them part of the table in one commit. How a batch becomes a commit is in
-:mod:`penstock.spark.tables.file_writers`, committing in :mod:`penstock.spark.iceberg.commits`, files
-in :mod:`penstock.spark.iceberg.data_files`; this module only carries one to the other. Files of a
-batch that the table holds already are removed, for their names are this attempt's own. Executors
-need no ``pyiceberg``.
+The driver first adds missing columns to the table. Executors write Parquet files into its folder, and
+the driver makes them part of the table in one commit. :mod:`penstock.spark.tables.file_writers` turns
+a batch into a commit, :mod:`penstock.spark.iceberg.commits` commits, and
+:mod:`penstock.spark.iceberg.data_files` writes files; this module connects them. Files of a batch that
+the table holds already are removed, because their names belong to this attempt. Executors need no
+``pyiceberg``.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 class _Iceberg(FileWriter[WrittenFile]):
-    """What both writers do."""
+    """The common part of both writers."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
-        """Sees to it that the table is there and takes the rows, before any are written."""
+        """Creates the table if needed, and checks that it takes the rows, before any are written."""
         from penstock.spark.iceberg.catalogs import load
         from penstock.spark.iceberg.commits import batch_of, prepare
         from penstock.spark.iceberg.schemas import rows_schema
@@ -51,18 +51,18 @@ class _Iceberg(FileWriter[WrittenFile]):
         )
 
     def last_of(self, query: str) -> Found | None:
-        """By the table's properties."""
+        """Read it from the table's properties."""
         from penstock.spark.iceberg.catalogs import load
         from penstock.spark.iceberg.commits import last_of
 
         return last_of(load(self._options.address), query)
 
     def write_files(self, batches: Iterator[pa.RecordBatch], prefix: str) -> Sequence[WrittenFile]:
-        """Parquet files in the table's data folder."""
+        """Write Parquet files into the table's data folder."""
         return write_rows(batches, self._target, prefix, self._options.rows_per_file)
 
     def take(self, files: Sequence[WrittenFile], mark: Mark | None, *, streaming: bool) -> None:
-        """One commit; none for a micro-batch without rows."""
+        """Make one commit; none for a micro-batch without rows."""
         from penstock.spark.iceberg.commits import HERE, Write
 
         needless = not files and not self._overwrite and (streaming or mark is None)
@@ -86,8 +86,8 @@ class _Iceberg(FileWriter[WrittenFile]):
 
 
 class IcebergWriter(_Iceberg, BatchWriter[WrittenFile]):
-    """One batch in one commit; once only, where txnAppId and txnVersion are given."""
+    """A write of one batch in one commit, which happens once with txnAppId and txnVersion."""
 
 
 class IcebergStreamWriter(_Iceberg, StreamWriter[WrittenFile]):
-    """Each micro-batch in one commit, once."""
+    """A write of micro-batches, each in one commit that happens once."""
