@@ -46,13 +46,13 @@ if TYPE_CHECKING:
     from penstock.server.origin_servers import OriginLink
 
 ALWAYS_SHOWN_NS = 120 * SECOND_NS  # the interval that is shown where every ack waits for an fsync
-BUSY_TICK_NS = SECOND_NS // 20  # how often the engine is asked at least, once there is a stream
+BUSY_TICK_NS = SECOND_NS // 20  # longest interval between engine ticks while a stream exists
 IDLE_TICK_NS = SECOND_NS // 4  # and without one: a new stream's timers start this late at most
-_OWN_SUBJECTS = ("$KV.", "$OBJ.")  # reached by the prefix of a domain, too
-RECOVERY_SLICE_NS = SECOND_NS // 250  # streams are opened for so long, then clients are served
-RECOVERY_WAIT_SECONDS = 0.001  # until the next look, when all streams wait for the disk
-RECOVERY_TOLD_NS = 5 * SECOND_NS  # between two lines of the log about that
-SLACK_NS = SECOND_NS // 1000  # what is this close to the timer waits for it
+_OWN_SUBJECTS = ("$KV.", "$OBJ.")  # also reachable by a domain's prefix
+RECOVERY_SLICE_NS = SECOND_NS // 250  # time of opening streams between two turns for clients
+RECOVERY_WAIT_SECONDS = 0.001  # pause when all streams wait for the disk
+RECOVERY_TOLD_NS = 5 * SECOND_NS  # interval between log lines about the recovery
+SLACK_NS = SECOND_NS // 1000  # a deadline this close to the timer waits for it
 _INFO = "$JS.API.INFO"
 _NOT_ENABLED = AccountInfoResponse(
     type=f"{TYPE_PREFIX}account_info_response", error=errors.NotEnabledForAccountError().body()
@@ -60,12 +60,12 @@ _NOT_ENABLED = AccountInfoResponse(
 _SYSTEM_NOT_ENABLED = Response(
     type=f"{TYPE_PREFIX}system_response", error=errors.NotEnabledForAccountError().body()
 )
-_PURGE = "$JS.API.ACCOUNT.PURGE."  # a call to the system account, which has no other
-USABLE_SHARE = 0.75  # of memory and disk, when the settings name no limit
+_PURGE = "$JS.API.ACCOUNT.PURGE."  # a request in the system account, which has no other one
+USABLE_SHARE = 0.75  # of memory and disk, when the settings have no limit
 
 
 class JetStream:
-    """The engine of one server and everything that it needs from outside."""
+    """The engine of one server, and its connections to the rest of the server."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class JetStream:
         self._accounts = accounts
         self._log = log
         self._timer: asyncio.TimerHandle | None = None
-        self._due_ns = 0  # when the timer rings
+        self._due_ns = 0  # when the timer fires
         self._loop: asyncio.AbstractEventLoop | None = None
         self._engine_settings = EngineSettings(
             server_name=name,
@@ -109,13 +109,13 @@ class JetStream:
             report=log.warn,
             vault=_vault(settings.encryption),
         )
-        self._refusals: dict[str, CallbackSink] = {}  # of accounts that are not served
+        self._refusals: dict[str, CallbackSink] = {}  # by account without JetStream
         self._domains: dict[str, CallbackSink] = {}
-        self._system: CallbackSink | None = None  # refuses the calls of the system account
+        self._system: CallbackSink | None = None  # refuses requests of the system account
         self._started = False
-        self._recovering = False  # a step of it is to come
-        self._recovery_ns = 0  # when it began
-        self._told_ns = 0  # when the log was told of it
+        self._recovering = False  # a recovery step is scheduled
+        self._recovery_ns = 0  # when it started
+        self._told_ns = 0  # when the log last reported it
         self._remotes: list[OriginLink] = []
         if settings.remotes:
             self._make_remotes()
@@ -124,7 +124,7 @@ class JetStream:
         accounts.on_removed.append(self._removed)
 
     def _make_remotes(self) -> None:
-        from penstock.server.origin_servers import OriginLink  # with TLS, which few servers need
+        from penstock.server.origin_servers import OriginLink  # imports TLS, which few servers use
 
         for each in self._settings.remotes:
             remote = OriginLink(each, self._event_loop, self._log, Random(os.urandom(16)))
@@ -133,28 +133,28 @@ class JetStream:
     # -- accounts
 
     def accounts(self) -> list[JetStreamAccount]:
-        """Those that are served."""
+        """The accounts with JetStream."""
         return list(self._engine.accounts.values())
 
     @property
     def folder(self) -> str:
-        """Where the accounts' folders are."""
+        """The folder with the accounts' folders."""
         return os.path.join(self._store.folder, "jetstream")
 
     def refresh(self) -> None:
-        """Serve the accounts that want it, and no others. OSError: the store can't be used;
-        StartError: there is not enough of it.
+        """Open and close the JetStream of accounts, as their settings say. OSError when the store
+        can't be used, StartError when the limits exceed it.
         """
         for account in self._accounts.all():
             self._refresh(account)
 
     def reloaded(self) -> None:
-        """Accounts have come, changed or gone."""
+        """Apply added, changed and removed accounts."""
         for account in self._accounts.all():
             self._changed(account)
 
     def stored(self) -> list[str]:
-        """Accounts that have a folder in the store and are not there (yet)."""
+        """Accounts with a folder in the store that do not exist in the server (yet)."""
         try:
             names = sorted(os.listdir(self.folder))
         except OSError:
@@ -180,7 +180,7 @@ class JetStream:
             self._add(account, limits)
 
     def _check_room(self, name: str, limits: dict[str, AccountLimits]) -> None:
-        """StartError when the server has less than its accounts are promised."""
+        """StartError when the accounts' reservations exceed the server's limits."""
         others = [each.limits for each in self.accounts() if each.name != name]
         tiers = [tier for each in (*others, limits) for tier in each.values()]
         for promised, present, problem in (
@@ -215,8 +215,8 @@ class JetStream:
         self._domains.pop(account.name, None)
 
     def purge(self, name: str) -> str:
-        """Remove all streams of an account, and what an account that is gone has left; what was
-        wrong, or empty.
+        """Remove all streams of an account, also the folder of an account that no longer exists.
+        Returns the error, or "".
         """
         account = self._engine.accounts.get(name)
         self._engine.finish(name)
@@ -248,7 +248,7 @@ class JetStream:
             self._serve(account)
 
     def _serve(self, account: ServerAccount) -> None:
-        """Begin to recover what an account has, and answer it."""
+        """Start the recovery of an account and answer its requests."""
         self._engine.begin(account.name)
         self._recover_soon()
         domain = self._settings.domain
@@ -258,7 +258,7 @@ class JetStream:
             account.router.attach_prefix(f"$JS.{domain}.API.", sink, offered=True)
 
     def _refuse(self, account: ServerAccount) -> None:
-        """Answer the account's question what it may use: nothing."""
+        """Answer requests of an account without JetStream with an error."""
         if account.name in self._engine.accounts:
             self._engine.remove(account.name)
             account.jetstream = None
@@ -277,7 +277,7 @@ class JetStream:
         account.router.attach(_INFO, sink)
 
     def _refuse_system(self, account: ServerAccount) -> None:
-        """Answer whatever is asked of JetStream in the system account: it has none."""
+        """Answer all JetStream requests in the system account with an error."""
         if self._system is not None:
             return
 
@@ -293,8 +293,9 @@ class JetStream:
         account.router.attach_prefix("$JS.API.", self._system)
 
     def open(self, loop: asyncio.AbstractEventLoop, ahead: StorePresync | None = None) -> None:
-        """Serve what the store holds: each stream as soon as it is recovered, which begins now.
-        `ahead` sees to their files before they are opened. StartError: the store can't be used.
+        """Start the recovery; each stream is served as soon as it is recovered.
+
+        `ahead` syncs the files before they are opened. StartError when the store can't be used.
         """
         if ahead is not None:
             self._engine.may_open = ahead.done
@@ -341,7 +342,7 @@ class JetStream:
         self._loop.call_soon(self._recover)
 
     def _recover(self) -> None:
-        """Some steps of the recovery; clients are served between two of these."""
+        """Run some steps of the recovery; clients are served before the next call."""
         if self._loop is None or not self._recovering:
             return
         started_ns = now_ns = time.perf_counter_ns()
@@ -369,7 +370,7 @@ class JetStream:
         self._log.info(f"Took {ms:.3f}ms to start JetStream")
 
     def recovering(self) -> str:
-        """What is still loading, for health checks; empty when nothing is."""
+        """The part that is still loading, for health checks; "" when the recovery is complete."""
         done, total, _ = self._engine.opening()
         return f"recovering {done} of {total} streams" if total else ""
 
@@ -382,7 +383,9 @@ class JetStream:
         headers: bytes,
         payload: bytes,
     ) -> bool:
-        """A request to `$JS.<domain>.API.` is one to `$JS.API.`; this is its domain."""
+        """Pass a request to `$JS.<domain>.API.`, with this server's domain, on as one to
+        `$JS.API.`.
+        """
         call = subject.partition(".API.")[2]
         if call.startswith(_OWN_SUBJECTS):
             return account.router.publish_message(call, payload, reply, headers) > 0
@@ -391,7 +394,7 @@ class JetStream:
         return self._engine.take(account.name, source, f"$JS.API.{call}", reply, headers, payload)
 
     def _client(self, source: Connection, account: ServerAccount) -> ClientInfo:
-        """Who makes a call; one that came through other accounts says of whom it may."""
+        """The client of a request. After an import, it is described as far as the import shares it."""
         server = self._engine_settings.server_name
         if not self._accounts.importers():
             return client_info(source, detailed=True, server=server)
@@ -399,7 +402,7 @@ class JetStream:
         return client_info(source, detailed=detailed, server=server, service=account.name)
 
     def _sooner(self, due_ns: int) -> None:
-        """A consumer wants to be called before the timer rings."""
+        """Set the timer earlier for a consumer's deadline."""
         if self._loop is None or self._timer is None or due_ns + SLACK_NS >= self._due_ns:
             return
         self._timer.cancel()
@@ -426,7 +429,7 @@ class JetStream:
                 self._timer = self._loop.call_later((due_ns - now_ns) / SECOND_NS, self._tick)
 
     def close(self) -> None:
-        """Bring everything to disk and let the store go."""
+        """Sync everything and release the store."""
         if self._timer is not None:
             self._timer.cancel()
         self._loop = None
@@ -446,7 +449,7 @@ class JetStream:
         self._store.close()
 
     def declare(self, declared: list[Declared]) -> None:
-        """Have these streams and consumers there; StartError when that can't be."""
+        """Create or change these streams and consumers. StartError when that fails."""
         from penstock.server.declared import apply
 
         for made in self.accounts():
@@ -459,28 +462,28 @@ class JetStream:
         return self._engine.accounts.get(name or self._accounts.default.name)
 
     def raise_limits(self) -> None:
-        """The settings allow more memory or disk than before."""
+        """Apply raised limits of memory or disk."""
         limits = ServerLimits(**self._settings.jetstream_limits)
         self._engine.raise_limits(self._max_memory(), self._max_storage(), limits)
 
     # -- reports
 
     def configuration(self) -> dict[str, Any]:
-        """What JetStream runs with, as /varz and /jsz show it."""
+        """The configuration of JetStream, in the form of /varz and /jsz."""
         settings = self._settings
         body: dict[str, Any] = {
             "max_memory": self._max_memory(),
             "max_storage": self._max_storage(),
             "store_dir": self.folder,
         }
-        # As nats-server shows `sync_interval: always`: beside an interval, its default.
+        # nats-server shows `sync_interval: always` beside an interval, which then has its default.
         body["sync_interval"] = settings.sync_interval_ns or ALWAYS_SHOWN_NS
         if not settings.sync_interval_ns:
             body["sync_always"] = True
         if settings.domain:
             body["domain"] = settings.domain
         if settings.max_memory >= 0 and settings.max_file >= 0:
-            body["compress_ok"] = True  # said, as nats-server does, when the limits are set
+            body["compress_ok"] = True  # nats-server shows it when the limits are set
         if settings.strict:
             body["strict"] = True
         return body
@@ -501,7 +504,7 @@ class JetStream:
 
 
 def _asks_elsewhere(account: ServerAccount) -> bool:
-    """Whether an account has the API of another one."""
+    """Whether an account's mappings send its API requests to another domain."""
     if not account.settings.imports:
         return False
     from penstock.server.accounts.sharing import local_pattern
@@ -513,7 +516,7 @@ def _asks_elsewhere(account: ServerAccount) -> bool:
 
 
 def _vault(encryption: Encryption) -> Vault | None:
-    """The keys that are configured; StartError."""
+    """The configured keys. Raises StartError."""
     try:
         return Vault.of(encryption.key, encryption.previous, encryption.cipher, random=os.urandom)
     except VaultError as problem:
@@ -521,7 +524,7 @@ def _vault(encryption: Encryption) -> Vault | None:
 
 
 def _limits(tiers: dict[str, JetStreamLimits]) -> dict[str, AccountLimits]:
-    """An account's limits as the engine has them."""
+    """An account's limits in the form of the engine."""
     return {
         name: AccountLimits(
             max_memory=each.max_memory,

@@ -20,7 +20,7 @@ MAX_GAP_SECONDS = 1.0
 
 
 class LameDuck:
-    """One run of lame duck mode; ``steps`` are done first, in order."""
+    """One run of lame duck mode; ``steps`` run first, in order."""
 
     def __init__(
         self,
@@ -33,8 +33,8 @@ class LameDuck:
         random: Random,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        """steps: say that we go, close listeners, shut JetStream down; tell: send INFO to clients;
-        stop: end the server.
+        """steps: publish the event, close listeners, shut JetStream down. tell: send INFO to
+        clients. stop: end the server.
         """
         self._settings = settings
         self._reactor = reactor
@@ -46,7 +46,9 @@ class LameDuck:
         self._sleep = sleep
 
     async def run(self) -> None:
-        """All of it; returns when the server was told to stop. Cancelled when that comes sooner."""
+        """Run the whole mode; returns after the server was told to stop. The owner cancels it when
+        the server stops earlier.
+        """
         self._log.info("Entering lame duck mode, stop accepting new clients")
         for step in self._steps:
             step()
@@ -71,7 +73,7 @@ class LameDuck:
 
 
 def gap_seconds(duration_ns: int, clients: int) -> float:
-    """The longest gap between two clients that are closed."""
+    """The longest gap between the closing of two clients."""
     if duration_ns <= 0:
         duration_ns = SECOND_NS
     return min(duration_ns / SECOND_NS / max(clients, 1), MAX_GAP_SECONDS)

@@ -1,4 +1,4 @@
-"""The memory that this process may use: that of the machine, or of its container."""
+"""The memory limit of this process: the machine's memory, or its container's limit."""
 
 import os
 
@@ -7,7 +7,7 @@ _UNKNOWN = 4 << 30
 
 
 def memory_bytes() -> int:
-    """Bytes of memory; a careful guess where nothing tells."""
+    """Bytes of memory; a cautious guess when the system does not tell."""
     try:
         found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):

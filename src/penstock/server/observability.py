@@ -1,7 +1,7 @@
 """Opens and closes the monitoring port, the system account and the profile port of a running server.
 
-They open after all other parts and close before them. `monitor` and `system` make the reports, and are
-loaded only when they are used.
+They open after all other parts and close before them. `monitor` and `system` make the reports and are
+loaded at their first use.
 """
 
 import time
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Observability:
-    """Of one server."""
+    """The monitoring port, system account and profile port of one server."""
 
     def __init__(self, server: "Server") -> None:
         """Nothing is open yet."""
@@ -32,7 +32,7 @@ class Observability:
         self._timer: asyncio.TimerHandle | None = None
 
     def server_state(self) -> "ServerState":
-        """What monitoring looks at."""
+        """The state that reports read."""
         if self._server_state is None:
             from penstock.server.monitor import ServerState
 
@@ -57,7 +57,7 @@ class Observability:
         return self._server_state
 
     def reloaded(self) -> None:
-        """The configuration was read again."""
+        """Apply a reload."""
         if self._server_state is not None:
             self._server_state.loaded_ns = time.time_ns()
 
@@ -66,7 +66,7 @@ class Observability:
     async def open_monitoring(
         self, sockets: "list[socket.socket]", context: "ssl.SSLContext | None"
     ) -> None:
-        """Serve on listening sockets; with a context over TLS."""
+        """Serve on listening sockets; with a context, over TLS."""
         from penstock.server.http import HttpServer
         from penstock.server.monitor import answer
 
@@ -78,8 +78,8 @@ class Observability:
     # -- the system account, and profiles
 
     def open(self) -> None:
-        """The system account, unless there is none; the port for profiles when it is asked for.
-        StartError.
+        """Open the system account, unless it is disabled, and the profile port, if configured.
+        Raises StartError.
         """
         self._open_system()
         port = self._server.settings.prof_port
@@ -93,7 +93,7 @@ class Observability:
 
     @property
     def profile_port(self) -> int:
-        """Where profiles are; 0: nowhere."""
+        """The port of the profile endpoint; 0 when it is closed."""
         return self._profiling.port if self._profiling is not None else 0
 
     def _open_system(self) -> None:
@@ -123,7 +123,7 @@ class Observability:
             self._timer = server.loop.call_later((due_ns - now_ns) / SECOND_NS, self._tick)
 
     def leaving(self, *, lame_duck: bool) -> None:
-        """The server stops, or enters lame duck mode: publish the event."""
+        """Publish the event that the server stops or enters lame duck mode."""
         system = self._server.clients.system
         if system is not None:
             system.leaving(lame_duck=lame_duck)
@@ -133,7 +133,7 @@ class Observability:
                 self._timer.cancel()
 
     async def close(self) -> None:
-        """Take the ports down."""
+        """Close the ports."""
         if self._http is not None:
             await self._http.close()
         if self._profiling is not None:

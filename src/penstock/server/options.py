@@ -1,8 +1,8 @@
 """The command line: nats-server's flags, parsed as Go programs parse them.
 
-One or two dashes, ``-f value`` and ``-f=value``; a boolean stands alone or takes ``=true`` or
-``=false``. Options win over the configuration file. The module imports nothing heavy, because --help
-and --version are answered here.
+Options have one or two dashes, and the forms ``-f value`` and ``-f=value``; a boolean stands alone or
+takes ``=true`` or ``=false``. Options override the configuration file. The module imports nothing
+heavy, because it answers --help and --version.
 """
 
 from collections.abc import Callable, Sequence
@@ -85,7 +85,7 @@ Common options:
 
 
 class Options(FastDataclass):
-    """What was asked for: an action, and the settings given, by attribute name of Settings."""
+    """The parsed command line: an action, and the given settings by attribute name of Settings."""
 
     action: str  # run, check, help, help_tls, version or signal
     given: "dict[str, Any]"
@@ -95,7 +95,7 @@ class Options(FastDataclass):
 
 
 class _Flag(FastDataclass):
-    target: str  # a Settings attribute, or ":name" for what parse_options itself uses
+    target: str  # a Settings attribute, or ":name" for parse_options itself
     convert: "Callable[[str], Any] | None"  # None: a boolean
 
 
@@ -209,7 +209,7 @@ _BOOLEANS = {
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """Read the arguments after the program's name; OptionError tells what is wrong with which."""
+    """Parse the arguments after the program's name. OptionError names the wrong argument."""
     found: dict[str, Any] = {}
     rest = list(arguments)
     while rest:
@@ -230,7 +230,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
 
 
 def _split(argument: str) -> tuple[str, _Flag, str | None]:
-    """(the option as written, its row, the value after "=")."""
+    """Yields (the option as written, its row, the value after "=")."""
     body = argument.removeprefix("-").removeprefix("-")
     if body == argument or not body or body.startswith("-"):
         raise OptionError(f'unexpected argument "{argument}"; see {PROGRAM} --help')
@@ -276,7 +276,7 @@ def _options(found: "dict[str, Any]") -> Options:
 
 
 def _tls(special: "dict[str, Any]") -> "dict[str, Any] | None":
-    """What the --tls options say; --tls=false refuses TLS even where the file has it."""
+    """Apply the --tls options; --tls=false disables TLS even when the file has it."""
     given = {
         name.removeprefix(":tls_"): value
         for name, value in special.items()

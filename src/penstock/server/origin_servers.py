@@ -2,13 +2,13 @@
 
     down --(time)--> connecting --INFO--> [TLS] --CONNECT, PING--> PONG --> up --(lost)--> down
 
-An OriginLink is a link (`engine.sources.links`) for the streams whose `external.api` is
-`$JS.<name>.API`, where `<name>` is the key in `jetstream.remotes`. Requests to `$JS.API...` go to that
-server, and the link subscribes there to the subjects of answers and messages. Received messages are
-handled at once, and the turn is finished, as for clients.
+An OriginLink is a link (`engine.sources.links`) for streams whose `external.api` is `$JS.<name>.API`,
+where `<name>` is the key in `jetstream.remotes`. Requests to `$JS.API...` go to that server, and the
+link subscribes there to the subjects of answers and messages. Received messages are handled at once,
+and the turn is finished, as for clients.
 
-The connection is that of an ordinary client. A lost connection is made again after a growing pause;
-the users of the link are told, and subscribe again.
+The connection is an ordinary client connection. A lost connection is made again after a growing pause;
+then the users of the link are notified and subscribe again.
 """
 
 import asyncio
@@ -32,16 +32,16 @@ HANDSHAKE_S = 10.0
 PING_S = 30.0
 PINGS_OUT = 2
 DEFAULT_PORT = 4222
-PAYLOAD_MAX = 1 << 30  # the other server decides
+PAYLOAD_MAX = 1 << 30  # the origin server has its own limit
 
 
 class OriginLink:
-    """The link to one server, or to one of several that stand for the same."""
+    """The link to one origin server, or to one of several equivalent ones."""
 
     def __init__(
         self, settings: OriginServer, event_loop: EventLoop, log: Log, random: Random
     ) -> None:
-        """Nothing is connected before `open`."""
+        """No connection is made before `open`."""
         self.prefix = f"$JS.{settings.name}.API"
         self._settings = settings
         self._event_loop = event_loop
@@ -51,18 +51,18 @@ class OriginLink:
         self._task: asyncio.Task[None] | None = None
         self._session: _Session | None = None
         self._watchers: list[Callable[[], None]] = []
-        self._next = 0  # of the URLs
+        self._next = 0  # index of the next URL
         self._fails = 0
 
-    # -- life
+    # -- life cycle
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Connect, and stay connected."""
+        """Connect, and reconnect after each loss."""
         self._loop = loop
         self._task = loop.create_task(self._stay())
 
     def close(self) -> None:
-        """Hang up for good."""
+        """Close the connection and do not reconnect."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -77,18 +77,18 @@ class OriginLink:
             self._next += 1
             try:
                 await self._connect(url)
-            except Exception as problem:  # whatever it is: try again
+            except Exception as problem:  # after any error: try again
                 self._say(url, str(problem) or type(problem).__name__)
             pause_s = min(FIRST_PAUSE_S * 2 ** min(self._fails, 10), LAST_PAUSE_S)
             self._fails += 1
             await asyncio.sleep(pause_s * (0.75 + self._random.random() / 2))
 
     def _say(self, url: str, problem: str) -> None:
-        if self._fails in (0, 10):  # not each of many
+        if self._fails in (0, 10):  # not every failure is logged
             self._log.warn(f"remote {self._settings.name}: {without_secret(url)}: {problem}")
 
     async def _connect(self, url: str) -> None:
-        """One connection, from its beginning to its end."""
+        """Run one connection from connect to close."""
         assert self._loop is not None
         parts = urlsplit(url)
         session = _Session(self, self._settings, url)
@@ -127,7 +127,7 @@ class OriginLink:
             watcher()
         self._event_loop.kick()
 
-    # -- as a link
+    # -- the Link interface
 
     @property
     def up(self) -> bool:
@@ -135,12 +135,12 @@ class OriginLink:
         return self._session is not None
 
     def publish(self, subject: str, reply: str, headers: bytes, payload: bytes) -> None:
-        """See Link; nothing happens while it is down."""
+        """See Link; ignored while the link is down."""
         if self._session is not None:
             self._session.write(wire.pub(subject, reply, headers, payload))
 
     def subscribe(self, subject: str, receive: Receive) -> Subscribed:
-        """See Link; ends with the connection."""
+        """See Link; the subscription ends with the connection."""
         return _Subscription(self._session, subject, receive)
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
@@ -149,7 +149,7 @@ class OriginLink:
         return lambda: self._watchers.remove(changed)
 
     def received(self, work: Callable[[], None]) -> None:
-        """For the session: do what came in, as a turn."""
+        """Process received messages as a turn; the session calls it."""
         self._event_loop.now_ns = self._event_loop.clock.now()
         try:
             work()
@@ -192,11 +192,11 @@ class _Session(asyncio.Protocol):
             return
         self._remote.received(lambda: self._do(events))
 
-    # -- handshake
+    # -- connect
 
     def context(self) -> ssl.SSLContext:
-        """How the other side is checked, and what it is shown; StartError when a file can't be
-        used.
+        """The TLS context: how the origin server is checked, and the own certificate. StartError
+        when a file can't be used.
         """
         from penstock.server.transports.tls import client_context
 
@@ -205,8 +205,10 @@ class _Session(asyncio.Protocol):
     async def shake_hands(
         self, loop: asyncio.AbstractEventLoop, *, asked: bool, secured: bool
     ) -> None:
-        """From INFO to PONG; OSError or ValueError when the other side does not go along. `asked`:
-        it has to be TLS; `secured`: it is.
+        """Exchange INFO, CONNECT, PING and PONG.
+
+        `asked`: TLS is required; `secured`: the connection has TLS already. OSError or ValueError
+        when the other side does not follow the protocol.
         """
         info = json.loads(await self._info)
         wanted = info.get("tls_required")
@@ -249,7 +251,7 @@ class _Session(asyncio.Protocol):
         return {}
 
     async def keep_pinging(self) -> None:
-        """Find out when the other side is there no more."""
+        """Send pings, and close the connection when answers stay out."""
         while True:
             await asyncio.sleep(PING_S)
             self._pings_out += 1
@@ -261,24 +263,24 @@ class _Session(asyncio.Protocol):
     # -- operations
 
     def write(self, data: bytes) -> None:
-        """Bytes to the other server."""
+        """Send bytes to the origin server."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
     def subscribe(self, subject: str, receive: Receive) -> int:
-        """The subscription's number."""
+        """Subscribe; returns the subscription's number."""
         self._last_sid += 1
         self.receivers[self._last_sid] = receive
         self.write(b"SUB %s %d\r\n" % (subject.encode("utf-8", "surrogateescape"), self._last_sid))
         return self._last_sid
 
     def unsubscribe(self, sid: int) -> None:
-        """Undo subscribe()."""
+        """Remove the subscription."""
         if self.receivers.pop(sid, None) is not None:
             self.write(b"UNSUB %d\r\n" % sid)
 
     def abort(self) -> None:
-        """Hang up."""
+        """Close the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -305,7 +307,7 @@ class _Session(asyncio.Protocol):
                 self._complaint(cast(bytes, event[1]).decode("utf-8", "replace"))
 
     def _complaint(self, text: str) -> None:
-        """-ERR: most of them end the connection, and the other side closes it."""
+        """Handle -ERR: after most errors the other side closes the connection."""
         if not text.lower().startswith(("permissions violation", "invalid")):
             self._end(f"the server reports: {text}")
 
@@ -315,13 +317,13 @@ class _Session(asyncio.Protocol):
             if not waiting.done():
                 with contextlib.suppress(asyncio.InvalidStateError):
                     waiting.set_exception(problem)
-                waiting.exception()  # whether somebody awaits it or not
+                waiting.exception()  # marks the exception as retrieved
         if not self.ended.done():
             self.ended.set_result(reason)
 
 
 class _Subscription:
-    """A subscription of the connection that was there when it was made."""
+    """A subscription of one connection; it ends with that connection."""
 
     def __init__(self, session: _Session | None, subject: str, receive: Receive) -> None:
         self._session = session
@@ -334,6 +336,6 @@ class _Subscription:
 
 
 def without_secret(url: str) -> str:
-    """A URL as it may be logged."""
+    """A URL for the log, without its password."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

@@ -1,6 +1,6 @@
 """The reload handlers of the server's parts; `reload` calls them.
 
-A part needs a handler when a changed setting takes more than a new look-up.
+A part needs a handler when a look-up at each use is not enough to apply a changed setting.
 """
 
 from penstock.server.clients.clients import AUTHORIZATION
@@ -50,7 +50,7 @@ JETSTREAM = (
 
 
 def add_rows(server: "Server") -> None:
-    """All rows of a server, in the order in which they are applied."""
+    """Add the handlers of a server, in the order in which they are applied."""
     add = server.reloads.add
     target = _LogTarget(server)
     files = _Files(server)
@@ -90,7 +90,7 @@ def _log_form(server: "Server") -> None:
 
 
 class _LogTarget:
-    """Where the log goes: opened before anything changes, taken over after."""
+    """The log's target: opened in prepare, used from apply on."""
 
     def __init__(self, server: "Server") -> None:
         self._server = server
@@ -98,7 +98,7 @@ class _LogTarget:
 
     def prepare(self, old: Settings, new: Settings) -> None:
         if self._next is not None:
-            self._next.close()  # of a reload that failed after this
+            self._next.close()  # left by a reload that failed later
             self._next = None
         self._next = Log(
             new.log_file,
@@ -114,7 +114,9 @@ class _LogTarget:
 
 
 class _Certificates:
-    """Certificates are read again, since their files change behind the same names."""
+    """Certificates: read again at each reload, because files can change without a change of their
+    names.
+    """
 
     def __init__(self, server: "Server") -> None:
         self._server = server
@@ -128,7 +130,7 @@ class _Certificates:
 
 
 class _Files:
-    """Pid file and ports file: the new ones are written, the old ones removed."""
+    """Pid file and ports file: the new ones are written, then the old ones removed."""
 
     def __init__(self, server: "Server") -> None:
         self._server = server
@@ -150,7 +152,7 @@ class _Files:
 
 
 class _JetStream:
-    """JetStream comes, goes, or gets more room."""
+    """JetStream: switched on or off, or given higher limits."""
 
     def __init__(self, server: "Server") -> None:
         self._server = server

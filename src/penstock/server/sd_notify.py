@@ -1,6 +1,6 @@
 """Notifications to systemd (sd_notify): READY=1, RELOADING=1, STOPPING=1.
 
-Only a unit of Type=notify sets NOTIFY_SOCKET; without it nothing is sent.
+Only a unit of Type=notify sets NOTIFY_SOCKET; without it, no notification is sent.
 """
 
 import os
@@ -8,7 +8,7 @@ import socket
 
 
 def notify(state: str) -> None:
-    """Send a state to systemd, if it asked for it. Never fails."""
+    """Send a state to systemd, if NOTIFY_SOCKET is set. Never raises."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return

@@ -1,9 +1,9 @@
 """Signalling a running server from the command line.
 
 -sl reload=1234                     a process
--sl quit=/run/penstock.pid          the process that a pid file names
--sl ldm=12*                         servers whose process id begins so; * is all of them
--sl reload                          the one server that runs
+-sl quit=/run/penstock.pid          the process in a pid file
+-sl ldm=12*                         servers whose process id begins with 12; * is all of them
+-sl reload                          the only running server
 """
 
 import os
@@ -25,8 +25,8 @@ MODULE = "penstock.server"
 
 
 def send_signal(command: str) -> None:
-    """Do what ``-sl`` asks; OptionError for an unknown signal, StartError when
-    there is no such process.
+    """Send the signal of ``-sl``. OptionError for an unknown signal, StartError when there is no
+    such process.
     """
     name, _, target = command.partition("=")
     if name not in SIGNALS:
@@ -81,7 +81,7 @@ def _pid(target: str) -> int:
 
 
 def running_servers(proc: str = "/proc") -> list[int]:
-    """Process ids of the servers of this machine, but for this process, lowest first."""
+    """Process ids of the other servers on this machine, lowest first."""
     found: list[int] = []
     for name in os.listdir(proc):
         if name.isdigit() and int(name) != os.getpid():
@@ -89,19 +89,19 @@ def running_servers(proc: str = "/proc") -> list[int]:
                 with open(os.path.join(proc, name, "cmdline"), "rb") as file:
                     words = file.read().decode("utf-8", "replace").split("\0")
             except OSError:
-                continue  # gone meanwhile
+                continue  # the process has ended meanwhile
             if is_server(words):
                 found.append(int(name))
     return sorted(found)
 
 
 def is_server(words: list[str]) -> bool:
-    """Whether this command line is one of a server: the script, or the module, run by a Python."""
+    """Whether this command line is that of a server: the script or the module, run by a Python."""
     if os.path.basename(words[0]) == PROGRAM:
         return True
     if not os.path.basename(words[0]).startswith("python"):
         return False
-    # What is behind the program or the module is its own.
+    # The words after the program or module are its arguments.
     rest = words[1:]
     while rest and rest[0].startswith("-") and rest[0] != "-m":
         rest = rest[2:] if rest[0] in ("-X", "-W") else rest[1:]

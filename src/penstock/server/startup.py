@@ -1,4 +1,4 @@
-"""Makes the Settings of a start: options win over the configuration file, the file over the defaults."""
+"""Makes the Settings of a start: options override the configuration file, the file the defaults."""
 
 import os
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def store_folder(settings: Settings) -> str:
-    """Where streams are kept; without a setting, a folder that a reboot may empty."""
+    """The folder of the streams; without a setting, a folder that a reboot may empty."""
     if settings.store_dir:
         return settings.store_dir
     import tempfile
@@ -23,8 +23,8 @@ def store_folder(settings: Settings) -> str:
 
 
 def settings_of(options: Options) -> tuple[Settings, list[str]]:
-    """(settings, warnings); ConfigError or OptionError when they can't be used. Called again for
-    every reload.
+    """(settings, warnings) for a start or a reload. ConfigError or OptionError when they are
+    invalid.
     """
     settings, warnings = Settings(), list[str]()
     if options.config:
@@ -33,7 +33,8 @@ def settings_of(options: Options) -> tuple[Settings, list[str]]:
         settings, warnings = load_config(options.config)
     given = options.given
     if "user" in given or "token" in given:
-        # Credentials are replaced as a whole: those of the file must not let anybody else in.
+        # Credentials are replaced as a whole, so that credentials of the file do not admit other
+        # clients.
         settings.user = settings.password = settings.token = ""
         settings.users = []
     if "http_port" in given and not settings.http_host:
@@ -65,7 +66,7 @@ def settings_of(options: Options) -> tuple[Settings, list[str]]:
 
 
 def _passwords(settings: Settings) -> list[str]:
-    """All credentials that are accepted: of the server, its accounts and its other listeners."""
+    """All accepted credentials: of the server, its accounts and its other listeners."""
     found = [settings.password, settings.websocket.password]
     found += [user.password for user in settings.all_users()]
     if settings.leafnodes is not None:
@@ -75,7 +76,7 @@ def _passwords(settings: Settings) -> list[str]:
 
 
 def _tls(given: "dict[str, Any]") -> Tls | None:
-    """TLS by options stands for the whole of the file's; {} is --tls=false."""
+    """The Tls of the options, which replaces that of the file; {} is --tls=false."""
     if not given:
         return None
     if not (given.get("cert_file") and given.get("key_file")):

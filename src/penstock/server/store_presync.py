@@ -1,10 +1,10 @@
-"""Syncs the files of all logs in threads at a start, before recovery needs them.
+"""Syncs the files of all logs in threads at a start, ahead of the recovery.
 
-Recovery syncs every segment and folder of a stream before it trusts their content: a process that was
-killed may have left bytes that only the kernel has. One file after the other, each sync is a wait;
-several at once share it, and a log is opened when its files are synced here. The threads also read
-ahead the segments that recovery reads as a whole. Recovery does not depend on it: it syncs again, which
-then returns at once.
+Recovery syncs every segment and folder of a stream before it trusts their content, because a killed
+process may have left bytes only in the kernel's cache. Synced one after the other, each file is a wait;
+several threads share the waits, and a log is opened when its files are synced here. The threads also
+read ahead the segments that recovery reads as a whole. Recovery does not depend on this module: its own
+sync of a synced file returns at once.
 """
 
 import contextlib
@@ -15,20 +15,20 @@ from collections.abc import Iterator
 from penstock.core.base.disk import open_to_read
 
 THREADS = 8
-FILES_MAX = 10_000  # more than that and the disk is busy without us
+FILES_MAX = 10_000  # with more files, the disk is busy without the presync
 
 
 class _Folder:
-    """A log that is being seen to."""
+    """A log whose files are being synced."""
 
     def __init__(self, path: str, left: int) -> None:
         self.path = path
-        self.left = left  # files that are not done
+        self.left = left  # number of files that are not synced yet
 
 
 def log_files(store: str) -> Iterator[tuple[_Folder, str, bool]]:
-    """Segments of all streams, the folders they are in and those of their consumers; True: it will
-    be read as a whole.
+    """Segments of all streams, their folders, and the folders of their consumers. True: recovery
+    reads the file as a whole.
     """
     for account in _folders(os.path.join(store, "jetstream")):
         for stream in _folders(os.path.join(account, "streams")):
@@ -45,10 +45,10 @@ def log_files(store: str) -> Iterator[tuple[_Folder, str, bool]]:
 
 
 class StorePresync:
-    """Of one store; begins at once, the threads end by themselves."""
+    """The presync of one store. It starts at once; the threads end by themselves."""
 
     def __init__(self, store: str) -> None:
-        """OSError never: recovery will meet the same trouble, and say it."""
+        """Never raises OSError: recovery meets the same error and reports it."""
         self._files = log_files(store)
         self._taking = threading.Lock()
         self._left = FILES_MAX
@@ -59,7 +59,9 @@ class StorePresync:
             thread.start()
 
     def done(self, log_folder: str) -> bool:
-        """Whether a log can be opened without a long wait for the disk, as far as is seen to."""
+        """Whether a log can be opened without a long wait for the disk; True for a log outside the
+        presync.
+        """
         return not self._working or self._left < 0 or log_folder in self._done
 
     def _work(self) -> None:

@@ -1,4 +1,4 @@
-"""Sizes, durations and addresses as users write them in options and configuration files.
+"""Sizes, durations and addresses as written in options and configuration files.
 
 Every function raises ValueError with a sentence that quotes the text.
 """
@@ -7,13 +7,13 @@ SECOND_NS = 1_000_000_000
 
 
 def is_whole(text: str) -> bool:
-    """Whether a text is a whole number in digits, perhaps with a minus before it."""
+    """Whether a text is a whole number: digits, optionally after a minus."""
     return text.removeprefix("-").isdecimal()
 
 
 def parse_duration(text: str) -> int:
     """A Go duration (``2m``, ``1h30m``, ``250ms``, ``0``) in nanoseconds."""
-    from penstock.api import times  # loads what --help and --version need not
+    from penstock.api import times  # not needed for --help and --version
 
     try:
         return times.parse_duration(text.strip())
@@ -22,8 +22,8 @@ def parse_duration(text: str) -> int:
 
 
 def parse_address(text: str, default_host: str, default_port: int) -> tuple[str, int]:
-    """``host:port``, ``:port``, ``port`` or ``[v6]:port`` as (host, port); port -1 means any free
-    one.
+    """(host, port) of ``host:port``, ``:port``, ``port`` or ``[v6]:port``; port -1 means any free
+    port.
     """
     body = text.strip()
     host, colon, port = body.rpartition(":")
@@ -41,7 +41,7 @@ def parse_address(text: str, default_host: str, default_port: int) -> tuple[str,
 
 
 def parse_port(text: str) -> int:
-    """A TCP port; -1 means any free one."""
+    """A TCP port; -1 means any free port."""
     if is_whole(text.strip()):
         port = int(text)
         if port == -1 or 0 <= port <= 65535:
@@ -50,8 +50,8 @@ def parse_port(text: str) -> int:
 
 
 def format_size(size: int) -> str:
-    """Bytes for people: ``512 B``, ``1.00 KB``, ``58.55 GB`` (1024s, as the start-up lines print
-    them).
+    """Bytes in readable form: ``512 B``, ``1.00 KB``, ``58.55 GB`` (powers of 1024, as in the
+    start-up lines).
     """
     if size < 1024:
         return f"{size} B"
@@ -66,5 +66,5 @@ def join_address(host: str, port: int) -> str:
 
 
 def reachable(host: str) -> str:
-    """An address that a client on this machine can use for a listener's."""
+    """The address by which a client on this machine reaches a listener's host."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)

@@ -1,5 +1,5 @@
-"""``exports`` and ``imports`` of an account. `server/accounts/sharing` checks whether they fit each other,
-when all accounts are known.
+"""``exports`` and ``imports`` of an account. `server/accounts/sharing` checks them against each other when
+all accounts are known.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ _RESPONSES = {
 
 
 class _Problem(Exception):
-    """What is wrong with an entry, and where."""
+    """An error in an entry, with its place."""
 
     def __init__(self, item: Item, text: str) -> None:
         super().__init__(text)

@@ -125,7 +125,7 @@ def _switch(attribute: str) -> Key:
 
 
 def _traffic(reader: Reader, name: str, item: Item) -> None:
-    # which account a cluster's own traffic is counted for; a server alone has none
+    # the account of a cluster's own traffic; a single server has none
     if item.value not in ("system", "owner", ""):
         reader.problem(
             item, f"Expected 'system' or 'owner' string value for \"{name}\", got {kind(item)}"
@@ -203,7 +203,7 @@ def _default_permissions(reader: Reader, name: str, item: Item) -> None:
 
 
 def check_accounts(reader: Reader, place: Item) -> None:
-    """What depends on several accounts, and on the rest of the configuration."""
+    """Checks across several accounts, and with the rest of the configuration."""
     settings = reader.settings
     with_users = any(account.users for account in settings.accounts)
     if with_users and settings.user:
@@ -230,7 +230,7 @@ def _sharing_problems(reader: Reader) -> Iterator[str]:
     settings = reader.settings
     if any(account.exports or account.imports for account in settings.accounts):
         from penstock.server.accounts.sharing import (
-            problems,  # with transforms, which few servers need
+            problems,  # imports transforms, which few servers use
         )
 
         yield from problems(settings.accounts, no_system=settings.no_system_account)

@@ -33,7 +33,7 @@ def authorization(reader: Reader, name: str, item: Item) -> None:
 
 
 def apply_default_permissions(reader: Reader, item: Item, users: list[User]) -> None:
-    """Give users without permissions of their own these; a problem when they can't be read."""
+    """Apply the default permissions to users without their own; an error when they can't be read."""
     try:
         found = read_permissions(reader, item)
     except ValueError as problem:
@@ -45,8 +45,8 @@ def apply_default_permissions(reader: Reader, item: Item, users: list[User]) -> 
 
 
 def check_authorization(reader: Reader, named: dict[str, Item], place: Item) -> None:
-    """What depends on several keys; `named` are the keys of the top level, `place` stands for a
-    missing one.
+    """Checks across several keys; `named` are the keys of the top level, `place` is the place in
+    errors about a missing one.
     """
     settings = reader.settings
     auth = named.get("authorization", place)
@@ -78,7 +78,7 @@ def _users(reader: Reader, name: str, item: Item) -> None:
 
 
 def _after(reader: Reader, name: str, item: Item) -> None:
-    """Read when the users are known; see authorization()."""
+    """Apply the default permissions when the users are known; see authorization()."""
 
 
 def _callout(reader: Reader, name: str, item: Item) -> None:

@@ -1,5 +1,5 @@
-"""``cluster`` and ``gateway``: the server refuses keys that need other members, and keeps its own name
-and addresses.
+"""``cluster`` and ``gateway``: keys that need other members are refused, the server's own name and addresses
+are kept.
 
 A server that ignored its routes would accept messages and not forward them, which is worse than a
 server that does not start. Without routes, a cluster name and a port for routes have no effect.
@@ -25,19 +25,19 @@ def _name(item: Item) -> str:
 
 
 def routes_elsewhere(settings: Settings, routes: list[str]) -> list[str]:
-    """The routes that lead to other servers: all but those to this one's own cluster address."""
+    """The routes to other servers: all except those to this server's own cluster address."""
     own = _HERE | {settings.cluster_host, settings.server_name}
     found: list[str] = []
     for route in routes:
         parts = urlsplit(route if "://" in route else f"nats://{route}")
-        there = parts.port or DEFAULT_CLUSTER_PORT  # ValueError when it is no number
+        there = parts.port or DEFAULT_CLUSTER_PORT  # ValueError when the port is not a number
         if (parts.hostname or "") not in own or there != settings.cluster_port:
             found.append(f"{parts.hostname}:{there}")
     return found
 
 
 def refusal(others: list[str]) -> str:
-    """Why a server with these routes does not start."""
+    """The error of a server with these routes."""
     return (
         f"routes to other servers ({', '.join(others)}) are not served: this is a server of its own; "
         "leave routes out, or connect it to a cluster as a leaf node (leafnodes.remotes)"
@@ -69,7 +69,7 @@ def _port(reader: Reader, name: str, item: Item) -> None:
 
 
 def gateway(reader: Reader, name: str, item: Item) -> None:
-    """The map ``gateway``: never served."""
+    """The map ``gateway``: always refused."""
     raise ValueError(
         "the server does not support gateways; "
         "connect it to a cluster as a leaf node (leafnodes.remotes)"
@@ -77,7 +77,7 @@ def gateway(reader: Reader, name: str, item: Item) -> None:
 
 
 def mqtt(reader: Reader, name: str, item: Item) -> None:
-    """The map ``mqtt``: never served."""
+    """The map ``mqtt``: always refused."""
     raise ValueError("the server does not support MQTT; remove it")
 
 
@@ -88,7 +88,7 @@ _CLUSTER: dict[str, Key] = {
     "host": set_to("cluster_host", text),
     "net": set_to("cluster_host", text),
     "routes": _routes,
-    # How members talk to each other, and who may come as one: nobody does, nobody may.
+    # Settings of connections between members; a single server has none.
     **dict.fromkeys(
         (
             "authorization",

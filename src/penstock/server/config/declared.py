@@ -7,7 +7,7 @@ client.
     objects   { files { max_bytes: 100GB } }
 
 Fields have the names of the JSON API. A duration has a unit (`7d`, `1h30m`) or is a number of
-nanoseconds, as in the API; a size may have a unit. This module converts a bucket to its stream.
+nanoseconds, as in the API; a size may have a unit. A bucket is converted to its stream.
 """
 
 import re
@@ -88,8 +88,8 @@ def _buckets(
 def _entries(
     reader: Reader, item: Item, names: re.Pattern[str], what: str, groups: bool = False
 ) -> list[tuple[str, Item]]:
-    """What a map or an array declares, by name; problems for what has none. groups: each may be
-    an array again.
+    """The entries of a map or an array, by name; an entry without a name is an error. groups: each
+    entry may be an array again.
     """
     found: list[tuple[str, Item]] = []
     if isinstance(item.value, dict):
@@ -135,7 +135,9 @@ def _declare(
 
 
 def _misfit(consumer: str, fields: Fields) -> str:
-    """What the API's JSON would be refused for: an unknown field, a wrong type; "" when it fits."""
+    """The error for which the API would refuse this JSON: an unknown field, a wrong type; "" when
+    it is valid.
+    """
     import json
 
     from penstock.api.calls import CreateConsumerRequest, StreamConfigRequest
@@ -155,7 +157,7 @@ def _misfit(consumer: str, fields: Fields) -> str:
 
 
 def _fields(reader: Reader, item: Item) -> Fields:
-    """A map as JSON; durations and sizes as the numbers that the API has for them."""
+    """A map as JSON; durations and sizes become the API's numbers."""
     assert isinstance(item.value, dict)
     found: Fields = {}
     for key, entry in item.value.items():
@@ -186,7 +188,7 @@ def _text(item: Item) -> str:
 
 def duration_ns(item: Item) -> int:
     """`7d`, `1h30m`, or nanoseconds as a number."""
-    # For the grammar `5m` is five million.
+    # The grammar reads `5m` as five million.
     word = item.word or (item.value if isinstance(item.value, str) else "")
     if word.isdigit() or (isinstance(item.value, int) and not word):
         number = int(item.value) if isinstance(item.value, int) else int(word)
@@ -213,7 +215,7 @@ def _size(text: str) -> int:
 
 
 def _take(fields: Fields, allowed: dict[str, str]) -> Fields:
-    """Fields of a bucket under the names that its stream has for them."""
+    """The fields of a bucket under the names of its stream's configuration."""
     unknown = [name for name in fields if name not in allowed and name != "name"]
     if unknown:
         known = ", ".join(sorted(allowed))

@@ -1,4 +1,4 @@
-"""The configuration file language: text to a tree of values that know where they stand.
+"""The configuration file language: parses text to a tree of values with their places.
 
     # comment                     // comment
     port: 4222                    key = value, key: value or key value
@@ -9,11 +9,11 @@
       any text
     )
     HOST = 10.0.0.1               a variable ...
-    listen: $HOST:4222            ... only a whole value may be one: this is the text "$HOST:4222"
+    listen: $HOST:4222            ... only as a whole value: this is the text "$HOST:4222"
     include other.conf            in place, relative to the including file
 
-JSON is a subset. Knows nothing of which keys exist or what they mean. Files and environment come in
-as arguments.
+JSON is a subset. The parser does not know the keys or their meaning. Files and environment come in as
+arguments.
 """
 
 import re
@@ -25,34 +25,34 @@ from penstock.server.errors import ConfigError, unreadable
 NOT_SHOWN = (
     "this can't be used; what an included file says is not shown, -t with that file alone shows it"
 )
-"""Whoever may write a configuration may not read, by an include, what the server's user may read."""
+"""An included file may be one that the configuration's author may not read; so errors do not show
+its text.
+"""
 
 Scalar: TypeAlias = str | int | float | bool
 Value: TypeAlias = "Scalar | list[Item] | dict[str, Item]"
 
 
 class Item(NamedTuple):
-    """A value and where it stands: for a map entry the place of its key, for an array element its
-    own.
-    """
+    """A value and its place: for a map entry the place of its key, for an array element its own."""
 
     value: Value
     file: str
     line: int
     column: int
     word: str = (
-        ""  # as written, of a value without quotes: `2m` is a number here, and a duration too
+        ""  # the text of an unquoted value: `2m` is a number to the grammar, and may be a duration
     )
-    private: bool = False  # of an included file: no message may show it
+    private: bool = False  # in an included file: no message may show it
 
     @property
     def place(self) -> str:
-        """``file:line:column``, the head of every message about this value."""
+        """``file:line:column``, the beginning of every message about this value."""
         return f"{self.file}:{self.line}:{self.column}"
 
     def told(self, text: str, shown: str = NOT_SHOWN) -> str:
-        """A message about this value, with its place; `shown` stands for a text that may show what
-        an included file says.
+        """A message about this value, with its place; `shown` replaces a text that may quote an
+        included file.
         """
         return f"{self.place}: {shown if _private(self) else text}"
 
@@ -63,13 +63,13 @@ def _private(item: Item) -> bool:
 
 
 class Tree(NamedTuple):
-    """What a file says, and which of its keys were used as variables."""
+    """The content of a file, and the keys that were used as variables."""
 
     items: dict[str, Item]
-    variables: set[int]  # id() of the Items that a $reference was resolved to
+    variables: set[int]  # id() of the Items that $references resolved to
 
     def is_variable(self, item: Item) -> bool:
-        """Whether the entry served as a variable, so that its key need not be a known one."""
+        """Whether the entry was used as a variable, so that its key may be an unknown one."""
         return id(item) in self.variables
 
 
@@ -91,7 +91,7 @@ def parse(
     environ: Mapping[str, str] | None = None,
     read_include: Callable[[str, str], tuple[str, str]] | None = None,
 ) -> Tree:
-    """Parse a configuration text; ConfigError with ``file:line:column`` when it breaks the grammar.
+    """Parse a configuration text. ConfigError with ``file:line:column`` when it breaks the grammar.
 
     read_include(including file, path) gives (file name, text) of an included file or raises
     OSError.
@@ -104,9 +104,7 @@ def parse(
 
 
 class _Parser:
-    """Recursive descent over one text; included texts and environment values get a parser of their
-    own.
-    """
+    """Recursive descent over one text; each included text and environment value has its own parser."""
 
     def __init__(
         self,
@@ -122,7 +120,7 @@ class _Parser:
         self.file = file
         self.environ = environ
         self.read_include = read_include
-        self.scopes = scopes  # enclosing maps, outermost first: where variables are looked up
+        self.scopes = scopes  # enclosing maps for variables, outermost first
         self.variables = variables
         self.includes = includes
         self.at = 0
@@ -139,8 +137,8 @@ class _Parser:
             self.entries(into, "", "a key")
 
     def entries(self, into: dict[str, Item], end: str, expected: str) -> None:
-        """``key value`` pairs up to the closing character (or the end of the text when there is
-        none).
+        """``key value`` pairs up to the closing character, or to the end of the text when `closing`
+        is empty.
         """
         while True:
             self.skip_space(",;")
@@ -185,7 +183,7 @@ class _Parser:
         return self.text[start : self.at], False
 
     def value(self, start: int) -> Item:
-        """One value; start is where the item that it belongs to begins."""
+        """One value; `start` is the beginning of its item."""
         line, column = self.position(start)
         mark = self.peek()
         if mark == '"':
@@ -242,7 +240,7 @@ class _Parser:
             raise self.error(f"maps and arrays are nested more than {_MAX_DEPTH} deep")
 
     def end_of_item(self, end: str) -> None:
-        """After a value: a line end, comma, semicolon, comment or the closing character."""
+        """Skip the end of a value: a line end, comma, semicolon, comment or the closing character."""
         self.skip_blanks()
         mark = self.peek()
         if mark in ("", "\n", ",", ";") or mark == end or self.comment_here():
@@ -315,8 +313,8 @@ class _Parser:
         raise self.error(f"variable ${name} is neither set above nor in the environment", start)
 
     def from_environment(self, name: str) -> Item:
-        """An environment value is read as a configuration value, so numbers and quotes work; $NAME
-        in it is looked up too.
+        """The value of an environment variable, parsed as configuration: numbers, quotes and $NAME
+        have their meaning.
         """
         without = {key: value for key, value in self.environ.items() if key != name}
         holder: dict[str, Item] = {}
@@ -329,7 +327,7 @@ class _Parser:
         return holder["v"]
 
     def include(self, into: dict[str, Item]) -> bool:
-        """``include path``; False when the word is an ordinary key after all."""
+        """Parse ``include path``; False when the word is an ordinary key."""
         start = self.at
         self.skip_blanks()
         if self.peek() in (":", "=", "{"):
@@ -371,7 +369,7 @@ class _Parser:
             self.at += 1
 
     def skip_space(self, also: str = "") -> None:
-        """Blanks, line ends, comments and the separators named."""
+        """Skip blanks, line ends, comments and the given separators."""
         while self.at < len(self.text):
             if self.text[self.at] in " \t\r\n\ufeff" or self.text[self.at] in also:
                 self.at += 1
@@ -386,7 +384,7 @@ class _Parser:
         return line, at - (self.text.rfind("\n", 0, at) + 1) + 1
 
     def error(self, message: str, at: int | None = None, shown: str = NOT_SHOWN) -> ConfigError:
-        """`shown`: what is said instead in an included file."""
+        """Raise an error; `shown` replaces the text in an included file."""
         line, column = self.position(self.at if at is None else at)
         if self.includes:
             message = shown
@@ -394,7 +392,7 @@ class _Parser:
 
 
 def _scalar(bare: str) -> Scalar:
-    """What a word without quotes is: boolean, whole number with an optional size suffix, float,
+    """The value of an unquoted word: boolean, whole number with an optional size suffix, float,
     else text.
     """
     lower = bare.lower()

@@ -28,7 +28,7 @@ def _sync_interval(reader: Reader, name: str, item: Item) -> None:
 
 
 def jetstream(reader: Reader, name: str, item: Item) -> None:
-    """A map, or whether it is enabled."""
+    """A map with settings, or a boolean that enables JetStream."""
     if isinstance(item.value, dict):
         reader.settings.jetstream = True
         reader.section(item.value, _KEYS, "jetstream.")
@@ -50,7 +50,7 @@ def _disabled(reader: Reader, name: str, item: Item) -> None:
 
 
 def _cipher(item: Item) -> str:
-    """How the store is encrypted."""
+    """The encryption settings of the store."""
     value = text(item).lower()
     if value not in CIPHERS:
         raise ValueError(f'"{value}" is not a cipher: chacha or aes')
@@ -58,7 +58,7 @@ def _cipher(item: Item) -> str:
 
 
 def _store_key(item: Item) -> str:
-    """A key; what is wrong with it is said without it."""
+    """An encryption key; errors do not show it."""
     if not isinstance(item.value, str | int | float) or isinstance(item.value, bool):
         raise ValueError("expected a text")
     value = text(item)
@@ -78,7 +78,7 @@ def _encryption(attribute: str, convert: Convert) -> Key:
 
 
 def _limit(attribute: str, convert: Convert) -> Key:
-    """One of `jetstream.limits`; those of batches are in a part of their own."""
+    """One of `jetstream.limits`; batch limits have their own settings."""
 
     def apply(reader: Reader, name: str, item: Item) -> None:
         part, _, key = attribute.rpartition(".")
@@ -110,7 +110,7 @@ _KEYS: dict[str, Key] = {
     "max_buffered_msgs": no_queue,
     "request_queue_limit": no_queue,
     "info_queue_limit": no_queue,
-    # How members of a cluster share streams; one server has nobody to share them with.
+    # Settings of streams shared in a cluster; they have no effect on a single server.
     "unique_tag": taken,
     "max_outstanding_catchup": taken,
     "meta_compact": taken,

@@ -80,7 +80,7 @@ def _version(item: Item) -> str:
 
 
 def _compression(reader: Reader, name: str, item: Item) -> None:
-    """A mode, or a map with one."""
+    """A compression mode, or a map with one."""
     value = item.value
     if isinstance(value, dict):
         mode = value.get("mode")
@@ -128,7 +128,7 @@ def _url(item: Item) -> str:
     parts = urlsplit(url)
     if not parts.hostname:
         raise ValueError("expected nats://host:port, tls://host:port, ws:// or wss://")
-    if parts.port is None:  # ValueError when it is no number
+    if parts.port is None:  # ValueError when the port is not a number
         port_number = 443 if parts.scheme == "wss" else 80 if parts.scheme == "ws" else DEFAULT_PORT
         netloc = f"{parts.netloc}:{port_number}"
         return parts._replace(netloc=netloc).geturl()

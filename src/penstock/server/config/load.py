@@ -1,5 +1,5 @@
-"""Reads a configuration file into Settings, and reports all problems of a file at once: one line each,
-with file, line and column.
+"""Reads a configuration file into Settings, and reports all errors of a file at once: one line each, with
+file, line and column.
 """
 
 import hashlib
@@ -16,8 +16,9 @@ from penstock.server.settings import Settings
 def load_config(
     path: str, settings: Settings | None = None, *, strict: bool = False
 ) -> tuple[Settings, list[str]]:
-    """Read a configuration file: (settings, warnings). ConfigError lists every problem in it;
-    strict: what is taken with a warning only because it was once written so is one, too.
+    """Read a configuration file: (settings, warnings). ConfigError lists every error in it.
+
+    strict: warnings about outdated forms are errors.
     """
     try:
         text = _read(path)
@@ -38,7 +39,7 @@ def read_config(
     settings: Settings | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> tuple[Settings, list[str]]:
-    """As load_config, of a text; includes are read from disk, relative to the file's folder."""
+    """The same for a text; includes are read from disk, relative to the file's folder."""
     tree = parse(text, file, environ=environ, read_include=_read_include)
     return _settings(tree, text, settings, False)
 

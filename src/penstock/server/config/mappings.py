@@ -8,11 +8,11 @@ from penstock.server.settings.accounts import Mapping, MappingTarget
 
 
 def mappings(reader: Reader, name: str, item: Item) -> None:
-    """A map of subjects to a target, or to several with weights."""
+    """A map of subjects to one destination, or to several with weights."""
     if not isinstance(item.value, dict):
         raise ValueError(f"expected a map of subjects to destinations, got {kind(item)}")
     from penstock.server.accounts.mapping import (
-        problem_of,  # with transforms, which few servers need
+        problem_of,  # imports transforms, which few servers use
     )
 
     found: list[Mapping] = []

@@ -56,7 +56,7 @@ def _advertise(item: Item) -> str:
 
 
 def _trace_more(reader: Reader, name: str, item: Item) -> None:
-    """More in trace lines: there are trace lines, then."""
+    """Verbose trace lines; this also enables the trace log."""
     setattr(reader.target, name.lower(), flag(item))
     if flag(item):
         reader.target.trace = True
@@ -72,8 +72,8 @@ def _traced(item: Item) -> int:
 
 
 def without_effect(why: str) -> Key:
-    """A key that is taken, since what it asks for holds already or can't matter here: `why` says
-    so to the operator.
+    """A key that is accepted without effect, because its demand is met already or can't matter
+    here; the log says `why`.
     """
 
     def apply(reader: Reader, name: str, item: Item) -> None:
@@ -83,12 +83,12 @@ def without_effect(why: str) -> Key:
 
 
 def taken(reader: Reader, name: str, item: Item) -> None:
-    """A key that tunes something that this server does otherwise; nothing changes for anybody."""
+    """A tuning key that this server ignores: its own way of work makes no difference to clients."""
 
 
 def check_default_domains(reader: Reader, item: Item) -> None:
-    """What ``default_js_domain`` asks for, as mappings: an account without JetStream here has that of
-    a domain that is reached through leaf nodes.
+    """Convert ``default_js_domain`` to mappings: an account without JetStream here uses that of a
+    domain behind leaf nodes.
     """
     settings = reader.settings
     own = {account.name: account for account in settings.accounts}

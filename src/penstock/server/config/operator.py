@@ -21,7 +21,7 @@ _MEMORY = re.compile(r"mem(ory)?", re.IGNORECASE)
 
 
 def _of(reader: Reader) -> Operator:
-    """The settings' operator mode, which begins with its first key."""
+    """The operator settings of the target, created by the first key of operator mode."""
     settings = reader.settings
     if settings.operator is None:
         settings.operator = Operator()
@@ -29,7 +29,7 @@ def _of(reader: Reader) -> Operator:
 
 
 def _operators(reader: Reader, name: str, item: Item) -> None:
-    """JWTs, or the files that they are in."""
+    """JWTs, or the names of files with JWTs."""
     from penstock.nkeys import read_jwt
 
     for entry in texts(item):
@@ -139,7 +139,7 @@ OPERATOR: dict[str, Key] = {
 
 
 def check_operator(reader: Reader, place: Item) -> None:
-    """What depends on several keys; fills in what an operator's JWT says."""
+    """Checks across several keys; adds the values of an operator's JWT."""
     settings = reader.settings
     operator = settings.operator
     if operator is None:

@@ -59,7 +59,7 @@ def _remote_url(item: Item) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("nats", "tls") or not parts.hostname:
         raise ValueError(f'expected nats://host:port or tls://host:port, got "{value}"')
-    if parts.port == 0:  # ValueError when it is no number
+    if parts.port == 0:  # ValueError when the port is not a number
         raise ValueError(f'port 0 in "{value}"')
     return url
 

@@ -1,6 +1,6 @@
-"""Permissions in a configuration: of users, of accounts' defaults and of leaf nodes.
+"""Permissions in a configuration: of users, account defaults and leaf nodes.
 
-Each function returns a plain value and adds problems to the reader's list.
+Each function returns a plain value and adds errors to the reader's list.
 """
 
 from penstock.core.protocol.subjects import valid
@@ -11,8 +11,8 @@ from penstock.server.settings.users import Permissions, Responses, SubjectPermis
 
 
 def read_permissions(reader: Reader, item: Item) -> Permissions:
-    """A map ``{publish: ..., subscribe: ..., allow_responses: ...}``. ValueError when it is no
-    map.
+    """A map ``{publish: ..., subscribe: ..., allow_responses: ...}``. ValueError when the value is
+    not a map.
     """
     if not isinstance(item.value, dict):
         raise ValueError(f"expected permissions as a map, got {kind(item)}")
@@ -24,8 +24,8 @@ def read_permissions(reader: Reader, item: Item) -> Permissions:
 
 
 def read_subjects(item: Item, *, queues: bool = False) -> list[str]:
-    """A subject or an array of them; with `queues`, a queue may stand behind a blank. ValueError
-    for what is not a subject.
+    """A subject or an array of them; with `queues`, a queue may follow after a blank. ValueError
+    for an invalid subject.
     """
     parts = item.value if isinstance(item.value, list) else [item]
     subjects = [text(part) for part in parts]

@@ -1,6 +1,6 @@
-"""Walks a parsed configuration along tables of keys, fills plain objects and collects every problem.
+"""Walks a parsed configuration along tables of keys, fills plain objects and collects every error.
 
-The modules beside it have the tables; ``grammar`` has the syntax.
+The other modules of this package have the tables; ``grammar`` has the syntax.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,22 +10,23 @@ from penstock.server.config.grammar import NOT_SHOWN, Item, Tree
 from penstock.server.settings import Settings
 
 Convert = Callable[[Item], Any]
-"""An Item's value as the type a key wants, or ValueError with what was expected."""
+"""Converts an Item to the type of a key; ValueError gives the expected form."""
 
 
 class Reader:
-    """Walks a Tree along tables of keys. ``target`` is the object that keys set attributes of: the
-    settings, or a part of them inside a section that has one of its own.
+    """Walks a Tree along tables of keys.
+
+    Keys set attributes of ``target``: the settings, or the part of them that a section fills.
     """
 
     def __init__(self, tree: Tree, settings: Settings, not_served: frozenset[str]) -> None:
-        """`not_served`: paths of keys that nats-server knows and this server refuses by name."""
+        """`not_served`: paths of nats-server's keys that this server refuses by name."""
         self.tree = tree
         self.settings = settings
         self.target: Any = settings
         self.problems: list[str] = []
         self.warnings: list[str] = []
-        self.outdated: list[str] = []  # warnings that a check of the file counts as problems
+        self.outdated: list[str] = []  # warnings that are errors when the file is checked
         self._not_served = not_served
 
     def section(
@@ -52,26 +53,28 @@ class Reader:
         self.target = before
 
     def apply(self, key: "Key", name: str, item: Item) -> None:
-        """Let a key take its value; what it refuses becomes a problem."""
+        """Apply the value of a key; an invalid value becomes an error."""
         try:
             key(self, name, item)
         except ValueError as problem:
             self.problem(item, f"{name}: {problem}", shown=f"{name}: {NOT_SHOWN}")
 
     def problem(self, item: Item, text: str, shown: str = NOT_SHOWN) -> None:
-        """A line for the operator, with file, line and column. `shown`: what is said instead of
-        something in an included file; nothing of that but keys that the server knows.
+        """Add an error with file, line and column.
+
+        `shown` replaces a text of an included file; only keys that the server knows are shown from
+        there.
         """
         self.problems.append(item.told(text, shown))
 
     def outdate(self, item: Item, text: str) -> None:
-        """As problem(), of something that is taken as it once was written."""
+        """Add a warning about an outdated form."""
         self.outdated.append(item.told(text))
 
     def warn(self, item: Item, text: str) -> None:
-        """As problem(), of something that works."""
+        """Add a warning."""
         self.warnings.append(item.told(text))
 
 
 Key = Callable[[Reader, str, Item], None]
-"""What a key does with its value: reader, the key as written, the value."""
+"""Applies the value of a key: reader, the key as written, the value."""

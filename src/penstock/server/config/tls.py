@@ -23,7 +23,7 @@ _WINDOWS = (
 def tls(attribute: str = "tls", *, clients: bool = True) -> Key:
     """A key that is a ``tls`` map and sets an attribute of the reader's target to a Tls.
 
-    `clients`: for a listener of clients (or leaf nodes), where some keys make no sense.
+    `clients`: for a listener of clients or leaf nodes, where some keys have no meaning.
     """
 
     def apply(reader: Reader, name: str, item: Item) -> None:
@@ -33,7 +33,7 @@ def tls(attribute: str = "tls", *, clients: bool = True) -> Key:
 
 
 def read_tls(reader: Reader, item: Item, *, clients: bool = True) -> Tls:
-    """A ``tls`` map as a value; what is wrong in it becomes problems of the reader."""
+    """The Tls of a ``tls`` map; errors go to the reader."""
     if not isinstance(item.value, dict):
         raise ValueError(f"expected a map, got {kind(item)}")
     found = Tls()
@@ -135,7 +135,7 @@ def _first(reader: Reader, name: str, item: Item) -> None:
 
 
 def _insecure(reader: Reader, name: str, item: Item) -> None:
-    flag(item)  # read_tls looks at it when all suites are known
+    flag(item)  # read_tls checks it when all suites are known
 
 
 def _known_urls(reader: Reader, name: str, item: Item) -> None:

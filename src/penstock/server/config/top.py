@@ -1,5 +1,5 @@
-"""The top level of the configuration: its keys, checks of several keys together, and keys of nats-server
-that this server does not support.
+"""The top level of the configuration: its keys, checks across several keys, and nats-server's keys that
+this server does not support.
 """
 
 from penstock.server.config.accounts import accounts, check_accounts, system_account
@@ -32,7 +32,7 @@ _MIN_LAME_DUCK_NS = 30 * SECOND_NS
 
 
 def check_whole(reader: Reader, items: dict[str, Item]) -> None:
-    """What depends on several keys."""
+    """Checks across several keys."""
     settings = reader.settings
     place = next(iter(items.values())) if items else Item("", "config", 1, 1)
     named = {name.lower(): item for name, item in items.items()}
@@ -117,9 +117,8 @@ TOP: dict[str, Key] = {
     "lame_duck_grace_period": duration("lame_duck_grace_period_ns"),
 }
 
-# Keys that nats-server knows and this version does not serve: refused by name, because leaving out
-# what they ask for (permissions, a cluster) without a word would be worse than not
-# starting.
+# Keys of nats-server that this server refuses by name: to ignore their demand (permissions, a
+# cluster) silently would be worse than not to start.
 NOT_SERVED = frozenset(
     """
     ocsp proxies resolver_tls

@@ -8,7 +8,7 @@ from penstock.server.settings.users import CONNECTION_TYPES, User, is_bcrypt
 
 
 def read_users(reader: Reader, item: Item) -> list[User]:
-    """An array of users; what is wrong with one becomes a problem. ValueError when it is no
+    """An array of users; an invalid user becomes an error. ValueError when the value is not an
     array.
     """
     if not isinstance(item.value, list):
@@ -46,7 +46,7 @@ def _check(reader: Reader, entry: Item, user: User) -> None:
 
 
 def need(reader: Reader, item: Item, package: str, what: str) -> None:
-    """A problem when the package that something needs is not installed."""
+    """Add an error when a required package is not installed."""
     from importlib.util import find_spec
 
     if find_spec(package) is None:

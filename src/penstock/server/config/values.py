@@ -13,7 +13,7 @@ from penstock.server.units import SECOND_NS, parse_address, parse_duration
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# -- converters: an Item's value as the type a key wants, or ValueError with what was expected
+# -- converters: from an Item to the type of a key; ValueError gives the expected form
 
 
 def text(item: Item) -> str:
@@ -74,7 +74,7 @@ def between(low: int, high: int) -> Convert:
 
 
 def limit_size(item: Item) -> int:
-    """jetstream sizes: a quoted one must end in K, M, G or T, in 1024s."""
+    """A jetstream size; a quoted one must end in K, M, G or T, powers of 1024."""
     if isinstance(item.value, str):
         found = re.fullmatch(r"(\d+)([KMGT])", item.value)
         if found is None:
@@ -85,7 +85,7 @@ def limit_size(item: Item) -> int:
 
 
 def kind(item: Item) -> str:
-    """What an item holds, for messages."""
+    """The type of an item's value, for messages."""
     value = item.value
     if isinstance(value, dict):
         return "a map"
@@ -96,7 +96,7 @@ def kind(item: Item) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-# -- what a key does
+# -- makers of keys
 
 
 def set_to(attribute: str, convert: Convert) -> Key:
@@ -109,12 +109,12 @@ def set_to(attribute: str, convert: Convert) -> Key:
 
 
 def duration(attribute: str, low_ns: int = 0) -> Key:
-    """A Go duration; a bare whole number is taken as seconds, with a warning."""
+    """A Go duration; a bare whole number counts as seconds, with a warning."""
 
     def apply(reader: Reader, name: str, item: Item) -> None:
         number = isinstance(item.value, int | float) and not isinstance(item.value, bool)
         if number and item.word[-1:] == "m":
-            # For the grammar `2m` is two million; nobody who writes it here means that.
+            # The grammar reads `2m` as two million, but here it means two minutes.
             ns = parse_duration(item.word)
         elif isinstance(item.value, int | float) and number:
             ns = round(item.value * SECOND_NS)
@@ -142,7 +142,7 @@ def address(host: str, port: str) -> Key:
 
 
 def port(item: Item) -> int:
-    """A port, or -1 for any free one."""
+    """A port, or -1 for any free port."""
     number = whole(item)
     if number != -1 and not 0 <= number <= 65535:
         raise ValueError(f"{number} is not a port: a number up to 65535, or -1 for any free one")
@@ -150,7 +150,7 @@ def port(item: Item) -> int:
 
 
 def count(item: Item) -> int:
-    """A limit: 0 and -1 are none."""
+    """A limit: 0 and -1 mean no limit."""
     number = whole(item)
     if number < -1:
         raise ValueError(f"{number} is not a limit: a number, 0 or -1 for none")
@@ -174,6 +174,6 @@ def section(table: "Mapping[str, Key]", where: str) -> Key:
 
 
 def no_queue(reader: Reader, name: str, item: Item) -> None:
-    """Bounds of a queue that this server does not have: taken, since nothing can exceed them."""
+    """Bounds of a queue that this server does not have: accepted without effect."""
     limit_size(item)
     reader.warn(item, f"{name} has no effect: the server has no such queue")

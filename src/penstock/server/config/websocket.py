@@ -35,7 +35,7 @@ def websocket(reader: Reader, name: str, item: Item) -> None:
 
 
 def check_websocket(reader: Reader, place: Item) -> None:
-    """What depends on other sections."""
+    """Checks across sections."""
     settings = reader.settings
     if settings.websocket.port and settings.users:
         for attribute in ("user", "token"):
