@@ -5,8 +5,8 @@ sorted by key, `<`, `>` and `&` are escaped, times are RFC 3339, bytes are base6
 match in any case, later ones win, null leaves a field unchanged, several documents one after
 another fill the same object, and a wrong type is an error that names the field.
 
-The annotations of `api/fields` describe each field; a plan per message class is made once. Does not
-know any message.
+The annotations of `api/fields` describe each field; a plan per message class is made once. This module
+does not depend on any message.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ Encoder = Callable[[Any], Any]
 
 
 class JsonError(ValueError):
-    """The body does not fit the message; str() is the text after `invalid JSON: `."""
+    """The body is not a valid message; str() is the text after `invalid JSON: `."""
 
 
 class _Literal(str):
-    """A number that is not whole, as the JSON text spells it."""
+    """A number that is not whole, in the spelling of the JSON text."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """One type: how to write and how to read its values."""
+    """One type: the writer and the reader of its values."""
 
     encode: Encoder | None  # None: the value as it is
     decode: Callable[[_Reader, Any, Any, str], Any]  # reader, JSON value, present value, path
@@ -79,7 +79,7 @@ class _Reader:
 
 
 MAX_OBJECTS = 5_000
-"""Limit of objects in one request, and of keys in another case; both take Python's time."""
+"""Limit of objects in one request, and of keys in another case; both are slow in Python."""
 _DOCUMENTS_MOST = 500  # documents one after another
 _BRACKETS_MOST = 100_000  # higher, because lists and texts have brackets too
 _QUOTED_MOST = 4096  # letters of a client's text in an error
@@ -110,15 +110,15 @@ def _plain(value: object) -> int:
 def decode_request(kind: type[T], body: bytes, *, strict: bool = True, bounded: bool = False) -> T:
     """A request body as a message, as a server reads it; an empty body gives the zero message.
 
-    JsonError if it is not one. `bounded`: the body comes from a client, and may not have more than
-    MAX_OBJECTS.
+    JsonError if the body is invalid. `bounded`: the body comes from a client and may have at most
+    MAX_OBJECTS objects.
     """
     most = MAX_OBJECTS if bounded else -1
     return _decode(kind, body, _Reader(strict, open_choices=False, objects=most))
 
 
 def decode_response(kind: type[T], body: bytes) -> T:
-    """A server's answer as a message; ignores unknown fields. JsonError if it is not one."""
+    """A server's answer as a message; ignores unknown fields. JsonError if it is invalid."""
     return _decode(kind, body, _Reader(strict=False, open_choices=True))
 
 
@@ -139,7 +139,9 @@ def _decode(kind: type[T], body: bytes, reader: _Reader) -> T:
 
 
 def _parse(body: bytes) -> Iterator[Any]:
-    """The values of the documents; a document is parsed when the one before it is processed."""
+    """Yields the value of each document; a document is parsed after the one before it was
+    processed.
+    """
     try:
         whole = _PARSER.decode(body)
     except (ValueError, RecursionError, msgspec.DecodeError):
@@ -173,7 +175,7 @@ def _whole(digits: str) -> int | _Literal:
 
 @cache
 def _plan(kind: type[msgspec.Struct]) -> tuple[_Field, ...]:
-    # If the annotations of a class are for people, `wire_hints` has those of the wire.
+    # A class with annotations for callers may have `wire_hints`, which are those of the wire.
     hints = kind.__dict__.get("wire_hints") or get_type_hints(kind, include_extras=True)
     return tuple(_field(name, hints[name]) for name in kind.__struct_fields__)
 
@@ -418,7 +420,7 @@ def _tree(message: msgspec.Struct) -> dict[str, Any]:
 
 
 def _clean(value: Any) -> Any:
-    """The same tree with valid Unicode; invalid bytes become U+FFFD."""
+    """The same tree in valid Unicode; invalid bytes become U+FFFD."""
     if isinstance(value, _Literal):
         return value
     if isinstance(value, str):

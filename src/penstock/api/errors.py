@@ -1,7 +1,7 @@
 """API errors: the JSON object, and the exceptions for it.
 
 Every documented error has its own class in `api/errors_generated`, made from `tools/errors.toml`. A
-server raises them, and a client gets them back from `error_from`. Does not know any call.
+server raises them; a client gets them from `error_from`.
 """
 
 import re

@@ -1,8 +1,8 @@
 """The annotations of message fields: how each field is written on the wire.
 
-A field is a plain Python type, or one of the aliases below, which add what Python's types do not
-express: the width of a number, an integer that is a time, a zero value that is left out.
-`api/codec` reads these annotations; type checkers see the plain types. Does not know any message.
+A field is a plain Python type, or one of the aliases below, which add properties that Python's types
+do not have: the width of a number, a time as an integer, a zero value that is left out.
+`api/codec` reads these annotations; type checkers see the plain types.
 """
 
 from collections.abc import Callable

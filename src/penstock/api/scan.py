@@ -1,7 +1,7 @@
-"""Finds the fault in a JSON text, in the words of NATS servers, and the end of each document.
+"""Finds the error in a JSON text, in the words of NATS servers, and the end of each document.
 
-Called only for texts that the fast decoder refused. `core/protocol/json_scan` finds the first fault,
-or the ends of concatenated documents; this module has the words and offsets. Builds no values.
+Called only for texts that the fast decoder refused. `core/protocol/json_scan` finds the first error,
+or the ends of concatenated documents; this module adds the words and offsets. It builds no values.
 """
 
 import re
@@ -89,7 +89,7 @@ def _word(text: bytes, position: int) -> JsonFaultError:
 def _unexpected(text: bytes, position: int, where: str) -> JsonFaultError:
     if position >= len(text):
         return JsonFaultError("unexpected EOF")
-    # the rest may be cut within a character, which changes that character, but not the first one
+    # the cut may fall inside a character; that changes this character only, not the first one
     letter = text[position : position + _LETTER_MOST].decode("utf-8", "surrogateescape")[0]
     if letter in _NAMED:
         shown = _NAMED[letter]

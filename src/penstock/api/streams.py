@@ -1,7 +1,7 @@
 """Streams: configuration, state, info.
 
 Field order is the order on the wire, and wire names are the attribute names. Types only: the engine
-decides what is allowed and what a default means. All fields of API level 4 are here, also those of
+decides which values are allowed and how defaults apply. All fields of API level 4 are here, also fields of
 features that a server may not have. The defaults here are the zero values of the wire, not the
 defaults of a stream.
 """
@@ -128,7 +128,7 @@ class StreamConfig(Struct, kw_only=True):
 
 
 class LostStreamData(Struct, kw_only=True):
-    """Messages that the disk no longer returns."""
+    """Messages that damage on the disk has destroyed."""
 
     msgs: list[Uint64] | None = None
     bytes: Uint64 = 0

@@ -1,7 +1,7 @@
 """Subjects of the JetStream API: builds them for clients, and parses ack subjects.
 
 They are `$JS.API.<call>` in the client's own account, `$JS.<domain>.API.<call>` for a domain, or
-begin with the prefix that an import gives. Does not know what the calls do.
+begin with the prefix of an import.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,9 @@ _BAD_NAME = frozenset(" \t\r\n\f.*>\\/")
 
 
 class Api:
-    """Builds the subjects of one API prefix; checks names, so that no call goes astray."""
+    """Builds the subjects of one API prefix; checks names, so that a call can't reach another
+    subject.
+    """
 
     def __init__(self, prefix: str = API_PREFIX) -> None:
         """Any prefix, without the last dot; ValueError if it is not a literal subject."""
@@ -61,7 +63,7 @@ class Api:
 
 
 class AckSubject(NamedTuple):
-    """The content of a delivered message's reply subject."""
+    """The fields of an ack subject: the reply subject of a delivered message."""
 
     domain: str
     account_hash: str

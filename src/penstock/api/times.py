@@ -3,7 +3,7 @@
 A time is an integer of nanoseconds since 1970 UTC, from ZERO_NS (the beginning of year 1) to LAST_NS.
 In a required time 0 means "no time", which the wire writes as year 1 (`format_time`,
 `parse_time`). In an optional time each instant is itself (`format_instant`, `parse_instant`).
-Has no clock.
+The caller gives the current time.
 """
 
 import re

@@ -19,7 +19,7 @@ _LETTER_MOST = 4  # bytes of a character
 
 
 def decode_whole(kind: type[T], body: bytes) -> T:
-    """The body as a message; ignores unknown fields. JsonError if it is not one."""
+    """The body as a message; ignores unknown fields. JsonError if it is invalid."""
     end = first_end(body)
     rest = body[end:].lstrip(b" \t\r\n")[:_LETTER_MOST] if end >= 0 else b""
     if rest:

@@ -45,9 +45,9 @@ from penstock.vault import NAMES as CIPHER_NAMES
 if TYPE_CHECKING:
     from penstock.server.origin_servers import OriginLink
 
-ALWAYS_SHOWN_NS = 120 * SECOND_NS  # the interval that is shown where every ack waits for an fsync
+ALWAYS_SHOWN_NS = 120 * SECOND_NS  # shown when every ack waits for an fsync
 BUSY_TICK_NS = SECOND_NS // 20  # longest interval between engine ticks while a stream exists
-IDLE_TICK_NS = SECOND_NS // 4  # and without one: a new stream's timers start this late at most
+IDLE_TICK_NS = SECOND_NS // 4  # without streams: the longest delay of a new stream's timers
 _OWN_SUBJECTS = ("$KV.", "$OBJ.")  # also reachable by a domain's prefix
 RECOVERY_SLICE_NS = SECOND_NS // 250  # time of opening streams between two turns for clients
 RECOVERY_WAIT_SECONDS = 0.001  # pause when all streams wait for the disk
@@ -504,7 +504,9 @@ class JetStream:
 
 
 def _asks_elsewhere(account: ServerAccount) -> bool:
-    """Whether an account's mappings send its API requests to another domain."""
+    """Whether the account imports a service under its JetStream API subjects, so that another
+    account answers.
+    """
     if not account.settings.imports:
         return False
     from penstock.server.accounts.sharing import local_pattern

@@ -59,8 +59,8 @@ class StorePresync:
             thread.start()
 
     def done(self, log_folder: str) -> bool:
-        """Whether a log can be opened without a long wait for the disk; True for a log outside the
-        presync.
+        """Whether a log can be opened without a long wait for the disk; always True after the
+        presync has ended.
         """
         return not self._working or self._left < 0 or log_folder in self._done
 

@@ -19,7 +19,7 @@ def read_permissions(reader: Reader, item: Item) -> Permissions:
     found = Permissions()
     reader.section(item.value, _KEYS, "permissions.", target=found)
     if found.responses is not None and found.publish.allow is None:
-        found.publish.allow = []  # leave to answer replaces leave to publish everything
+        found.publish.allow = []  # allow_responses replaces the permission to publish everything
     return found
 
 

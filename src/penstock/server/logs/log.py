@@ -42,9 +42,9 @@ class Log:
         now: Callable[[], float] = time.time,
         stream: "TextIO | None" = None,
     ) -> None:
-        """Log to a file (appended to, put aside at `limit` bytes, `keep` files at most); without a
-        path to a syslog ("": the machine's own, or its address); without both to stderr. StartError
-        when it can't be opened.
+        """Log to a file (rotated at `limit` bytes, `keep` files at most); without a path to a
+        syslog ("": the machine's own, or an address); without both to stderr. StartError when the
+        target can't be opened.
         """
         self.debug_on = debug
         self.trace_on = trace
@@ -53,7 +53,7 @@ class Log:
         self._form = form
         self._now = now
         self._pid = os.getpid()
-        self._second = -1  # the second that _stamp is of
+        self._second = -1  # the second of _stamp
         self._stamp = ""
         self._zone = ""
         self._stream = stream if stream is not None else sys.stderr
@@ -64,11 +64,11 @@ class Log:
 
     @property
     def path(self) -> str:
-        """The file that lines go to; empty when they don't go to a file."""
+        """The path of the log file; empty when lines go elsewhere."""
         return self._file.path if self._file is not None else ""
 
     def reopen(self) -> None:
-        """Open the file again by its name (somebody has moved it away); the old one stays in use if
+        """Open the file again by its name, after it was moved away. The old file stays in use when
         that fails.
         """
         if self._file is None:
@@ -79,15 +79,15 @@ class Log:
             self.error(str(problem))
 
     def move(self, path: str, limit: int = 0, keep: int = 0, syslog: str | None = None) -> None:
-        """Go on in another file, syslog, or on stderr; StartError, and all stays as it is, if that
-        can't be opened.
+        """Switch to another file, to a syslog, or to stderr. StartError when it can't be opened;
+        the old target then stays in use.
         """
         target = self._target(path, limit, keep, syslog)
         self.close()
         self._file, self._syslog = target
 
     def adopt(self, other: "Log") -> None:
-        """Go on where the other one would write to, which is not used any more."""
+        """Take over the target of another Log, which is not used any more."""
         self.close()
         self._file, self._syslog = other._file, other._syslog
         other._file = other._syslog = None
@@ -115,7 +115,7 @@ class Log:
         self._second = -1
 
     def close(self) -> None:
-        """Close the file or the connection, if there is one; what is said then goes to stderr."""
+        """Close the file or the connection; later lines go to stderr."""
         for each in (self._file, self._syslog):
             if each is not None:
                 each.close()
@@ -148,7 +148,7 @@ class Log:
             self.write("TRC", text)
 
     def write(self, level: str, text: str) -> None:
-        """Write one line; line ends and control characters inside the text are escaped."""
+        """Write one line; line ends and control characters in the text are escaped."""
         text = shown(text)
         if self._syslog is not None:
             self._syslog.write(level, text)
@@ -186,7 +186,7 @@ class Log:
         return json.dumps(fields, ensure_ascii=False, separators=(",", ":")) + "\n"
 
     def _tick(self) -> int:
-        """Bring the stamp of the current second up to date; the microseconds in it."""
+        """Bring the stamp up to the current second; returns its microseconds."""
         moment = self._now()
         second = int(moment)
         if second != self._second:

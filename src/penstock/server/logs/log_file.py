@@ -19,8 +19,8 @@ class LogFile:
     """One log file, with or without a limit."""
 
     def __init__(self, path: str, limit: int = 0, keep: int = 0) -> None:
-        """Append to the file; limit: bytes above which it is put aside (0: never), keep: how many
-        files there may be (0: any number). StartError when it can't be opened.
+        """Append to the file. limit: size in bytes above which it is rotated (0: never); keep:
+        number of files (0: any). StartError when the file can't be opened.
         """
         self.path = path
         self.limit = limit
@@ -37,15 +37,15 @@ class LogFile:
             ) from None
 
     def reopen(self) -> None:
-        """Open the file again by its name; StartError, and the old one stays in use, if that
-        fails.
+        """Open the file again by its name. StartError when that fails; the old file then stays in
+        use.
         """
         fresh = self._open()
         os.close(self._fd)
         self._fd, self._size = fresh
 
     def write(self, text: str) -> list[str]:
-        """Append a line; what is to be logged about the file itself."""
+        """Append a line. Returns log lines about the file itself, such as its rotation."""
         data = text.encode("utf-8", "backslashreplace")
         try:
             self._size += os.write(self._fd, data)
@@ -61,7 +61,7 @@ class LogFile:
             os.rename(self.path, aside)
             self.reopen()
         except (OSError, StartError) as problem:
-            self._size = 0  # the next attempt comes when as much has been written again
+            self._size = 0  # the next attempt follows after the same number of bytes
             return [f"Unable to put the log file aside: {problem}"]
         return [f'Rotated log, backup saved as "{aside}"', *self._purge()]
 
@@ -83,5 +83,5 @@ class LogFile:
         return [f'Purged log file "{each}"' for each in gone]
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         os.close(self._fd)

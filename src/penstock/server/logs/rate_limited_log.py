@@ -1,4 +1,4 @@
-"""Rate-limited log lines about faults of clients: a hostile client cannot fill the log.
+"""Rate-limited log lines about errors of clients: a hostile client cannot fill the log.
 
 The caller gives the time.
 """
@@ -13,7 +13,7 @@ class RateLimitedLog:
     """Lines of one kind."""
 
     def __init__(self, log: Log, kind: str, level: str = "ERR") -> None:
-        """kind names them in the line that says how many were left out."""
+        """`kind` names the lines in the line about suppressed ones."""
         self._log = log
         self._kind = kind
         self._level = level
@@ -21,7 +21,7 @@ class RateLimitedLog:
         self._count = 0
 
     def say(self, now_ns: int, line: str) -> None:
-        """Log it, unless there were many in this second."""
+        """Log a line, unless there were many in this second."""
         second = now_ns // SECOND_NS
         if second != self._second:
             if self._count > LINES_MAX:

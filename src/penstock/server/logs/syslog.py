@@ -1,10 +1,10 @@
-"""Log lines to syslog: the one of the machine, or another one over UDP, TCP or a Unix socket.
+"""Log lines to syslog: the machine's own, or another one over UDP, TCP or a Unix socket.
 
     <29>Jan 31 14:05:09 penstock-server[4711]: Server is ready                        the machine's
     <29>2026-01-31T14:05:09+01:00 host penstock-server[4711]: Server is ready         another one
 
-The server never waits for a syslog: a line that the syslog does not accept at once is dropped, and a
-lost connection is made again after some seconds.
+The server never waits for a syslog: a line that can't be sent at once is dropped, and a lost connection
+is made again after some seconds.
 """
 
 import os
@@ -24,11 +24,11 @@ _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 class Syslog:
-    """One syslog. ``write`` never blocks and never fails."""
+    """One syslog. ``write`` never blocks and never raises."""
 
     def __init__(self, address: str = "") -> None:
-        """ "" is the machine's own; else udp://host:port, tcp://host:port or a path. StartError when
-        it can't be reached now.
+        """Connect to an address: udp://host:port, tcp://host:port or a path; an empty one is the
+        machine's own syslog. StartError when the syslog is not reachable.
         """
         self.address = address
         self._host = socket.gethostname()
@@ -83,7 +83,7 @@ class Syslog:
         return opened
 
     def write(self, level: str, text: str) -> None:
-        """Send a line, or drop it."""
+        """Send a line; drop it when it can't be sent at once."""
         now = time.time()
         if self._socket is None and not self._again(now):
             return

@@ -3,8 +3,8 @@
     127.0.0.1:40222 - cid:5 - <<- [PUB orders.new 8]
     127.0.0.1:40222 - cid:5 - <<- MSG_PAYLOAD: ["42 bolts"]
 
-Without ``-V`` the reactor's tracer is None and nothing of this runs. Of CONNECT, only fields that are
-known not to be secret are shown.
+Without ``-V`` the reactor's tracer is None, and this module is not called. Of CONNECT, only fields that
+are known not to be secret are logged.
 """
 
 import json
@@ -16,7 +16,7 @@ from penstock.server.logs.log import Log
 from penstock.server.settings import Settings
 
 REDACTED = "[REDACTED]"
-# What a CONNECT may say without telling a secret: of clients, then of leaf nodes.
+# Fields of CONNECT without secrets: of clients, then of leaf nodes.
 _HARMLESS = frozenset(
     [
         "verbose",
@@ -48,7 +48,7 @@ _HARMLESS = frozenset(
         "hub",
     ]
 )
-_LOGIN = b"$SYS.REQ.USER.AUTH "  # a request of an auth callout: it has what CONNECT said
+_LOGIN = b"$SYS.REQ.USER.AUTH "  # an auth callout's request, which contains the fields of CONNECT
 _IN, _OUT = "<<-", "->>"
 
 
@@ -56,13 +56,13 @@ class TraceLog:
     """Writes a line for each operation."""
 
     def __init__(self, log: Log, settings: Settings, label: Callable[[Connection], str]) -> None:
-        """label(connection) is how lines about it begin; settings are looked at anew each time."""
+        """label(connection) is the beginning of its log lines; the settings are read at each use."""
         self._log = log
         self._settings = settings
         self._label = label
 
     def received(self, connection: Connection, line: bytes, body: bytes | None, hlen: int) -> None:
-        """A client's operation."""
+        """Log an operation of a client."""
         word, _, rest = line.partition(b" ")
         if word == b"CONNECT":
             line = b"CONNECT " + without_secrets(rest)
@@ -73,7 +73,7 @@ class TraceLog:
             self._payload(label, _IN, body, hlen, secret=secret)
 
     def sent(self, connection: Connection, data: bytes) -> None:
-        """The server's operations, whole ones."""
+        """Log complete operations of the server."""
         label = self._label(connection)
         at = 0
         while at < len(data):
@@ -85,7 +85,7 @@ class TraceLog:
             words = line.split(" ")
             if words[0] == "-ERR":
                 line = line.replace("'", "")
-            elif words[0] == "CONNECT":  # ours, to another server
+            elif words[0] == "CONNECT":  # from this server to another one
                 shown = without_secrets(line[8:].encode("utf-8"))
                 line = "CONNECT " + shown.decode("utf-8", "backslashreplace")
             self._log.trace(f"{label} - {_OUT} [{line}]")
@@ -113,10 +113,11 @@ class TraceLog:
 
 
 def without_secrets(text: bytes) -> bytes:
-    """The JSON of a CONNECT without what is, or may be, a secret: a field that the protocol does not
-    know has its name shown alone, since a password is often written under another name. The user of
-    a URL without a password may be its token: a value that stands in a secret field, too, is one.
-    What is no JSON object is not shown at all.
+    """The JSON of a CONNECT without fields that are or may be secrets.
+
+    Of an unknown field only the name is shown, because passwords are often sent under other names.
+    The user of a URL without a password may be a token: a value that equals that of a secret field
+    is a secret too. Text that is not a JSON object is not shown at all.
     """
     try:
         fields = json.loads(text)
@@ -135,7 +136,7 @@ def without_secrets(text: bytes) -> bytes:
 
 
 def _harmless(key: str, value: object) -> bool:
-    """Whether a field tells nothing: it is on or off, empty, or known and not nested."""
+    """Whether a field may be shown: it is a boolean, empty, or known and not nested."""
     if not value or value is True:
         return True
     plain = value if isinstance(value, list) else [value]

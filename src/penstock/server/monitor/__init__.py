@@ -1,9 +1,9 @@
 """Monitoring: reports on the server with nats-server's paths, arguments and field names, and metrics for
 Prometheus.
 
-Each report is a module that is loaded at its first request: `Options` (a msgspec Struct, also for
-requests over the system account), `from_query` and `report`, a pure function of the ServerState. Pages
-that are not JSON, or have a status of their own, have `answer` instead.
+Each report is a module that is loaded at its first request. It has `Options` (a msgspec Struct, also for
+requests over the system account), `from_query`, and `report`, a pure function of the ServerState. Pages
+that are not JSON or have their own status have `answer` instead.
 """
 
 from importlib import import_module
@@ -14,7 +14,7 @@ from penstock.server.monitor.encoding import to_json
 from penstock.server.monitor.query import Query, QueryError, Skip
 from penstock.server.monitor.server_state import ServerState
 
-# path -> (module, counted in http_req_stats as)
+# path -> (module, name in http_req_stats)
 PATHS = {
     "/": ("index", "/"),
     "/varz": ("varz", "/varz"),
@@ -39,7 +39,7 @@ _COUNTED_WHEN_READ = {"connz", "routez"}  # requests with bad arguments are not 
 
 
 def answer(server_state: ServerState, path: str, query: dict[str, str]) -> Answer:
-    """The answer to GET path?query."""
+    """The response to GET path?query."""
     base = server_state.settings.http_base_path.rstrip("/")
     if base:
         if path != base and not path.startswith(base + "/"):
@@ -71,7 +71,7 @@ def _count(server_state: ServerState, path: str) -> None:
 
 
 def json_answer(body: object, query: Query, indent: int | None, status: int = 200) -> Answer:
-    """JSON, or with ``callback=name`` a script that calls it."""
+    """The JSON; with ``callback=name``, a script that calls the function."""
     written = to_json(body, indent)
     callback = query.text("callback")
     if callback and all(word.isidentifier() for word in callback.split(".")):
@@ -80,7 +80,7 @@ def json_answer(body: object, query: Query, indent: int | None, status: int = 20
 
 
 def family(name: str) -> ModuleType:
-    """The module of a family of reports."""
+    """The module of a report."""
     return import_module(f"{__name__}.{name}")
 
 

@@ -29,18 +29,18 @@ _SYSTEM_SERVICES = {
 
 
 class Options(msgspec.Struct):
-    """Which one; empty: their names."""
+    """The account; empty: list the names."""
 
     account: str = ""
 
 
 def from_query(query: Query) -> Options:
-    """Any text."""
+    """Any text is accepted."""
     return Options(account=query.text("acc"))
 
 
 def report(server_state: ServerState, options: Options) -> dict[str, Any]:
-    """QueryError: there is no such account."""
+    """The names, or one account. QueryError when there is no such account."""
     body: dict[str, Any] = {
         "server_id": server_state.server_id,
         "now": format_time(server_state.now_ns),
@@ -52,7 +52,7 @@ def report(server_state: ServerState, options: Options) -> dict[str, Any]:
 
 
 def details(server_state: ServerState, name: str) -> dict[str, Any]:
-    """One account; QueryError."""
+    """The details of one account. Raises QueryError."""
     account = server_state.account(name)
     if account is None:
         raise QueryError(f"Account {name} does not exist")
@@ -95,7 +95,7 @@ def details(server_state: ServerState, name: str) -> dict[str, Any]:
 
 
 def _exports(server_state: ServerState, name: str) -> list[dict[str, Any]]:
-    """Of the system account, the services that every account reaches."""
+    """For the system account: the services that every account can request."""
     if name != server_state.system_account:
         return []
     served = dict(_SYSTEM_SERVICES)
@@ -184,7 +184,7 @@ def _import(wanted: Import, server_state: ServerState) -> dict[str, Any]:
 
 
 def _targets(mapping: Mapping) -> list[dict[str, Any]]:
-    """Where it goes; the weights add up, the lightest first."""
+    """The destinations of a mapping with cumulated weights, the lightest first."""
     found = [(each.weight, each.subject, each.cluster) for each in mapping.targets]
     rest = 100 - sum(weight for weight, _, _ in found)
     if rest > 0 and mapping.subject not in {subject for _, subject, _ in found}:

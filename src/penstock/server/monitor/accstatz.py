@@ -18,19 +18,19 @@ from penstock.server.monitor.server_state import (
 
 
 class Options(msgspec.Struct):
-    """Of which accounts (none: of all), and whether of those without connections."""
+    """The accounts (none: all), and whether to include those without connections."""
 
     accounts: list[str] = []
     include_unused: bool = False
 
 
 def from_query(query: Query) -> Options:
-    """QueryError."""
+    """Parse the query. Raises QueryError."""
     return Options(include_unused=query.flag("unused"))
 
 
 def report(server_state: ServerState, options: Options) -> dict[str, Any]:
-    """A row for each account that is used."""
+    """One row for each account with connections; with `include_unused`, for every account."""
     by_account = connections_by_account(server_state)
     rows = [
         statistics(server_state, account, by_account.get(account.name, ()))
@@ -46,7 +46,7 @@ def report(server_state: ServerState, options: Options) -> dict[str, Any]:
 
 
 def connections_by_account(server_state: ServerState) -> dict[str, list[Connection]]:
-    """The open connections of each account that has some."""
+    """The open connections, for each account that has some."""
     found: dict[str, list[Connection]] = {}
     for connection in server_state.reactor.all_connections():
         found.setdefault(account_of(connection), []).append(connection)
@@ -56,7 +56,7 @@ def connections_by_account(server_state: ServerState) -> dict[str, list[Connecti
 def statistics(
     server_state: ServerState, account: ServerAccount, connections: Iterable[Connection]
 ) -> dict[str, Any]:
-    """One account: what is open, and what went through it, past connections included."""
+    """One account: its open connections, and its traffic including closed connections."""
     gone = server_state.clients.past(account.name)
     sent, received = [gone.out_msgs, gone.out_bytes], [gone.in_msgs, gone.in_bytes]
     leafs_sent, leafs_received = [0, 0], [0, 0]

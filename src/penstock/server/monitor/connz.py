@@ -31,7 +31,7 @@ _STATES = {"": OPEN, "open": OPEN, "closed": CLOSED, "any": ALL, "all": ALL}
 
 
 class Options(msgspec.Struct):
-    """What to show, of whom, in which order."""
+    """Which connections to show, in which order, with which details."""
 
     sort: str = ""
     auth: bool = False
@@ -48,7 +48,7 @@ class Options(msgspec.Struct):
 
 
 def from_query(query: Query) -> Options:
-    """QueryError."""
+    """Parse the query. Raises QueryError."""
     auth = query.flag("auth")
     subs, subs_detail = query.subscriptions()
     offset, limit, cid = query.number("offset"), query.number("limit"), query.unsigned("cid")
@@ -108,7 +108,7 @@ def _stopped_ns(each: _Each) -> int:
 
 
 def report(server_state: ServerState, options: Options) -> dict[str, Any]:
-    """One page of them; QueryError."""
+    """One page of connections. Raises QueryError."""
     order = options.sort or "cid"
     if order not in _SORTS:
         raise QueryError(f"invalid sorting option: {order}")
@@ -138,7 +138,7 @@ def report(server_state: ServerState, options: Options) -> dict[str, Any]:
     found: list[_Each] = [*opened, *closed]
     key, descending = _SORTS[order](now_ns)
     found.sort(key=key, reverse=descending)
-    # Fields are made for those on the page only: there may be very many others.
+    # Only the connections on the page are converted, because there may be very many.
     shown = [_fields(each, options, now_ns) for each in found[offset : offset + limit]]
     return body | {"num_connections": len(shown), "total": total, "connections": shown}
 
@@ -146,7 +146,7 @@ def report(server_state: ServerState, options: Options) -> dict[str, Any]:
 def _chosen(
     server_state: ServerState, options: Options
 ) -> tuple[list[Connection], list[ClosedConnection], int]:
-    """(open, closed, how many there are before user and id are asked for)."""
+    """(open, closed, number of connections before the filter by user and id)."""
     opened: list[Connection] = []
     closed: list[ClosedConnection] = []
     if options.state != CLOSED:
@@ -165,12 +165,12 @@ def _chosen(
         opened = [each for each in opened if _party(each).user == options.user]
         closed = [each for each in closed if each.client.user == options.user]
     if options.mqtt_client:
-        opened, closed = [], []  # the server has no MQTT clients
+        opened, closed = [], []  # this server has no MQTT clients
     return opened, closed, total
 
 
 def _listed(connection: Connection) -> bool:
-    """A client, or a server that has come in as a leaf node, or let us in."""
+    """Whether it is a client, or a connected leaf node or hub."""
     peer = leaf_of(connection)
     return peer is None or peer.joined
 
@@ -187,7 +187,7 @@ def _listens(connection: Connection, subject: str) -> bool:
 
 
 def _fields(each: _Each, options: Options, now_ns: int) -> dict[str, Any]:
-    """The fields of one connection, in nats-server's order."""
+    """One connection; the fields are in nats-server's order."""
     gone = isinstance(each, ClosedConnection)
     client = _party(each)
     end_ns = each.stop_ns if isinstance(each, ClosedConnection) else now_ns
@@ -227,7 +227,7 @@ def _fields(each: _Each, options: Options, now_ns: int) -> dict[str, Any]:
         )
     subscriptions = each.all_subscriptions()
     if subscriptions and options.subscriptions_detail:
-        # closed connections kept theirs with the account
+        # details of a closed connection name the account
         fields["subscriptions_list_detail"] = [
             detail(one, fields["cid"], client.account_name if gone else "") for one in subscriptions
         ]
@@ -262,7 +262,7 @@ def _credentials(client: Client | LeafNode, gone: bool) -> dict[str, Any]:
 
 
 def credentials(client: Client | LeafNode) -> dict[str, Any]:
-    """The JWT of a client unless it is a bearer token, its issuer and tags."""
+    """The JWT of a client unless it is a bearer token; its issuer and tags."""
     admitted = client.admitted
     if admitted is None or not admitted.jwt:
         return {}
@@ -274,10 +274,10 @@ def credentials(client: Client | LeafNode) -> dict[str, Any]:
 
 
 def _bearer(jwt: str) -> bool:
-    """Whether the JWT is a bearer token, and so as secret as a password."""
+    """Whether the JWT is a bearer token, which is as secret as a password."""
     try:
         payload = jwt.split(".")[1]
         claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         return bool(claims["nats"].get("bearer_token"))
     except (IndexError, KeyError, AttributeError, TypeError, ValueError):
-        return True  # what can't be read is not shown
+        return True  # a JWT that can't be read is not shown

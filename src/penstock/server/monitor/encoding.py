@@ -11,14 +11,14 @@ _ESCAPES = str.maketrans(
 
 
 def to_json(body: object, indent: int | None = 2) -> str:
-    """JSON text; None: on one line without blanks."""
+    """JSON text; indent None: on one line without blanks."""
     separators = (",", ":") if indent is None else (",", ": ")
     text = json.dumps(body, indent=indent, separators=separators, ensure_ascii=False)
-    return text.translate(_ESCAPES)  # these stand in strings only
+    return text.translate(_ESCAPES)  # these characters occur in strings only
 
 
 def number(value: float) -> float:
-    """2.0 as 2."""
+    """2.0 becomes 2."""
     return int(value) if value == int(value) else value
 
 
@@ -39,10 +39,10 @@ def uptime(ns: int) -> str:
 
 
 def present(**fields: Any) -> dict[str, Any]:
-    """Those that are not empty, 0, false or None, in order."""
+    """The fields that are not empty, 0, false or None, in order."""
     return {name: value for name, value in fields.items() if value}
 
 
 def text(raw: bytes) -> str:
-    """Bytes of the protocol for people."""
+    """Protocol bytes in readable form."""
     return raw.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""/debug/vars: command line and memory of the process, under the names that Go gives them."""
+"""/debug/vars: command line and memory of the process, under Go's names."""
 
 import gc
 import json
@@ -19,20 +19,20 @@ _SECRETS = {
     "routes",
     "cluster",
     "cluster_listen",
-}  # URLs may hold passwords
+}  # URLs may contain passwords
 
 
 class Options(msgspec.Struct):
-    """None."""
+    """Has no arguments."""
 
 
 def report(server_state: ServerState, options: Options) -> dict[str, Any]:
-    """What the memory is used for, as far as Python knows."""
+    """The command line, and the memory as far as Python reports it."""
     return {"memstats": memory(server_state), "cmdline": command_line(sys.orig_argv)}
 
 
 def command_line(words: list[str]) -> list[str]:
-    """The words of a command; what may be a secret in it is not told."""
+    """The words of the command line, without values that may be secrets."""
     told: list[str] = []
     secret = False
     for word in words:
@@ -52,7 +52,7 @@ def answer(server_state: ServerState, query: Query) -> Answer:
 
 
 def memory(server_state: ServerState) -> dict[str, Any]:
-    """Bytes in use and from the system; the collector's runs."""
+    """Memory in use and from the system, in bytes; runs of the garbage collector."""
     runs = gc.get_stats()
     return {
         "Alloc": server_state.memory_bytes(),

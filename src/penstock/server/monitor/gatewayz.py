@@ -10,7 +10,7 @@ from penstock.server.monitor.server_state import ServerState
 
 
 class Options(msgspec.Struct):
-    """Which gateway, and whether accounts are shown."""
+    """Filter by gateway, and whether accounts are shown."""
 
     name: str = ""
     accounts: bool = False
@@ -20,7 +20,7 @@ class Options(msgspec.Struct):
 
 
 def from_query(query: Query) -> Options:
-    """QueryError."""
+    """Parse the query. Raises QueryError."""
     subs, detail = query.subscriptions()
     accounts = query.flag("accs")
     return Options(
@@ -33,7 +33,7 @@ def from_query(query: Query) -> Options:
 
 
 def report(server_state: ServerState, options: Options) -> dict[str, Any]:
-    """Empty ones."""
+    """A report without gateways."""
     return {
         "server_id": server_state.server_id,
         "now": format_time(server_state.now_ns),

@@ -15,7 +15,7 @@ _OK, _BAD, _NOT_FOUND, _UNAVAILABLE = 200, 400, 404, 503
 
 
 class Options(msgspec.Struct, rename="kebab"):
-    """What to look at; `details`: all that is wrong, in a list."""
+    """The part to check; `details`: list all errors."""
 
     js_enabled: bool = False
     js_enabled_only: bool = False
@@ -28,7 +28,7 @@ class Options(msgspec.Struct, rename="kebab"):
 
 
 class HealthProblem(msgspec.Struct):
-    """Something that is wrong, and which status it means; 0: the one for what does not work now."""
+    """An error, and the HTTP status for it; 0: the status for a part that is unavailable."""
 
     kind: str
     error: str
@@ -36,11 +36,11 @@ class HealthProblem(msgspec.Struct):
     stream: str = ""
     consumer: str = ""
     status: int = 0
-    said: str = "unavailable"  # the status without details
+    said: str = "unavailable"  # the status text without details
 
 
 def from_query(query: Query) -> Options:
-    """QueryError."""
+    """Parse the query. Raises QueryError."""
     return Options(
         js_enabled=query.flag("js-enabled"),
         js_enabled_only=query.flag("js-enabled-only"),
@@ -54,7 +54,7 @@ def from_query(query: Query) -> Options:
 
 
 def answer(server_state: ServerState, query: Query) -> Answer:
-    """One line of JSON; the HTTP status says the same. QueryError."""
+    """One line of JSON, and the HTTP status for it. Raises QueryError."""
     body = report(server_state, from_query(query))
     status = body.pop("status_code")
     if "error" in body:
@@ -65,7 +65,7 @@ def answer(server_state: ServerState, query: Query) -> Answer:
 
 
 def report(server_state: ServerState, options: Options) -> dict[str, Any]:
-    """status, status_code, and what is wrong."""
+    """status, status_code, and the errors."""
     found = list(_look(server_state, options))
     if not found:
         return {"status": "ok", "status_code": _OK}

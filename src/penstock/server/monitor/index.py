@@ -1,4 +1,4 @@
-"""The page of links."""
+"""The index page with links to all reports."""
 
 from html import escape
 
@@ -25,7 +25,7 @@ _LINKS = {
 
 
 def answer(server_state: ServerState, query: Query) -> Answer:
-    """HTML."""
+    """The page as HTML."""
     base = server_state.settings.http_base_path.rstrip("/")
     links = "".join(
         f'<li><a href=".{base}{path}">{name}</a> <code>{path}</code></li>'

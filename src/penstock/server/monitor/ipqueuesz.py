@@ -1,4 +1,4 @@
-"""/ipqueuesz: queues between parts of the server; this server has none that a message waits in."""
+"""/ipqueuesz: queues between parts of the server; this server has none."""
 
 from typing import Any
 
@@ -12,19 +12,19 @@ _QUEUES = ("JetStream API queue", "System recvQ", "System sendQ")
 
 
 class Options(msgspec.Struct):
-    """All, or those that something waits in; with names that contain `filter`."""
+    """All queues, or non-empty ones only; `filter`: part of the name."""
 
     all: bool = False
     filter: str = ""
 
 
 def from_query(query: Query) -> Options:
-    """QueryError."""
+    """Parse the query. Raises QueryError."""
     return Options(all=query.flag("all"), filter=query.text("queues"))
 
 
 def report(server_state: ServerState, options: Options) -> dict[str, Any]:
-    """By name."""
+    """The queues by name."""
     if not options.all:
         return {}
     return {name: {"pending": 0} for name in _QUEUES if options.filter in name}

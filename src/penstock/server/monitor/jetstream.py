@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from penstock.engine.catalog import StreamEntry
     from penstock.server.jetstream import JetStream
 
-_UNLIMITED = (1 << 64) - 1  # how -1 looks as an unsigned number
+_UNLIMITED = (1 << 64) - 1  # -1 as an unsigned number
 # settings.jetstream_limits and batch_limits -> nats-server's name
 _LIMITS = {
     "max_request_batch": "max_request_batch",
@@ -31,7 +31,7 @@ _BATCH_LIMITS = {
 
 
 def summary(server_state: ServerState) -> dict[str, Any]:
-    """What /varz and STATSZ show; empty when JetStream is off."""
+    """The JetStream part of /varz and STATSZ; empty when JetStream is off."""
     jetstream = server_state.jetstream()
     if jetstream is None:
         return {}
@@ -43,7 +43,7 @@ def summary(server_state: ServerState) -> dict[str, Any]:
 
 
 def limits(server_state: ServerState) -> dict[str, int]:
-    """Those that are set."""
+    """The limits that are set."""
     settings = server_state.settings
     shown = {shown: settings.jetstream_limits.get(name, 0) for name, shown in _LIMITS.items()}
     shown |= {shown: settings.batch_limits.get(name, 0) for name, shown in _BATCH_LIMITS.items()}
@@ -51,7 +51,7 @@ def limits(server_state: ServerState) -> dict[str, int]:
 
 
 def usage(jetstream: "JetStream") -> dict[str, Any]:
-    """What all accounts use and have reserved."""
+    """Use and reservations of all accounts."""
     from penstock.engine.limits import account_info
 
     accounts = jetstream.accounts()
@@ -80,7 +80,7 @@ def account_detail(
     config: bool = False,
     raft: bool = False,
 ) -> dict[str, Any]:
-    """One account, with its streams and their consumers when they are asked for."""
+    """One account, with its streams and consumers if requested."""
     allowed = account.limits.get("")
     body: dict[str, Any] = {
         "name": account.name,
@@ -144,7 +144,7 @@ def _stream(
 def consumer_infos(
     account: "JetStreamAccount", entry: "StreamEntry", *, config: bool
 ) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """The consumers of a stream, each with what the API says of it."""
+    """The consumers of a stream, each in the form of the API's consumer info."""
     from penstock.api.codec import encode
     from penstock.engine.catalog import consumer_info
 

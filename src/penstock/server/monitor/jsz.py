@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Options(msgspec.Struct):
-    """What to show. A server alone is the leader of everything."""
+    """The parts to show. A single server is the leader of everything."""
 
     account: str = ""
     accounts: bool = False
@@ -32,7 +32,7 @@ class Options(msgspec.Struct):
 
 
 def from_query(query: Query) -> Options:
-    """QueryError."""
+    """Parse the query. Raises QueryError."""
     accounts, streams, consumers = (
         query.flag("accounts"),
         query.flag("streams"),
@@ -54,7 +54,7 @@ def from_query(query: Query) -> Options:
 
 
 def report(server_state: ServerState, options: Options) -> dict[str, Any]:
-    """QueryError: only the leader was asked, and JetStream is off."""
+    """The report. QueryError when only the leader was asked and JetStream is off."""
     head = {"server_id": server_state.server_id, "now": format_time(server_state.now_ns)}
     jetstream = server_state.jetstream()
     if jetstream is None:
@@ -106,7 +106,7 @@ def _detail(account: "JetStreamAccount", options: Options) -> dict[str, Any]:
 
 
 def one_account(server_state: ServerState, name: str, options: Options) -> dict[str, Any]:
-    """The details of one account alone; QueryError."""
+    """The details of one account. Raises QueryError."""
     if server_state.jetstream() is None:
         raise QueryError("jetstream not enabled")
     if server_state.account(name) is None:
@@ -115,7 +115,7 @@ def one_account(server_state: ServerState, name: str, options: Options) -> dict[
     if account is None:
         raise QueryError(f'account "{name}" not jetstream enabled')
     if options.consumer and not options.streams:
-        options.consumer = False  # they are shown with their streams only
+        options.consumer = False  # consumers are shown with their streams only
     return _detail(account, options)
 
 

@@ -13,19 +13,19 @@ from penstock.server.monitor.server_state import ServerState, leaf_of
 
 
 class Options(msgspec.Struct):
-    """Of which account, and whether subscriptions are shown."""
+    """Filter by account, and whether subscriptions are shown."""
 
     subscriptions: bool = False
     account: str = ""
 
 
 def from_query(query: Query) -> Options:
-    """QueryError."""
+    """Parse the query. Raises QueryError."""
     return Options(subscriptions=query.flag("subs"), account=query.text("acc"))
 
 
 def report(server_state: ServerState, options: Options) -> dict[str, Any]:
-    """A row for each."""
+    """One row for each connection."""
     rows = [
         _row(connection, node, options.subscriptions)
         for connection, node in joined_leafs(server_state)
@@ -40,7 +40,7 @@ def report(server_state: ServerState, options: Options) -> dict[str, Any]:
 
 
 def joined_leafs(server_state: ServerState) -> list[tuple[Connection, LeafNode]]:
-    """The connections to leaf nodes over which messages flow, with what is kept of them."""
+    """The joined leaf node connections, with their LeafNode."""
     found = ((each, leaf_of(each)) for each in server_state.reactor.all_connections())
     return [(each, node) for each, node in found if node is not None and node.joined]
 

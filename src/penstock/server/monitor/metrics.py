@@ -32,7 +32,7 @@ CONSUMERS = 5000
 
 
 class Kind(NamedTuple):
-    """One metric: its name without prefix, and what it says. Counters get ``_total`` behind it."""
+    """One metric: its name without prefix, and its description. A counter's name gets ``_total``."""
 
     name: str
     counter: bool
@@ -120,7 +120,7 @@ PREFIX = "penstock_"
 
 
 def answer(server_state: ServerState, query: Query) -> Answer:
-    """The text that Prometheus reads. QueryError."""
+    """The text for Prometheus. Raises QueryError."""
     streams = query.number("streams") if query.text("streams") else STREAMS
     consumers = query.number("consumers") if query.text("consumers") else CONSUMERS
     registry = CollectorRegistry(auto_describe=False)
@@ -129,23 +129,23 @@ def answer(server_state: ServerState, query: Query) -> Answer:
 
 
 class Collector:
-    """Reads the server when it is collected."""
+    """Reads the server's state at each collection."""
 
     def __init__(
         self, server_state: ServerState, streams: int = STREAMS, consumers: int = CONSUMERS
     ) -> None:
-        """At most that many streams and consumers get series of their own."""
+        """At most that many streams and consumers have their own series."""
         self._server_state = server_state
         self._streams = max(0, min(streams, STREAMS))
         self._consumers = max(0, min(consumers, CONSUMERS))
         self._families: dict[str, Metric] = {}
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: names are not checked for doubles."""
+        """Empty: the registry does not check names for duplicates."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric, those without a series too."""
+        """Every metric, also those without a series."""
         self._families = {}
         for kind in METRICS:
             family = CounterMetricFamily if kind.counter else GaugeMetricFamily
@@ -169,7 +169,7 @@ class Collector:
         self._put("config_load_time_seconds", loaded_ns / SECOND_NS)
         self._put("resident_memory_bytes", server_state.memory_bytes())
         self._put("cpu_seconds", time.process_time())
-        with contextlib.suppress(OSError):  # a system without /proc: the metric has no value
+        with contextlib.suppress(OSError):  # without /proc the metric has no value
             self._put("open_files", len(os.listdir("/proc/self/fd")))
 
     def _server(self) -> None:
@@ -270,7 +270,7 @@ class Collector:
                 self._put("stream_lag", origin.lag, *labels, origin.name)
 
     def _consumers_of(self, account: "JetStreamAccount", entry: "StreamEntry", room: int) -> int:
-        """How many were shown."""
+        """Returns the number of consumers shown."""
         chosen = sorted(entry.consumers.values(), key=lambda each: each.name)[:room]
         for each in chosen:
             labels = (account.name, entry.config.name, each.name)

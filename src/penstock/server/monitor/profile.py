@@ -29,7 +29,7 @@ _SECOND_NS = 1_000_000_000
 
 
 class Options(msgspec.Struct):
-    """`duration` in nanoseconds, for the processor's."""
+    """`duration` of a CPU profile, in nanoseconds."""
 
     name: str = ""
     debug: int = 0
@@ -37,7 +37,7 @@ class Options(msgspec.Struct):
 
 
 def refusal(options: Options) -> str:
-    """Why there is no such profile; empty: there is."""
+    """Why the profile does not exist; "" when it does."""
     if not options.name:
         return "Profile name not specified"
     if options.name == "cpu":
@@ -50,7 +50,7 @@ def refusal(options: Options) -> str:
 
 
 def report(server_state: ServerState, options: Options) -> dict[str, Any]:
-    """{profile, error}; the former in base64. "cpu" takes as long as it was asked for."""
+    """{profile, error}; the profile is base64. "cpu" takes `duration`."""
     problem = refusal(options)
     if problem:
         return {"profile": None, "error": problem}
@@ -62,18 +62,18 @@ def report(server_state: ServerState, options: Options) -> dict[str, Any]:
 
 
 def processor(seconds: float, thread: int) -> str:
-    """Sample a thread's stack for so long; not to be called from that thread."""
+    """Sample a thread's stack for a time. The caller must be another thread."""
     found: Counter[str] = Counter()
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        frame = sys._current_frames().get(thread)  # the only way to another thread's stack
+        frame = sys._current_frames().get(thread)  # the only access to another thread's stack
         found[folded(frame) if frame is not None else "(gone)"] += 1
         time.sleep(INTERVAL_SECONDS)
     return "".join(f"{stack} {count}\n" for stack, count in found.most_common())
 
 
 def folded(frame: FrameType | None) -> str:
-    """A stack as flame graphs want it: outermost first, semicolons between."""
+    """A stack in the format of flame graphs: outermost first, separated by semicolons."""
     names = []
     while frame is not None:
         module = frame.f_globals.get("__name__", "?")
@@ -83,7 +83,7 @@ def folded(frame: FrameType | None) -> str:
 
 
 def heap() -> str:
-    """Objects by type, the collector's generations, and, when it traces, where memory was taken."""
+    """Objects by type, the collector's generations, and traced allocations if tracing is on."""
     kinds = Counter(type(each).__qualname__ for each in gc.get_objects())
     lines = [f"objects that the collector knows: {sum(kinds.values())}"]
     lines += [f"{count:>10} {name}" for name, count in kinds.most_common(TOP)]
@@ -96,7 +96,7 @@ def heap() -> str:
 
 
 def allocated() -> str:
-    """Where the memory was taken that tracing has seen."""
+    """Places of the traced allocations."""
     if not tracemalloc.is_tracing():
         return "allocations are not traced\n"
     found = tracemalloc.take_snapshot().statistics("lineno")
@@ -104,7 +104,7 @@ def allocated() -> str:
 
 
 def allocations(seconds: float) -> str:
-    """Trace allocations for so long, and say where what is left of them was made."""
+    """Trace allocations for a time, and report the places of those that are still in use."""
     started = not tracemalloc.is_tracing()
     if started:
         tracemalloc.start()
@@ -117,7 +117,7 @@ def allocations(seconds: float) -> str:
 
 
 def threads() -> str:
-    """How many there are, and which."""
+    """The number of threads, and their names."""
     names = "".join(f"{each.name}\n" for each in threading.enumerate())
     return f"threads: {threading.active_count()}\n{names}"
 
@@ -134,7 +134,7 @@ PAGE = "/debug/pprof"
 
 
 def seconds_of(query: Query, default: int) -> float:
-    """How long to look; QueryError."""
+    """The duration of the profile. Raises QueryError."""
     seconds = query.number("seconds") or default
     if not 0 < seconds <= MOST_SECONDS:
         raise QueryError(f"seconds has to be 1 to {MOST_SECONDS}")
@@ -142,7 +142,7 @@ def seconds_of(query: Query, default: int) -> float:
 
 
 def answer(server_state: ServerState, path: str, query: Query) -> Answer:
-    """A page of the profiling port. May take as long as `seconds` says: not for the loop's thread."""
+    """A page of the profile port. Takes up to `seconds`, so not on the event loop's thread."""
     name = path.removeprefix(PAGE).strip("/")
     try:
         if not path.startswith(PAGE):

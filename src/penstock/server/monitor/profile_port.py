@@ -1,5 +1,5 @@
-"""The profile port: an HTTP server with threads of its own, because a profile takes seconds and observes
-the loop from outside. A client of this port can slow the server down: do not expose it.
+"""The profile port: an HTTP server with its own threads, because a profile takes seconds and observes the
+event loop from outside. A client of this port can slow the server down: do not expose it.
 """
 
 import threading
@@ -24,7 +24,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def do_GET(self) -> None:
-        """One profile."""
+        """Answer with one profile."""
         target = urlsplit(self.path)
         found = answer(self.server.server_state, target.path, Query(parse_qsl(target.query)))
         self.send_response(found.status)
@@ -34,16 +34,16 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(found.body)
 
     def log_message(self, *args: object) -> None:
-        """Requests are not logged."""
+        """Do not log requests."""
 
 
 class ProfilePort:
-    """Listens until it is closed."""
+    """The profile port; it listens until close()."""
 
     def __init__(self, host: str, port: int, server_state: ServerState) -> None:
-        """-1: any free port. StartError."""
+        """Listen on a port; -1: any free port. Raises StartError."""
         bound, *others = open_sockets(host, port, "--profile")
-        for each in others:  # a name with several addresses: one is enough
+        for each in others:  # a name with several addresses: listen on the first one
             each.close()
         self.port: int = bound.getsockname()[1]
         self._server = _Server((host, self.port), _Handler, bind_and_activate=False)
@@ -57,7 +57,7 @@ class ProfilePort:
         self._thread.start()
 
     def close(self) -> None:
-        """Accept no more connections."""
+        """Accept no further connections."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -1,7 +1,7 @@
 """The arguments of a monitoring request: booleans and numbers as nats-server parses them, with its error
 texts.
 
-Each report has a msgspec Struct of options; requests over the system account bring them as JSON.
+Each report has a msgspec Struct of options; requests over the system account send them as JSON.
 """
 
 import json
@@ -15,22 +15,22 @@ _INT_MAX = (1 << 63) - 1
 
 
 class QueryError(ValueError):
-    """An argument has a value it can't have: 400, or an error in the answer's envelope."""
+    """An argument has an invalid value: status 400, or an error in the answer's envelope."""
 
 
 class Skip(Exception):
-    """The request is not for this server or nothing is to be said: no answer at all."""
+    """The request is for another server, or needs no answer."""
 
 
 class Query(dict[str, str]):
-    """Name to text; what is absent is empty."""
+    """The arguments: name to text; an absent one is empty."""
 
     def text(self, name: str) -> str:
-        """As it stands."""
+        """An argument as text."""
         return self.get(name, "")
 
     def flag(self, name: str) -> bool:
-        """A boolean; QueryError."""
+        """A boolean. Raises QueryError."""
         text = self.text(name)
         if text and text not in _TRUE and text not in _FALSE:
             raise QueryError(
@@ -40,7 +40,7 @@ class Query(dict[str, str]):
         return text in _TRUE
 
     def number(self, name: str) -> int:
-        """A whole number; QueryError."""
+        """A whole number. Raises QueryError."""
         text = self.text(name)
         if not text:
             return 0
@@ -51,7 +51,7 @@ class Query(dict[str, str]):
         return int(text)
 
     def unsigned(self, name: str) -> int:
-        """A number that is not negative; QueryError."""
+        """A number that is not negative. Raises QueryError."""
         text = self.text(name)
         if not text:
             return 0
@@ -62,7 +62,7 @@ class Query(dict[str, str]):
         return int(text)
 
     def subscriptions(self) -> tuple[bool, bool]:
-        """(subs, subs in detail)."""
+        """The argument `subs`: (list subscriptions, with details)."""
         if self.text("subs").lower() == "detail":
             return False, True
         return self.flag("subs"), False
@@ -79,5 +79,5 @@ def _quoted(text: str) -> str:
 
 
 def page(offset: int, limit: int) -> tuple[int, int]:
-    """(offset, limit) of a list, as they are used."""
+    """The effective (offset, limit) of a list."""
     return max(offset, 0), limit if limit > 0 else DEFAULT_LIMIT

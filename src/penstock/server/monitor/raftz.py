@@ -1,4 +1,4 @@
-"""/raftz: the groups of a cluster; a single server has none and says so."""
+"""/raftz: the Raft groups of a cluster; a single server has none."""
 
 from typing import Any
 
@@ -10,17 +10,17 @@ from penstock.server.monitor.server_state import ServerState
 
 
 class Options(msgspec.Struct):
-    """Of which account and group."""
+    """Filter by account and group."""
 
     account: str = ""
     group: str = ""
 
 
 def report(server_state: ServerState, options: Options) -> dict[str, Any]:
-    """None."""
+    """A report without groups."""
     return {}
 
 
 def answer(server_state: ServerState, query: Query) -> Answer:
-    """404."""
+    """Status 404."""
     return text_answer(404, "No Raft nodes registered")

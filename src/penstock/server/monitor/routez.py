@@ -17,13 +17,13 @@ class Options(msgspec.Struct):
 
 
 def from_query(query: Query) -> Options:
-    """QueryError."""
+    """Parse the query. Raises QueryError."""
     subs, detail = query.subscriptions()
     return Options(subscriptions=subs, subscriptions_detail=detail)
 
 
 def report(server_state: ServerState, options: Options) -> dict[str, Any]:
-    """An empty list."""
+    """A report without routes."""
     return {
         "server_id": server_state.server_id,
         "server_name": server_state.server_name,

@@ -1,6 +1,6 @@
-"""The state of a running server for its reports: the parts of the server, and values derived from them.
+"""The state of a running server for its reports: its parts, and values derived from them.
 
-Nothing here changes the server. Requests over HTTP and over the system account use the same reports.
+This module changes nothing. Requests over HTTP and over the system account use the same reports.
 """
 
 import os
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from penstock.engine.account import JetStreamAccount
     from penstock.server.jetstream import JetStream
 
-LOOK_AGAIN_SECONDS = 1.0  # CPU use is measured over at least this long
+LOOK_AGAIN_SECONDS = 1.0  # CPU use is measured over at least this time
 
 
 class ServerState(FastDataclass):
-    """The parts of one server. `accounts` gives all of them; `jetstream` None when it is off."""
+    """The parts of one server. `accounts` returns all accounts; `jetstream` is None when it is off."""
 
     settings: Settings
     server_id: str
@@ -41,27 +41,27 @@ class ServerState(FastDataclass):
     accounts: Callable[[], Iterable[ServerAccount]]
     jetstream: Callable[[], "JetStream | None"]
     warn: Callable[[str], object] = print
-    leaf_port: Callable[[], int] = int  # where leaf nodes are taken; 0: nowhere
-    system_account: str = SYSTEM_ACCOUNT  # "": there is none
+    leaf_port: Callable[[], int] = int  # the leaf node listener's port; 0: none
+    system_account: str = SYSTEM_ACCOUNT  # "": no system account
     loop_thread: int = field(
         default_factory=threading.get_ident
-    )  # the thread that makes the ServerState
-    loaded_ns: int = 0  # when the configuration was read; 0: at the start
+    )  # the thread that made the ServerState
+    loaded_ns: int = 0  # time of the last reload; 0: the start
     requests: dict[str, int] = field(default_factory=dict)
-    _looked: tuple[float, float] = (0.0, 0.0)  # (moment, CPU seconds) of the last look
+    _looked: tuple[float, float] = (0.0, 0.0)  # (time, CPU seconds) of the last measurement
     _percent: float = 0.0
 
     @property
     def now_ns(self) -> int:
-        """The time now, not that of the turn."""
+        """The current time, not that of the turn."""
         return self.reactor.clock.now()
 
     def account(self, name: str) -> ServerAccount | None:
-        """The account of that name."""
+        """The account with this name."""
         return next((each for each in self.accounts() if each.name == name), None)
 
     def subscriptions(self) -> int:
-        """Of all accounts."""
+        """The number of subscriptions in all accounts."""
         return sum(each.router.subscription_count() for each in self.accounts())
 
     def memory_bytes(self) -> int:
@@ -73,8 +73,8 @@ class ServerState(FastDataclass):
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
     def cpu_percent(self) -> float:
-        """CPU use in percent of one core since the last look, which is at least a second ago; at
-        first since the start.
+        """CPU use in percent of one core since the last measurement, at least a second ago; the
+        first measurement covers the time since the start.
         """
         now, used = time.monotonic(), time.process_time()
         before, used_before = self._looked
@@ -87,18 +87,18 @@ class ServerState(FastDataclass):
 
 
 def cores() -> int:
-    """Processors of the machine."""
+    """Number of the machine's processors."""
     return os.cpu_count() or 1
 
 
 def client_of(connection: Connection) -> Client | None:
-    """What the server keeps with it."""
+    """The Client of a connection."""
     client = connection.session
     return client if isinstance(client, Client) else None
 
 
 def leaf_of(connection: Connection) -> LeafNode | None:
-    """The same of another server, which is a leaf node."""
+    """The LeafNode of a connection."""
     peer = connection.session
     return peer if isinstance(peer, LeafNode) else None
 
@@ -110,17 +110,17 @@ def account_of(connection: Connection) -> str:
 
 
 def type_of(client: Client) -> str:
-    """How a client talks."""
+    """The protocol family of a client."""
     return "websocket" if client.kind == WEBSOCKET else "nats"
 
 
 def tag_of(account: ServerAccount | None) -> str:
-    """The name for people of an account: its tag, or its name."""
+    """The readable name of an account: its tag, or its name."""
     return account.settings.name_tag or account.name if account is not None else DEFAULT_ACCOUNT
 
 
 def engine_account(server_state: ServerState, name: str) -> "JetStreamAccount | None":
-    """JetStream of an account; None: it has none."""
+    """The account's JetStream; None when it has none."""
     jetstream = server_state.jetstream()
     if jetstream is None:
         return None

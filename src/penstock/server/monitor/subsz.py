@@ -1,4 +1,4 @@
-"""/subsz: counts of subscriptions and look-ups, and the subscriptions with ``subs``."""
+"""/subsz: counts of subscriptions and look-ups; with ``subs``, the subscriptions."""
 
 from collections.abc import Iterable
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ from penstock.server.monitor.server_state import ServerState, account_of
 
 
 class Options(msgspec.Struct):
-    """`test`: only those that match this subject."""
+    """`test`: only subscriptions that match this subject."""
 
     offset: int = 0
     limit: int = 0
@@ -24,31 +24,31 @@ class Options(msgspec.Struct):
 
 
 class Subscribed(Protocol):
-    """A subscription, open or remembered."""
+    """A subscription of an open or a closed connection."""
 
     @property
     def subject(self) -> bytes:
-        """The pattern."""
+        """The subject, with wildcards."""
 
     @property
     def queue(self) -> bytes:
-        """Its group, or empty."""
+        """The queue group, or empty."""
 
     @property
     def sid(self) -> bytes:
-        """The client's name for it."""
+        """The client's id of the subscription."""
 
     @property
     def delivered(self) -> int:
-        """Messages."""
+        """Number of delivered messages."""
 
     @property
     def max(self) -> int:
-        """Ends after so many; 0: never."""
+        """The subscription ends after this number of messages; 0: never."""
 
 
 def from_query(query: Query) -> Options:
-    """QueryError."""
+    """Parse the query. Raises QueryError."""
     return Options(
         subscriptions=query.flag("subs"),
         offset=query.number("offset"),
@@ -59,7 +59,7 @@ def from_query(query: Query) -> Options:
 
 
 def report(server_state: ServerState, options: Options) -> dict[str, Any]:
-    """QueryError when the test subject is none."""
+    """The report. QueryError when the test subject is invalid."""
     offset, limit = page(options.offset, options.limit)
     if options.test and not literal(options.test):
         raise QueryError(f"invalid test subject, must be valid publish subject: {options.test}")
@@ -79,7 +79,7 @@ def report(server_state: ServerState, options: Options) -> dict[str, Any]:
 
 
 def statistics(routers: Iterable[Router]) -> dict[str, Any]:
-    """Look-ups of subjects, all routers together."""
+    """Look-ups of subjects in all routers."""
     count = cached = inserts = lookups = misses = longest = total = 0
     for router in routers:
         trie = router.trie
@@ -118,7 +118,7 @@ def _rows(server_state: ServerState, options: Options) -> list[dict[str, Any]]:
 
 
 def detail(each: Subscribed, cid: int, account: str) -> dict[str, Any]:
-    """One subscription; the account is shown when it is named."""
+    """One subscription; with the account, if its name is given."""
     fields: dict[str, Any] = present(account=account, account_tag=account)
     fields["subject"] = text(each.subject)
     fields |= present(qgroup=text(each.queue))

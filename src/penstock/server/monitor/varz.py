@@ -1,4 +1,4 @@
-"""/varz: the server as a whole."""
+"""/varz: settings and counters of the server."""
 
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,16 +18,16 @@ from penstock.server.units import SECOND_NS
 
 
 class Options(msgspec.Struct):
-    """None."""
+    """Has no arguments."""
 
 
 def from_query(query: Query) -> Options:
-    """Arguments are not looked at."""
+    """The query has no effect."""
     return Options()
 
 
 def report(server_state: ServerState, options: Options) -> dict[str, Any]:
-    """Settings, then what happened."""
+    """The settings, then the counters."""
     return _settings(server_state) | _running(server_state)
 
 

@@ -1,8 +1,8 @@
-"""The system account: events about the server, and services that it and every other account can request.
+"""The system account: events about the server, and services for the system account and every other account.
 
-A server has this module from its start: the subjects, a timer, and the test whether a client listens.
-The modules beside it are loaded when they are needed first: ``events``, ``services``,
-``message_trace``; ``envelope`` is the frame of all messages.
+A server loads this module at its start: the subjects, a timer, and the check whether a client listens.
+The other modules are loaded at their first use: ``events``, ``services``, ``message_trace``;
+``envelope`` is the frame of all messages.
 
     $SYS.REQ.SERVER.<id>.*     $SYS.REQ.SERVER.PING[.*]     $SYS.REQ.ACCOUNT.*.*
     $SYS.REQ.USER.*.INFO       $SYS.DEBUG.SUBSCRIBERS       $JS.API.ACCOUNT.PURGE.*
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
 
 FIRST_STATSZ_NS = SECOND_NS // 4
 STATSZ_NS = 10 * SECOND_NS
-ACCOUNT_BEAT_NS = 30 * SECOND_NS  # how often listeners are told of an account's connections
+ACCOUNT_BEAT_NS = 30 * SECOND_NS  # interval of the events about an account's connections
 
 
 class Actions(Protocol):
-    """What the services can do to the server."""
+    """Actions of the services on the server."""
 
     def reload_configuration(self) -> str:
-        """As a SIGHUP does; what was wrong, or empty."""
+        """Reload, as SIGHUP does. Returns the error, or ""."""
 
     def disconnect_client(self, cid: int) -> bool:
-        """Close the connection; False: there is none."""
+        """Close the connection. False when there is none."""
 
     def send_lame_duck(self, cid: int) -> str:
-        """Tell one client that the server is about to go; why that can't be, or empty."""
+        """Send one client the lame duck INFO. Returns the error, or ""."""
 
     def purge_account(self, name: str) -> str:
-        """Remove all that JetStream keeps of an account; what was wrong, or empty."""
+        """Remove all JetStream data of an account. Returns the error, or ""."""
 
 
 class System:
-    """The system account's side of one server. It is also the tracer that core/broker/session asks."""
+    """The system account's part of one server. It is also the tracer of core/broker/session."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class System:
         actions: Actions,
         later: "Callable[[Callable[[], None]], object]",
     ) -> None:
-        """`router` has the system account's subjects; server_state() is called when they are needed;
-        later(call) runs a call on the loop's thread, from another one.
+        """`router` has the system account's subjects; server_state() is called at each use;
+        later(call) runs a call on the event loop's thread, from another thread.
         """
         self.server_state = server_state
         self.server_id = server_id
@@ -73,7 +73,7 @@ class System:
         self._statsz_at_ns = 0
         self._beat_at_ns = 0
         self._attach()
-        self._unheard = router.subscription_count()  # our own
+        self._unheard = router.subscription_count()  # subscriptions of the server itself
 
     # -- subjects
 
@@ -91,7 +91,7 @@ class System:
             self.router.attach(pattern, CallbackSink(self._asked))
 
     def serve(self, name: str, router: Router) -> None:
-        """Give an account other than the system's its services."""
+        """Add the services of an account other than the system account."""
 
         def asked(
             source: Connection | None, subject: str, reply: str, headers: bytes, payload: bytes
@@ -122,7 +122,7 @@ class System:
 
     @property
     def events(self) -> "Events":
-        """What makes them."""
+        """The Events object, made at its first use."""
         if self._events is None:
             from penstock.server.system.events import Events
 
@@ -131,31 +131,31 @@ class System:
 
     @property
     def heard(self) -> bool:
-        """Whether anybody could listen to an event at all."""
+        """Whether any client can receive an event."""
         return self.router.subscription_count() > self._unheard
 
     def connected(self, connection: Connection) -> None:
-        """A client has been let in."""
+        """Publish that a client has connected."""
         if self.heard:
             self.events.connected(connection)
 
     def account_changed(self, client: "Client | LeafNode") -> None:
-        """A server has come or gone as a leaf node of its account."""
+        """Publish that a leaf node of an account has connected or disconnected."""
         if self.heard:
             self.events.account_changed(client)
 
     def disconnected(self, connection: Connection, client: Client) -> None:
-        """A connection was closed. Who listens in the account itself hears of a refusal, too."""
+        """Publish that a connection was closed. Subscribers in its own account also get refusals."""
         if self.heard:
             self.events.disconnected(connection, client)
 
     def leaving(self, lame_duck: bool) -> None:
-        """The server shuts down, or is about to."""
+        """Publish that the server stops, or enters lame duck mode."""
         if self.heard:
             self.events.leaving(lame_duck)
 
     def tick(self, now_ns: int) -> int:
-        """Say what is said from time to time; when to call again (ns)."""
+        """Publish the periodic events; returns the interval to the next call, in nanoseconds."""
         if now_ns >= self._statsz_at_ns:
             if self._statsz_at_ns and self.heard:
                 self.events.statistics()
@@ -171,7 +171,7 @@ class System:
 
     @property
     def tracing(self) -> "MessageTraces":
-        """What makes them."""
+        """The tracer, made at its first use."""
         if self._tracing is None:
             from penstock.server.system.message_trace import MessageTraces
 
@@ -181,11 +181,11 @@ class System:
     def begin(
         self, connection: Connection, subject: str, headers: bytes, size: int
     ) -> Trace | bool | None:
-        """See core/broker/session: a message may want to be traced."""
+        """See core/broker/session: start a trace, if the message asks for one."""
         return self.tracing.begin(connection, subject, headers, size)
 
     def end(self, connection: Connection, trace: Trace) -> None:
-        """The traced message was published."""
+        """The traced message was published: publish its trace."""
         self.tracing.end(connection, trace)
 
 

@@ -9,25 +9,25 @@ if TYPE_CHECKING:
 
 
 class ServerActions:
-    """See `system.Actions`."""
+    """Implements `system.Actions`."""
 
     def __init__(self, server: "Server") -> None:
-        """Of this server."""
+        """Acts on this server."""
         self._server = server
 
     def reload_configuration(self) -> str:
-        """As a SIGHUP does; what was wrong, or empty."""
+        """Reload, as SIGHUP does. Returns the error, or ""."""
         return self._server.commands.reload()
 
     def disconnect_client(self, cid: int) -> bool:
-        """Close the connection; False: there is none."""
+        """Close the connection. False when there is none."""
         connection = self._server.connection(cid)
         if connection is not None:
             self._server.event_loop.disconnect(connection, "Kicked")
         return connection is not None
 
     def send_lame_duck(self, cid: int) -> str:
-        """Tell one client that the server is about to go; why that can't be, or empty."""
+        """Send one client the lame duck INFO. Returns the error, or ""."""
         server = self._server
         connection = server.connection(cid)
         client = None if connection is None else connection.session
@@ -41,7 +41,7 @@ class ServerActions:
         return "client does not support Lame Duck Mode or is not ready to receive the notification"
 
     def purge_account(self, name: str) -> str:
-        """Remove all that JetStream keeps of an account; what was wrong, or empty."""
+        """Remove all JetStream data of an account. Returns the error, or ""."""
         if "/" in name or "\\" in name:
             return "account name can not contain path separators"
         if self._server.jetstream is None:

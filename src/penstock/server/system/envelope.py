@@ -12,11 +12,11 @@ from penstock.server.settings import COMPATIBLE_VERSION
 
 JETSTREAM, BINARY_SNAPSHOT = 1, 2  # bits of `flags`
 _SNAPPY_HEAD = b"\xff\x06\x00\x00sNaPpY"
-_sequence = count(1)  # of the messages of this process
+_sequence = count(1)  # number of messages sent by this process
 
 
 def server_info(server_state: ServerState) -> dict[str, Any]:
-    """The server and the time."""
+    """Identity of the server, and the time."""
     settings = server_state.settings
     on = server_state.jetstream() is not None
     info: dict[str, Any] = {
@@ -39,27 +39,29 @@ def server_info(server_state: ServerState) -> dict[str, Any]:
 
 
 def written(body: object) -> bytes:
-    """As JSON on one line."""
+    """The message as JSON on one line."""
     return to_json(body, None).encode("utf-8", "replace")
 
 
 def packed(data: bytes, asked_headers: bytes) -> tuple[bytes, bytes]:
-    """(headers, data) compressed as the asker's headers want it."""
+    """(headers, data), compressed as the headers of the request ask."""
     wanted = value(asked_headers, b"Accept-Encoding") if asked_headers else None
     return compressed(data, wanted.decode("latin-1").lower() if wanted else "")
 
 
 def compressed(data: bytes, wanted: str) -> tuple[bytes, bytes]:
-    """(headers, data) in an encoding that `wanted` names; empty: as it is, without headers."""
+    """(headers, data) in an encoding that `wanted` names; an empty `wanted` means plain data,
+    without headers.
+    """
     if not wanted or not data:
         return b"", data
     if "snappy" in wanted or "s2" in wanted:
         from penstock.core.base.s2 import FrameWriter
 
-        frames = FrameWriter(1 << 16)  # snappy's blocks
+        frames = FrameWriter(1 << 16)  # the block size of snappy
         frames.put(data)
         frames.finish()
-        # the core's compressor makes nothing that snappy does not know; only the head says S2
+        # the core's compressor writes valid snappy blocks; only the stream's head says S2
         return _encoding("snappy"), _SNAPPY_HEAD + frames.take(len(frames))[len(_SNAPPY_HEAD) :]
     if "gzip" in wanted:
         return _encoding("gzip"), gzip.compress(data)

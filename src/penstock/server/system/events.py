@@ -30,10 +30,10 @@ REFUSALS = {"Authentication Failure", "Proxy Not Trusted", "Proxy Required"}
 
 
 class Events:
-    """Makes and publishes them."""
+    """Makes and publishes the events."""
 
     def __init__(self, server_state: ServerState, router: Router) -> None:
-        """`router`: the system account's subjects."""
+        """`router` is that of the system account."""
         self._server_state = server_state
         self._router = router
         self._ids = Nuid(SystemRandom())
@@ -41,7 +41,7 @@ class Events:
     # -- clients
 
     def connected(self, connection: Connection) -> None:
-        """A client was let in."""
+        """A client has connected."""
         client = client_of(connection)
         if client is None:
             return
@@ -77,14 +77,14 @@ class Events:
     # -- accounts
 
     def account_changed(self, client: Client | LeafNode) -> None:
-        """The account of a client, or of another server, has other connections than before."""
+        """The number of an account's connections has changed."""
         name = client.account_name
         account = self._server_state.account(name)
         if name != DEFAULT_ACCOUNT and account is not None:
             self._account(account, None)
 
     def all_accounts(self) -> None:
-        """From time to time, of every account with connections."""
+        """The periodic event of every account with connections."""
         by_account = connections_by_account(self._server_state)
         for account in self._server_state.accounts():
             found = by_account.get(account.name)
@@ -106,7 +106,7 @@ class Events:
             self._router.publish_message(subject, written(event))
 
     def account_answer(self, account: ServerAccount) -> bytes | None:
-        """The same as an answer; None when the account has no connections."""
+        """The same data for a request; None when the account has no connections."""
         connections = connections_by_account(self._server_state).get(account.name)
         if not connections:
             return None
@@ -116,13 +116,13 @@ class Events:
     # -- the server
 
     def statistics(self) -> None:
-        """The numbers of the server, from time to time."""
+        """The periodic event with the server's statistics."""
         subject = f"$SYS.SERVER.{self._server_state.server_id}.STATSZ"
         if self._router.has_interest(subject):
             self._router.publish_message(subject, written(statsz(self._server_state)))
 
     def leaving(self, lame_duck: bool) -> None:
-        """The server is about to go, or goes."""
+        """The server stops, or enters lame duck mode."""
         word = "LAMEDUCK" if lame_duck else "SHUTDOWN"
         subject = f"$SYS.SERVER.{self._server_state.server_id}.{word}"
         if self._router.has_interest(subject):
@@ -144,7 +144,7 @@ class Events:
 
 
 def describe(connection: Connection, client: Client, stop: str = "") -> dict[str, Any]:
-    """A client as the events show it; `stop`: when it was closed."""
+    """A client in the form of the events; `stop`: the time when it was closed."""
     account = client.account_name
     shown = credentials(client)
     return present(

@@ -1,12 +1,12 @@
-"""Message traces: events about the way of a message with a ``Nats-Trace-Dest`` header, published under
-that subject.
+"""Message traces: events about the way of a message with a ``Nats-Trace-Dest`` header, published to that
+subject.
 
-The core calls `begin` for such a message, records events in a list (core/broker/reactor, Trace) while it
-publishes, and calls `end` with it. With ``Nats-Trace-Only`` nothing is delivered or stored. An account
-may also have a destination for messages with a sampled W3C ``traceparent``.
+The core calls `begin` for such a message, records events in a list (core/broker/reactor, Trace) during
+the publish, and calls `end` with the list. With ``Nats-Trace-Only`` the message is not delivered or
+stored. An account may also have a destination for messages with a sampled W3C ``traceparent``.
 
-    in  the message comes in      sm  a mapping changed its subject    js  a stream took it
-    eg  a client gets it          si  it went through a service import  se  through a stream import
+    in  the server received it         sm  a mapping changed its subject   js  a stream stored it
+    eg  a client received it           si  it passed a service import     se  it passed a stream import
 """
 
 import json
@@ -25,7 +25,7 @@ DESTINATION = "Nats-Trace-Dest"
 ONLY = "Nats-Trace-Only"
 ORIGIN = "Nats-Trace-Origin-Account"
 DISABLED = "trace disabled"
-_CLIENT = 0  # kinds of connections
+_CLIENT = 0  # kind of a client's connection
 _LEAF = 4
 _WORDS = {"message size exceeds maximum allowed": "maximum payload exceeded"}
 _EXPECTED = {
@@ -42,7 +42,7 @@ _YES = {"1", "true", "on"}
 
 
 class TracedMessage(Trace):
-    """A traced message: where the trace goes, and what is known before it is published."""
+    """A traced message: the destination of the trace, and the facts before the publish."""
 
     __slots__ = ("destination", "encoding", "headers", "size", "subject")
 
@@ -57,13 +57,13 @@ class MessageTraces:
     """Makes the traces of one server."""
 
     def __init__(self, server_state: ServerState) -> None:
-        """Time and accounts come from there."""
+        """`reactor` gives the time, `accounts` the accounts."""
         self._server_state = server_state
 
     def begin(
         self, connection: Connection, subject: str, block: bytes, size: int
     ) -> Trace | bool | None:
-        """See core/broker/session: None: it is not traced; False: it is dropped."""
+        """See core/broker/session. None: the message is not traced. False: it is dropped."""
         headers = parse(block)
         wanted = _first(headers, DESTINATION)
         external = not wanted
@@ -90,7 +90,9 @@ class MessageTraces:
         return trace
 
     def _accounts_destination(self, connection: Connection) -> str:
-        """Where the account wants traces of others' traces; empty: not, or not this one."""
+        """The account's destination for sampled messages; empty when it has none or the message is
+        not drawn.
+        """
         party = client_of(connection) or leaf_of(connection)
         account = party.account if party is not None else None
         if account is None or not account.settings.trace_destination:
@@ -101,7 +103,7 @@ class MessageTraces:
         return account.settings.trace_destination
 
     def end(self, connection: Connection, trace: Trace, error: str = "") -> None:
-        """Publish the events of a message in the account of its sender."""
+        """Publish the events of a message in its sender's account."""
         if not isinstance(trace, TracedMessage):
             return
         account = self._server_state.account(account_of(connection))
@@ -111,7 +113,7 @@ class MessageTraces:
         home = account.name
         events = [_ingress(connection, trace, home, now, error)]
         reached = trace.events or _service(trace.subject, home)
-        exported = ""  # the exporter's subject, of what goes through a stream import
+        exported = ""  # the exporter's subject of a stream import
         for each in reached:
             exported = each[3] if each[0] == "se" else exported
             event = _event(each, home, now, trace.headers)
@@ -128,7 +130,7 @@ class MessageTraces:
 
 
 def parse(block: bytes) -> dict[str, list[str]]:
-    """The headers of a block, each name with its values; empty names and values are left out."""
+    """The headers of a block: name -> values. Empty names and values are left out."""
     found: dict[str, list[str]] = {}
     for line in block.split(b"\r\n")[1:]:
         name, colon, value = line.partition(b":")
@@ -143,7 +145,7 @@ def _first(headers: dict[str, list[str]], name: str) -> str:
 
 
 def _sampled(headers: dict[str, list[str]]) -> bool:
-    """Whether a W3C traceparent says that it is recorded."""
+    """Whether a W3C traceparent has the sampled flag."""
     value = next((v[0] for name, v in headers.items() if name.lower() == "traceparent"), "")
     parts = value.split("-")
     if len(parts) != 4 or len(parts[3]) != 2:
@@ -163,7 +165,7 @@ def _ingress(
 
 
 def _end_of(connection: Connection) -> dict[str, Any]:
-    """Kind, id and name of the other end of a connection."""
+    """Kind, id and name of the other side of a connection."""
     peer = leaf_of(connection)
     party = peer or client_of(connection)
     end: dict[str, Any] = {"kind": _CLIENT if peer is None else _LEAF, "cid": connection.id}
@@ -171,13 +173,13 @@ def _end_of(connection: Connection) -> dict[str, Any]:
 
 
 def _service(subject: str, account: str) -> list[tuple[Any, ...]]:
-    """The system account's services are no imports here, but look like it."""
+    """Leaves out services of the system account, which look like imports."""
     target = _SERVICES.get(subject)
     return [("si", SYSTEM_ACCOUNT, subject, target.format(account))] if target else []
 
 
 def _why(error: str, headers: dict[str, list[str]]) -> str:
-    """Why a stream refused a message, in the words of a trace."""
+    """The reason of a stream's refusal, in the words of a trace."""
     kind, _, seen = error.partition(": ")
     if kind == "wrong last sequence":
         for name, words in _EXPECTED.items():
@@ -192,7 +194,7 @@ def _why(error: str, headers: dict[str, list[str]]) -> str:
 def _event(
     what: tuple[Any, ...], home: str, now: str, headers: dict[str, list[str]]
 ) -> dict[str, Any]:
-    """One of the core's tuples as JSON has it."""
+    """An event of the core as JSON fields."""
     kind = what[0]
     event: dict[str, Any] = {"type": kind, "ts": now}
     if kind == "eg":

@@ -1,7 +1,7 @@
-"""The services of the system account, and the few that every account has.
+"""The services of the system account, and the few services of every account.
 
-An answer is {server, data} or {server, error}; options come as JSON and may select servers. Reports are
-those of monitoring. The account of a request decides what it may ask.
+An answer is {server, data} or {server, error}; options come as JSON and may select servers. The reports
+are those of monitoring. The account of a request determines which services it reaches.
 """
 
 import threading
@@ -42,7 +42,7 @@ _BAD, _FAILED = 400, 500
 
 
 class Filter(msgspec.Struct):
-    """Which servers a request is for; an empty field means all."""
+    """The servers that a request is for; an empty field means all."""
 
     server_name: str = ""
     cluster: str = ""
@@ -53,27 +53,27 @@ class Filter(msgspec.Struct):
 
 
 class Cid(msgspec.Struct):
-    """Which connection."""
+    """The connection that a request is about."""
 
     cid: int = 0
 
 
 class Again(msgspec.Struct):
-    """Read the configuration again."""
+    """A request to reload."""
 
 
 _ORDERS = (Cid, Again)  # requests that are answered without data
 
 
 class Request:
-    """One request: where the answer goes, what was asked."""
+    """One request: its reply subject and its content."""
 
     __slots__ = ("body", "headers", "reply", "router", "source")
 
     def __init__(
         self, router: Router, source: Connection | None, reply: str, headers: bytes, body: bytes
     ) -> None:
-        """`router`: of the account that asks."""
+        """`router` is that of the requesting account."""
         self.router = router
         self.source = source
         self.reply = reply
@@ -85,14 +85,14 @@ class Services:
     """Answers requests."""
 
     def __init__(self, system: "System") -> None:
-        """Of one server."""
+        """Serves the requests to one server."""
         self._system = system
         self._server_state = system.server_state()
 
     def ask(
         self, source: Connection | None, subject: str, reply: str, headers: bytes, body: bytes
     ) -> bool:
-        """A request in the system account; False: there is no such service."""
+        """Handle a request in the system account. False: there is no such service."""
         request = Request(self._system.router, source, reply, headers, body)
         words = subject.split(".")
         if words[0] == "$JS":
@@ -117,14 +117,14 @@ class Services:
         headers: bytes,
         body: bytes,
     ) -> bool:
-        """A request of another account: it is about that account alone."""
+        """Handle a request of another account; it concerns that account only."""
         request = Request(router, source, reply, headers, body)
         if subject == "$SYS.REQ.USER.INFO":
             self._user(request)
             return True
         return self._account(request, account, subject.rpartition(".")[2])
 
-    # -- of the server
+    # -- about the server
 
     def _server(self, request: Request, words: list[str]) -> bool:
         name = words[1] if len(words) > 1 else "STATSZ"
@@ -195,8 +195,8 @@ class Services:
         self._answer(request, Cid, tell)
 
     def _profile(self, request: Request) -> None:
-        """A profile of the processor takes as long as it was asked for: it is made beside the loop,
-        and sent from there.
+        """A CPU profile takes its full duration: a thread makes it and hands it to the event loop's
+        thread.
         """
         from penstock.server.monitor import profile
 
@@ -215,7 +215,7 @@ class Services:
 
         self._answer(request, profile.Options, make)
 
-    # -- of an account
+    # -- about an account
 
     def _account(self, request: Request, account: str, name: str) -> bool:
         server_state = self._server_state
@@ -322,7 +322,7 @@ class Services:
     # -- answers
 
     def _filtered(self, request: Request) -> bool:
-        """Whether it is meant for other servers; msgspec.DecodeError."""
+        """Whether the request is for other servers. Raises msgspec.DecodeError."""
         if not request.body:
             return False
         wanted = msgspec.json.decode(request.body, type=Filter)
@@ -339,7 +339,7 @@ class Services:
         return bool(wanted.domain) and wanted.domain != settings.domain
 
     def _answer(self, request: Request, kind: Any, report: Callable[[Any], Any]) -> None:
-        """{server, data} or {server, error}; nothing when it is not for this server."""
+        """Send {server, data} or {server, error}; nothing when the request is for another server."""
         if not request.reply:
             return
         try:
@@ -361,7 +361,7 @@ class Services:
         self._send(request, {} if data is None else {"data": data})
 
     def _send_plain(self, request: Request, body: dict[str, Any]) -> None:
-        """Never compressed."""
+        """Send an answer without compression."""
         if request.reply:
             request.router.publish_message(request.reply, written(body))
 
@@ -383,7 +383,7 @@ def _with(options: Any, **fields: Any) -> Any:
 
 
 def _permissions(rules: Permissions | None) -> dict[str, Any]:
-    """What a user may do, as the answer shows it."""
+    """The permissions of a user, in the form of the answer."""
     if rules is None:
         return {}
     body: dict[str, Any] = {

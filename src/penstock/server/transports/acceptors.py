@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Acceptors:
-    """What stands before the core, by the settings."""
+    """The acceptors that the settings need."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Acceptors:
         greeting: Greeting,
         sweep_by: Callable[[int], None],
     ) -> None:
-        """Opens the WebSocket listener's sockets and loads certificates: StartError."""
+        """Open the WebSocket listener's sockets and load certificates. Raises StartError."""
         self._settings = settings
         self._log = log
         self._greeting = greeting
@@ -73,11 +73,11 @@ class Acceptors:
         self._listener = Listener(sockets, acceptor.receive, event_loop, self._log)
         return acceptor
 
-    # -- life
+    # -- life cycle
 
     def take(self, connected: socket.socket, host: str, port: int) -> bool:
-        """A socket of the clients' listener: whether it was taken; if not, nothing stands between
-        it and the core.
+        """Take over a socket of the clients' listener; False when it needs no acceptor and can go
+        to the core.
         """
         if self._handshakes is None:
             return False
@@ -85,7 +85,7 @@ class Acceptors:
         return True
 
     def open(self, loop: "asyncio.AbstractEventLoop") -> None:
-        """Begin to accept on the listeners of their own."""
+        """Start the acceptors' own listeners."""
         if self._listener is None:
             return
         self._listener.open(loop)
@@ -107,7 +107,7 @@ class Acceptors:
                 part.close()
 
     def announce_tls(self) -> None:
-        """Lines about what clients have to do, or may."""
+        """Log lines about TLS and WebSocket."""
         if self._settings.proxy_protocol:
             self._log.info("PROXY protocol enabled for client connections")
         if self._settings.tls is not None:
@@ -115,7 +115,7 @@ class Acceptors:
             self._log.info(f"TLS {need} for client connections")
 
     def urls(self) -> list[str]:
-        """Where WebSockets are taken, as a client on this machine reaches it."""
+        """The WebSocket URL for clients on this machine."""
         if self.websocket is None:
             return []
         return [self._url(reachable(self._settings.websocket.host))]
@@ -127,7 +127,7 @@ class Acceptors:
     # -- reload
 
     def monitoring_context(self) -> "ssl.SSLContext | None":
-        """What monitoring over HTTPS is served with: the certificates of the clients' listener;
+        """The TLS context of monitoring over HTTPS, with the certificates of the clients' listener;
         None for HTTP.
         """
         tls = self._settings.tls
@@ -139,7 +139,7 @@ class Acceptors:
         return self._monitoring
 
     def use(self, contexts: "list[ssl.SSLContext | None]") -> None:
-        """The settings have changed: certificates for new handshakes."""
+        """Apply a reload: certificates for new handshakes."""
         clients, websocket = contexts
         if self._handshakes is not None:
             self._handshakes.use(clients)
@@ -149,13 +149,13 @@ class Acceptors:
             self.websocket.use(websocket)
         tls = self._settings.tls
         if self._monitoring is not None and tls is not None and tls.cert_file:
-            # its server keeps the context that it was opened with
+            # its server keeps its first context
             self._monitoring.load_cert_chain(tls.cert_file, tls.key_file)
 
 
 def fresh_contexts(settings: Settings) -> "list[ssl.SSLContext | None]":
-    """Certificates for `use`, read again: their files may have changed behind the same names.
-    StartError when one can't be used.
+    """The TLS context of `use`, read again because files can change without a change of their
+    names. StartError when a file can't be used.
     """
     if settings.tls is None and settings.websocket.tls is None:
         return [None, None]
@@ -165,5 +165,5 @@ def fresh_contexts(settings: Settings) -> "list[ssl.SSLContext | None]":
 
 
 def needs_reception(settings: Settings) -> bool:
-    """Whether clients' connections have preliminaries."""
+    """Whether client connections need an acceptor."""
     return settings.tls is not None or settings.proxy_protocol

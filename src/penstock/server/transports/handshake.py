@@ -1,5 +1,5 @@
-"""Coroutines over a Pipe before its connection speaks its protocol: the first bytes, the TLS handshake,
-the head of an HTTP message. The callers set the time limits. `Arrivals` are the tasks of such sockets.
+"""Coroutines over a Pipe before its connection carries its protocol: the first bytes, the TLS handshake, the
+head of an HTTP message. The callers set the time limits. `Arrivals` has the tasks of such sockets.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.server.settings.tls import Tls
     from penstock.server.transports.transport import Transport
 
-FIRST_BYTES = 4096  # read at once while looking what comes
+FIRST_BYTES = 4096  # read at once to find out the protocol
 
 
 class HandshakeFailed(Exception):
@@ -29,7 +29,7 @@ class HandshakeFailed(Exception):
 
 
 async def wait_readable(pipe: Pipe) -> None:
-    """Wait until the socket is readable. Before closing the pipe meanwhile, call forget()."""
+    """Wait until the socket is readable. Call forget() before closing the pipe meanwhile."""
     loop = asyncio.get_running_loop()
     came: asyncio.Future[None] = loop.create_future()
 
@@ -46,8 +46,10 @@ async def wait_readable(pipe: Pipe) -> None:
 
 
 async def receive_head(pipe: Pipe) -> tuple[bytes, bytes] | None:
-    """The head of an HTTP message without its empty line, and the bytes that came behind it; None when
-    the head is longer than MAX_HEAD_BYTES. The caller sets the time limit. PipeClosed.
+    """The head of an HTTP message without its empty line, and the bytes after it.
+
+    None when the head is longer than MAX_HEAD_BYTES. The caller sets the time limit. Raises
+    PipeClosed.
     """
     data = b""
     while END not in data:
@@ -68,7 +70,9 @@ def forget(pipe: Pipe, loop: asyncio.AbstractEventLoop) -> None:
 
 
 async def peek(pipe: Pipe, count: int, seconds: float) -> bytes:
-    """The first bytes, which stay to be read: at least `count`, or what came in time. PipeClosed."""
+    """The first bytes, which remain readable: at least `count`, fewer at the time limit. Raises
+    PipeClosed.
+    """
     data = b""
     try:
         async with asyncio.timeout(seconds):
@@ -92,7 +96,7 @@ async def shake_hands(
     server_side: bool = True,
     hostname: str | None = None,
 ) -> None:
-    """The TLS handshake; HandshakeFailed, or TimeoutError."""
+    """Do the TLS handshake. Raises HandshakeFailed, TimeoutError."""
     pipe.start_tls(context, server_side=server_side, hostname=hostname)
     try:
         async with asyncio.timeout(timeout_ns / SECOND_NS):
@@ -109,9 +113,10 @@ async def shake_hands(
 async def secure(
     pipe: Pipe, context: ssl.SSLContext, tls: "Tls", timeout_ns: int, *, first: bool = False
 ) -> TlsInfo:
-    """The TLS handshake with somebody who calls us, and what it has told; `first`: nothing was said
-    before it. HandshakeFailed, also when the certificate is not one of those that are pinned, or
-    TimeoutError.
+    """Do the TLS handshake with a connecting client or server; returns its facts.
+
+    `first`: the handshake came before INFO. HandshakeFailed, also when the certificate is not a
+    pinned one, or TimeoutError.
     """
     await shake_hands(pipe, context, timeout_ns)
     assert pipe.tls is not None
@@ -122,14 +127,16 @@ async def secure(
 
 
 class Arrivals:
-    """Sockets on their way to the core, a task each."""
+    """The sockets in a handshake, with one task each."""
 
     def __init__(self) -> None:
-        """There are none."""
+        """Start without sockets."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, way: Coroutine[object, object, None], transport: "Transport | None") -> None:
-        """Let one go its way; if the core has a connection for it already, closing that ends it."""
+        """Start a task for a socket. When the core has a connection for it already, closing that
+        ends the task.
+        """
         loop = asyncio.get_running_loop()
         task = loop.create_task(way)
         self._tasks.add(task)
@@ -144,13 +151,13 @@ class Arrivals:
             transport.on_close = abandon
 
     def close(self) -> None:
-        """Give up all of them."""
+        """Cancel all tasks."""
         for task in list(self._tasks):
             task.cancel()
 
 
 def ssl_reason(problem: ssl.SSLError) -> str:
-    """What OpenSSL found, in words."""
+    """OpenSSL's error in words."""
     verify = getattr(problem, "verify_message", "")
     reason = (problem.reason or str(problem)).replace("_", " ").lower()
     return f"{reason}: {verify}" if verify else reason

@@ -35,12 +35,12 @@ from penstock.server.transports.transport import Transport
 from penstock.server.units import SECOND_NS
 
 PROXY_SECONDS = 5.0
-TLS_RECORD = 0x16  # the first byte of a handshake
+TLS_RECORD = 0x16  # the first byte of a TLS handshake
 FAILED = "TLS Handshake Failure"
 
 
 class HandshakeAcceptor:
-    """The preliminaries of connections that are not plain."""
+    """Accepts clients with TLS or behind a proxy."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class HandshakeAcceptor:
         log: Log,
         sweep_by: Callable[[int], None],
     ) -> None:
-        """Loads the certificates: StartError when they can't be used. `sweep_by` is told when a
-        new client has to be looked at.
+        """Load the certificates: StartError when they can't be used. `sweep_by` is called with the
+        due time of a new client.
         """
         self._event_loop = event_loop
         self._sessions = sessions
@@ -67,17 +67,17 @@ class HandshakeAcceptor:
         self.use(server_context(settings.tls) if settings.tls is not None else None)
 
     def use(self, context: ssl.SSLContext | None) -> None:
-        """The certificates for handshakes from now on (after a reload)."""
+        """Set the certificates of later handshakes, after a reload."""
         self._context = context
         tls = self._settings.tls
         self._rate = Rate(tls.connection_rate_limit if tls is not None else 0)
 
     def close(self) -> None:
-        """Give up those that are on their way."""
+        """Close the connections that are in their handshake."""
         self._arrivals.close()
 
     def receive(self, connected: socket.socket, host: str, port: int) -> None:
-        """A socket of the clients' listener; takes it over."""
+        """Accept a socket of the clients' listener, and own it."""
         pipe = Pipe(connected)
         transport = Transport(self._event_loop, pipe)
         self._event_loop.now_ns = self._event_loop.clock.now()
@@ -86,7 +86,7 @@ class HandshakeAcceptor:
         self._arrivals.begin(self._arrive(pipe, transport, connection, client), transport)
         self._event_loop.hand_back()
 
-    # -- one client's way
+    # -- one client
 
     async def _arrive(
         self, pipe: Pipe, transport: Transport, connection: Connection, client: Client
@@ -118,7 +118,7 @@ class HandshakeAcceptor:
         self._complaints.say(self._event_loop.clock.now(), line)
 
     async def _prepare(self, pipe: Pipe, connection: Connection, client: Client) -> bool:
-        """Everything up to the first byte of the protocol; False when it was closed on the way."""
+        """Do everything up to the first byte of the protocol; False when the connection was closed."""
         tls, first = self._settings.tls, False
         if tls is not None and tls.handshake_first:
             wait = tls.fallback_ns / SECOND_NS
@@ -127,7 +127,7 @@ class HandshakeAcceptor:
             self._say_info(connection, client)
             if connection.closed:
                 return False
-        connection.set_blocked(True)  # nothing more goes out before the handshake
+        connection.set_blocked(True)  # no output before the handshake
         if self._settings.proxy_protocol:
             await self._read_proxy_header(pipe, client)
         if tls is not None and self._context is not None:
@@ -173,7 +173,7 @@ class HandshakeAcceptor:
             return False
         seen = await peek(pipe, 1, tls.timeout_ns / SECOND_NS)
         if seen[:1] != bytes([TLS_RECORD]):
-            # No TLS will come of it: a client that speaks plainly understands a plain answer.
+            # The client does not use TLS: send the error in plain text.
             connection.set_blocked(False)
             connection.fail(b"Secure Connection - TLS Required", FAILED)
             self._event_loop.kick()
@@ -195,7 +195,7 @@ class HandshakeAcceptor:
         if pipe.tls is not None:
             transport.serve(connection)
         else:
-            # Nothing stands between it and the core any more.
+            # From here on, the connection needs no acceptor.
             waiting = bytes(pipe.receive()) if pipe.pending else b""
             connection.transport = None
             self._event_loop.attach(connection, pipe.socket.detach())
@@ -205,16 +205,16 @@ class HandshakeAcceptor:
 
 
 class Rate:
-    """So many a second and no more."""
+    """A limit of handshakes per second."""
 
     def __init__(self, limit: int) -> None:
-        """0: no limit."""
+        """`limit` 0 means no limit."""
         self._limit = limit
         self._second = 0
         self._count = 0
 
     def allow(self, now_ns: int | None = None) -> bool:
-        """Whether one more may come now."""
+        """Whether one more handshake may start now."""
         if not self._limit:
             return True
         second = (time.monotonic_ns() if now_ns is None else now_ns) // SECOND_NS

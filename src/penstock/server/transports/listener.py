@@ -1,4 +1,4 @@
-"""Listening sockets: binds them, listens when a connection can be served, accepts connections in batches
+"""Listening sockets: binds them, listens when connections can be served, accepts connections in batches
 within the core's turns, and gives each descriptor to a callback.
 """
 
@@ -17,18 +17,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
 
-ACCEPT_BATCH = 256  # connections taken in one turn, before the others get their turn again
+ACCEPT_BATCH = 256  # connections accepted in one turn, before other connections get their turn
 BACKLOG = 4096
 NO_ROOM_PAUSE_SECONDS = 0.2
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 def open_sockets(host: str, port: int, option: str = "-p") -> list[socket.socket]:
-    """Bound sockets for a host (``0.0.0.0`` and ``::`` both mean all addresses, IPv4 and IPv6; a
-    name may have several addresses). They refuse connections until a Listener is opened on them.
+    """Bound sockets for a host.
 
-    port -1 or 0 takes a free one, the same on every address. StartError says which address can't be
-    had and why.
+    ``0.0.0.0`` and ``::`` both mean all addresses, IPv4 and IPv6; a name may have several
+    addresses. The sockets refuse connections until a Listener is opened on them. port -1 or 0 takes
+    a free port, the same on every address. StartError names the address that is not available, and
+    the reason.
     """
     wanted = max(port, 0)
     opened: list[socket.socket] = []
@@ -37,7 +38,7 @@ def open_sockets(host: str, port: int, option: str = "-p") -> list[socket.socket
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
-                # "::" takes IPv4 as well; an explicit address takes what it names
+                # "::" accepts IPv4 too; an explicit address only its own family
                 listening.setsockopt(
                     socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if address == "::" else 1
                 )
@@ -55,8 +56,8 @@ def open_sockets(host: str, port: int, option: str = "-p") -> list[socket.socket
 
 
 def listen(bound: socket.socket, option: str = "-p") -> None:
-    """Let connections come to a bound socket. StartError when somebody else listens on its port
-    since it was bound.
+    """Listen on a bound socket. StartError when another process has listened on its port since it
+    was bound.
     """
     try:
         bound.listen(BACKLOG)
@@ -79,7 +80,7 @@ def _refusal(problem: OSError, where: str, option: str) -> str:
 
 
 def _addresses(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
-    if host in ("", "0.0.0.0", "::"):  # all addresses: one socket for both, as Go's listeners
+    if host in ("", "0.0.0.0", "::"):  # all addresses: one socket for both families, as in Go
         return [(socket.AF_INET6, "::") if _has_ipv6() else (socket.AF_INET, "0.0.0.0")]
     if ":" in host:
         return [(socket.AF_INET6, host)]
@@ -100,7 +101,7 @@ def _addresses(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
 
 
 def _has_ipv6() -> bool:
-    """Whether this machine has IPv6 at all: a kernel may be without."""
+    """Whether this machine has IPv6; a kernel may be built without."""
     try:
         with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
             probe.bind(("::", 0))
@@ -110,7 +111,7 @@ def _has_ipv6() -> bool:
 
 
 class Listener:
-    """Takes connections from bound sockets as long as it is open."""
+    """Accepts connections from bound sockets while it is open."""
 
     def __init__(
         self,
@@ -119,8 +120,8 @@ class Listener:
         event_loop: EventLoop,
         log: Log,
     ) -> None:
-        """accepted(socket, host, port) takes the connected non-blocking socket over (and detaches
-        or closes it). It is called within a turn, which sends what it writes.
+        """accepted(socket, host, port) gets the connected non-blocking socket, and detaches or
+        closes it. It is called within a turn, which sends its output.
         """
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sockets = sockets
@@ -129,8 +130,9 @@ class Listener:
         self._log = log
 
     def open(self, loop: "asyncio.AbstractEventLoop | None" = None) -> None:
-        """Listen, and accept whenever somebody comes; said again when there is a loop at last.
-        StartError when somebody else listens on a port since it was bound.
+        """Listen and accept connections; called again when the event loop exists.
+
+        StartError when another process has listened on a port since it was bound.
         """
         self._loop = loop
         for listening in self._sockets:
@@ -139,7 +141,7 @@ class Listener:
             self._event_loop.listen(listening.fileno(), partial(self._accept_batch, listening))
 
     def close(self) -> None:
-        """Stop accepting and give the ports back."""
+        """Stop accepting and close the sockets."""
         for listening in self._sockets:
             self._event_loop.ignore(listening.fileno())
             listening.close()
@@ -162,8 +164,9 @@ class Listener:
                 connected.close()
 
     def _pause(self, listening: socket.socket, problem: OSError) -> None:
-        """Without descriptors the socket stays readable: look away for a moment instead of
-        spinning; without a loop, until there is one.
+        """Stop watching the socket for a moment; without an event loop, until there is one.
+
+        Without free descriptors the socket stays readable, and the loop would spin.
         """
         hint = "; raise the limit of open files" if problem.errno in _NO_ROOM else ""
         self._log.error(f"Cannot accept a connection: {os.strerror(problem.errno or 0)}{hint}")
@@ -177,5 +180,5 @@ class Listener:
 
 
 def plain_address(host: str) -> str:
-    """An address as people write it: IPv4 seen through an IPv6 socket loses its ``::ffff:``."""
+    """The usual form of an address: IPv4 seen through an IPv6 socket loses its ``::ffff:``."""
     return host[7:] if host.startswith("::ffff:") and "." in host else host

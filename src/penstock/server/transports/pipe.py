@@ -3,11 +3,11 @@
     kernel --recv--> [incoming BIO --> TLS] --> receive()
     send() --> [TLS --> outgoing BIO] --> backlog --> kernel
 
-A pipe never waits. ``transport`` drives it for a connection of the core, ``handshake`` before there is
-one.
+A pipe never waits. ``transport`` drives it for a connection of the core, ``handshake`` before that
+connection exists.
 
 receive() returns a view into a buffer that all pipes share: it is valid until the next receive() of any
-of them, so an idle pipe holds no buffer.
+pipe, so an idle pipe holds no buffer.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ import ssl
 from typing import cast
 
 CHUNK_BYTES = 128 * 1024  # one recv
-RECORD_BYTES = 16 * 1024  # of a TLS record, at most
+RECORD_BYTES = 16 * 1024  # the largest TLS record
 DRAIN_READS = 64
 
 _raw = bytearray(CHUNK_BYTES)
@@ -45,11 +45,11 @@ class Pipe:
     )
 
     def __init__(self, connected: socket.socket) -> None:
-        """Takes over the socket."""
+        """Take over the socket."""
         self.socket = connected
         self.tls: ssl.SSLObject | None = None
         self.closed = False
-        self._ended = False  # the other side has said that nothing more comes
+        self._ended = False  # the other side has sent its end of data
         self._backlog: bytearray | None = None
         self._unread = b""
         self._incoming: ssl.MemoryBIO | None = None
@@ -64,8 +64,8 @@ class Pipe:
     def start_tls(
         self, context: ssl.SSLContext, *, server_side: bool = True, hostname: str | None = None
     ) -> None:
-        """From here on the bytes are TLS; what was given to unread() is its beginning. Then call
-        shake() whenever something has come.
+        """Switch to TLS; bytes given to unread() are its beginning. Then call shake() at each
+        readable event.
         """
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.tls = context.wrap_bio(
@@ -75,8 +75,10 @@ class Pipe:
         self._unread = b""
 
     def shake(self) -> bool:
-        """Go on with the handshake: whether it is done. ssl.SSLError when the other side does it
-        wrong (what it has to be told is sent), PipeClosed when it has gone.
+        """Continue the handshake: whether it is complete.
+
+        ssl.SSLError when the other side violates it (the alert is sent), PipeClosed when the
+        connection has ended.
         """
         assert self.tls is not None
         assert self._incoming is not None
@@ -96,7 +98,7 @@ class Pipe:
                 return False
 
     def _read_raw(self) -> bool:
-        """Move what has come into the TLS machine; False when nothing has."""
+        """Move received bytes into the TLS object; False when there are none."""
         assert self._incoming is not None
         got = self._recv()
         if got:
@@ -106,12 +108,12 @@ class Pipe:
     # -- input
 
     def unread(self, data: bytes) -> None:
-        """Put bytes that were read back in front."""
+        """Put bytes back in front of the input."""
         self._unread = data + self._unread
 
     def receive(self) -> memoryview:
-        """What has come; empty when nothing has. PipeClosed at the end, ssl.SSLError when it is no
-        TLS.
+        """The received bytes; empty when there are none. PipeClosed at the end of data,
+        ssl.SSLError for invalid TLS.
         """
         if self._unread:
             data, self._unread = memoryview(self._unread), b""
@@ -143,21 +145,21 @@ class Pipe:
         got = 0
         try:
             while (incoming.pending or tls.pending()) and got <= CHUNK_BYTES + 2 * RECORD_BYTES:
-                # with a buffer, which may be any, it returns how much it has put there
+                # read() with a buffer returns the number of bytes in it
                 count = cast(int, tls.read(RECORD_BYTES, cast(bytearray, _plain_view[got:])))
                 if not count:
                     self._ended = True
                     break
                 got += count
         except ssl.SSLWantReadError:
-            pass  # the rest of a record is on its way
+            pass  # the rest of a record has not arrived yet
         if self._ended and not got:
             raise PipeClosed("Client Closed")
         return got
 
     @property
     def pending(self) -> bool:
-        """Whether receive() has more without the socket being readable."""
+        """Whether receive() has more data although the socket is not readable."""
         if self._unread or self._ended:
             return True
         if self.tls is None or self._incoming is None:
@@ -178,9 +180,7 @@ class Pipe:
     # -- output
 
     def send(self, data: bytes | bytearray | memoryview) -> bool:
-        """Write; True when the kernel has taken all, False when some waits for flush(). PipeClosed
-        when the connection is broken.
-        """
+        """Write; False when some bytes wait for flush(). PipeClosed when the connection is broken."""
         if self.tls is None:
             return self._send_raw(data)
         view = memoryview(data)
@@ -192,7 +192,7 @@ class Pipe:
         return self._send_outgoing()
 
     def flush(self) -> bool:
-        """Write what waits: whether nothing waits any more."""
+        """Write waiting bytes: whether none are left."""
         waiting, self._backlog = self._backlog, None
         return self._send_raw(waiting) if waiting else True
 
@@ -218,7 +218,7 @@ class Pipe:
         return False
 
     def close(self) -> None:
-        """Say goodbye as far as that goes without waiting, and close the socket."""
+        """Send the TLS close alert, if that needs no wait, and close the socket."""
         if self.closed:
             return
         self.closed = True
@@ -229,7 +229,7 @@ class Pipe:
                 self._send_outgoing()
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_WR)
-            # unread input would make close() send a reset, and the other side would lose the end
+            # with unread input, close() sends a reset, and the other side loses the last bytes
             for _ in range(DRAIN_READS):
                 if not self.socket.recv_into(_raw):
                     break

@@ -25,7 +25,7 @@ _ADDRESS_BYTES = {_IPV4: 4, _IPV6: 16}
 
 
 class Header(NamedTuple):
-    """A whole header: its size in bytes and the client's address ("", 0: the proxy itself)."""
+    """A complete header: its size in bytes, and the client's address ("", 0: the proxy itself)."""
 
     length: int
     host: str
@@ -33,8 +33,9 @@ class Header(NamedTuple):
 
 
 def parse_header(data: bytes) -> Header | None:
-    """The header at the beginning of a connection's bytes; None when more is needed. A connection
-    without one gives a Header of length 0. ValueError when it is broken.
+    """Parse the header at the beginning of a connection's bytes; None when more bytes are needed.
+
+    Without a header the result is a Header of length 0. ValueError for an invalid header.
     """
     seen = data[:DETECT_BYTES]
     if len(seen) < DETECT_BYTES:

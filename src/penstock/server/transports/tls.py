@@ -1,7 +1,7 @@
 """TLS of the server: contexts from settings, and the properties of a finished handshake.
 
-``pipe`` moves the bytes. The module is loaded only when a connection is encrypted; ``cryptography`` only
-when the content of a certificate is needed.
+``pipe`` moves the bytes. This module is loaded only for encrypted connections, ``cryptography`` only when
+the content of a certificate is needed.
 """
 
 import hashlib
@@ -28,12 +28,12 @@ _DOMAIN_COMPONENT = "0.9.2342.19200300.100.1.25"
 
 
 class TlsInfo:
-    """What is known of the other side when its handshake is done."""
+    """The facts of a finished handshake."""
 
     __slots__ = ("_certificate", "cipher", "first", "peer_der", "version")
 
     def __init__(self, version: str, cipher: str, peer_der: bytes, *, first: bool) -> None:
-        """`version` as "1.3"; `cipher` by its IANA name; `peer_der`: the certificate it has shown
+        """`version` as "1.3"; `cipher` by its IANA name; `peer_der`: the other side's certificate
         (b"": none); `first`: the handshake came before INFO.
         """
         self.version = version
@@ -44,14 +44,14 @@ class TlsInfo:
 
     @property
     def certificate(self) -> "x509.Certificate | None":
-        """The certificate that the other side has shown; ValueError when it can't be read."""
+        """The other side's certificate. ValueError when it can't be read."""
         if self._certificate is None and self.peer_der:
             self._certificate = load_certificate(self.peer_der)
         return self._certificate
 
     def fingerprints(self) -> tuple[str, str, str]:
         """(subject, SHA-256 of the public key, SHA-256 of the certificate) of the other side's
-        certificate, as /connz shows them.
+        certificate, in the form of /connz.
         """
         certificate = self.certificate
         if certificate is None:
@@ -63,12 +63,12 @@ class TlsInfo:
         )
 
     def facts(self, peer: bool) -> dict[str, object]:
-        """As /connz shows them; with `peer` the other side's certificate too."""
+        """The facts in the form of /connz; with `peer`, also the other side's certificate."""
         shown: dict[str, object] = {"tls_version": self.version, "tls_cipher_suite": self.cipher}
         if peer and self.peer_der:
             try:
                 subject, key, certificate = self.fingerprints()
-            except ValueError:  # OpenSSL took it, but it can't be read here
+            except ValueError:  # OpenSSL accepted it, but it can't be read here
                 return shown
             names = {"spki_sha256": key, "cert_sha256": certificate}
             shown["tls_peer_certs"] = [{"subject": subject, **names}]
@@ -77,14 +77,15 @@ class TlsInfo:
         return shown
 
     def user_names(self) -> Iterator["Candidate"]:
-        """The names that verify_and_map looks for among the users, in this order."""
+        """The names in the certificate that verify_and_map looks up among the users, in this order."""
         certificate = self.certificate
         return candidates(certificate) if certificate is not None else iter(())
 
 
 class Candidate(NamedTuple):
-    """A name in a certificate that a user may be known by: one of that text, or, of a whole subject
-    (kind "dn"), one whose name `same_subject` finds equal.
+    """A name in a certificate that may be a user's name.
+
+    A user matches by an equal text; for a whole subject (kind "dn"), when `same_subject` says so.
     """
 
     kind: str  # email, dns, uri, dn or subject
@@ -103,7 +104,7 @@ def tls_info_of(done: ssl.SSLObject, *, first: bool) -> TlsInfo:
 
 
 def server_context(tls: Tls, where: str = "tls") -> ssl.SSLContext:
-    """The context for those who connect to us. StartError says which file can't be used and why;
+    """The context of a listener. StartError names the file that can't be used, and the reason;
     `where` is the section, for its text.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -123,7 +124,7 @@ def server_context(tls: Tls, where: str = "tls") -> ssl.SSLContext:
 
 
 def server_contexts(settings: Settings) -> list[ssl.SSLContext | None]:
-    """Those of the clients' listener and of the WebSocket listener; StartError."""
+    """The contexts of the clients' listener and of the WebSocket listener. Raises StartError."""
     return [
         server_context(tls, where) if tls is not None else None
         for tls, where in ((settings.tls, "tls"), (settings.websocket.tls, "websocket.tls"))
@@ -131,7 +132,7 @@ def server_contexts(settings: Settings) -> list[ssl.SSLContext | None]:
 
 
 def client_context(tls: Tls | None, where: str = "tls") -> ssl.SSLContext:
-    """The context for connections that we make; None: the system's trust and nothing to show."""
+    """The context of outgoing connections; None: the system's CAs and no client certificate."""
     tls = tls or Tls()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _limit(context, tls, where)
@@ -149,7 +150,7 @@ def _limit(context: ssl.SSLContext, tls: Tls, where: str) -> None:
     suites = CIPHERS | INSECURE_CIPHERS
     wanted = [suites[name] for name in tls.cipher_suites if suites[name]]
     if tls.cipher_suites and not wanted:
-        context.minimum_version = ssl.TLSVersion.TLSv1_3  # nothing of 1.2 was named
+        context.minimum_version = ssl.TLSVersion.TLSv1_3  # only TLS 1.3 suites are named
         return
     try:
         context.set_ciphers(":".join(wanted) or DEFAULT_CIPHERS)
@@ -169,7 +170,7 @@ def _load(context: ssl.SSLContext, pair: Pair, where: str) -> None:
 
     try:
         context.load_cert_chain(pair.cert_file, pair.key_file, no_password)
-    except OSError as problem:  # ssl.SSLError is one
+    except OSError as problem:  # includes ssl.SSLError
         reason = getattr(problem, "reason", None) or problem.strerror or problem
         raise StartError(
             f"{where}: can't use certificate {pair.cert_file} with key {pair.key_file}: {reason}"
@@ -189,7 +190,7 @@ def _trust(context: ssl.SSLContext, tls: Tls, purpose: ssl.Purpose, where: str) 
 
 
 def _choose_by_name(context: ssl.SSLContext, tls: Tls, pairs: list[Pair], where: str) -> None:
-    """Several certificates: the first whose names fit the one that a client asks for (SNI)."""
+    """Select among several certificates: the first one that matches the client's server name (SNI)."""
     chosen: list[tuple[frozenset[str], ssl.SSLContext]] = []
     for pair in pairs:
         other = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -224,7 +225,7 @@ def _names_of_file(path: str, where: str) -> frozenset[str]:
 
 
 def load_certificate(der: bytes) -> "x509.Certificate":
-    """Read a certificate; ValueError when it is none."""
+    """Parse a certificate. ValueError when it is invalid."""
     from cryptography import x509
 
     return x509.load_der_x509_certificate(der)
@@ -239,7 +240,7 @@ def public_key_pin(certificate: "x509.Certificate") -> str:
 
 
 def is_pinned(tls_info: TlsInfo, pins: frozenset[str]) -> bool:
-    """Whether the other side may come; everybody when there are no pins."""
+    """Whether the certificate is a pinned one; True without pins."""
     if not pins:
         return True
     try:
@@ -250,8 +251,8 @@ def is_pinned(tls_info: TlsInfo, pins: frozenset[str]) -> bool:
 
 
 def candidates(certificate: "x509.Certificate") -> Iterator[Candidate]:
-    """The names in a certificate that a user may be known by: e-mail addresses, DNS names, URIs,
-    then the subject.
+    """The names in a certificate that may be a user's name: e-mail addresses, DNS names, URIs, then
+    the subject.
     """
     names = _alternatives(certificate)
     for kind in ("email", "dns", "uri"):
@@ -270,9 +271,7 @@ def candidates(certificate: "x509.Certificate") -> Iterator[Candidate]:
 
 
 def same_subject(certificate: "x509.Certificate", name: str) -> bool:
-    """Whether a user's name is the certificate's subject (RFC 4514), in whatever order its parts
-    are.
-    """
+    """Whether a user's name is the certificate's subject (RFC 4514), in any order of its parts."""
     from cryptography import x509
 
     overrides = {"emailAddress": x509.NameOID.EMAIL_ADDRESS, "E": x509.NameOID.EMAIL_ADDRESS}
@@ -303,7 +302,7 @@ def _alternatives(certificate: "x509.Certificate") -> dict[str, list[str]]:
     }
 
 
-# The attributes that Go writes, in its order; all of a kind stand together.
+# The attributes that Go writes, in its order; attributes of one kind stand together.
 _WRITTEN = {
     "2.5.4.5": "SERIALNUMBER",
     "2.5.4.3": "CN",
@@ -322,14 +321,14 @@ def _text(value: str | bytes) -> str:
 
 
 def subject_text(name: "x509.Name") -> str:
-    """A subject as Go writes it, so that users of existing configurations are found: a fixed order
-    of kinds, and none but the usual ones.
+    """A subject in Go's form, so that users of existing configurations match: a fixed order of
+    kinds, and the usual kinds only.
     """
     values: dict[str, list[str]] = {}
     for each in name:
         values.setdefault(each.oid.dotted_string, []).append(_text(each.value))
     for single in ("2.5.4.5", "2.5.4.3"):
-        values[single] = values.get(single, [])[-1:]  # Go keeps the last of these
+        values[single] = values.get(single, [])[-1:]  # Go keeps the last value of these kinds
     return ",".join(
         "+".join(f"{kind}={_escape(value)}" for value in values[oid])
         for oid, kind in _WRITTEN.items()

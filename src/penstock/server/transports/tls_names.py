@@ -1,8 +1,8 @@
-"""Names of cipher suites and curves: those of nats-server's configuration (and Go), and those of OpenSSL;
-and the text of --help_tls.
+"""Names of cipher suites and curves: those of nats-server's configuration (and Go), and OpenSSL's; also
+the text of --help_tls.
 """
 
-# TLS 1.2 suites by their IANA names. Those of TLS 1.3 can't be chosen: all are always there.
+# TLS 1.2 suites by their IANA names. TLS 1.3 suites can't be chosen: all are always enabled.
 CIPHERS = {
     "TLS_AES_128_GCM_SHA256": "",
     "TLS_AES_256_GCM_SHA384": "",
@@ -19,7 +19,7 @@ CIPHERS = {
     "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
 }
 
-# Those that need allow_insecure_cipher_suites. OpenSSL may have been built without some of them.
+# These need allow_insecure_cipher_suites. OpenSSL may have been built without some of them.
 INSECURE_CIPHERS = {
     "TLS_RSA_WITH_RC4_128_SHA": "RC4-SHA",
     "TLS_RSA_WITH_3DES_EDE_CBC_SHA": "DES-CBC3-SHA",
@@ -35,7 +35,7 @@ INSECURE_CIPHERS = {
     "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256": "ECDHE-RSA-AES128-SHA256",
 }
 
-# "": OpenSSL may not have it; taken in a list that has others.
+# "": OpenSSL may not have the curve; it is accepted in a list with others.
 CURVES = {
     "X25519": "X25519",
     "CurveP256": "prime256v1",
@@ -52,12 +52,12 @@ _IANA = {openssl: iana for iana, openssl in (CIPHERS | INSECURE_CIPHERS).items()
 
 
 def suite_name(openssl: str) -> str:
-    """A cipher suite's IANA name, as monitoring shows it."""
+    """The IANA name of a cipher suite, as monitoring shows it."""
     return _IANA.get(openssl, openssl)
 
 
 def help_text() -> str:
-    """What --help_tls prints."""
+    """The output of --help_tls."""
     suites = "\n".join(f"    {name}" for name in sorted(CIPHERS))
     insecure = "\n".join(f"    {name}" for name in sorted(INSECURE_CIPHERS))
     curves = "\n".join(f"    {name}" for name, openssl in CURVES.items() if openssl)

@@ -3,7 +3,7 @@ transport reads and writes.
 
     EventLoop --readable()--> Pipe.receive --> EventLoop.take_in          core --write(bytes)--> Pipe.send
 
-The WebSocket transport puts frames between.
+The WebSocket transport adds frames.
 """
 
 import ssl
@@ -18,21 +18,25 @@ if TYPE_CHECKING:
 
 
 class Transport:
-    """The way of a connection over a pipe. Give it to Sessions.accept, then call `serve` when the
-    connection may begin to read; until then what the core writes goes out as it comes.
+    """Connects a core connection to a pipe.
+
+    Give it to Sessions.accept, then call `serve` when the connection may read; output of the core
+    is sent before that too.
     """
 
     __slots__ = ("__weakref__", "connection", "event_loop", "on_close", "pipe")
 
     def __init__(self, event_loop: EventLoop, pipe: Pipe) -> None:
-        """`turn` is the one that will watch the pipe's socket."""
+        """`turn` is the event loop that will watch the pipe's socket."""
         self.event_loop = event_loop
         self.pipe = pipe
         self.connection: Connection | None = None
         self.on_close: Callable[[], object] | None = None  # called before the pipe is closed
 
     def serve(self, connection: Connection) -> None:
-        """Begin: what has been read already comes first. OSError when it can't be watched."""
+        """Start reading, with the bytes read so far first. OSError when the socket can't be
+        watched.
+        """
         self.connection = connection
         self.event_loop.now_ns = self.event_loop.clock.now()
         self.event_loop.attach(connection, self.pipe.fileno())
@@ -44,7 +48,7 @@ class Transport:
     # -- called by the core
 
     def write(self, data: bytes) -> None:
-        """Output of the connection."""
+        """Send output of the connection."""
         try:
             sent = self.pipe.send(self._encode(data))
         except PipeClosed as problem:
@@ -54,7 +58,7 @@ class Transport:
             self.event_loop.hold(self.connection, True)
 
     def readable(self) -> None:
-        """The socket has something, or is at its end."""
+        """Read: the socket is readable or at its end."""
         connection = self.connection
         if connection is None:
             return
@@ -63,8 +67,8 @@ class Transport:
                 data = self.pipe.receive()
                 if len(data):
                     self._received(connection, data)
-                # What was decrypted has no socket that would tell of it again: it is taken in even
-                # by a connection that is not read from.
+                # No socket event follows for bytes that are decrypted already, so they are handed
+                # to the core even when the connection has stopped reading.
                 if connection.closed or not self.pipe.pending:
                     return
         except PipeClosed as problem:
@@ -73,7 +77,7 @@ class Transport:
             self._end("Read Error")
 
     def writable(self) -> None:
-        """The socket takes bytes again."""
+        """Write: the socket is writable again."""
         connection = self.connection
         if connection is None:
             return
@@ -85,13 +89,13 @@ class Transport:
         self.event_loop.hold(connection, not empty)
 
     def close(self) -> None:
-        """The core has closed the connection."""
+        """The core has closed the connection: close the pipe."""
         closed, self.on_close = self.on_close, None
         if closed is not None:
             closed()
         self.pipe.close()
 
-    # -- for those that put something between
+    # -- for subclasses that add a layer
 
     def _encode(self, data: bytes) -> bytes:
         return data

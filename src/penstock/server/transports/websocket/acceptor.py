@@ -36,7 +36,7 @@ from penstock.server.transports.websocket.upgrade import (
 )
 from penstock.server.units import SECOND_NS
 
-MESSAGE_PAYLOADS = 8  # a message may carry so many times max_payload
+MESSAGE_PAYLOADS = 8  # a message has at most this many times max_payload
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
 STRANGER_BYTES = 64 * 1024  # the limit of a message before authentication
 
@@ -44,18 +44,18 @@ LeafAccepted = Callable[["FramedTransport", str, int, "TlsInfo | None"], None]
 
 
 class FramedTransport(Transport):
-    """The way of a connection over a pipe, in frames."""
+    """Connects a core connection to a pipe, through frames."""
 
     __slots__ = ("_frames", "_leaf", "problem")
 
     def __init__(
         self, event_loop: EventLoop, pipe: Pipe, frames: Frames, *, leaf: bool = False
     ) -> None:
-        """As a Transport; `frames` are this connection's own. `leaf`: a server is at the other end."""
+        """As Transport; `frames` belongs to this connection. `leaf`: the other side is a server."""
         super().__init__(event_loop, pipe)
         self._leaf = leaf
         self._frames = frames
-        self.problem: Callable[[str], object] | None = None  # told what was wrong with the frames
+        self.problem: Callable[[str], object] | None = None  # called with errors in the frames
 
     def _encode(self, data: bytes) -> bytes:
         return self._frames.frames(data)
@@ -80,20 +80,20 @@ class FramedTransport(Transport):
             self._end(frames.ended)
 
     def close(self) -> None:
-        """The core has closed the connection: say why."""
+        """The core has closed the connection: send a close frame with the reason."""
         if self.connection is not None and not self.pipe.closed:
-            with contextlib.suppress(PipeClosed):  # the client may be gone
+            with contextlib.suppress(PipeClosed):  # the client may have disconnected
                 self.pipe.send(self._frames.close_frame(self.connection.reason))
         super().close()
 
 
 def message_limit(max_payload: int) -> int:
-    """Bytes of a message that comes in, from what a payload may have."""
+    """The byte limit of an incoming message, derived from that of a payload."""
     return min(max_payload * MESSAGE_PAYLOADS, MESSAGE_BYTES_MAX)
 
 
 class WebSocketAcceptor:
-    """Takes the sockets of the WebSocket listener."""
+    """Accepts sockets of the WebSocket listener."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class WebSocketAcceptor:
         log: Log,
         sweep_by: Callable[[int], None],
     ) -> None:
-        """Loads the certificates: StartError when they can't be used."""
+        """Load the certificates. StartError when they can't be used."""
         self._event_loop = event_loop
         self._sessions = sessions
         self._clients = clients
@@ -115,7 +115,8 @@ class WebSocketAcceptor:
         self._arrivals = Arrivals()
         tls = settings.websocket.tls
         self._context = server_context(tls, "websocket.tls") if tls is not None else None
-        # Takes a leaf node's connection: transport, host, port, tls_info; None: there is nobody.
+        # Called with a leaf node's connection: transport, host, port, tls_info. None: leaf nodes
+        # are not accepted.
         self.leaf_accepted: LeafAccepted | None = None
 
     @property
@@ -123,7 +124,7 @@ class WebSocketAcceptor:
         return self._settings.websocket
 
     def use(self, context: ssl.SSLContext | None) -> None:
-        """The certificates for handshakes from now on (after a reload)."""
+        """Set the certificates of later handshakes, after a reload."""
         self._context = context
 
     def close(self) -> None:
@@ -131,7 +132,7 @@ class WebSocketAcceptor:
         self._arrivals.close()
 
     def receive(self, connected: socket.socket, host: str, port: int) -> None:
-        """A socket of the listener; takes it over."""
+        """Accept a socket of the listener, and own it."""
         self._arrivals.begin(self._arrive(Pipe(connected), host, port), None)
         self._event_loop.hand_back()
 
@@ -146,7 +147,7 @@ class WebSocketAcceptor:
             taken = True
         except UpgradeRefused as problem:
             self._complain(f"{where} - websocket handshake error: {problem}")
-            with contextlib.suppress(PipeClosed):  # it may not have waited for the answer
+            with contextlib.suppress(PipeClosed):  # the client may have disconnected
                 pipe.send(refuse(problem.status))
         except HandshakeFailed as problem:
             tell = self._log.debug if problem.quiet else self._complain
@@ -167,7 +168,7 @@ class WebSocketAcceptor:
         return await secure(pipe, self._context, tls, self._options.handshake_timeout_ns)
 
     async def _ask(self, pipe: Pipe) -> Upgrade:
-        """Read the request and answer it."""
+        """Read the request and send the response."""
         request = await _read_request(pipe)
         upgrade = agree(request, self._options, secure=pipe.tls is not None)
         if not pipe.send(answer(upgrade, self._options.headers)):

@@ -1,7 +1,7 @@
 """The client's side of a WebSocket upgrade: the request, and the check of the response.
 
-Pure: bytes in, bytes out. Only leaf nodes call other servers: the path is ``/leafnode`` behind the path
-of the URL.
+Pure: bytes in, bytes out. Only leaf nodes connect to other servers: the path is ``/leafnode`` after the
+path of the URL.
 """
 
 import base64
@@ -16,18 +16,18 @@ _TAKEOVER = ("server_no_context_takeover", "client_no_context_takeover")
 
 
 class UpgradeFailed(Exception):
-    """The other side does not make a WebSocket of it. The text says why."""
+    """The other side refused the upgrade. The text gives the reason."""
 
 
 class Terms(NamedTuple):
-    """What was agreed: whether messages are compressed, and whether ours are masked."""
+    """The agreement: whether messages are compressed, and whether this side masks its frames."""
 
     compress: bool
     masked: bool
 
 
 def ask(url: SplitResult, key: bytes, *, compress: bool, no_masking: bool) -> bytes:
-    """The request; `key` are 16 random bytes."""
+    """The request; `key` has 16 random bytes."""
     path = url.path.strip("/")
     lines = [
         f"GET /{path + '/' if path else ''}leafnode HTTP/1.1",
@@ -45,7 +45,7 @@ def ask(url: SplitResult, key: bytes, *, compress: bool, no_masking: bool) -> by
 
 
 def agreed(head: bytes, key: bytes, *, compress: bool, no_masking: bool) -> Terms:
-    """Read the head of the answer to what was asked with the same arguments; UpgradeFailed."""
+    """Parse the head of the response to a request with the same arguments. Raises UpgradeFailed."""
     parsed = parse_head(head)
     if parsed.status() != "101":
         raise UpgradeFailed(f"invalid websocket connection: {parsed.line[:80]!r}")

@@ -1,8 +1,8 @@
 """The frames of one WebSocket connection: packs and unpacks bytes of the NATS protocol.
 
 A message carries any slice of the protocol's bytes, so its boundaries have no meaning. ``websockets``
-does framing, masks, control frames and inflation, without I/O. An incoming message is bounded by the
-limit of the owner, compressed or not.
+does framing, masks, control frames and inflation, without I/O. The owner sets the limit of an incoming
+message; it applies to compressed and to inflated bytes.
 """
 
 import logging
@@ -16,14 +16,15 @@ from websockets.protocol import Protocol, Side, State
 if TYPE_CHECKING:
     from websockets.extensions import Extension
 
-BROWSER_FRAME_BYTES = 4096  # browsers do better with small ones
-COMPRESS_BYTES = 64  # what is not longer is sent as it is
+BROWSER_FRAME_BYTES = 4096  # browsers process small frames better
+COMPRESS_BYTES = 64  # messages up to this size are not compressed
 FAST = {"level": 1}
 
 _silent = logging.getLogger("penstock.websocket")
-_silent.disabled = True  # what goes wrong is told by its owner, once
+_silent.disabled = True  # the owner logs errors, once
 
-# Statuses of a close frame by the reason of a connection's end; others are an internal error.
+# Statuses of a close frame by the reason of the connection's end; other reasons are an internal
+# error.
 STATUSES = {
     "Client Closed": 1000,
     "Authentication Timeout": 1008,
@@ -51,10 +52,10 @@ INTERNAL_ERROR = 1011
 
 
 class _Reading(Protocol):
-    """The library's machine for what comes in; it answers control frames."""
+    """The library's parser of incoming frames; it answers control frames."""
 
     def __init__(self, *, masked: bool, mask_answers: bool, max_bytes: int) -> None:
-        # It takes masks to be what a client's frames have and a server's have not.
+        # The library expects masks from clients only; the agreement may differ.
         side = Side.SERVER if masked else Side.CLIENT
         super().__init__(side, max_size=max_bytes, logger=_silent)
         self._mask_answers = mask_answers
@@ -77,8 +78,8 @@ class Frames:
         mask_out: bool = False,
         browser: bool = False,
     ) -> None:
-        """`max_bytes`: of a message that comes in. A server's side reads masked frames and writes
-        others; the defaults are its.
+        """`max_bytes`: limit of an incoming message. A server reads masked frames and writes
+        unmasked ones; these are the defaults.
         """
         self._mask_out = mask_out
         self._browser = browser
@@ -90,7 +91,7 @@ class Frames:
 
     @property
     def max_bytes(self) -> int:
-        """Of a message that comes in."""
+        """The byte limit of an incoming message."""
         return self._reading.max_message_size or 0
 
     @max_bytes.setter
@@ -98,8 +99,8 @@ class Frames:
         self._reading.max_message_size = limit
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[bytes]:
-        """What the messages carry that these bytes complete. Call `answers` then, and look at
-        `ended`.
+        """The payload of the messages that these bytes complete. The caller then sends `answers`
+        and checks `ended`.
         """
         reading = self._reading
         if reading.state is not State.OPEN:
@@ -112,12 +113,12 @@ class Frames:
         ]
 
     def answers(self) -> bytes:
-        """What has to be sent because of what came in: pongs, a close frame."""
+        """Answers to received frames that must be sent: pongs, a close frame."""
         return b"".join(self._reading.data_to_send())
 
     @property
     def ended(self) -> str:
-        """Why nothing more comes: the reason for closing the connection, "" while it is open."""
+        """The reason of the end, for closing the connection; "" while it is open."""
         reading = self._reading
         if reading.state is State.OPEN:
             return ""
@@ -127,7 +128,7 @@ class Frames:
 
     @property
     def problem(self) -> str:
-        """What was wrong with what came in."""
+        """The error in the received frames."""
         return str(self._reading.parser_exc or "")
 
     def frames(self, data: bytes) -> bytes:
@@ -144,7 +145,7 @@ class Frames:
         return Frame(Opcode.BINARY, data).serialize(mask=self._mask_out, extensions=extensions)
 
     def close_frame(self, reason: str) -> bytes:
-        """The close frame for a connection's end; nothing when one was sent."""
+        """The close frame for the end of a connection; empty when one was sent."""
         if self._reading.close_sent is not None:
             return b""
         closing = Close(STATUSES.get(reason, INTERNAL_ERROR), reason)

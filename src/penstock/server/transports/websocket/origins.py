@@ -8,7 +8,7 @@ _DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 
 class Origin(NamedTuple):
-    """Scheme, host and port; two origins are the same when all are."""
+    """Scheme, host and port; origins are the same when all three are equal."""
 
     scheme: str
     host: str
@@ -16,7 +16,7 @@ class Origin(NamedTuple):
 
 
 def parse_origin(text: str) -> Origin:
-    """An origin such as ``https://example.com``; ValueError when it is none."""
+    """Parse an origin such as ``https://example.com``. ValueError when it is invalid."""
     parts = urlsplit(text)
     if parts.scheme not in _DEFAULT_PORTS or not parts.netloc:
         raise ValueError(f'"{text}" is no origin: http or https, and a host')
@@ -27,7 +27,7 @@ def parse_origin(text: str) -> Origin:
 
 
 def split_host(host: str, *, secure: bool) -> tuple[str, str]:
-    """(host, port) of a Host header or the like, with the scheme's usual port."""
+    """(host, port) of a Host header or a similar text, with the scheme's default port."""
     name, colon, port = host.rpartition(":")
     if not colon or host.endswith("]") or not port:
         name, port = host.rstrip(":"), _DEFAULT_PORTS["https" if secure else "http"]
@@ -39,9 +39,9 @@ def split_host(host: str, *, secure: bool) -> tuple[str, str]:
 def refusal(
     origin: str, host: str, *, secure: bool, same_origin: bool, allowed: Sequence[str]
 ) -> str:
-    """Why a request with this Origin header may not pass; "" when it may.
+    """Why a request with this Origin header is refused; "" when it is allowed.
 
-    A request without one passes: it does not come from a browser. `host` is its Host header.
+    A request without one is allowed: it does not come from a browser. `host` is its Host header.
     """
     if not origin or not (same_origin or allowed):
         return ""

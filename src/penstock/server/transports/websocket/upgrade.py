@@ -27,10 +27,10 @@ _REASONS = {
 
 
 class UpgradeRefused(Exception):
-    """The request may not pass. The text is for the log, the status for the other side."""
+    """The request is refused. The text is for the log, the status for the other side."""
 
     def __init__(self, status: int, why: str) -> None:
-        """An HTTP status and why."""
+        """An HTTP status and the reason."""
         super().__init__(why)
         self.status = status
 
@@ -44,14 +44,14 @@ class Request(NamedTuple):
 
 
 class Upgrade(NamedTuple):
-    """What was agreed."""
+    """The agreement of request and response."""
 
     key: str
-    leaf: bool  # not a client but a leaf node
+    leaf: bool  # a leaf node, not a client
     compress: bool
     no_masking: bool
     browser: bool
-    client_ip: str  # whom a proxy has named; "" when none has
+    client_ip: str  # the client's address from a proxy; "" without one
     cookies: dict[str, str]
 
 
@@ -67,7 +67,7 @@ def parse_request(head: bytes) -> Request:
 
 
 def agree(request: Request, settings: Websocket, *, secure: bool) -> Upgrade:
-    """Check a request: what comes of it, or UpgradeRefused."""
+    """Check a request. Returns the agreement or raises UpgradeRefused."""
     head = request.head
     if request.path.endswith("/mqtt"):
         raise UpgradeRefused(404, "mqtt websocket endpoint not enabled")
@@ -108,7 +108,7 @@ def agree(request: Request, settings: Websocket, *, secure: bool) -> Upgrade:
 
 
 def answer(upgrade: Upgrade, more: dict[str, str]) -> bytes:
-    """The answer that makes a WebSocket of it; `more` are the configuration's headers."""
+    """The response that accepts the upgrade; `more` are the configuration's headers."""
     digest = hashlib.sha1(upgrade.key.encode("latin-1") + GUID, usedforsecurity=False).digest()
     lines = [
         "HTTP/1.1 101 Switching Protocols",
@@ -125,7 +125,7 @@ def answer(upgrade: Upgrade, more: dict[str, str]) -> bytes:
 
 
 def refuse(status: int) -> bytes:
-    """The answer to a request that may not pass."""
+    """The response that refuses the upgrade."""
     reason = _REASONS[status]
     body = f"{reason}\n"
     return (
