@@ -1,1 +1,1 @@
-"""A consumer: which message comes next, what is unacknowledged, pull requests, and the saved state."""
+"""A consumer: the next message to deliver, pending messages, pull requests and push delivery, and the stored state."""

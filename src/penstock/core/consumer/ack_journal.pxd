@@ -1,4 +1,4 @@
-"""The journal of one stream's consumers: their states, and the acks that were to be confirmed, appended to a file."""
+"""The ack journal of one stream: an append-only file with its consumers' states and the acks that ask for a confirmation."""
 from libc.stdint cimport uint32_t, uint64_t
 from penstock.core.base.buffer cimport Out
 from penstock.core.base.disk cimport Disk
@@ -9,14 +9,14 @@ from penstock.core.consumer.delivery cimport AckConfirmer
 
 
 cdef class Mark:
-    """What the journal knows of one consumer."""
+    """The journal's state of one consumer."""
     cdef Consumer consumer
     cdef bytes name
     cdef uint64_t created_ns
-    cdef uint64_t cseq                 # its last delivery that the journal knows of
-    cdef uint64_t next_cseq            # ... when what is being written is written
-    cdef list acked                    # sequences to be confirmed with the next write
-    cdef list replies                  # ... and who waits for it
+    cdef uint64_t cseq                 # consumer sequence of the last delivery that the journal has
+    cdef uint64_t next_cseq            # ... that the journal has after the running write
+    cdef list acked                    # sequences that the next write confirms
+    cdef list replies                  # ... and the subjects of the answers
     cdef bint listed                   # in `touched`
 
 
@@ -24,37 +24,37 @@ cdef class AckJournal(AckConfirmer):
     cdef Reactor reactor
     cdef Disk disk
     cdef str folder
-    cdef object cipher                 # data keys of the stream; None: it has none
-    cdef object aead                   # that of the file; None: it is not encrypted
-    cdef uint32_t counter              # records sealed with it
-    cdef Out sealed                    # records as they go to the file
-    cdef bint durable                  # a confirmation promises the disk
-    cdef public uint64_t keep_bytes    # a journal below this is not worth a new base
+    cdef object cipher                 # data keys of the stream; None: the stream is not encrypted
+    cdef object aead                   # cipher of the journal file; None: it is not encrypted
+    cdef uint32_t counter              # number of encrypted records in the file
+    cdef Out sealed                    # the encrypted records for the next write
+    cdef bint durable                  # a confirmation waits for the fsync
+    cdef public uint64_t keep_bytes    # a journal below this size gets no new base
     cdef public object on_failure      # called with an OSError; or None
     cdef dict marks                    # Consumer -> Mark
-    cdef list touched                  # Marks with something to confirm
-    cdef object waiting                # deque of (write mark, Consumer, reply): written, to be answered when it is synced
-    cdef Out out                       # records on their way to the file
+    cdef list touched                  # Marks with acks to confirm
+    cdef object waiting                # deque of (write mark, Consumer, reply): written; the answer waits for the sync
+    cdef Out out                       # the records of the next write
     cdef uint64_t write_mark, synced_mark, target
     # the file
     cdef int handle                    # -1: the next record begins a new file
     cdef readonly uint64_t number      # of the file
-    cdef uint64_t oldest               # the first file that is still there
+    cdef uint64_t oldest               # number of the oldest file in the folder
     cdef uint64_t size
-    cdef bint torn                     # behind `size` stands what a write that failed has left
+    cdef bint torn                     # a failed write may have left bytes behind `size`
     cdef uint32_t salt
-    cdef bint named                    # its name is on the disk
-    cdef int folder_handle             # for syncing names; -1: not open
-    cdef readonly uint64_t since_bytes # in the files since the base
+    cdef bint named                    # the folder was synced since the file was created
+    cdef int folder_handle             # of the folder, for syncing names; -1: not open
+    cdef readonly uint64_t since_bytes # bytes of the records since the base
     cdef uint64_t base_bytes           # of the base file
-    cdef int base_slot                 # where it is: 0 or 1
-    cdef uint64_t kept_upto            # the file that it includes
-    cdef int outstanding               # fsyncs of records that run
-    cdef int base_stage                # of a new base: what is being synced (BaseStage)
+    cdef int base_slot                 # which base file is the current one: 0 or 1
+    cdef uint64_t kept_upto            # the newest journal file that the current base includes
+    cdef int outstanding               # running fsyncs of records
+    cdef int base_stage                # of a new base: the part that is being synced (BaseStage)
     cdef int base_handle
     cdef uint64_t base_mark, base_upto
     cdef int error
-    cdef readonly bint broken          # something may not be on the disk: only a new base helps
+    cdef readonly bint broken          # records may be missing on the disk: nothing is confirmed before the next base
     cdef bint ended
 
     cdef Mark mark_of(self, ConsumerTask consumer)

@@ -1,4 +1,4 @@
-"""The journal of one stream's consumers: their states, and the acks that were to be confirmed, appended to a file."""
+"""The ack journal of one stream: an append-only file with its consumers' states and the acks that ask for a confirmation."""
 
 from collections.abc import Callable
 
@@ -7,18 +7,18 @@ from penstock.core.broker.reactor import Reactor
 from penstock.core.consumer.consumer import Consumer
 
 class AckJournal:
-    """Acks that ask for an answer get it when they are written, or (durable) on the disk: one write and one fsync for those of a turn."""
+    """Confirms acks when they are written, or (durable) synced: the acks of one turn share one write and one fsync."""
 
     def __init__(
         self, reactor: Reactor, disk: Disk, folder: str, *, durable: bool, cipher: object = None
     ) -> None:
-        """Nothing is touched before something is written. `cipher`: the stream's data keys, if it is encrypted."""
-    number: int  # of the file that is written, or was last
-    since_bytes: int  # in the files since the base
-    keep_bytes: int  # a journal below this is not worth a new base: 1 MiB unless set
-    broken: bool  # acks can't be confirmed until rebase() has worked
+        """Creates no file before the first write. `cipher`: the stream's data keys, if it is encrypted."""
+    number: int  # of the file that is written, or was last written
+    since_bytes: int  # bytes of the records since the base
+    keep_bytes: int  # a journal below this size gets no new base: 1 MiB by default
+    broken: bool  # acks can't be confirmed until rebase() has succeeded
     on_failure: Callable[[OSError], None] | None
-    """Called when acks can't be confirmed: they wait until rebase() has worked, see wants_base()."""
+    """Called when acks can't be confirmed: they wait until rebase() has succeeded, see wants_base()."""
     def begin(
         self,
         *,
@@ -29,23 +29,21 @@ class AckJournal:
         base_slot: int,
         base_upto: int,
     ) -> None:
-        """The files that are there were read: the oldest, the newest, bytes of those behind the base, bytes of the base, which of
-        the two it is, the file that it includes. New ones go on behind them.
+        """Continue after the files that recovery has read: the oldest, the newest, bytes of the journal since the base, bytes of the base,
+        which of the two base files it is, the newest journal file that it includes.
         """
     def watch(self, consumer: Consumer, created_ns: int) -> None:
-        """Confirm the acks of a consumer from now on."""
+        """Confirm the acks of a consumer from now on, and keep its state."""
     def forget(self, consumer: Consumer) -> None:
-        """A consumer is gone; nobody is answered who waits."""
+        """The consumer is removed: its waiting acks get no answer."""
     def save(self, consumers: list[Consumer]) -> list[bytes]:
-        """Write the states of these consumers as they are now, and return them; nobody waits for their sync. OSError: it could
-        not be done.
-        """
+        """Write the present states of these consumers, and return them. Does not wait for the sync. Raises OSError when the write fails."""
     def wants_base(self) -> bool:
-        """It is time for rebase(): the journal is long, or a failure made it doubtful."""
+        """Whether to call rebase(): the journal is long, or a failure made it doubtful."""
     def rebase(self, data: bytes, *, now: bool = False) -> None:
-        """Replace the base by the states of all consumers as they are now. `now`: it is on the disk when this returns.
+        """Replace the base by the present states of all consumers. `now`: return after the base is synced.
 
-        OSError: it could not be done; the former base and the journal stay.
+        Raises OSError when that fails; the former base and the journal stay.
         """
     def close(self) -> None:
-        """Nothing is written any more."""
+        """Write nothing more, and close the files when no sync uses them."""

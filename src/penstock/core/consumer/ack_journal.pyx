@@ -1,11 +1,12 @@
-"""The journal of one stream's consumers: their states, and the acks that were to be confirmed, appended to a file.
+"""The ack journal of one stream: an append-only file with its consumers' states and the acks that ask for a confirmation.
 
-    <folder>/states.0, .1   bases: the states of all, as the engine packs them (engine/consumer_states); replaced in turn, as a whole
+    <folder>/states.0, .1   bases: the states of all consumers, as the engine packs them (engine/consumer_states); each new base replaces
+                            the older one as a whole
     <folder>/acks.<number>  records since the older base, in the order of the numbers
 
 A journal file:
 
-    +0   "PSACKS1\n"
+    +0   "PSACKS1\\n"
     +8   u32   salt
     +12  u32   CRC32C of the 12 bytes before
     +16        records
@@ -21,19 +22,18 @@ A journal file:
                         messages delivered since and still pending (u64 stream sequence, u64 consumer sequence, u64 time),
                         acknowledged sequences (u64)
 
-Of an encrypted stream (core/log/encryption) it begins with "PSACKSE\\n", its head goes on with u32 number of the data key, 24 random bytes,
-u32 CRC32C of these 28; behind the name of a record come u32, which counts them, ciphertext and 16 bytes of a tag.
+The journal of an encrypted stream (core/log/encryption) begins with "PSACKSE\\n", and its head continues with u32 number of the data key, 24
+random bytes, u32 CRC32C of these 28. In a record, u32 counter, ciphertext and a tag of 16 bytes follow the name.
 
-So a confirmed ack costs some 150 bytes, whatever else its consumer has pending. Each record can be applied to any older or newer
-state: what it says is never taken back. All acks of a turn that ask for an answer are one write, and one fsync in the sync threads
-when the stream promises the disk; the answers go out when it has ended. A torn record ends its file; what it would have confirmed
-was not answered.
+So a confirmed ack costs some 150 bytes, however many messages its consumer has pending. A record can be applied to any older or newer state,
+and never takes back a delivery or an ack. All acks of a turn that ask for an answer share one write, and one fsync in the sync threads when
+the stream promises syncs; the answers are sent when the fsync has ended. A torn record ends its file; its acks were not answered.
 
-When the journal is long, the engine gives the states of all as a new base. When the base and its name are on the disk, the journal
-files go that the base before it does not need: a damaged base costs nothing as long as the other one is good. After a failed write
-or fsync nothing is confirmed until that was done: a new base is what makes up for it.
+When the journal is long, the engine passes the states of all consumers as a new base. When the new base and its name are synced, the journal
+files that the other base does not need are deleted: a damaged base loses nothing as long as the other one is good. After a failed write or
+fsync nothing is confirmed until a new base is synced, which contains all states.
 
-Knows nothing of what states mean, nor of retention.
+Knows nothing of the meaning of states, nor of retention.
 """
 from collections import deque
 
@@ -65,7 +65,7 @@ cdef enum BaseStage:
     NAME = 2                       # the folder that names it
 
 cdef enum:
-    SYNC_RECORDS = 0               # what a sync is about, as its `upto`
+    SYNC_RECORDS = 0               # the kind of a sync, as its `upto`
     SYNC_BASE = 1
 
 _MAGIC = b"PSACKS1\n"
@@ -82,11 +82,11 @@ cdef inline char* put64(char* p, uint64_t value) noexcept:
 
 
 cdef class Mark:
-    """What the journal knows of one consumer."""
+    """The journal's state of one consumer."""
 
 
 cdef class AckJournal(AckConfirmer):
-    """The journal of one stream. Made by the engine; see ack_journal.pyi."""
+    """The ack journal of one stream. The engine makes it; see ack_journal.pyi."""
 
     def __cinit__(self):
         memset(&self.out, 0, sizeof(Out))
@@ -109,7 +109,7 @@ cdef class AckJournal(AckConfirmer):
         out_free(&self.sealed)
 
     def begin(self, *, oldest: int, number: int, size_bytes: int, base_bytes: int, base_slot: int, base_upto: int) -> None:
-        """The files that are there were read: go on behind them."""
+        """Continue after the files that recovery has read."""
         self.oldest = oldest
         self.number = number
         self.since_bytes = size_bytes
@@ -118,7 +118,7 @@ cdef class AckJournal(AckConfirmer):
         self.kept_upto = base_upto
 
     def watch(self, Consumer consumer, created_ns: int) -> None:
-        """Confirm acks of a consumer from now on, and keep its states."""
+        """Confirm the acks of a consumer from now on, and keep its state."""
         cdef Mark mark = Mark.__new__(Mark)
         mark.consumer = consumer
         mark.name = consumer.name.encode("utf-8", "surrogateescape")
@@ -130,7 +130,7 @@ cdef class AckJournal(AckConfirmer):
         consumer.delivery.confirm_acks_with(self)
 
     def forget(self, Consumer consumer) -> None:
-        """A consumer is gone; nobody is answered who waits."""
+        """The consumer is removed: its waiting acks get no answer."""
         cdef Mark mark = self.marks.pop(consumer, None)
         consumer.delivery.confirm_acks_with(None)
         if mark is not None and mark.listed:
@@ -181,7 +181,7 @@ cdef class AckJournal(AckConfirmer):
         return self.begin_sync()
 
     cdef int release(self) except -1:
-        """Answer those whose ack is as durable as promised."""
+        """Answer the acks that are as durable as promised."""
         cdef Consumer consumer
         cdef bytes reply
         while self.waiting and self.waiting[0][0] <= self.synced_mark:
@@ -190,7 +190,7 @@ cdef class AckJournal(AckConfirmer):
         return 0
 
     cdef int failed(self, object error) except -1:
-        """What was to be confirmed waits for the next base."""
+        """The waiting confirmations wait for the next base."""
         self.out.off = self.out.len = 0
         self.broken = True
         if self.on_failure is not None:
@@ -199,7 +199,7 @@ cdef class AckJournal(AckConfirmer):
 
     # --- records -------------------------------------------------------------------------------------------------------
     cdef char* begin_record(self, Mark mark, int kind, size_t n) except NULL:
-        """Room for a record with n bytes behind the name, its head filled in; where these go."""
+        """Reserve a record with n bytes behind the name and fill in its head; returns the address of these bytes."""
         cdef size_t name_len = PyBytes_GET_SIZE(mark.name)
         cdef char* p = out_reserve(&self.out, RECORD_HEAD + name_len + n)
         cdef uint16_t half = <uint16_t>kind
@@ -213,7 +213,7 @@ cdef class AckJournal(AckConfirmer):
         return p + RECORD_HEAD + name_len
 
     cdef int end_record(self, size_t n) except -1:
-        """The record is complete; its checksum follows when its file is known."""
+        """The record is complete; write() adds its checksum, which depends on the file."""
         self.out.len += n
         return 0
 
@@ -233,13 +233,13 @@ cdef class AckJournal(AckConfirmer):
         cdef Pending* e
         cdef char* p
         if c.spent is not None or c.cursor.starts_at < c.cursor.starts_len or c.delivered < mark.cseq:
-            self.put_state(mark)               # what the short form does not tell
+            self.put_state(mark)               # an acks record can't express the change
             return 0
-        # What was delivered first since then stands at the end: entries ascend.
+        # Entries ascend: the messages first delivered since then are at the end.
         while i > pending.off and pending.data[i - 1].cseq > mark.cseq:
             i -= 1
             fresh += pending.data[i].state != GONE
-        acked = 0 if c.ack_policy == POLICY_ALL else len(mark.acked)       # the floor says it
+        acked = 0 if c.ack_policy == POLICY_ALL else len(mark.acked)       # the ack floor covers them
         size = ACKS_HEAD + 24 * fresh + 8 * acked
         p = self.begin_record(mark, ACKS, size)
         for number in (mark.cseq, c.delivered, c.cursor.passed, c.cursor.next_seq, c.delivered_ns, pending.floor_cseq,
@@ -260,7 +260,7 @@ cdef class AckJournal(AckConfirmer):
 
     # --- the file ------------------------------------------------------------------------------------------------------
     cdef int write(self) except -1:
-        """The records go to the file."""
+        """Write the records to the file."""
         cdef size_t at = 0
         cdef uint32_t length
         cdef char* p
@@ -277,7 +277,7 @@ cdef class AckJournal(AckConfirmer):
             memcpy(&length, p, 4)
             put32(p + 4, crc32c(p + 8, length - 8, self.salt))
             at += length
-        if self.torn:                        # else it would count as newer than these records, for it would stand behind them
+        if self.torn:                        # bytes of a failed write behind these records would count as newer
             self.disk.truncate(self.handle, self.size)
         self.torn = True
         self.disk.write_at(self.handle, written.data, written.len, self.size)
@@ -289,7 +289,7 @@ cdef class AckJournal(AckConfirmer):
         return 0
 
     cdef int seal(self) except -1:
-        """The records as ciphertext. A counter that no record of the file has had is the nonce, also after a failed write."""
+        """Encrypt the records. The nonce is a counter that no record of the file has used, even after a failed write."""
         cdef size_t at = 0, body, named
         cdef uint32_t length
         cdef uint16_t name_len
@@ -351,7 +351,7 @@ cdef class AckJournal(AckConfirmer):
         return 0
 
     cdef int sync_folder(self) except -1:
-        """The handle to sync names by."""
+        """The folder's handle, for syncing names."""
         if self.folder_handle < 0:
             self.folder_handle = self.disk.open_folder(self.folder)
         return self.folder_handle
@@ -399,9 +399,7 @@ cdef class AckJournal(AckConfirmer):
 
     # --- the base ------------------------------------------------------------------------------------------------------
     def save(self, list consumers) -> list:
-        """Write the states of these consumers as they are now, and return them; nobody waits for their sync. OSError: it could
-        not be done.
-        """
+        """Write the present states of these consumers, and return them. Does not wait for the sync. Raises OSError when the write fails."""
         cdef Consumer consumer
         cdef Mark mark
         cdef list states = []
@@ -418,14 +416,14 @@ cdef class AckJournal(AckConfirmer):
         return states
 
     def wants_base(self) -> bool:
-        """It is time for rebase(): the journal is long, or a failure made it doubtful."""
+        """Whether to call rebase(): the journal is long, or a failure made it doubtful."""
         return self.base_stage == NONE and not self.outstanding and (
             self.broken or self.since_bytes > max(self.keep_bytes, 2 * self.base_bytes))
 
     def rebase(self, bytes data, *, bint now = False) -> None:
-        """Replace the base by the states of all consumers as they are now. `now`: it is on the disk when this returns.
+        """Replace the base by the present states of all consumers. `now`: return after the base is synced.
 
-        OSError: it could not be done; the former base and the journal stay.
+        Raises OSError when that fails; the former base and the journal stay.
         """
         cdef str path = self.base_path()
         cdef int handle
@@ -453,11 +451,11 @@ cdef class AckJournal(AckConfirmer):
         self.reactor.submit_sync(self, handle, SYNC_BASE)
 
     def base_path(self) -> str:
-        """Where the next base goes."""
+        """The path of the next base."""
         return f"{self.folder}/states.{1 - self.base_slot}"
 
     def leave_file(self) -> None:
-        """The next record begins a new file."""
+        """Close the file; the next record begins a new one."""
         if self.handle >= 0 and not self.outstanding:
             self.disk.close(self.handle)
             self.handle = -1
@@ -484,7 +482,7 @@ cdef class AckJournal(AckConfirmer):
             return self.failed(error)
 
     cdef int base_done(self) except -1:
-        """The base holds all that was written before it: answer, and let go of the files."""
+        """The new base is synced: answer the acks that it includes, and delete the journal files that are not needed."""
         cdef uint64_t number
         cdef Mark mark
         cdef bytes reply
@@ -500,19 +498,19 @@ cdef class AckJournal(AckConfirmer):
             self.synced_mark = self.base_mark
         self.broken = False
         if self.touched and not self.queued:
-            self.reactor.enlist_commit(self)       # what could not be written before
+            self.reactor.enlist_commit(self)       # confirm the acks that could not be written before
         self.release()
         return self.begin_sync()
 
     # --- the end -------------------------------------------------------------------------------------------------------
     def close(self) -> None:
-        """Nothing is written any more."""
+        """Write nothing more, and close the files when no sync uses them."""
         self.ended = True
         if not self.outstanding and self.base_stage == NONE:
             self.close_files()
 
     def close_files(self) -> int:
-        """Give the handles back, when no sync uses them."""
+        """Close the handles when no sync uses them."""
         if self.outstanding or self.base_stage != NONE:
             return 0
         self.leave_file()

@@ -1,4 +1,4 @@
-"""The JetStream subjects of one account: what arrives under `$JS.ACK.`, `$JS.FC.` and `$JS.API.` and must not cost Python per message."""
+"""The JetStream subjects of one account, handled without Python per message: `$JS.ACK.`, `$JS.FC.` and `$JS.API.`."""
 from penstock.core.base.maps cimport BytesMap
 from penstock.core.broker.reactor cimport Connection
 from penstock.core.broker.router cimport Message, Router, Sink
@@ -8,9 +8,9 @@ from penstock.core.consumer.consumer cimport Consumer
 cdef class ApiSubjects(Sink):
     cdef readonly Router router
     cdef object api
-    cdef dict consumers            # stream.consumer -> Consumer: keeps alive what `places` points to
+    cdef dict consumers            # stream.consumer -> Consumer: keeps the objects in `places` alive
     cdef BytesMap places           # the same names -> address of the Consumer
-    cdef Consumer last             # the one that was acknowledged to last
+    cdef Consumer last             # the consumer of the last ack
     cdef public object max_deliver_advisory, nak_advisory, term_advisory, pin_advisory, ack_metric, explain_pull
     cdef public bytes owner        # domain.account. of the longer subjects; b"": any
     cdef const char* owned(self, const char* key, const char* end)

@@ -1,4 +1,4 @@
-"""The JetStream subjects of one account: what arrives under `$JS.ACK.` and `$JS.API.` and must not cost Python per message."""
+"""The JetStream subjects of one account, handled without Python per message: `$JS.ACK.`, `$JS.FC.` and `$JS.API.`."""
 
 from collections.abc import Callable
 
@@ -7,10 +7,10 @@ from penstock.core.broker.router import Router, Sink
 from penstock.core.consumer.consumer import Consumer
 
 class ApiSubjects(Sink):
-    """Attached to a Router for the prefixes `$JS.ACK.` and `$JS.API.`.
+    """Attached to a Router for the prefixes `$JS.ACK.`, `$JS.FC.` and `$JS.API.`.
 
-    Acks (v1 and v2 subjects) and `$JS.API.CONSUMER.MSG.NEXT.<stream>.<consumer>` go straight to the consumer; a MSG.NEXT to a consumer
-    that is not there is not taken (so the requester gets 503). Every other `$JS.API.` subject goes to api().
+    Acks (v1 and v2 subjects) and `$JS.API.CONSUMER.MSG.NEXT.<stream>.<consumer>` go straight to the consumer. A MSG.NEXT for an unknown
+    consumer is not taken, so the requester gets 503. Every other `$JS.API.` subject goes to api().
     """
 
     def __init__(
@@ -27,9 +27,9 @@ class ApiSubjects(Sink):
     term_advisory: Callable[[Consumer, int, int, int, str], None] | None  # (…, reason)
     pin_advisory: (
         Callable[[Consumer, str, str, str], None] | None
-    )  # (consumer, group, the pin id, ""), or (consumer, group, "", the reason why it was taken)
+    )  # (consumer, group, pin id, "") when pinned; (consumer, group, "", reason) when unpinned
     ack_metric: (
         Callable[[Consumer, int, int, int, int], None] | None
     )  # (consumer, consumer_seq, stream_seq, ack time in ns, deliveries)
     owner: bytes  # `domain.account.` of the longer ack and flow-control subjects; b"": any
-    explain_pull: Callable[[bytes], str] | None  # what is wrong with a pull request
+    explain_pull: Callable[[bytes], str] | None  # the error of an invalid pull request

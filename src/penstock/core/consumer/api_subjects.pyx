@@ -1,4 +1,4 @@
-"""The JetStream subjects of one account: what arrives under `$JS.ACK.`, `$JS.FC.` and `$JS.API.` and must not cost Python per message.
+"""The JetStream subjects of one account, handled without Python per message: `$JS.ACK.`, `$JS.FC.` and `$JS.API.`.
 
     $JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<ns>.<ahead>                          9 tokens
     $JS.ACK.<domain>.<account>.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<ns>.<ahead>[...]  11 or more
@@ -6,7 +6,7 @@
     $JS.FC.<domain>.<account>.<stream>.<consumer>.<token>                                                      7 tokens
     $JS.API.CONSUMER.MSG.NEXT.<stream>.<consumer>
 
-Every other `$JS.API.` subject goes to the callback. A name that is not known is not taken, so that the sender hears 503.
+Every other `$JS.API.` subject goes to the callback. A message for an unknown consumer is not taken, so that the sender gets 503.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -35,7 +35,7 @@ cdef inline const char* token_end(const char* p, const char* end) noexcept nogil
 
 
 cdef class ApiSubjects(Sink):
-    """Takes acks, flow-control answers and pull requests to their consumers, and everything else to api()."""
+    """Passes acks, flow-control answers and pull requests to their consumers, and all other requests to api()."""
 
     def __init__(self, Router router, api) -> None:
         self.router = router
@@ -48,16 +48,16 @@ cdef class ApiSubjects(Sink):
         router.announcers.append(self.patterns)
 
     def patterns(self) -> list:
-        """What other servers have to know to reach the consumers: their acks, and their answers to flow control."""
+        """The patterns of the consumers' acks and flow-control answers, for other servers."""
         return [pattern for key in self.consumers for pattern in (b"$JS.ACK." + key + b".>", b"$JS.FC." + key + b".>")]
 
     def told(self, bytes key, int delta) -> None:
-        """A consumer has come or gone."""
+        """A consumer was added or removed: announce its patterns."""
         self.router.announce(b"$JS.ACK." + key + b".>", delta)
         self.router.announce(b"$JS.FC." + key + b".>", delta)
 
     def add(self, Consumer consumer) -> None:
-        """Let its acks and requests find it."""
+        """Add a consumer: its acks and pull requests reach it from now on."""
         cdef bytes key = consumer.key
         self.consumers[key] = consumer
         self.places.put(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), hash_bytes(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)),
@@ -97,7 +97,7 @@ cdef class ApiSubjects(Sink):
         ) else 0
 
     cdef const char* owned(self, const char* key, const char* end):
-        """Behind the domain and the account of a longer subject; NULL: they are not these."""
+        """The address behind the domain and the account of a longer subject; NULL when they are not this server's."""
         cdef size_t n = PyBytes_GET_SIZE(self.owner)
         if n == 0:
             key = token_end(key, end) + 1
@@ -105,7 +105,7 @@ cdef class ApiSubjects(Sink):
         return key + n if <size_t>(end - key) > n and memcmp(key, PyBytes_AS_STRING(self.owner), n) == 0 else NULL
 
     cdef int flow(self, Message* m) except -1:
-        """The answer to a flow-control request."""
+        """Pass on the answer to a flow-control request."""
         cdef const char* end = m.subject + m.subject_len
         cdef const char* key = m.subject + FLOW_LEN
         cdef const char* p = key
@@ -159,10 +159,10 @@ cdef class ApiSubjects(Sink):
         if tokens >= TOKENS_V2:
             end = NULL                          # more tokens may follow the five numbers
         taken = self.ack_at(consumer, p + 1, end, m)
-        return 1 if taken < 0 else taken           # numbers that are none: nothing happens, and nobody is told
+        return 1 if taken < 0 else taken           # an ack subject without valid numbers is ignored
 
     cdef int ack_at(self, Consumer consumer, const char* p, const char* end, Message* m) except -1:
-        """Read the numbers at p; `end`: where the fifth must end (NULL: more tokens may follow). -2: these are not they."""
+        """Read the numbers at p; `end`: the end of the fifth (NULL: more tokens may follow). -2: they are not valid numbers."""
         cdef const char* limit = m.subject + m.subject_len
         cdef const char* stop
         cdef int64_t numbers[5]
@@ -180,7 +180,7 @@ cdef class ApiSubjects(Sink):
         return consumer.delivery.acknowledge(<uint64_t>numbers[1], <uint64_t>numbers[2], <uint64_t>numbers[0], m)
 
     cdef int next(self, Message* m, const char* key, size_t n) except -1:
-        """A pull request."""
+        """Pass on a pull request."""
         cdef Consumer consumer = self.find(key, n)
         cdef Text level
         cdef int64_t wanted

@@ -1,4 +1,4 @@
-"""A consumer: its parts, when it runs, and what the engine asks of it."""
+"""A consumer: its parts, when it runs, and its methods for the engine."""
 from libc.stdint cimport uint64_t
 from penstock.core.broker.router cimport Message
 from penstock.core.consumer.consumer_task cimport ConsumerTask

@@ -25,7 +25,7 @@ class ConsumerState(NamedTuple):
     num_pending: int
 
 class Consumer(Task):
-    """One consumer of a stream. Made by the engine, which turns the deliver policy into a first sequence."""
+    """One consumer of a stream. The engine makes it, and turns the deliver policy into a first sequence."""
 
     def __init__(self, stream: Stream, name: str, *, start_seq: int) -> None: ...
     name: str
@@ -34,7 +34,7 @@ class Consumer(Task):
     ack_policy: int
     bound: bool  # push: the deliver subject had a subscriber when last looked up
     deadline_changed: Callable[[Consumer, int], None] | None
-    """Called when tick() is wanted earlier than its last answer (or at all, after 0): with the consumer and the time in ns."""
+    """Called with the consumer and a time in ns when tick() is needed before the time of its last answer (0: none)."""
     def configure(
         self,
         *,
@@ -64,31 +64,31 @@ class Consumer(Task):
         """Set or change the configuration. deliver_subject "" = pull."""
     def state(self) -> ConsumerState: ...
     def snapshot(self) -> bytes:
-        """The durable state (floors, delivered, pending with delivery counts) as a checksummed record; core/consumer/snapshot draws it."""
+        """The stored state (floors, delivered, pending with delivery counts) as a checksummed record; core/consumer/snapshot draws it."""
     def restore(self, data: bytes) -> None:
-        """Take a snapshot back; ValueError when it is not one. Clamped to what the stream holds."""
+        """Set the state from a snapshot, limited to the stream's sequences. Raises ValueError for an invalid snapshot."""
     changed: bool  # state differs from the last snapshot(); snapshot() clears it
     on_change: Callable[[], None] | None
-    """Called when it begins to differ."""
+    """Called when `changed` becomes true."""
     def unsaved(self) -> None:
         """The last snapshot could not be written."""
     on_unbound: Callable[[], None] | None
-    """Called when the last subscriber of the deliver subject goes."""
+    """Called when the last subscriber of the deliver subject has gone."""
     groups: PriorityGroups | None
     api_subjects: object | None
     def unpin(self, group: str, reason: str) -> None:
-        """Unpin the pinned client: another client gets the messages. The reason is told: admin or timeout."""
+        """Unpin the pinned client: another client gets the messages. The advisory has the reason: admin or timeout."""
     def reset(self, seq: int) -> int:
-        """Start again at a sequence; 0: behind the ack floor. The sequence."""
+        """Start again at a sequence, 0: behind the ack floor; returns the sequence."""
     paused: bool
     def push_bound(self) -> bool: ...
     def tick(self) -> int:
-        """Do what is due at the reactor's time (redeliveries, request expiry, heartbeats); when to call again (ns, 0 = not needed)."""
+        """Do the work due at the reactor's time (redeliveries, request expiry, heartbeats); when to call again (ns, 0 = not needed)."""
     def idle_since_ns(self) -> int:
-        """For inactive_threshold: since when no client uses it (no subscriber; no request, and no ack wait that runs); 0 = in use."""
+        """For inactive_threshold: since when no client uses it (no subscriber; no request and no running ack wait); 0 = in use."""
     def pause(self, paused: bool) -> None:
-        """Deliver nothing (requests wait, acks are processed, heartbeats go on), or go on."""
+        """Pause deliveries (requests wait, acks are processed, heartbeats continue), or resume them."""
     def floor(self) -> int:
         """The stream sequence up to which everything is acknowledged."""
     def close(self, reason: str) -> None:
-        """End it: waiting pull requests get `409 Consumer Deleted` (or the reason's status); it delivers nothing afterwards."""
+        """End the consumer: waiting pull requests get `409 Consumer Deleted` (or the reason's status), and deliveries stop."""

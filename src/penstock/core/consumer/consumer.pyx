@@ -1,12 +1,12 @@
-"""A consumer: its parts, when it runs, and what the engine asks of it.
+"""A consumer: its parts, when it runs, and its methods for the engine.
 
     Consumer ──┬── Delivery        position, unacknowledged messages, acks      (core/consumer/delivery)
                ├── PullDelivery    pull requests                                (core/consumer/pull_delivery)
                └── PushDelivery    deliver subject, flow control, heartbeats    (core/consumer/push_delivery)
 
-A consumer runs in the delivery phase of a turn when it may have something to deliver: a request came, a message that passes its
-filters became visible, an ack made room, a client drained, a time was reached. Each run delivers at most BUDGET messages, so that no
-other consumer waits long. core/consumer/snapshot draws the stored state. Knows nothing of JSON configuration.
+A consumer runs in the delivery phase of a turn when it may have something to deliver: a request came, a message that matches its
+filters became visible, an ack made room, a client's output drained, a deadline was reached. Each run delivers at most BUDGET messages, so
+that no other consumer waits long. core/consumer/snapshot draws the stored state. Knows nothing of JSON configuration.
 """
 from collections import namedtuple
 
@@ -31,7 +31,7 @@ ConsumerState = namedtuple("ConsumerState", [
 
 
 cdef class Consumer(ConsumerTask):
-    """One consumer of a stream. Made by the engine, which turns the deliver policy into a first sequence."""
+    """One consumer of a stream. The engine makes it, and turns the deliver policy into a first sequence."""
 
     def __init__(self, Stream stream, str name, *, start_seq: int) -> None:
         ConsumerTask.__init__(self, stream, name)
@@ -109,14 +109,14 @@ cdef class Consumer(ConsumerTask):
             return self.unreadable(error)
 
     cdef int unreadable(self, object error) except -1:
-        """The disk refused to read the next message, which is not skipped."""
+        """The disk could not read the next message; the consumer does not skip it."""
         self.stream.read_failed(error)
         if self.pull.requests.impatient:
             self.pull.end_impatient()
         return self.delivery.read_later()
 
     cdef int request(self, const char* reply, size_t reply_len, const char* body, size_t n) except -1:
-        """A pull request came; 0: this consumer is closed."""
+        """Process a pull request; 0: this consumer is closed."""
         if self.closed:
             return 0
         if reply_len == 0:
@@ -131,7 +131,7 @@ cdef class Consumer(ConsumerTask):
     cdef int flow_answer(self, Message* m) except -1:
         return self.push.flow_answer(m)
 
-    # --- what the stream tells -----------------------------------------------------------------------------------------
+    # --- called by the stream ------------------------------------------------------------------------------------------
     cdef int signalled(self, uint64_t seq) except -1:
         return self.delivery.signalled(seq)
 
@@ -155,7 +155,7 @@ cdef class Consumer(ConsumerTask):
 
     # --- for the engine ------------------------------------------------------------------------------------------------
     def tick(self) -> int:
-        """Do what is due at the reactor's time (redeliveries, request expiry, heartbeats); when to call again (ns, 0 = not needed)."""
+        """Do the work due at the reactor's time (redeliveries, request expiry, heartbeats); when to call again (ns, 0 = not needed)."""
         cdef uint64_t next_ns = 0
         if self.closed:
             return 0
@@ -174,7 +174,7 @@ cdef class Consumer(ConsumerTask):
         return next_ns
 
     def state(self) -> ConsumerState:
-        """Its position, as the consumer info tells it. Requests that have expired or lost their client are dropped first."""
+        """The position, as the consumer info shows it. Requests that have expired or lost their client are dropped first."""
         cdef Delivery d = self.delivery
         d.settle()
         if self.pull.requests.count:
@@ -197,7 +197,7 @@ cdef class Consumer(ConsumerTask):
         return self.pushes() and self.push.find_target() > 0
 
     def idle_since_ns(self) -> int:
-        """For inactive_threshold: since when no client uses it (no subscriber; no request, and no ack wait that runs); 0 = in use."""
+        """For inactive_threshold: since when no client uses it (no subscriber; no request and no running ack wait); 0 = in use."""
         cdef Delivery d = self.delivery
         cdef uint64_t latest = max(self.pull.requested_ns, d.delivered_ns, d.acked_ns)
         if self.pushes():
@@ -210,17 +210,18 @@ cdef class Consumer(ConsumerTask):
         return 0 if latest > self.reactor.now_ns else latest
 
     def unpin(self, str group, str reason) -> None:
-        """Unpin the pinned client: another client gets the messages. The reason is told: admin or timeout."""
+        """Unpin the pinned client: another client gets the messages. The advisory has the reason: admin or timeout."""
         self.pull.unpin(group, reason)
 
     def pause(self, bint paused) -> None:
-        """Deliver nothing (requests wait, acks are processed, heartbeats go on), or go on."""
+        """Pause deliveries (requests wait, acks are processed, heartbeats continue), or resume them."""
         self.paused = paused
         self.kick()
 
     def reset(self, seq: int) -> int:
-        """Start again: the next message is the first one from this sequence on, and nothing was delivered before; 0: go back to
-        the ack floor. The sequence.
+        """Start again, as if nothing had been delivered: the next message is the first one from this sequence on, 0: behind the ack floor.
+
+        Returns the sequence.
         """
         seq = self.delivery.reset(seq)
         self.kick()
@@ -233,13 +234,13 @@ cdef class Consumer(ConsumerTask):
         return state
 
     def restore(self, bytes data) -> None:
-        """Take a snapshot back; ValueError when it is not one. Clamped to what the stream holds."""
+        """Set the state from a snapshot, limited to the stream's sequences. Raises ValueError for an invalid snapshot."""
         self.delivery.restore(data)
         self.changed = False
         self.kick()
 
     def close(self, str reason) -> None:
-        """End it: waiting pull requests get `409 <reason>` (none when it is ""); it delivers nothing afterwards."""
+        """End the consumer: waiting pull requests get `409 <reason>` (none when it is ""), and deliveries stop."""
         if self.closed:
             return
         self.closed = True

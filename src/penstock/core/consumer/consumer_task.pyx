@@ -1,15 +1,15 @@
-"""The consumer as its own parts see it: its stream, its name, its place on the reactor's lists, its deadline.
+"""A consumer as its parts see it: its stream, its name, its place on the reactor's lists, its deadline.
 
-A Consumer has its parts (core/consumer/delivery, pull_delivery, push_delivery), and each part has the consumer as a ConsumerTask, to
-let it run and to tell it that its state changes. A consumer that is closed leaves its parts, so that it is freed without the
-garbage collector; ENDED takes its place in them.
+A Consumer has its parts (core/consumer/delivery, pull_delivery, push_delivery), and each part has the consumer as a ConsumerTask: to
+let the consumer run, and to mark its state as changed. A closed consumer leaves its parts, so that it is freed without the garbage
+collector; ENDED replaces it there.
 """
 from libc.stdint cimport uint64_t
 from penstock.core.stream.stream cimport Listener, Stream
 
 
 cdef class ConsumerTask(Listener):
-    """The consumer as its own parts see it; see Consumer."""
+    """A consumer as its parts see it; see Consumer."""
 
     def __init__(self, Stream stream, str name) -> None:
         self.stream = stream

@@ -1,4 +1,4 @@
-"""What a consumer delivers next, what is unacknowledged, and its acks: the part that pull and push consumers share."""
+"""The part that pull and push consumers share: the next message to deliver, the unacknowledged messages, and the acks."""
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 from penstock.core.base.buffer cimport Out
@@ -21,7 +21,7 @@ cdef enum AckPolicy:
 
 
 cdef enum Pick:
-    # what pick() found
+    # the result of pick()
     NEXT = 0                   # `picked` is the next message
     NOTHING = 1                # every visible message was delivered
     STALLED = 2                # max_ack_pending messages are unacknowledged
@@ -33,9 +33,9 @@ cdef enum:
 
 
 cdef class AckConfirmer(Synced):
-    """Answers the acks that ask for it, once they are as durable as promised (core/consumer/ack_journal)."""
+    """Answers the acks that ask for an answer, once they are as durable as promised (core/consumer/ack_journal)."""
     cdef int confirm(self, ConsumerTask consumer, uint64_t seq, const char* reply, size_t n) except -1
-    cdef int begun_anew(self, ConsumerTask consumer) except -1     # its consumer sequences start again from 1
+    cdef int begun_anew(self, ConsumerTask consumer) except -1     # the consumer sequences start again from 1
 
 
 @cython.final
@@ -52,7 +52,7 @@ cdef class Delivery:
     cdef tuple backoff_ns
     cdef int64_t max_deliver, max_ack_pending
     cdef bint headers_only
-    cdef int sample_percent                # of the acks, so many per cent are told as a metric
+    cdef int sample_percent                # percentage of acks that are reported as a metric
     # position
     cdef Cursor cursor
     cdef uint64_t purges                   # Stream.purges when the position was last checked against the stream
@@ -61,14 +61,14 @@ cdef class Delivery:
     cdef uint64_t delivered_ns, acked_ns   # time of the last delivery and of the last ack; 0: never
     cdef uint64_t due_ns                   # no redelivery is due before this; 0: none
     cdef dict spent                        # sequence -> deliveries: max_deliver reached, not acknowledged; None: none
-    cdef uint64_t held_ns                  # pacing: nothing is delivered before this
+    cdef uint64_t held_ns                  # pacing: no delivery before this time
     cdef bint stalled                      # max_ack_pending was reached: an ack makes the consumer run again
     cdef Pacing pacing                     # None: no rate limit and no replay
     # the message that is being delivered
     cdef uint64_t picked                   # its sequence
     cdef Pending* again                    # its entry when it is a redelivery, else NULL
     cdef Message out
-    cdef object kept                       # what `out` points to when that is a copy
+    cdef object kept                       # owns the bytes that `out` points to when they are a copy
     cdef bytes ack_prefix                  # $JS.ACK.stream.consumer.
     cdef char reply[REPLY_ROOM]
     cdef Out scratch                       # headers of a message without its body
@@ -84,7 +84,7 @@ cdef class Delivery:
     cdef uint64_t prepare(self, Record* r) except 0                # fill `out`; its size as requests count it
     cdef int strip(self) except -1
     cdef bint held(self, uint64_t ts_ns, uint64_t size) except -1  # pacing: the picked message is not due yet
-    cdef int hand_out(self, Route route, bytes target) except -1   # send `out`; how many receivers took it
+    cdef int hand_out(self, Route route, bytes target) except -1   # send `out`; the number of receivers that took it
     cdef int handed(self, uint64_t ts_ns, uint64_t size) except -1
     cdef int await_more(self) except -1                            # run again when more messages become visible
     cdef int read_later(self) except -1
@@ -93,16 +93,16 @@ cdef class Delivery:
     cdef uint64_t wait_ns(self, uint64_t deliveries) except? 18446744073709551615
     cdef uint64_t last_wait_ns(self) except? 18446744073709551615  # when the last ack wait ends; 0: none runs
     cdef int redeliver_due(self) except -1
-    cdef int look_again(self) except -1                            # ack waits may have changed: look at the next tick
+    cdef int look_again(self) except -1                            # ack waits may have changed: check them at the next tick
     cdef str position(self)                                        # header lines of a heartbeat
-    # what the stream tells its consumers
+    # called by the stream
     cdef int signalled(self, uint64_t seq) except -1
     cdef int removed(self, uint64_t seq) except -1
     cdef int expire_below(self, uint64_t seq) except -1
     cdef int purged(self) except -1
     cdef int needs(self, uint64_t seq) except -1
-    cdef int lost(self, Pending* e) except -1                      # its message left the stream
-    # acks: the sequence, and what else the ack subject says
+    cdef int lost(self, Pending* e) except -1                      # the message left the stream
+    # acks: the sequences and the delivery count of the ack subject
     cdef int acknowledge(self, uint64_t seq, uint64_t cseq, uint64_t deliveries, Message* m) except -1
     cdef int answer(self, const char* reply, size_t n) except -1
     cdef int ack_one(self, uint64_t seq, uint64_t cseq) except -1
@@ -112,11 +112,11 @@ cdef class Delivery:
     cdef int terminate(self, uint64_t seq, uint64_t cseq, uint64_t deliveries, const char* p, size_t n) except -1
     cdef int exhausted(self, Pending* e) except -1
     cdef int room_made(self) except -1
-    # its state (core/consumer/snapshot)
+    # the stored state (core/consumer/snapshot)
     cdef bytes snapshot(self)
     cdef int restore(self, bytes data) except -1
     cdef uint64_t reset(self, uint64_t seq) except? 0
 
 
-# An empty message whose header block is a status line.
+# Send an empty message whose header block is a status line.
 cdef int send_status(Router router, bytes subject, str line, str headers) except -1

@@ -1,6 +1,6 @@
-"""What a consumer delivers next, what is unacknowledged, and its acks: the part that pull and push consumers share.
+"""The part that pull and push consumers share: the next message to deliver, the unacknowledged messages, and the acks.
 
-`pick` finds the next message, `prepare` makes the outgoing message of its record, `hand_out` sends it to the subscribers, `handed`
+`pick` finds the next message, `prepare` makes the outgoing message from its record, `hand_out` sends it to the subscribers, `handed`
 records the delivery; `acknowledge` reads an ack. Redeliveries come first, and do not count against max_ack_pending; then new messages.
 
 The AckConfirmer answers an ack that asks for an answer when the ack is as durable as promised.
@@ -30,7 +30,7 @@ from penstock.core.consumer.snapshot import SPENT, pack, unpack
 
 cdef enum:
     NUMBERS_ROOM = 5 * 21          # the five numbers at the end of an ack subject
-    READ_AGAIN_NS = 1000000000     # after the disk refused to read a message
+    READ_AGAIN_NS = 1000000000     # time until the next try after the disk could not read a message
 
 
 cdef inline bint is_text(const char* p, size_t n, const char* text, size_t text_len) noexcept nogil:
@@ -42,7 +42,7 @@ cdef inline bint starts(const char* p, size_t n, const char* text, size_t text_l
 
 
 cdef class AckConfirmer(Synced):
-    """Answers the acks that ask for it."""
+    """Answers the acks that ask for an answer."""
 
     cdef int confirm(self, ConsumerTask consumer, uint64_t seq, const char* reply, size_t n) except -1:
         return 0
@@ -53,7 +53,7 @@ cdef class AckConfirmer(Synced):
 
 @cython.final
 cdef class Delivery:
-    """What one consumer delivers next, what is unacknowledged, and its acks."""
+    """The next message to deliver, the unacknowledged messages and the acks of one consumer."""
 
     def __cinit__(self):
         memset(&self.scratch, 0, sizeof(Out))
@@ -80,7 +80,7 @@ cdef class Delivery:
     # --- configuration -------------------------------------------------------------------------------------------------
     def configure(self, *, int ack_policy, uint64_t ack_wait_ns, tuple backoff_ns, int64_t max_deliver, int64_t max_ack_pending,
                   bint headers_only, int sample_percent) -> None:
-        """Set or change what is delivered and acknowledged, and how."""
+        """Set or change the settings of deliveries and acks."""
         self.ack_policy = ack_policy
         self.ack_wait_ns = ack_wait_ns
         self.backoff_ns = backoff_ns
@@ -176,7 +176,7 @@ cdef class Delivery:
         return <uint64_t>m.subject_len + m.reply_len + m.body_len
 
     cdef int strip(self) except -1:
-        """Replace the body by a header that tells its size."""
+        """Replace the body by a header with its size."""
         cdef Message* m = &self.out
         cdef char number[24]
         cdef uint32_t size = m.body_len - m.hlen
@@ -208,7 +208,7 @@ cdef class Delivery:
         cdef object item, copy
         cdef Message m
         if route.n > 1:
-            # A subscriber that is cut off can lead anywhere, also to a change of the log: the next one gets a copy.
+            # Closing a subscriber may run any code, also code that changes the log: the next subscriber gets a copy.
             copy = PyBytes_FromStringAndSize(self.out.subject, self.out.subject_len), PyBytes_FromStringAndSize(
                 self.out.body, self.out.body_len)
             self.out.subject = PyBytes_AS_STRING(<bytes>(<tuple>copy)[0])
@@ -227,7 +227,7 @@ cdef class Delivery:
             elif type(item) is RemoteSubscription:
                 remote = True
             elif item is not self.stream:
-                # Another stream takes deliveries: under the subject they are delivered to, from bytes that stay where they are.
+                # Another stream stores deliveries: under their deliver subject, and from bytes that do not move.
                 copy = PyBytes_FromStringAndSize(self.out.body, self.out.body_len)
                 m = self.out
                 if not (<Sink>item).as_client:
@@ -240,7 +240,7 @@ cdef class Delivery:
         return took
 
     cdef int handed(self, uint64_t ts_ns, uint64_t size) except -1:
-        """The picked message went out."""
+        """The picked message was sent: record the delivery."""
         cdef uint64_t now = self.reactor.now_ns, due
         cdef Pending* e = self.again
         self.delivered += 1
@@ -279,12 +279,12 @@ cdef class Delivery:
         return 0
 
     cdef int read_later(self) except -1:
-        """The disk refused to read the next message, which is not skipped: try again after a while."""
+        """The disk could not read the next message: try again later, and do not skip it."""
         self.held_ns = self.reactor.now_ns + READ_AGAIN_NS
         return self.consumer.arm(self.held_ns)
 
     cdef int tick(self) except -1:
-        """Do what is due at the reactor's time; what is due next is in due_ns and held_ns."""
+        """Do the work due at the reactor's time; due_ns and held_ns have the next deadlines."""
         cdef uint64_t now = self.reactor.now_ns
         if self.due_ns and self.due_ns <= now:
             self.redeliver_due()
@@ -296,7 +296,7 @@ cdef class Delivery:
     cdef str position(self):
         cdef uint64_t last = self.cursor.passed
         if self.cursor.caught_up:
-            last = max(last, self.stream.visible)          # no message since then passes the filters
+            last = max(last, self.stream.visible)          # no message after `passed` matches the filters
         return f"Nats-Last-Consumer: {self.delivered}\r\nNats-Last-Stream: {last}\r\n"
 
     cdef uint64_t last_wait_ns(self) except? 18446744073709551615:
@@ -308,14 +308,14 @@ cdef class Delivery:
         return latest
 
     cdef uint64_t wait_ns(self, uint64_t deliveries) except? 18446744073709551615:
-        """How long an ack may take after that many deliveries."""
+        """The ack wait after this many deliveries."""
         cdef uint64_t n = len(self.backoff_ns)
         if n == 0:
             return self.ack_wait_ns
         return self.backoff_ns[min(deliveries, n) - 1]
 
     cdef int settle(self) except -1:
-        """The stream may start later now: messages below are neither ahead nor pending."""
+        """The stream's first sequence may have risen: drop the messages below it from the position and from pending."""
         cdef uint64_t first = self.log.first_seq
         if self.purges != self.stream.purges:
             self.purged()
@@ -330,7 +330,7 @@ cdef class Delivery:
         return 0
 
     def forget_spent(self, uint64_t first) -> None:
-        """What is not in the stream any more needs no remembering."""
+        """Drop the entries of messages that are not in the stream any more."""
         if min(self.spent) < first:
             self.spent = {seq: n for seq, n in self.spent.items() if seq >= first} or None
 
@@ -338,7 +338,7 @@ cdef class Delivery:
         self.due_ns = 1 if self.pending.live and self.ack_policy != POLICY_FLOW else 0
         return self.consumer.arm(self.reactor.now_ns) if self.due_ns else 0
 
-    # --- what the stream tells -----------------------------------------------------------------------------------------
+    # --- called by the stream ------------------------------------------------------------------------------------------
     cdef int signalled(self, uint64_t seq) except -1:
         if self.cursor.caught_up:
             self.cursor.jump(seq)
@@ -360,7 +360,7 @@ cdef class Delivery:
         return 0
 
     cdef int lost(self, Pending* e) except -1:
-        """As if it had been refused for good."""
+        """Treat the message as terminated."""
         cdef uint64_t seq = e.seq, cseq = e.cseq, deliveries = e.deliveries
         self.pending.remove(e, self.delivered, self.cursor.passed)
         self.acked_ns = self.reactor.now_ns
@@ -371,7 +371,7 @@ cdef class Delivery:
         return 0
 
     def forget(self, seq: int) -> None:
-        """A message that went out as often as it may is settled."""
+        """Forget a message that has reached max_deliver: it is settled."""
         del self.spent[seq]
         self.spent = self.spent or None
         self.consumer.touch()
@@ -398,7 +398,7 @@ cdef class Delivery:
     cdef int acknowledge(self, uint64_t seq, uint64_t cseq, uint64_t deliveries, Message* m) except -1:
         cdef const char* p = m.body + m.hlen
         cdef size_t n = m.body_len - m.hlen
-        cdef bint answer = True, promise = False       # promise: what must not come back after a crash
+        cdef bint answer = True, promise = False       # promise: acks that a crash must not take back
         cdef Pending* e
         if self.consumer.closed or self.ack_policy == POLICY_NONE or self.ack_policy == POLICY_FLOW:
             return 0
@@ -439,7 +439,7 @@ cdef class Delivery:
         return 1
 
     cdef int ack_one(self, uint64_t seq, uint64_t cseq) except -1:
-        """1: known (whether it was pending or not); 0: never delivered."""
+        """1: the message was delivered (pending or not); 0: it never was."""
         cdef Pending* e
         if seq > self.cursor.passed:
             return 0
@@ -451,7 +451,7 @@ cdef class Delivery:
             if self.spent is not None and seq in self.spent:
                 self.forget(seq)
             if self.stream.retention is not None:
-                self.stream.retention.settled(seq)            # a late ack: what no consumer needs goes
+                self.stream.retention.settled(seq)            # a late ack: the stream removes messages that no consumer needs
             return 1
         self.pending.remove(e, self.delivered, self.cursor.passed)
         if self.stream.retention is not None:
@@ -467,14 +467,14 @@ cdef class Delivery:
         return seq > self.cursor.passed or self.pending.find(seq) != NULL or (self.spent is not None and seq in self.spent)
 
     def settle_all(self, list done) -> None:
-        """These messages are acknowledged: the stream may let go of them."""
+        """These messages are acknowledged: the stream may remove them."""
         for seq in done:
             self.stream.retention.settled(seq)
 
     cdef int ack_upto(self, uint64_t seq, uint64_t cseq) except -1:
-        """Everything up to a message is acknowledged.
+        """Acknowledge all messages up to this one.
 
-        A redelivery has a later consumer sequence: what was handed out up to there counts as acknowledged.
+        A redelivery has a later consumer sequence: all deliveries up to it are acknowledged.
         """
         cdef list done = self.pending.upto(seq) if self.stream.retention is not None else None
         if cseq <= self.pending.floor_cseq or self.pending.remove_upto(seq, self.delivered, self.cursor.passed) == 0:
@@ -494,7 +494,7 @@ cdef class Delivery:
         return 1
 
     cdef int sample(self, uint64_t seq, uint64_t cseq, uint64_t deliveries) except -1:
-        """Tell the metric of some acks: of messages that are pending, under explicit acks."""
+        """Report some acks of pending messages as a metric, under explicit acks."""
         cdef Pending* e = self.pending.find(seq)
         cdef object api = self.consumer.api_subjects
         if e == NULL or self.ack_policy != POLICY_EXPLICIT or api is None or api.ack_metric is None:
@@ -511,7 +511,7 @@ cdef class Delivery:
         return 0
 
     cdef int negative(self, uint64_t seq, uint64_t cseq, uint64_t deliveries, const char* p, size_t n) except -1:
-        """A message was refused: it goes out again, now or after a delay."""
+        """The client refused a message (-NAK): deliver it again, now or after a delay."""
         cdef Pending* e = self.pending.find(seq)
         cdef uint64_t delay
         if e == NULL:
@@ -525,7 +525,7 @@ cdef class Delivery:
                 self.due_ns = e.since_ns
                 self.consumer.arm(e.since_ns)
         else:
-            # Also after the last delivery that it may have: pick() then lets it go when somebody wants messages.
+            # Also at max_deliver: pick() drops the message when a client wants messages.
             self.pending.enqueue(e)
             self.consumer.kick()
         if self.consumer.api_subjects is not None and self.consumer.api_subjects.nak_advisory is not None:
@@ -533,7 +533,7 @@ cdef class Delivery:
         return 0
 
     cdef int terminate(self, uint64_t seq, uint64_t cseq, uint64_t deliveries, const char* p, size_t n) except -1:
-        """A message shall not go out again."""
+        """The client does not want the message again (+TERM)."""
         self.ack_one(seq, cseq)
         if self.consumer.api_subjects is not None and self.consumer.api_subjects.term_advisory is not None:
             reason = PyBytes_FromStringAndSize(p, n).decode("utf-8", "replace").strip() if n else ""
@@ -541,7 +541,7 @@ cdef class Delivery:
         return 0
 
     cdef int exhausted(self, Pending* e) except -1:
-        """It went out as often as it may: it leaves, and that is told."""
+        """The message has reached max_deliver: drop it from pending, and send the advisory."""
         cdef uint64_t seq = e.seq, deliveries = e.deliveries
         self.pending.drop(e)
         if self.spent is None:
@@ -554,7 +554,7 @@ cdef class Delivery:
         return 0
 
     cdef int redeliver_due(self) except -1:
-        """Queue what is due, and find out when the next will be."""
+        """Queue the messages whose redelivery is due, and find out when the next one is."""
         cdef uint64_t now = self.reactor.now_ns, due, next_ns = 0
         cdef size_t i
         cdef Pending* e
@@ -582,9 +582,9 @@ cdef class Delivery:
             self.consumer.kick()
         return 0
 
-    # --- its state -----------------------------------------------------------------------------------------------------
+    # --- the stored state ----------------------------------------------------------------------------------------------
     cdef uint64_t reset(self, uint64_t seq) except? 0:
-        """Start again at a sequence, as if nothing had been delivered; 0: behind the ack floor. The sequence."""
+        """Start again at a sequence, as if nothing had been delivered; 0: behind the ack floor. Returns the sequence."""
         if seq == 0:
             seq = self.pending.floor_seq + 1
         self.pending.clear()
@@ -622,7 +622,7 @@ cdef class Delivery:
         delivered, passed, next_seq, self.delivered_ns, floor_cseq, floor_seq, self.acked_ns = numbers
         if delivered:
             passed, next_seq, floor_seq = min(passed, last), min(next_seq, last + 1), min(floor_seq, last)
-        # The cursor is behind every delivered message, whatever the record says: a backup may come from any server.
+        # Put the cursor behind every delivered message, whatever the record has: a backup may come from any server.
         handed = max([entry[0] for entry in entries if entry[4] != SPENT and entry[0] <= last], default=0)
         first_ones = sorted({seq for seq in first_ones if handed < seq <= last})
         next_seq = max(next_seq, handed + 1, max(first_ones, default=0) + 1)
@@ -666,11 +666,11 @@ cdef int send_status(Router router, bytes subject, str line, str headers) except
     return router.send(&m)
 
 
-NAK_BYTES = 1000     # behind -NAK are looked at; nothing longer is meant
+NAK_BYTES = 1000     # bytes behind -NAK that are parsed; no valid delay is longer
 
 
 def nak_delay(bytes text) -> int:
-    """Nanoseconds of a delay behind -NAK: ``{"delay": ns}`` or a duration text; 0 when it is neither."""
+    """The delay behind -NAK in nanoseconds: ``{"delay": ns}`` or a duration; 0 when it is neither."""
     words = text[:NAK_BYTES].decode("utf-8", "replace").strip()
     if words.startswith("{"):
         try:

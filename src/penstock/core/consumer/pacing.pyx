@@ -1,6 +1,6 @@
-"""What holds deliveries back: the flow-control window of a push consumer, its rate limit, and replay at the original pace.
+"""The limits on the pace of deliveries: a push consumer's flow-control window, the rate limit, and replay at the original pace.
 
-Knows nothing of messages but their size and times; the consumer asks before it sends and tells after it has sent.
+Knows nothing of messages but their size and times. The consumer asks before a delivery, and reports it afterwards.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -14,7 +14,7 @@ cdef enum:
 
 @cython.final
 cdef class FlowWindow:
-    """The window starts at 2 MiB and doubles with every answer up to 32 MiB; a request goes out when half of it is used."""
+    """The window starts at 2 MiB and doubles with every answer up to 32 MiB; a request is sent when half of it is used."""
 
     def __init__(self) -> None:
         self.limit = WINDOW_FIRST
@@ -33,7 +33,7 @@ cdef class FlowWindow:
         return 0
 
     cdef bint answered(self, const char* subject, size_t n) noexcept:
-        """An answer came on a subject; False when it is not to the latest request."""
+        """An answer came on a subject; False when it does not belong to the open request."""
         if n == 0 or n != <size_t>PyBytes_GET_SIZE(self.asked) or memcmp(subject, PyBytes_AS_STRING(self.asked), n) != 0:
             return False
         self.limit = min(self.limit * 2, WINDOW_MAX)
@@ -43,15 +43,15 @@ cdef class FlowWindow:
         return True
 
     def add(self, n: int) -> bool:
-        """For tests: n bytes were sent; whether it is time for a request."""
+        """For tests: n bytes were sent; True when it is time for a request."""
         return self.sent(n)
 
     def request(self, bytes subject) -> None:
-        """For tests: a request went out."""
+        """For tests: a request was sent."""
         self.ask(subject)
 
     def answer(self, bytes subject) -> bool:
-        """For tests: an answer came; whether it counts."""
+        """For tests: an answer came; True when it counts."""
         return self.answered(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
 
 
@@ -76,7 +76,7 @@ cdef class Pacing:
                 self.filled_ns = now_ns
             self.room = min(self.burst, self.room + <double>(now_ns - self.filled_ns) * self.bytes_per_second / 1e9)
             self.filled_ns = now_ns
-            # A message larger than the burst goes when the bucket is full, and leaves a debt.
+            # A message larger than the burst is delivered when the bucket is full, and leaves a debt.
             need = min(<double>size, self.burst) - self.room
             if need >= 0.5:                    # less than a byte is rounding
                 at = max(at, now_ns + <uint64_t>(need * 1e9 / self.bytes_per_second) + 1)
@@ -96,9 +96,9 @@ cdef class Pacing:
         return 0
 
     def hold(self, seq: int, ts_ns: int, size: int, now_ns: int) -> int:
-        """For tests: when a message may go (0: now)."""
+        """For tests: when a message may be delivered (0: now)."""
         return self.hold_until(seq, ts_ns, size, now_ns)
 
     def tell(self, ts_ns: int, size: int, now_ns: int) -> None:
-        """For tests: a message went."""
+        """For tests: a message was delivered."""
         self.sent(ts_ns, size, now_ns)

@@ -1,9 +1,9 @@
-"""Messages that a consumer has handed out and that are not acknowledged; the ack floor; the redelivery queue.
+"""The delivered and unacknowledged messages of a consumer; the ack floor; the redelivery queue.
 
-First deliveries happen in ascending order of sequence, so the entries form an ascending array: acks come mostly at its head and
-pop it, others leave a hole, and a lookup is one guess (no holes) or a binary search. The array is compacted when most of it is
-holes. The floor is the pair (consumer sequence, stream sequence) up to which everything is acknowledged; consumer sequences are
-those of first deliveries. Knows nothing of time but what it is told, and nothing of the protocol.
+First deliveries happen in ascending order of sequence, so the entries form an ascending array: most acks are of its head and pop it, others
+leave a hole, and a look-up is one guess (no holes) or a binary search. The array is compacted when most of it is holes. The floor is
+the pair (consumer sequence, stream sequence) up to which everything is acknowledged; consumer sequences are those of first
+deliveries. Knows nothing of the protocol; the caller passes the time.
 """
 cimport cython
 from libc.stdint cimport uint32_t, uint64_t
@@ -12,7 +12,7 @@ from libc.string cimport memmove
 
 cdef enum:
     FIRST_ENTRIES = 64
-    HOLES_KEPT = 64            # compacted when holes outnumber the live ones and this
+    HOLES_KEPT = 64            # compact when there are more holes than live entries, by more than this
 
 
 @cython.final
@@ -75,7 +75,7 @@ cdef class PendingMessages:
 
     cdef int remove(self, Pending* e, uint64_t delivered_cseq, uint64_t delivered_seq) except -1:
         cdef bint lowest = e == self.data + self.off
-        cdef bint follows = e.cseq == self.floor_cseq + 1          # nothing unacknowledged was dropped before it
+        cdef bint follows = e.cseq == self.floor_cseq + 1          # no unacknowledged message was dropped before it
         e.state = GONE
         self.live -= 1
         if self.live == 0:
@@ -94,7 +94,7 @@ cdef class PendingMessages:
         return 0
 
     cdef int drop(self, Pending* e) except -1:
-        """It will not be delivered again, and is not acknowledged: the floor stays."""
+        """Drop a message that is not delivered again, and is not acknowledged: the floor stays."""
         cdef uint64_t cseq = self.floor_cseq, seq = self.floor_seq
         self.remove(e, cseq, seq)
         self.set_floor(cseq, seq)
@@ -217,11 +217,11 @@ cdef class PendingMessages:
 
     # --- for tests -----------------------------------------------------------------------------------------------------
     def deliver(self, seq: int, cseq: int, now_ns: int) -> None:
-        """A first delivery."""
+        """Add a first delivery."""
         self.push(seq, cseq, now_ns)
 
     def ack(self, seq: int, delivered_cseq: int, delivered_seq: int) -> bool:
-        """Acknowledge one; False when it is not pending."""
+        """Acknowledge one message; False when it is not pending."""
         cdef Pending* e = self.find(seq)
         if e == NULL:
             return False
@@ -229,19 +229,19 @@ cdef class PendingMessages:
         return True
 
     def ack_upto(self, seq: int, delivered_cseq: int, delivered_seq: int) -> int:
-        """Acknowledge all up to a sequence; how many."""
+        """Acknowledge all messages up to a sequence; returns how many."""
         return self.remove_upto(seq, delivered_cseq, delivered_seq)
 
     def drop_below(self, seq: int, delivered_cseq: int, delivered_seq: int) -> int:
-        """Limits removed messages below a sequence; how many were pending."""
+        """Limits removed the messages below a sequence; returns how many were pending."""
         return self.remove_below(seq, delivered_cseq, delivered_seq)
 
     def purge(self, seq: int) -> int:
-        """Somebody purged the messages below a sequence; how many were pending."""
+        """A purge removed the messages below a sequence; returns how many were pending."""
         return self.purge_below(seq)
 
     def refuse(self, seq: int) -> bool:
-        """Queue one for redelivery; False when it is not pending."""
+        """Queue a message for redelivery; False when it is not pending."""
         cdef Pending* e = self.find(seq)
         if e == NULL:
             return False
@@ -249,7 +249,7 @@ cdef class PendingMessages:
         return True
 
     def redeliver(self, now_ns: int) -> int:
-        """Hand out the head of the redelivery queue; its sequence, 0 when there is none."""
+        """Redeliver the head of the redelivery queue; returns its sequence, 0 when there is none."""
         cdef Pending* e = self.next_due()
         if e == NULL:
             return 0
@@ -260,7 +260,7 @@ cdef class PendingMessages:
         return e.seq
 
     def entries(self) -> list:
-        """(seq, consumer seq, deliveries) of those pending, ascending."""
+        """The pending messages, ascending: (seq, consumer seq, deliveries)."""
         cdef size_t i
         return [
             (self.data[i].seq, self.data[i].cseq, self.data[i].deliveries)
@@ -268,5 +268,5 @@ cdef class PendingMessages:
         ]
 
     def places(self) -> int:
-        """Entries held, holes included."""
+        """Number of entries, holes included."""
         return self.len - self.off

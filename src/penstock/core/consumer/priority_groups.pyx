@@ -1,12 +1,12 @@
-"""Priority groups of a pull consumer: which of the requests that wait may have the next message.
+"""Priority groups of a pull consumer: which of the waiting requests may have the next message.
 
-Three policies. Overflow: a request names a number of messages waiting, or of messages unacknowledged, and gets some only when one
-of them is reached. Pinned client: the first request without a pin id gets one, is told it in a header of every message, and as long
-as it keeps asking with that id nobody else is served. Prioritized: requests carry a number from 0 (first) to 9, and the queue keeps
-them in that order.
+There are three policies. Overflow: a request names a number of waiting or of unacknowledged messages, and gets messages only when one of
+the numbers is reached. Pinned client: the first request without a pin id gets one, in a header of every message; as long as the client
+sends requests with that id, no other client gets messages. Prioritized: a request has a priority from 0 (first) to 9, and the
+queue is in that order.
 
-Requests that are empty or a plain number name no group; nobody refuses them, they come last where there are priorities, and never
-get a pin. Knows nothing of messages but how many there are, and sends nothing: the caller asks, serves and tells.
+Requests that are empty or a plain number name no group: they are never refused, come last under priorities, and never
+get a pin. Knows nothing of messages but how many there are, and sends nothing: the caller does.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -21,7 +21,7 @@ cdef enum:
 
 
 cdef str misplaced(PullSpec* spec, int policy):
-    """What the request names and the consumer's policy does not have."""
+    """The reason when the request names something that the consumer's policy does not have."""
     if (spec.min_pending or spec.min_ack_pending) and policy != OVERFLOW:
         return "400 Bad Request - Not a Overflow Priority consumer"
     if spec.client_len and policy != PINNED:
@@ -37,7 +37,7 @@ cdef str needless(PullSpec* spec):
 
 @cython.final
 cdef class PriorityGroups:
-    """The rules of one consumer's groups, and who is pinned."""
+    """The policy and the names of one consumer's groups, and the pinned client."""
 
     def __cinit__(self):
         memset(&self.block, 0, sizeof(Out))
@@ -51,7 +51,7 @@ cdef class PriorityGroups:
         out_free(&self.block)
 
     def set_rules(self, int policy, tuple names, pin_ttl_ns: int) -> None:
-        """Change the rules; a pinned client stays."""
+        """Change policy, names and TTL; a pinned client stays."""
         self.policy = policy
         self.names = names
         self.pin_ttl_ns = pin_ttl_ns
@@ -79,7 +79,7 @@ cdef class PriorityGroups:
         return 0
 
     cdef int judge(self, PullRequest r, uint64_t ahead, uint64_t unacknowledged) noexcept:
-        """`ahead`: messages waiting, the next one among them."""
+        """`ahead`: waiting messages, the next one included."""
         if self.policy == PINNED:
             if PyBytes_GET_SIZE(r.client) == 0:
                 return WAITS if self.pin_until_ns else TAKES
@@ -101,7 +101,7 @@ cdef class PriorityGroups:
         return 0
 
     def unpin(self) -> None:
-        """Nobody is pinned from now on."""
+        """Unpin the client; no client is pinned now."""
         self.pin = b""
         self.pinned_ns = self.pin_until_ns = 0
 

@@ -1,4 +1,4 @@
-"""The pull requests of a consumer: how they come in, wait, get messages and end."""
+"""The pull requests of a consumer: how they arrive, wait, get messages and end."""
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 from penstock.core.broker.reactor cimport Reactor, Task
@@ -22,7 +22,7 @@ cdef class PullDelivery:
     cdef PriorityGroups groups             # None: no priority policy
     cdef uint64_t requested_ns             # time of the last request
     cdef uint64_t swept_ns                 # when a full queue was last searched for expired requests
-    cdef bint disturbed                    # something was sent since the picked message was read: read it again
+    cdef bint disturbed                    # another message was sent after the picked message was read: read it again
 
     cdef int set_groups(self, int policy, tuple names, uint64_t pin_ttl_ns) except -1
     cdef int end(self, str reason) except -1                       # the consumer is closed
@@ -32,12 +32,12 @@ cdef class PullDelivery:
     # requests
     cdef int request(self, const char* reply, size_t reply_len, const char* body, size_t n) except -1
     cdef str refusal(self, PullSpec* spec)                         # None: the request is within the limits
-    cdef str refusal_without_wait(self, PullSpec* spec)            # of a request with no_wait; None: it may wait
+    cdef str refusal_without_wait(self, PullSpec* spec)            # of a request with no_wait; None: the request may wait
     cdef bint queue_is_full(self) except -1
     cdef int enqueue(self, const char* reply, size_t reply_len, PullSpec* spec) except -1
     cdef int refuse_request(self, const char* reply, size_t n, str line) except -1
     cdef int status(self, bytes subject, str line, str headers) except -1
-    cdef int end_request(self, PullRequest r, str line) except -1  # with the messages and bytes that it still wanted
+    cdef int end_request(self, PullRequest r, str line) except -1  # the status has the messages and bytes that were not sent
     cdef int ready(self, PullRequest r, Task waiter) except -1
     cdef PullRequest choose(self, uint64_t size)
     cdef PullRequest choose_in_groups(self, uint64_t size)
@@ -47,4 +47,4 @@ cdef class PullDelivery:
     cdef int completed(self, PullRequest r, uint64_t size) except -1
     cdef int end_impatient(self) except -1
     cdef int sweep(self, bint at_the_end) except -1
-    cdef bint has_listener(self) except -1                         # a client waits for the answer of some request
+    cdef bint has_listener(self) except -1                         # whether a client waits for the answer of a request

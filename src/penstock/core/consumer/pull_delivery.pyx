@@ -1,7 +1,7 @@
-"""The pull requests of a consumer: how they come in, wait, get messages and end.
+"""The pull requests of a consumer: how they arrive, wait, get messages and end.
 
 Every request ends with a status message, unless it has got all its messages. core/consumer/pull_requests parses requests and keeps
-their order; core/consumer/priority_groups says which request is next where there are priority groups. Knows nothing of push consumers.
+their order; core/consumer/priority_groups decides which request is next in priority groups. Knows nothing of push consumers.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -17,10 +17,10 @@ from penstock.core.base.durations import format_duration
 
 cdef enum:
     PIN_LEN = 22
-    LAST_PRIORITY = 10             # of requests that name none
+    LAST_PRIORITY = 10             # of requests without a priority
     SWEEP_STEP_NS = 1000000000     # a full queue of requests is searched for expired ones at most this often
 
-# A larger batch is cut to this, so that sums of batches stay numbers.
+# A larger batch is cut to this, so that sums of batches do not overflow.
 cdef int64_t BATCH_MAX = 1 << 40
 
 _TOKEN = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -60,7 +60,7 @@ cdef class PullDelivery:
         return 0
 
     cdef int end(self, str reason) except -1:
-        """End all requests: with the status `409 <reason>`, or without a word when the reason is ""."""
+        """End all requests: with the status `409 <reason>`, or without a status when the reason is ""."""
         cdef PullRequest r = self.requests.detach()
         while r is not None:
             if reason == "Server Shutdown":
@@ -109,15 +109,15 @@ cdef class PullDelivery:
     cdef int rest(self, int why) except -1:
         """No message can be delivered: let the consumer run again when that changes."""
         if why == STALLED:
-            return 0                                   # an ack makes room; requests that do not wait do wait for that
+            return 0                                   # an ack makes room; requests with no_wait wait for it, too
         if self.requests.impatient and (
                 self.stream.visible >= self.delivery.log.last_seq or self.stream.failure
                 or self.delivery.cursor.count(self.stream.removals) == 0):
-            self.end_impatient()                       # not while a message is on its way to the disk
+            self.end_impatient()                       # not while a message is being written
         return self.delivery.await_more()
 
     cdef int tick(self) except -1:
-        """End and forget what is due at the reactor's time: requests, heartbeats, the pin."""
+        """End the requests, heartbeats and pins that are due at the reactor's time."""
         cdef uint64_t now = self.reactor.now_ns
         if self.requests.due_ns and self.requests.due_ns <= now:
             self.sweep(True)
@@ -127,7 +127,7 @@ cdef class PullDelivery:
 
     # --- pull requests -------------------------------------------------------------------------------------------------
     cdef int request(self, const char* reply, size_t reply_len, const char* body, size_t n) except -1:
-        """Put a request into the queue, or answer it with a status that says why not."""
+        """Queue a request, or answer it with a status that says why not."""
         cdef PullSpec spec
         if not parse_pull(body, n, &spec):
             return self.refuse_request(reply, reply_len, "400 Bad Request - " + self.explained(PyBytes_FromStringAndSize(body, n)))
@@ -174,13 +174,13 @@ cdef class PullDelivery:
         if ahead == 0 and spec.expires_ns == 0:
             return "404 No Messages"
         if ahead and <int64_t>ahead < self.requests.wanted:
-            self.sweep(False)                          # do not count requests that are over
+            self.sweep(False)                          # do not count ended requests
             if <int64_t>ahead < self.requests.wanted:
                 return "408 Requests Pending"
         return None
 
     cdef bint queue_is_full(self) except -1:
-        """Whether max_waiting requests wait, also when those that have expired are not counted."""
+        """Whether max_waiting requests wait; requests that have expired do not count."""
         if self.reactor.now_ns - self.swept_ns >= SWEEP_STEP_NS:
             self.swept_ns = self.reactor.now_ns
             self.sweep(False)
@@ -209,7 +209,7 @@ cdef class PullDelivery:
         return 1
 
     def explained(self, body: bytes) -> str:
-        """What is wrong with the body of a request."""
+        """The error in the body of a request."""
         cdef object api = self.consumer.api_subjects
         if api is None or api.explain_pull is None:
             return "invalid JSON"
@@ -294,20 +294,20 @@ cdef class PullDelivery:
                 if before is not None:
                     self.requests.promote(before)
                 if pinned:
-                    self.pin(r)                        # an advisory may run other code, but not this consumer
+                    self.pin(r)                        # the advisory may run other code, but not this consumer
                 if n == 2 and line is None:
                     return r
                 if pinned:
-                    self.groups.unpin()                # the client was told of the pin; it is not told that it has lost it
+                    self.groups.unpin()                # the client has been told of the pin, and is not told that it is over
                 self.requests.pop()
                 if line is not None:
-                    self.end_request(r, line)          # which may run other code: start again
+                    self.end_request(r, line)          # this may run other code: start again
                 before = None
                 r = self.requests.head
         return None
 
     cdef int no_request_may(self) except -1:
-        """There are a message and requests, but none of them may have it."""
+        """There are a message and requests, but no request may have the message."""
         if self.requests.count:
             if self.requests.impatient:
                 self.end_impatient()
@@ -337,7 +337,7 @@ cdef class PullDelivery:
         return self.consumer.kick()
 
     cdef int completed(self, PullRequest r, uint64_t size) except -1:
-        """The head of the queue got a message."""
+        """The head of the queue has got a message."""
         if r.bytes_left:
             r.bytes_left -= size
             if r.bytes_left == 0:
@@ -349,7 +349,7 @@ cdef class PullDelivery:
         return 0
 
     cdef int end_impatient(self) except -1:
-        """No message is there: requests with no_wait end, unless they may wait for their first message."""
+        """There is no message: end requests with no_wait, unless they may wait for their first message."""
         cdef PullRequest r = self.requests.detach(), following
         while r is not None:
             following = r.next
@@ -363,7 +363,7 @@ cdef class PullDelivery:
     cdef int sweep(self, bint at_the_end) except -1:
         """End requests that have expired, drop those without a listener, send heartbeats that are due.
 
-        `at_the_end`: also end those with no_wait (a message may be held back only by missing acks).
+        `at_the_end`: also end those with no_wait (no message is left, unless missing acks hold it back).
         """
         cdef PullRequest r = self.requests.detach(), following
         cdef uint64_t now = self.reactor.now_ns

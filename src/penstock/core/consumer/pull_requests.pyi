@@ -1,11 +1,11 @@
 def read_request(text: bytes) -> tuple[int, int, int, int, bool] | None:
-    """(batch, max_bytes, expires_ns, heartbeat_ns, no_wait) of a pull request, or None when it is none."""
+    """(batch, max_bytes, expires_ns, heartbeat_ns, no_wait) of a pull request, or None when it is not valid."""
 
 def read_slowly(text: bytes) -> list[int | bool]:
-    """The same for JSON of any shape, without the defaults; ValueError says what is wrong with it."""
+    """Parse JSON of any shape, without the defaults; raises ValueError, which says what is wrong."""
 
 class PullQueue:
-    """The requests of one consumer that wait. The methods are for tests; consumers use the compiled side."""
+    """The waiting requests of one consumer. The methods are for tests; consumers use the compiled side."""
 
     count: int
     wanted: int

@@ -1,7 +1,7 @@
-"""Pull requests of a consumer: reading one from its bytes, and the queue of those that wait.
+"""Pull requests of a consumer: the parser, and the queue of waiting requests.
 
-A request is empty (one message), a decimal number (that many), or a JSON object. The JSON that clients send is read in place:
-flat, known keys in lower case, integers, booleans and texts without escapes. Anything else goes through the json module, with the rules of Go's
+A request is empty (one message), a decimal number (that many), or a JSON object. The usual JSON of clients is parsed in place: flat, known keys
+in lower case, integers, booleans and texts without escapes. All other JSON goes through the json module, with the rules of Go's
 decoder: keys match in any case, unknown ones are ignored, the last of equal ones wins, a wrong type is an error.
 """
 import json
@@ -17,14 +17,14 @@ cdef enum:
 
 _KEYS = {"batch": 0, "max_bytes": 1, "expires": 2, "idle_heartbeat": 3, "no_wait": 4, "min_pending": 5, "min_ack_pending": 6,
          "priority": 7, "group": 8, "id": 9}
-_kept = (b"", b"")             # the texts of the request that was read last, when they were not read in place
+_kept = (b"", b"")             # owns the texts of the last request when they were not parsed in place
 
 
 @cython.final
 @cython.freelist(64)
 @cython.trashcan(True)
 cdef class PullRequest:
-    """One request that waits."""
+    """One waiting request."""
 
 
 cdef inline bint blank(char c) noexcept nogil:
@@ -32,7 +32,7 @@ cdef inline bint blank(char c) noexcept nogil:
 
 
 cdef inline const char* plain_text(const char* p, const char* end) noexcept nogil:
-    """The end of a JSON string of printable ASCII without escapes; NULL: it is another."""
+    """The end of a JSON string of printable ASCII without escapes; NULL when it is not one."""
     while p < end and p[0] != c'"':
         if p[0] == c'\\' or p[0] < 32 or p[0] > 126:
             return NULL
@@ -51,7 +51,7 @@ cdef inline bint is_key(const char* key, size_t n, const char* name, size_t name
 
 
 cdef inline bint set_text(PullSpec* spec, const char* key, size_t n, const char* text, size_t text_len) noexcept nogil:
-    """A member whose value is a string; False: its key is not one of a string."""
+    """Set a member whose value is a string; False when its key takes no string."""
     if is_key(key, n, b"group", 5):
         spec.group = text
         spec.group_len = text_len
@@ -64,7 +64,7 @@ cdef inline bint set_text(PullSpec* spec, const char* key, size_t n, const char*
 
 
 cdef inline bint set_word(PullSpec* spec, const char* key, size_t n, const char* word, size_t word_len) noexcept nogil:
-    """A member whose value is a number, true or false; False: the value does not fit its key, or the key is unknown."""
+    """Set a member whose value is a number, true or false; False when the value does not fit the key, or the key is unknown."""
     cdef int64_t value
     if is_key(key, n, b"no_wait", 7):
         spec.no_wait = is_key(word, word_len, b"true", 4)
@@ -94,7 +94,7 @@ cdef inline bint set_word(PullSpec* spec, const char* key, size_t n, const char*
 
 
 cdef bint read_fast(const char* p, const char* end, PullSpec* spec) noexcept nogil:
-    """Read the common form; False when it is another (then spec is not to be used)."""
+    """Parse the usual form; False when it is another (then spec is not valid)."""
     cdef const char* key
     cdef const char* start
     cdef size_t n
@@ -132,7 +132,7 @@ cdef bint read_fast(const char* p, const char* end, PullSpec* spec) noexcept nog
 
 
 def read_slowly(text: bytes) -> list:
-    """The values of a JSON request in the order of _KEYS; ValueError says what is wrong with it."""
+    """The values of a JSON request in the order of _KEYS; raises ValueError, which says what is wrong."""
     values = [0, 0, 0, 0, False, 0, 0, 0, "", ""]
     pairs = json.loads(text.decode("utf-8", "replace"), object_pairs_hook=list)
     for key, value in pairs:
@@ -200,7 +200,7 @@ cdef int parse_pull(const char* p, size_t n, PullSpec* spec) except -1:
 
 
 def read_request(bytes text):
-    """(batch, max_bytes, expires_ns, heartbeat_ns, no_wait), or None when it is no request. For tests."""
+    """For tests: (batch, max_bytes, expires_ns, heartbeat_ns, no_wait), or None when the request is not valid."""
     cdef PullSpec spec
     if not parse_pull(text, len(text), &spec):
         return None
@@ -209,7 +209,7 @@ def read_request(bytes text):
 
 @cython.final
 cdef class PullQueue:
-    """The requests of one consumer that wait."""
+    """The waiting requests of one consumer."""
 
     cdef int add(self, PullRequest r) except -1:
         cdef uint64_t due = r.expires_ns
@@ -224,7 +224,7 @@ cdef class PullQueue:
         return 0
 
     cdef int place(self, PullRequest r) except -1:
-        """At the end, or behind the last one that is not less urgent."""
+        """Queue at the end, or behind the last request of the same or a more urgent priority."""
         cdef PullRequest before
         r.next = None
         if self.tail is None:
@@ -316,7 +316,7 @@ cdef class PullQueue:
         self.add(r)
 
     def serve(self, now_ns: int = 0):
-        """Give the head a message; its reply subject, None when nobody waits."""
+        """Give the head a message; returns its reply subject, None when no request waits."""
         cdef PullRequest r = self.head
         if r is None:
             return None
@@ -324,7 +324,7 @@ cdef class PullQueue:
         return r.reply
 
     def replies(self) -> list:
-        """(reply, messages left) in the order in which they will be served."""
+        """(reply, messages left) in the order in which the requests are served."""
         cdef PullRequest r = self.head
         result = []
         while r is not None:

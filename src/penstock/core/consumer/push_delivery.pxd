@@ -19,13 +19,13 @@ cdef class PushDelivery:
     cdef bytes deliver_group
     cdef uint64_t heartbeat_ns
     cdef Route target                      # the subscribers of deliver_subject; None: look them up
-    cdef Route gate                        # those of them without whom nothing is sent: the deliver group, or plain subscribers
+    cdef Route gate                        # the subscribers that are required for sending: the deliver group, or plain subscribers
     cdef bint bound                        # the gate had a subscriber when it was last looked up
     cdef uint64_t unbound_ns               # since when it had none
-    cdef public object on_unbound          # called without arguments when the last subscriber goes; or None
+    cdef public object on_unbound          # called without arguments when the last subscriber has gone; or None
     cdef uint64_t beat_ns                  # time of the next idle heartbeat
     cdef FlowWindow window                 # None: no flow control
-    cdef uint64_t refused                  # the message that no subscriber took when it was last tried
+    cdef uint64_t refused                  # the message that no subscriber took at the last try
 
     cdef int set_target(self, str subject, str group) except -1
     cdef int end(self) except -1                                   # the consumer is closed

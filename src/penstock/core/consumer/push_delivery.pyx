@@ -1,7 +1,7 @@
 """The push side of a consumer: the deliver subject and its subscribers, flow control, idle heartbeats.
 
-Messages go to all subscribers of the deliver subject, and only while the gate has one: the deliver group, or without a group any plain
-subscriber. With flow control a window bounds what is sent and not confirmed (core/consumer/pacing). Knows nothing of pull requests.
+Messages go to all subscribers of the deliver subject, but only while the gate has a subscriber: one of the deliver group, or without a group
+a plain one. With flow control a window limits the sent and unconfirmed bytes (core/consumer/pacing). Knows nothing of pull requests.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -81,7 +81,7 @@ cdef class PushDelivery:
                 return 0
             if delivery.hand_out(self.target, self.deliver_subject) == 0 and self.refused != delivery.picked:
                 self.target = None
-                self.refused = delivery.picked             # the second time it counts as delivered: subscribers may not have permission to receive it
+                self.refused = delivery.picked             # a second failure counts as a delivery: subscribers may lack permission for the message
                 return 1 if self.find_target() == 2 else 0
             self.refused = 0
             delivery.handed(record.ts_ns, size)
@@ -103,7 +103,7 @@ cdef class PushDelivery:
 
     # --- subscribers ---------------------------------------------------------------------------------------------------
     cdef Route find_gate(self):
-        """With a deliver group only its members count, without one only plain subscribers; when one that counts is there, all
+        """The gate: with a deliver group its members, without one the plain subscribers. While the gate has a subscriber, all
         subscribers get the messages.
         """
         cdef int i
@@ -144,12 +144,12 @@ cdef class PushDelivery:
         return n
 
     cdef bint flow_forced(self) noexcept:
-        """Answers to flow-control requests are the acks, and max_ack_pending messages wait for one."""
+        """Whether answers to flow-control requests are the acks, and max_ack_pending messages wait for one."""
         return (self.delivery.ack_policy == POLICY_FLOW and PyBytes_GET_SIZE(self.window.asked) == 0
                 and self.delivery.pending.live >= <size_t>self.delivery.max_ack_pending)
 
     cdef int ask_flow(self) except -1:
-        """Ask the client to say when it has processed everything up to here."""
+        """Send a flow-control request: the client answers when it has processed all messages so far."""
         cdef int i
         cdef uint64_t random
         cdef bytes block = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
@@ -187,7 +187,7 @@ cdef class PushDelivery:
         return 1
 
     cdef int beat(self) except -1:
-        """Send the idle heartbeat; with flow-control acks, also ask again while some are missing."""
+        """Send the idle heartbeat; with flow-control acks, also repeat the request while acks are missing."""
         text = self.delivery.position()
         if self.window is not None and self.window.asked:
             text += f"Nats-Consumer-Stalled: {self.window.asked.decode('utf-8', 'surrogateescape')}\r\n"

@@ -3,8 +3,8 @@
     +0   "PCS1"
     +4   u32   CRC32C of everything after it
     +8   u64   consumer sequence of the last delivery
-    +16  u64   stream sequence up to which everything was handed out or found unwanted
-    +24  u64   stream sequence to go on with
+    +16  u64   stream sequence up to which all messages were delivered or do not match the filters
+    +24  u64   stream sequence to continue with
     +32  u64   time of the last delivery, ns (0: never)
     +40  u64   ack floor: consumer sequence
     +48  u64   ack floor: stream sequence
@@ -12,12 +12,12 @@
     +64  u32   count of pending messages, u32 count of first messages
     +72  pending messages, ascending, 32 bytes each: u64 stream sequence, u64 consumer sequence of
          the first delivery, u64 time (of the last delivery, or when due if refused with a delay),
-         u32 deliveries, u32 state (core/consumer/pending); behind them, in any order, those that went out
-         as often as they may (state 4; consumer sequence and time 0)
-         then the first messages of a last_per_subject start that are still to come, ascending:
+         u32 deliveries, u32 state (core/consumer/pending); behind them, in any order, those that reached
+         max_deliver (state 4; consumer sequence and time 0)
+         then the first messages of a last_per_subject start that are not delivered yet, ascending:
          u64 sequence each
 
-All numbers are little-endian. Knows nothing of consumers: values in, bytes out, and back.
+All numbers are little-endian. Knows nothing of consumers: it packs and unpacks values.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""A stream: what it takes, when a PubAck goes out, what it removes, and what other streams copy from it."""
+"""A stream: the publish path, the release of PubAcks, retention, direct get, and the copying of sources and mirrors."""
