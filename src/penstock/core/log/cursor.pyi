@@ -1,7 +1,7 @@
 from penstock.core.log.log import Log
 
 class Cursor:
-    """The reading position of one consumer in a log."""
+    """The position of one consumer in a log; see cursor.pyx."""
 
     def __init__(self, log: Log, start_seq: int) -> None: ...
     next_seq: int

@@ -1,11 +1,14 @@
-"""Which message of a stream a consumer gets next, and how many are ahead of it.
+"""The position of a consumer in its stream: which message comes next, and how many messages are still ahead.
 
-Filters are matched against subjects once per subject: the answer is kept by the log's subject id, and the log skips what is
-not wanted. In a log of many subjects, a filter that only a few pass keeps their ids instead, and each of them is asked for its own
-next message, so that neither time nor memory is spent on the others. Only subjects with live messages are asked when filters are
-set; the stream tells of others when they are published.
-The number of messages ahead is counted once and then carried along: minus one for each taken, plus what was appended; counted
-again only after messages were removed from the middle of the stream. Knows nothing of acks, requests or delivery.
+The cursor compares each subject with the filters once and keeps the answer by subject id; the log then skips the unwanted messages.
+In a log of many subjects, a cursor whose filters only a few subjects pass keeps the ids of these instead, and asks each of them for
+its next message, so the other subjects cost neither time nor memory. set_filters() looks at the subjects of the log at that time; the
+stream reports later ones when their first message is published.
+
+The cursor counts the messages ahead once and then updates the number: minus one for each message taken, plus the appended ones. It
+counts again only after messages were removed from the middle of the stream.
+
+Knows nothing of acks, requests or delivery.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -21,9 +24,9 @@ from penstock.core.protocol.subjects cimport subject_has_wildcard, subject_match
 
 
 cdef enum:
-    FEW_IDS = 64                   # as many subjects are kept by their ids
-    MANY_SUBJECTS = 8192           # in logs of fewer, a byte for each is better
-    FEW_FILTERS = 16               # compared one by one
+    FEW_IDS = 64                   # up to this many wanted subjects are kept as a list of ids
+    MANY_SUBJECTS = 8192           # in a log with fewer subjects, a byte for each subject is better
+    FEW_FILTERS = 16               # up to this many filters are compared one by one
 
 
 cdef int ascending(const void* a, const void* b) noexcept nogil:
@@ -32,7 +35,7 @@ cdef int ascending(const void* a, const void* b) noexcept nogil:
 
 
 cdef int matching_ids(Log log, bytes pattern, Out* found) except -1:
-    """Append the ids of the subjects that match, those without live messages too."""
+    """Append the ids of the subjects that match to `found`, including subjects without live messages."""
     cdef const char* p = PyBytes_AS_STRING(pattern)
     cdef size_t n = PyBytes_GET_SIZE(pattern)
     cdef int64_t only
@@ -50,7 +53,7 @@ cdef int matching_ids(Log log, bytes pattern, Out* found) except -1:
 
 @cython.final
 cdef class Cursor:
-    """The reading position of one consumer."""
+    """The position of one consumer in its stream."""
 
     def __init__(self, Log log, start_seq: int) -> None:
         self.log = log
@@ -72,7 +75,7 @@ cdef class Cursor:
         self.known = self.caught_up = False
         self.found = 0
         if self.starts_at == self.starts_len:
-            self.next_seq = self.passed + 1        # what the old filters left out may be wanted now
+            self.next_seq = self.passed + 1        # the new filters may want messages that the old ones skipped
         if not self.filtered:
             return 0
         free(self.wanted)
@@ -85,7 +88,7 @@ cdef class Cursor:
             return self.want_matching(filters)
         if len(filters) > FEW_FILTERS:
             wild = tuple([each for each in filters if subject_has_wildcard(PyBytes_AS_STRING(<bytes>each), PyBytes_GET_SIZE(<bytes>each))])
-            if len(wild) > FEW_FILTERS:         # each would look at what is in no order yet
+            if len(wild) > FEW_FILTERS:         # each index query would compare all subjects that are not sorted yet
                 self.want_matching(wild)
                 filters = tuple([each for each in filters if not subject_has_wildcard(
                     PyBytes_AS_STRING(<bytes>each), PyBytes_GET_SIZE(<bytes>each))])
@@ -99,7 +102,7 @@ cdef class Cursor:
         return 0
 
     cdef int want_matching(self, tuple filters) except -1:
-        """Compare each subject with the filters; with many of them by a trie, so that the work is not their product."""
+        """Compare each subject with the filters; many filters go into a trie, so that each subject needs one look-up."""
         cdef Patterns many = None
         cdef uint32_t i
         cdef SubjectState* s
@@ -130,7 +133,7 @@ cdef class Cursor:
         return 0
 
     cdef int spread(self) except -1:
-        """More subjects pass than are kept by id: a byte for each from now on. What is not touched of it costs no memory."""
+        """Change from a list of ids to one byte per subject id. Pages of the array that are never touched use no memory."""
         cdef uint32_t k
         self.few = False
         self.wanted_cap = self.log.subject_ids + self.log.subject_ids // 4 + 64
@@ -212,7 +215,7 @@ cdef class Cursor:
         qsort(self.starts, n, sizeof(uint64_t), ascending)
         self.starts_len = n
         self.next_seq = self.log.last_seq + 1
-        # Without a match it begins with the last message, as it were, which it does not want.
+        # Without a match the cursor begins at the last message, which it does not want.
         if n:
             self.passed = self.starts[0] - 1
         else:
@@ -224,7 +227,7 @@ cdef class Cursor:
         if self.next_seq < seq:
             self.next_seq = seq
             self.known = False
-            self.found = 0                     # caught up stays so: there is nothing wanted from a later place on either
+            self.found = 0                     # caught_up stays: from a later position on there is no wanted message either
         return 0
 
     cdef int purged_below(self, uint64_t seq) except -1:
@@ -254,7 +257,7 @@ cdef class Cursor:
         seq = self.find(visible)
         if seq == 0 or seq > visible:
             if self.filtered:
-                # Everything up to here is unwanted, so what is counted lies beyond.
+                # No message up to `visible` is wanted, so all counted messages lie beyond it.
                 if self.known and self.counted < visible:
                     self.counted = visible
                 self.next_seq = visible + 1
@@ -281,7 +284,7 @@ cdef class Cursor:
         return self.log.next_wanted(self.next_seq, visible, self.wanted, self.wanted_len)
 
     cdef uint64_t first_of_few(self) except? 18446744073709551615:
-        """The lowest sequence from next_seq on among the few subjects; 0: none."""
+        """The lowest live sequence >= next_seq of the subjects in `ids`; 0: none."""
         cdef uint64_t best = 0, seq
         cdef uint32_t k
         for k in range(self.ids_n):
@@ -291,7 +294,7 @@ cdef class Cursor:
         return best
 
     cdef uint64_t count_from(self, uint64_t seq) except? 18446744073709551615:
-        """Wanted messages from a sequence on."""
+        """The number of wanted messages with sequence >= seq."""
         cdef uint64_t total = 0
         cdef uint32_t k
         if not self.few:
@@ -314,7 +317,7 @@ cdef class Cursor:
 
     cdef int jump(self, uint64_t seq) except -1:
         if seq < self.next_seq:
-            return 0                           # it starts later: at a sequence that the stream has not reached yet
+            return 0                           # the consumer starts at a sequence that the stream has not reached yet
         self.caught_up = False
         self.next_seq = seq
         self.found = seq
@@ -335,7 +338,7 @@ cdef class Cursor:
             if self.filtered:
                 self.ahead += self.count_from(max(self.counted + 1, self.next_seq))
             elif self.next_seq > self.counted + 1:
-                self.ahead = self.log.live_from(min(self.next_seq, last + 1))   # it starts at a sequence the stream had not reached
+                self.ahead = self.log.live_from(min(self.next_seq, last + 1))   # next_seq was beyond the end at the last count
             else:
                 self.ahead += self.log.appended - self.appended
         self.counted = last
@@ -343,12 +346,12 @@ cdef class Cursor:
         return self.ahead + (self.starts_len - self.starts_at)
 
     def remaining_starts(self) -> list:
-        """Sequences of the last_per_subject start that are still to come."""
+        """Sequences of a last_per_subject start that are not handed out yet, ascending."""
         cdef size_t i
         return [self.starts[i] for i in range(self.starts_at, self.starts_len)]
 
     def resume(self, next_seq: int, passed: int, starts: list) -> None:
-        """Take up a stored position."""
+        """Continue at a stored position."""
         cdef size_t i, n = len(starts)
         free(self.starts)
         self.starts = <uint64_t*>malloc((n + 1) * sizeof(uint64_t))

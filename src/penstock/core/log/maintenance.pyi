@@ -1,21 +1,24 @@
-"""The rare doings of a log: purge, erase, compaction, close."""
+"""Maintenance of a log: purge, erase, compaction, compression, close."""
 
 from penstock.core.log.log import Log
 
 def purge(log: Log, below: int | None = None) -> int:
-    """Remove every message (below that sequence); how many. One record, whatever the count."""
+    """Remove every message, or every message below a sequence; return how many. The log records one range."""
 
 def delete(log: Log, seq: int, erase: bool = False) -> bool:
-    """Remove one message; with erase, its bytes on disk are overwritten first, durably."""
+    """Remove one message; with erase, also overwrite its bytes with zeros, durably, before this returns. False: no live message."""
 
 def maintain(log: Log) -> bool:
-    """Compact one segment that is mostly dead, convert or compress one; whether one was. It may take 0.1 s."""
+    """Do at most one piece of maintenance: compact, encrypt or compress a segment, or a deferred write; whether there was one.
+
+    A call may take 0.1 s. OSError when the disk refuses; the log goes on as before.
+    """
 
 def unconverted(log: Log) -> int:
-    """Segments that are not encrypted as new ones are."""
+    """The number of segments that do not have the encryption of new ones (key number, or none)."""
 
 def close(log: Log) -> None:
-    """Flush, fsync, update the index files; it takes nothing afterwards, reads go on."""
+    """Write, sync and update the index files; afterwards the log takes no appends. Reads go on."""
 
 def destroy(log: Log) -> None:
-    """Close and remove its folder."""
+    """Close the log without writing, drop all messages and remove the folder."""

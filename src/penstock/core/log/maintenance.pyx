@@ -1,11 +1,12 @@
-"""The rare doings of a record log: purge, erase, compaction, close.
+"""Maintenance of a log: purge, erase, compaction, compression, close.
 
-Compaction rewrites a sealed segment of which less than half is live: same name, same sequences, a new salt, without what was
-removed, and with those of its REMOVE ranges that still speak of older segments. It is written beside the old file, synced, and
-renamed over it, so that at any moment one whole version is there.
+Compaction rewrites a sealed segment of which less than half is live. The new file has the same name and sequences, a new salt, no
+removed messages, and the REMOVE ranges that name sequences of older segments in the log. The log writes the new file beside the old
+one, syncs it and renames it over the old file, so that one whole version exists at any time.
 
-Compression, when the owner wants it, rewrites a sealed segment likewise (core/log/compressed_segment draws the file): offsets, salt and so the
-index stay as they were. A segment that is compacted while the owner wants compression is compressed with that.
+Compression, if the owner wants it, rewrites a sealed segment in the same way (core/log/compressed_segment draws the file). Offsets and
+salt stay the same, and so does the index. If the owner wants compression, a compacted segment is compressed at the same time.
+
 Knows nothing of the protocol.
 """
 import errno
@@ -31,17 +32,17 @@ from penstock.core.log.deferred_writes import do_late
 from penstock.core.log.disk_recovery import mend
 
 cdef enum:
-    COMPACT_MIN_BYTES = 1024         # a smaller segment is left as it is
-    COMPRESS_MAX_BYTES = 67108864    # a larger one (there was a large group in it) is not compressed: it would take too long at once
-    GIVE_BACK = 8192                 # subjects of segments that are gone, looked at for each call of maintain()
-    STATE_AT = 5                     # Head.state
-    EMPTY_MAX_BYTES = 1048576        # an active segment of more bytes and without a live message gives way to a new one
+    COMPACT_MIN_BYTES = 1024         # a smaller segment is not rewritten
+    COMPRESS_MAX_BYTES = 67108864    # a larger segment (with a large group) is not compressed: it would take too long in one call
+    GIVE_BACK = 8192                 # ids of removed segments that each call of maintain() looks at
+    STATE_AT = 5                     # offset of Head.state
+    EMPTY_MAX_BYTES = 1048576        # a larger active segment without live messages is replaced by a new one
 
 
 # --- purge and erase -----------------------------------------------------------------------------
 
 def purge(Log log, below: int | None = None) -> int:
-    """Remove every message (below that sequence); how many. One range, whatever the count."""
+    """Remove every message, or every message below a sequence; return how many. The log records one range."""
     cdef uint64_t end = log.last_seq + 1 if below is None else min(max(below, 1), log.last_seq + 1)
     cdef uint64_t before = log.msgs
     cdef Segment s
@@ -49,7 +50,7 @@ def purge(Log log, below: int | None = None) -> int:
     if log.state.condition == CLOSED:
         log.refuse()
     if not log.memory and (log.removals.lost or (log.msgs and end > log.first_seq)):
-        # What damage took below the first message is purged with it: nothing is kept of it, nothing more told.
+        # The purge covers lost sequences, too: `lost` does not report them any more.
         begin = min(log.removed_below(), log.first_seq)
         if end > begin:
             log.removals.add(begin, end - begin)
@@ -62,7 +63,7 @@ def purge(Log log, below: int | None = None) -> int:
             try:
                 log.roll(log.last_seq + 1)
             except OSError:
-                return before         # the turn's write tells of it, and maintain() tries again
+                return before         # the write at the end of the turn raises the error, and maintain() tries again
         return before
     if end > log.active.first and log.msgs - log.active.live > log.subjects_table.count:
         purge_older(log, end)
@@ -99,7 +100,7 @@ cdef int purge_all(Log log) except -1:
 
 
 cdef int purge_older(Log log, uint64_t end) except -1:
-    # All segments before the active one go as a whole, without a look at their entries: what is left is counted anew.
+    # Retires all segments before the active one without reading their entries, then computes the counts again.
     cdef Segment s, active = log.active
     cdef Entry* e
     cdef uint32_t i
@@ -121,9 +122,9 @@ cdef int purge_older(Log log, uint64_t end) except -1:
 
 
 cdef int forget_unwritten(Log log, Segment s) except -1:
-    # The disk is full and all messages are removed: those that were not written yet give their room to the removal, as does what a
-    # write that failed left half done. Only that their sequences were given has to be kept.
-    cdef size_t keep = log.tail.written if log.tail.base + log.tail.written else s.begins    # the head, when nothing was written yet
+    # The disk is full and all messages are removed: drops the unwritten messages, and what a failed write left in the file, to make
+    # room for the removal. A skip record keeps that their sequences were given.
+    cdef size_t keep = log.tail.written if log.tail.base + log.tail.written else s.begins    # keeps the head if nothing was written yet
     if log.tail.out.len <= keep:
         return 0
     log.tail.cut_to(keep)
@@ -134,7 +135,7 @@ cdef int forget_unwritten(Log log, Segment s) except -1:
 
 
 def delete(Log log, seq: int, erase: bool = False) -> bool:
-    """Remove one message; with erase, its bytes are overwritten with zeros too, durably, before this returns."""
+    """Remove one message; with erase, also overwrite its bytes with zeros, durably, before this returns. False: no live message."""
     cdef Segment s
     if log.state.condition == CLOSED:
         log.refuse()
@@ -147,10 +148,10 @@ def delete(Log log, seq: int, erase: bool = False) -> bool:
         log.segments.need(s)
     if s is None or not is_live(s, seq - s.first):
         return False
-    # First the removal is on the disk, then the bytes go, then the index forgets it (and may give up the segment).
+    # Order: the removal is synced, then the bytes are overwritten, then the index drops the message (and may retire the segment).
     while s.packed is not None and log.cipher is not None and s.key_number != log.cipher.number:
-        compact(log, s, True)                # it would be made anew in the form that is no longer wanted
-    # Whatever the disk says to that, the message is removed.
+        compact(log, s, True)                # overwrite_packed() would keep the old form of the segment
+    # From here on the message is removed, also after an error of the disk.
     log.segments.need(s)
     try:
         if not log.memory:
@@ -173,7 +174,7 @@ cdef int overwrite(Log log, Segment s, uint32_t i) except -1:
     cdef char* q
     cdef size_t body
     if p == NULL:
-        # Damaged: nothing says where its parts are, so all of it behind the head goes.
+        # The record is damaged and the place of its parts is not known: overwrite everything behind the head.
         body = RECORD_HEAD_BYTES
         data = bytes(length)
         q = PyBytes_AS_STRING(data)
@@ -183,7 +184,7 @@ cdef int overwrite(Log log, Segment s, uint32_t i) except -1:
         memcpy(&head, q, RECORD_HEAD_BYTES)
         head.state |= ERASED
         if head.state & TAGGED:
-            head.subject_len = 0             # it can't be encrypted a second time, and must not be there plain
+            head.subject_len = 0             # the subject must not be plain, and the nonce must not encrypt twice
             head.hlen = 0
         body = RECORD_HEAD_BYTES + head.subject_len
         memcpy(q, &head, RECORD_HEAD_BYTES)
@@ -198,14 +199,14 @@ cdef int overwrite(Log log, Segment s, uint32_t i) except -1:
     if s.packed is not None:
         return overwrite_packed(log, s, q, length, offset)
     if log.folder_dirty:
-        log.sync_folder()                    # else a power cut might bring back a former file of this segment
+        log.sync_folder()                    # otherwise a power cut may bring back an earlier file of this segment
     log.disk.write_at(log.segments.handle(s), q, length, offset)
     log.disk.sync(s.handle)
     return 0
 
 
 cdef int overwrite_packed(Log log, Segment s, const char* q, size_t length, uint64_t offset) except -1:
-    # The file is made anew without the bytes; in the old one, which has no name any more, the blocks that held them become zeros.
+    # Writes a new file without the bytes, then overwrites their blocks in the old file, which has no name any more.
     cdef bytes data = all_of(log, s)
     cdef Packed was = s.packed
     cdef uint32_t k = <uint32_t>(offset // PACKED_BLOCK_BYTES)
@@ -215,7 +216,7 @@ cdef int overwrite_packed(Log log, Segment s, const char* q, size_t length, uint
     old = log.disk.open(log.segments.path(s, ".seg"), False)
     try:
         write_segment(log, s, data, True, None)
-        log.sync_folder()                    # not before no power cut can bring back the old one
+        log.sync_folder()                    # from now on no power cut can bring back the old file
         zeros = bytes(was.starts[end] - was.starts[k])
         log.disk.write_at(old, PyBytes_AS_STRING(zeros), len(zeros), was.starts[k])
         log.disk.sync(old)
@@ -232,9 +233,9 @@ cdef bytes all_of(Log log, Segment s):
 
 
 cdef bint write_segment(Log log, Segment s, bytes data, bint compress, Segment fresh) except -1:
-    # Replace the file of a sealed segment by one with these bytes (messages plain; encrypted when their head says so), which are on
-    # the disk; whether it is compressed. `fresh`: the head is a new one, of this form. The folder is the caller's to sync: whichever
-    # of the two files a power cut leaves, it is whole. OSError: it is still the old one.
+    # Replaces the file of a sealed segment by a new one with these bytes, synced; returns whether it is compressed. The messages in
+    # `data` are plain; the file is encrypted if the head says so. `fresh`: the head is new, and this is its form. The caller syncs the
+    # folder: until then a power cut leaves the old or the new file, each of them whole. After an OSError the old file is in place.
     cdef str path = log.segments.path(s, ".seg")
     cdef bytes packed
     cdef Packed blocks = None
@@ -259,7 +260,7 @@ cdef bint write_segment(Log log, Segment s, bytes data, bint compress, Segment f
             log.disk.unlink(path + ".tmp")
         raise
     take_handle(log, s, handle)
-    log.pages.forget(s.serial)               # what was read is ciphertext where it is plain in blocks
+    log.pages.forget(s.serial)               # read windows hold ciphertext, but compressed blocks give plain bytes
     s.use_blocks(blocks)
     s.use_key(0 if cipher is None else cipher.number, None if compress else aead)
     s.synced_all()
@@ -282,7 +283,10 @@ cdef bytes sealed_image(object aead, bytes data, uint32_t salt):
 # --- compaction ----------------------------------------------------------------------------------
 
 def maintain(Log log) -> bool:
-    """Compact or compress at most one segment; whether one was. OSError when the disk refuses (the log goes on as it was)."""
+    """Do at most one piece of maintenance: compact, encrypt or compress a segment, or a deferred write; whether there was one.
+
+    OSError when the disk refuses; the log goes on as before.
+    """
     cdef Segment s, worst = None
     cdef uint32_t wanted
     if log.subjects_table.leaving.len:
@@ -290,7 +294,7 @@ def maintain(Log log) -> bool:
     if log.memory or log.state.condition != TAKES:
         return False
     for s in log.segments.items:
-        # Its index waited for a removal to be on the disk.
+        # The index file waited for a removal to be synced.
         if not s.has_index and s.removed_mark and s.removed_mark <= log.marks.synced_mark and s.live and s.sealed and s.synced_size == s.written_size:
             log.write_index(s)
     wanted = 0 if log.cipher is None else log.cipher.number
@@ -318,7 +322,7 @@ def maintain(Log log) -> bool:
 
 
 def unconverted(Log log) -> int:
-    """Segments that are not encrypted as new ones are."""
+    """The number of segments that do not have the encryption of new ones (key number, or none)."""
     cdef Segment s
     cdef uint32_t wanted = 0 if log.cipher is None else log.cipher.number
     cdef int n = 0
@@ -328,14 +332,14 @@ def unconverted(Log log) -> int:
 
 
 cdef bint compress(Log log, Segment s) except -1:
-    """Rewrite a sealed segment with its bytes compressed; index and index file stay as they are."""
+    """Rewrite a sealed segment compressed; index and index file stay valid."""
     cdef bytes data
     log.write()
     if s not in log.segments.items or not COMPACT_MIN_BYTES <= s.size <= COMPRESS_MAX_BYTES:
         s.compressing_helps(False)
         return False
     if log.folder_dirty:
-        log.sync_folder()                    # else a compressed segment might be the last one that a power cut leaves
+        log.sync_folder()                    # otherwise a power cut may leave a compressed segment as the newest one
     data = all_of(log, s)
     if s.aead is not None:
         data = plain_image(s.aead, log.cipher, data, s.salt)
@@ -348,7 +352,7 @@ cdef bint compress(Log log, Segment s) except -1:
 
 
 cdef bint pack_helps(bytes data):
-    """Whether the first blocks get smaller: what does not compress is not rewritten."""
+    """Whether compression makes the first blocks smaller."""
     cdef size_t n = min(<size_t>PyBytes_GET_SIZE(data), <size_t>4 * PACKED_BLOCK_BYTES)
     return len(pack(PyBytes_AS_STRING(data), n, None)) < n - n // 16
 
@@ -365,7 +369,7 @@ cdef bint compact(Log log, Segment s, bint convert) except -1:
     memset(&kept, 0, sizeof(Ranges))
     memset(offsets, 0, s.count * sizeof(uint32_t))
     try:
-        # What is left out is gone for good: first the messages that made it leave, by a limit or a rollup, are on the disk.
+        # Compaction drops messages for good, so the messages that removed them (by a limit or a rollup) must be synced first.
         log.sync()
         log.marks.use_sync(sync_used)
         if s not in log.segments.items or not ranges_kept(log, s, &kept):
@@ -391,17 +395,17 @@ cdef bint compact(Log log, Segment s, bint convert) except -1:
 
 
 def first_of(Segment s) -> int:
-    """For sorting: segments by their sequences."""
+    """Sort key: segments by their first sequence."""
     return s.first
 
 
 cdef bint still_futile(Log log, Segment s) except -1:
-    # What made it large was removals of older segments that are still there, and little has changed since.
+    # Whether compaction would fail again: the file was large because of REMOVE ranges for older segments, and little has changed.
     return s.futile_bytes and s.futile_first == (<Segment>log.segments.items[0]).first and s.live_bytes > s.futile_bytes // 8 * 7
 
 
 cdef bint ranges_kept(Log log, Segment s, Ranges* kept) except -1:
-    # Its ranges that name sequences of older segments that are still there.
+    # Collects the REMOVE ranges to keep: those that name sequences of older segments in the log, and removals of its own sequences.
     cdef Ranges held
     cdef Segment older
     cdef size_t k, low, high, middle
@@ -411,7 +415,7 @@ cdef bint ranges_kept(Log log, Segment s, Ranges* kept) except -1:
     try:
         if s.has_index:
             if not read_ranges(log.segments, s, &held):
-                # Its index file is bad: it is written anew first.
+                # The index file is not valid: write a new one first.
                 s.index_lost()
                 log.segments.forget_entries(s)
                 log.segments.need(s)
@@ -421,7 +425,7 @@ cdef bint ranges_kept(Log log, Segment s, Ranges* kept) except -1:
                 ranges_add(&held, s.removes.items[k].first, s.removes.items[k].count)
         for k in range(held.count):
             end = held.items[k].first + held.items[k].count
-            low, high = 0, len(others)           # the first that ends behind the range's start
+            low, high = 0, len(others)           # find the first segment that ends behind the start of the range
             while low < high:
                 middle = (low + high) // 2
                 older = <Segment>others[middle]
@@ -432,14 +436,14 @@ cdef bint ranges_kept(Log log, Segment s, Ranges* kept) except -1:
             if low < <size_t>len(others) and (<Segment>others[low]).first < end:
                 ranges_add(kept, held.items[k].first, held.items[k].count)
             elif low and held.items[k].first < s.first:
-                # Of a gap that a removed segment left: all of it was removed, else it is told in `lost`.
+                # The range lies in the gap of a removed segment: the whole gap is removed, except for sequences in `lost`.
                 older = <Segment>others[low - 1]
                 end = (<Segment>others[low]).first if low < <size_t>len(others) else s.first
                 if log.removals.lost:
                     ranges_add(kept, held.items[k].first, min(end - held.items[k].first, held.items[k].count))
                 else:
                     ranges_add(kept, older.first + older.count, end - older.first - older.count)
-        # Its own sequences that are not there: a gap that nothing explains is damage.
+        # Name its own removed sequences: a gap that no record names would count as damage.
         k = 0
         while k < s.count:
             low = s.next_live(<uint32_t>k)
@@ -471,7 +475,7 @@ cdef int copy_live(Log log, Segment s, Out* out, uint32_t* offsets, Segment fres
             memset(to + n, 0, length - n)
             memcpy(&head, to, RECORD_HEAD_BYTES)
             head.length = length
-            # it has long been whole, and its last message may be gone
+            # the group has long been whole, and its last message may be removed
             head.state = head.state & ~(MORE | MEMBER | TAGGED) | (TAGGED if fresh.extra == SEALED_EXTRA_BYTES else 0)
             memcpy(to, &head, RECORD_HEAD_BYTES)
             out.len += length - n
@@ -481,7 +485,7 @@ cdef int copy_live(Log log, Segment s, Out* out, uint32_t* offsets, Segment fres
 
 
 cdef int take_over(Log log, Segment s, Segment fresh, uint64_t size, const uint32_t* offsets) except -1:
-    # The file is the new one: the index follows.
+    # The new file is in place: adapts the index to it.
     cdef uint32_t i, n = 0
     cdef uint32_t* subjects = s.subjects
     cdef Py_ssize_t at = log.segments.position(s.first + s.count)
@@ -491,7 +495,7 @@ cdef int take_over(Log log, Segment s, Segment fresh, uint64_t size, const uint3
     s.set_synced(size)
     s.index_lost()
     if at == len(log.segments.items) or (<Segment>log.segments.items[at]).first == s.first + s.count:
-        s.told_by_none()                     # it tells of itself now; of a gap behind it others still do
+        s.told_by_none()                     # its own records name its removed sequences now; a gap behind it still needs the others
     for i in range(s.subject_count):
         log.subjects_table.set_local(subjects[i], 0)
     for i in range(s.count):
@@ -511,7 +515,7 @@ cdef int take_over(Log log, Segment s, Segment fresh, uint64_t size, const uint3
 # --- the end -------------------------------------------------------------------------------------
 
 def close(Log log) -> None:
-    """Flush, fsync, bring the index files up to date; the log takes nothing afterwards. Reads go on."""
+    """Write, sync and update the index files; afterwards the log takes no appends. Reads go on."""
     cdef Segment s
     if log.state.condition == CLOSED:
         return
@@ -524,7 +528,7 @@ def close(Log log) -> None:
             log.sync_files()
             for s in list(log.segments.items):
                 if s.damaged:
-                    doubt_index_file(log.segments, s)        # each opening looks for the damage itself
+                    doubt_index_file(log.segments, s)        # each opening scans the damaged segment
                 elif s is log.active or s.index_old or not s.has_index:
                     write_index_file(log.segments, log.subjects_table, s, log.last_seq)
     finally:
@@ -532,7 +536,7 @@ def close(Log log) -> None:
 
 
 def destroy(Log log) -> None:
-    """Close without writing, forget all messages, remove the folder."""
+    """Close the log without writing, drop all messages and remove the folder."""
     cdef Segment s
     log.end()
     purge_all(log)

@@ -1,10 +1,9 @@
-"""What the control plane asks of a record log: by pattern, by subject, holes. Answered from the index, not from the files.
+"""Queries of the control plane about a log: by pattern, by subject, holes. The index answers them, not the files.
 
-A pattern gives the ids of its subjects (core/log/subject_index); what is known of each subject, its count, its first and last
-sequence, answers most questions at once. Only what falls inside that range is looked for, in the subject's own history or in the
-segments, and between bounds that those numbers set.
+A pattern gives the ids of its subjects (core/log/subject_index). The count and the first and last sequence of each subject answer most
+queries at once. Otherwise the query searches between these sequences, in the history of the subject or in the segments.
 
-Knows nothing of the protocol or of why something is asked.
+Knows nothing of the protocol.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -17,8 +16,8 @@ from penstock.core.log.subject_table cimport LAST_STALE, History, Subject, Subje
 from penstock.core.protocol.subjects cimport subject_has_wildcard
 
 cdef enum:
-    FEW = 16                     # subjects whose histories are asked one by one
-    SPARSE = 16                  # one message in so many: looking for each is less than looking at all
+    FEW = 16                     # up to this many subjects are searched in their histories, one by one
+    SPARSE = 16                  # with fewer than one wanted message in 16, searching each is cheaper than reading all entries
 
 
 cdef class Wanted:
@@ -61,7 +60,7 @@ cdef class Wanted:
 
 
 cdef int find(Wanted w, str pattern) except -1:
-    # Appends the ids of a pattern's subjects, dead ones too.
+    # Appends the ids of the subjects that match, including subjects without live messages.
     cdef bytes text = pattern.encode("utf-8", "surrogateescape")
     cdef const char* p = PyBytes_AS_STRING(text)
     cdef size_t n = PyBytes_GET_SIZE(text)
@@ -91,12 +90,12 @@ cdef int keep_live(Wanted w) except -1:
         if w.log.subjects_table.table[ids[k]].state.msgs:
             ids[w.n] = ids[k]
             w.n += 1
-    w.ids.len = w.n * sizeof(uint32_t)                 # kept twice, they are the same
+    w.ids.len = w.n * sizeof(uint32_t)                 # drops the ids without live messages
     return 0
 
 
 cdef Wanted wanted_of(Log log, str pattern, bint listed):
-    # `listed`: the ids are wanted of the pattern `>` too.
+    # `listed`: list the ids also for the pattern `>`.
     cdef Wanted w = Wanted()
     cdef uint32_t id
     w.log = log
@@ -138,7 +137,7 @@ def subject_state(Log log, subject: str) -> tuple[int, int, int]:
 
 
 def subjects_page(Log log, pattern: str, offset: int, limit: int) -> tuple[int, dict[str, int]]:
-    """How many subjects match, and of those in the order of their names `limit` from `offset` on."""
+    """How many subjects match, and `limit` of them from `offset` on, ordered by name."""
     cdef Wanted w = wanted_of(log, pattern, True)
     cdef size_t k, first = min(max(offset, 0), w.n), last = min(first + max(limit, 0), w.n)
     if w.n > 1 and first < last:
@@ -147,7 +146,7 @@ def subjects_page(Log log, pattern: str, offset: int, limit: int) -> tuple[int, 
 
 
 def last_of_each(Log log, patterns: list[str], upto: int, most: int) -> list[int] | None:
-    """For each subject that matches one of the patterns, the last sequence <= upto, ascending; None: more than `most`."""
+    """For each subject that matches a pattern, the last live sequence <= upto, ascending; None: there are more than `most`."""
     cdef Wanted w = Wanted()
     cdef list found = []
     cdef set seen
@@ -179,11 +178,11 @@ def last_of_each(Log log, patterns: list[str], upto: int, most: int) -> list[int
     for k in range(w.n):
         straddles += w.subject(k).state.first <= top < w.subject(k).state.last
     if straddles > FEW:
-        log.subjects_table.history_of(w.id(0))         # histories are made when such questions have cost enough
+        log.subjects_table.history_of(w.id(0))         # builds the histories if queries have cost enough by now
         if not log.subjects_table.tracking:
             return last_by_walk(w, top, straddles, most)
     for k in range(w.n):
-        if w.subject(k).state.first > top:             # it may be too low, and never is too high
+        if w.subject(k).state.first > top:             # `first` may be a lower bound
             continue
         seq = log.subjects_table.last_upto(w.id(k), top)
         if seq:
@@ -195,8 +194,8 @@ def last_of_each(Log log, patterns: list[str], upto: int, most: int) -> list[int
 
 
 cdef list last_by_walk(Wanted w, uint64_t top, size_t straddles, size_t most):
-    # As last_of_each, for subjects without histories that have messages on both sides: once backwards through the index,
-    # until each is seen.
+    # last_of_each() for subjects without histories that have messages on both sides of `upto`: goes backwards through the index
+    # until each subject was seen.
     cdef list found = []
     cdef uint8_t* flags
     cdef uint64_t seq = top
@@ -276,7 +275,7 @@ cdef uint64_t next_wanted(Wanted w, uint64_t seq) except? 18446744073709551615:
 
 
 cdef uint64_t walk(Wanted w, uint64_t seq) except? 18446744073709551615:
-    # As next_wanted, for one who goes on from message to message.
+    # Like next_wanted, for a caller that goes on from message to message.
     cdef uint64_t found
     if w.every or (w.n <= FEW and w.log.subjects_table.tracking):
         return next_wanted(w, seq)
@@ -332,7 +331,7 @@ cdef uint64_t prev_wanted(Wanted w, uint64_t seq) except? 18446744073709551615:
 
 
 cdef uint64_t newest(Wanted w) except? 18446744073709551615:
-    # The highest sequence of all wanted subjects. What is only an upper bound is made exact when it would win.
+    # The highest sequence of all wanted subjects. An upper bound is made exact only if it would be the highest.
     cdef Subject* s
     cdef uint64_t best = 0
     cdef size_t k
@@ -350,13 +349,13 @@ cdef uint64_t newest(Wanted w) except? 18446744073709551615:
 # --- many ------------------------------------------------------------------------------------------------------------------
 
 def count_from(Log log, seq: int, pattern: str = ">") -> int:
-    """Live messages with that sequence or a higher one whose subject matches."""
+    """The number of live messages with sequence >= seq whose subject matches."""
     return wanted_from(wanted_of(log, pattern, False), max(seq, 0))
 
 
 cdef uint64_t wanted_from(Wanted w, uint64_t seq) except? 18446744073709551615:
-    # Subjects that lie on one side of seq are counted by their numbers. The others are looked for between the bounds of all
-    # of them, on the side of seq where that is less.
+    # A subject with all messages on one side of seq is counted from its state. The other subjects are counted in the segments,
+    # on the side of seq that has fewer sequences.
     cdef uint64_t total = 0, inside = 0, low = 0, high = 0
     cdef Subject* s
     cdef size_t k
@@ -378,14 +377,14 @@ cdef uint64_t wanted_from(Wanted w, uint64_t seq) except? 18446744073709551615:
         return total
     if w.log.subjects_table.tracking and inside * SPARSE < high - low:
         return total - inside + inside_from(w, seq)
-    # of the ids that straddle, by flags of their own: the others were counted
+    # only the subjects with messages on both sides have flags here: the others are counted already
     if high - seq < seq - low:
         return total - inside + w.log.segments.count_wanted(seq, high, straddling(w, seq), w.count())
     return total - w.log.segments.count_wanted(low, seq - 1, straddling(w, seq), w.count())
 
 
 cdef uint64_t inside_from(Wanted w, uint64_t seq) except? 18446744073709551615:
-    # Live messages from seq on, of the subjects that have some below it, too: from their histories.
+    # Counts live messages from seq on in the histories, for the subjects that have messages below seq, too.
     cdef uint64_t total = 0
     cdef Subject* s
     cdef History* h
@@ -397,7 +396,7 @@ cdef uint64_t inside_from(Wanted w, uint64_t seq) except? 18446744073709551615:
             continue
         h = s.history
         if h == NULL:
-            total += w.log.subjects_table.last_upto(w.id(k), w.log.last_seq) >= seq        # its only one
+            total += w.log.subjects_table.last_upto(w.id(k), w.log.last_seq) >= seq        # the only message of the subject
             continue
         at = h.end
         while at > h.at and h.seqs[at - 1] >= seq:
@@ -433,7 +432,7 @@ def deleted(Log log) -> list[tuple[int, int]]:
                 if s.first + k > at:
                     holes.append((at, s.first + k - at))
                 at = s.first + k + 1
-                # A run of live ones, quickly when nothing is dead.
+                # A run of live messages; the fast way when none of the segment is removed.
                 if s.dead == NULL:
                     at = s.first + s.count
                     break
@@ -472,7 +471,7 @@ def purge_subjects(Log log, pattern: str, below: int | None = None, keep: int = 
 
 
 cdef uint64_t purge_known(Wanted w, uint64_t stop, uint64_t budget) except? 18446744073709551615:
-    # From the histories, oldest first, so that the index is gone through once.
+    # Finds the messages in the histories and removes them in ascending order, so that each segment is loaded once.
     cdef list found = []
     cdef Subject* s
     cdef History* h
@@ -497,7 +496,7 @@ cdef uint64_t purge_known(Wanted w, uint64_t stop, uint64_t budget) except? 1844
 
 
 cdef uint64_t purge_each(Wanted w, uint64_t stop, uint64_t budget) except? 18446744073709551615:
-    # Subject by subject: what is between their messages is not looked at.
+    # Goes from message to message of each subject; the entries between them are not read.
     cdef SubjectState* state
     cdef uint64_t n = 0
     cdef size_t k
