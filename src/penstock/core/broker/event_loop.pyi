@@ -6,7 +6,7 @@ from penstock.core.base.clock import Clock
 from penstock.core.broker.reactor import Connection, Reactor
 
 class EventLoop(Reactor):
-    """A Reactor with sockets. Its epoll set is one file descriptor that asyncio watches with ``loop.add_reader(turn.fileno(), turn.poll_once)``."""
+    """A Reactor with sockets. Its epoll set is one descriptor that asyncio watches with ``loop.add_reader(turn.fileno(), turn.poll_once)``."""
 
     def __init__(self, clock: Clock, seed: int = 1, sync_threads: int = 2) -> None: ...
     def fileno(self) -> int: ...

@@ -52,7 +52,7 @@ cdef struct SyncPipes:
 
 
 cdef void* sync_thread(void* argument) noexcept nogil:
-    """Take jobs from the pipe until it is closed. Jobs are smaller than PIPE_BUF, so reads and writes of them are whole."""
+    """Run jobs from the pipe until it is closed. A job is smaller than PIPE_BUF, so each read and write transfers a whole one."""
     cdef SyncPipes pipes = (<SyncPipes*>argument)[0]
     cdef SyncJob job
     cdef ssize_t got
@@ -76,7 +76,7 @@ cdef void* sync_thread(void* argument) noexcept nogil:
 
 
 cdef int start_sync_thread(int requests, int answers) except -1:
-    """One thread with descriptors of its own, so that it ends by itself when the other ends are closed."""
+    """Start a thread with its own descriptors: it ends when the event loop closes the other ends."""
     import os
     cdef pthread_t thread
     cdef SyncPipes* pipes = <SyncPipes*>malloc(sizeof(SyncPipes))

@@ -88,9 +88,9 @@ cdef class Connection(Task):
     cdef public int pings_out              # PINGs not answered yet
     cdef public uint64_t ping_ns           # when the last PING went out that is not answered yet; 0: none
     cdef public uint64_t rtt_ns            # how long the last answer to a PING took; 0: not known
-    cdef readonly uint64_t stalls          # how often it was not read from because a subscriber was congested
+    cdef readonly uint64_t stalls          # how often the server stopped reading from it because a subscriber was congested
     cdef char* reserve(self, size_t n) except NULL  # room in out; then commit(n)
-    cdef int commit(self, size_t n) except -1  # n bytes were written at reserve()'s address: marks dirty, cuts off a slow consumer
+    cdef int commit(self, size_t n) except -1  # count n bytes written at reserve()'s address as output; closes a slow consumer
     cdef int put(self, const char* p, size_t n) except -1
     cdef bint congested(self) noexcept     # blocked, with more than LOW_WATER waiting: messages that can wait are not sent to it
     cdef int await_room(self, Task t) except -1  # t is woken when the output has drained, or the connection has closed
@@ -134,13 +134,13 @@ cdef class Reactor:
     cdef int enlist_commit(self, Task t) except -1
     cdef int enlist_delivery(self, Task t) except -1
     # virtual: EventLoop overrides these three
-    cdef int flush(self, Connection c) except -1  # hand waiting output to the kernel (here: to the transport, if any)
-    cdef int hang_up(self, Connection c, str reason) except -1  # close now: subscriptions gone, socket closed
+    cdef int flush(self, Connection c) except -1  # pass waiting output to the kernel (here: to the transport, if any)
+    cdef int hang_up(self, Connection c, str reason) except -1  # close now: end the subscriptions, close the socket
     cdef int submit_sync(self, Synced owner, int handle, uint64_t upto) except -1  # fdatasync(handle), then owner.synced(upto, errno)
     cdef int lend(self, Out* out) except -1  # an output buffer from the pool
     cdef int returned(self, Out* out) except -1  # drained: back into the pool
     cdef int report(self, object error) except -1
     cdef int resume(self) except -1
-    cdef int serve(self, Connection c, Reader* r) except -1  # operate; an exception closes that connection only
+    cdef int serve(self, Connection c, Reader* r) except -1  # run the operations; an exception closes only that connection
     # the end of a turn: commits, deliveries, output; True when there is more to do at once
     cdef bint finish_turn(self) except -1

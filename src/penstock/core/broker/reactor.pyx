@@ -22,7 +22,7 @@ cdef extern from "<unistd.h>" nogil:
     int fdatasync(int)
 
 cdef enum:
-    LOW_WATER = 262144             # a blocked connection with less than this takes deliveries again
+    LOW_WATER = 262144             # a blocked connection with less waiting output takes deliveries again
     SPARE_MAX = 64                 # output buffers kept without an owner
     SPARE_BYTES = 262144           # larger ones are freed
     FIRST_OUT = 4096               # a new output buffer
@@ -46,7 +46,7 @@ cdef class Task:
 
 
 cdef class CallbackTask(Task):
-    """A Task in Python, to be given to ``Router.watch``."""
+    """A Task in Python for ``Router.watch``: callback() is called when interest comes or goes."""
 
     cdef object callback
 

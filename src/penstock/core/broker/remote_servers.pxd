@@ -10,7 +10,7 @@ from penstock.core.protocol.subjects cimport Route
 cdef class RemoteServer(ProtocolHandler):
     """The server at the other end of a connection. It gets a message once, for all of its subscriptions that match."""
     cdef readonly Connection connection
-    cdef readonly RemoteServers remote_servers     # None before it has joined
+    cdef readonly RemoteServers remote_servers     # None before join()
     cdef uint64_t mark                             # scratch of RemoteServers.send
     cdef public bint spoke                         # it is the hub of the two, and this server is its leaf
     cdef public bint isolated                      # it is not told of other servers' interest

@@ -7,7 +7,7 @@ class RemoteServer:
     """The server at the other end of a connection."""
 
     connection: Connection
-    remote_servers: RemoteServers | None  # None before it has joined
+    remote_servers: RemoteServers | None  # None before join()
     spoke: bool  # it is the hub of the two, and this server is its leaf
     isolated: bool  # it is not told of other servers' interest
     cluster: bytes

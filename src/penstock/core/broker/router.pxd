@@ -49,7 +49,7 @@ cdef class Router(Owner):
     cdef bint stale(self, Route route) noexcept            # subscriptions have changed since the route was made: look it up again
     # cold path; attach, detach, watch, ... for Python callers are in router.pyi
     cdef Subscription subscribe(self, Connection c, bytes subject, bytes queue, bytes sid)
-    cdef int enlist(self, Subscription s) except -1        # a subscription whose connection knows it already
+    cdef int enlist(self, Subscription s) except -1        # index a subscription that its connection already has
     cdef int told(self, Subscription s, int n) except -1
     cdef bint first_asked(self, Connection source, Message* m, int* took) except -1       # ask the sink of a prefix; True: there can be no other receiver
     cdef int reckon(self, Subscription s, int sign) except -1

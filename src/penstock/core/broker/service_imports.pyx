@@ -276,12 +276,12 @@ cdef class Response:
 
     @property
     def requester_account(self) -> str:
-        """The name of the account that asked."""
+        """The name of the requester's account."""
         return self.away.name
 
     @property
     def service_account(self) -> str:
-        """The name of the account that serves."""
+        """The name of the exporter's account."""
         return self.home.name
 
     cdef int close(self) except -1:

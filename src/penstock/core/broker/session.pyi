@@ -28,9 +28,9 @@ class Sessions:
     message_trace: Any
     max_subscriptions: int  # of new connections; 0: no limit
     max_sub_tokens: int  # of a subscription's subject; 0: as many as a trie takes
-    # the first PING after a CONNECT was answered
+    # called with a connection when the first PING after its CONNECT was answered
     on_first_pong: Callable[[Connection], object] | None
-    on_violation: Callable[[Connection, str], object] | None  # a permission was missing
+    on_violation: Callable[[Connection, str], object] | None  # called when a permission was missing
     # None, or asked for a client that must authenticate and whose first operation is not CONNECT: the Router, with `ready` set, or None
     on_guest: Callable[[Connection], object] | None
     on_broken: (

@@ -1,4 +1,4 @@
-"""A consumer: position, filters, unacknowledged messages, redelivery, pull requests, push delivery."""
+"""A consumer: position, filters, pending messages, redelivery, pull requests, push delivery."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -71,7 +71,7 @@ class Consumer(Task):
     on_change: Callable[[], None] | None
     """Called when `changed` becomes true."""
     def unsaved(self) -> None:
-        """The last snapshot could not be written."""
+        """The last snapshot was not written: mark the state as changed again."""
     on_unbound: Callable[[], None] | None
     """Called when the last subscriber of the deliver subject has gone."""
     groups: PriorityGroups | None

@@ -228,7 +228,7 @@ cdef class Consumer(ConsumerTask):
         return seq
 
     def snapshot(self) -> bytes:
-        """The durable state as a checksummed record; core/consumer/snapshot draws it."""
+        """The stored state (floors, delivered, pending with delivery counts) as a checksummed record; core/consumer/snapshot draws it."""
         state = self.delivery.snapshot()
         self.changed = False
         return state

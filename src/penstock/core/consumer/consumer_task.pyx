@@ -35,7 +35,7 @@ cdef class ConsumerTask(Listener):
         return 0
 
     def unsaved(self) -> None:
-        """The last snapshot could not be written."""
+        """The last snapshot was not written: mark the state as changed again."""
         self.touch()
 
     cdef int arm(self, uint64_t at_ns) except -1:

@@ -17,7 +17,7 @@ cdef enum AckPolicy:
     POLICY_NONE = 0
     POLICY_ALL = 1
     POLICY_EXPLICIT = 2
-    POLICY_FLOW = 3            # answers to flow-control requests acknowledge, like POLICY_ALL; nothing is delivered again
+    POLICY_FLOW = 3            # answers to flow-control requests acknowledge, like POLICY_ALL; there are no redeliveries
 
 
 cdef enum Pick:
@@ -81,7 +81,7 @@ cdef class Delivery:
     # delivery
     cdef int pick(self) except -1                                  # a Pick
     cdef int gone(self) except -1                                  # the picked message is not in the log
-    cdef uint64_t prepare(self, Record* r) except 0                # fill `out`; its size as requests count it
+    cdef uint64_t prepare(self, Record* r) except 0                # fill `out`; returns its size as requests count it
     cdef int strip(self) except -1
     cdef bint held(self, uint64_t ts_ns, uint64_t size) except -1  # pacing: the picked message is not due yet
     cdef int hand_out(self, Route route, bytes target) except -1   # send `out`; the number of receivers that took it

@@ -227,7 +227,7 @@ cdef class PullDelivery:
         return self.status(r.reply, line, f"Nats-Pending-Messages: {r.left}\r\nNats-Pending-Bytes: {r.bytes_left}\r\n")
 
     cdef int ready(self, PullRequest r, Task waiter) except -1:
-        """As Router.readiness of the reply subject; looked up again once before the answer is that no client listens there."""
+        """As Router.readiness of the reply subject; looks up the subject once more before it answers that no client listens there."""
         cdef int n
         if r.route is None or self.router.stale(r.route):
             r.route = self.router.interest(PyBytes_AS_STRING(r.reply), PyBytes_GET_SIZE(r.reply))

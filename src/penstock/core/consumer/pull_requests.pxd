@@ -57,5 +57,5 @@ cdef class PullQueue:
     cdef PullRequest detach(self)                          # empties the queue; the requests are linked by `next`
 
 
-# 1: read; 0: not a request
+# Parse a request. 1: done; 0: it is not valid.
 cdef int parse_pull(const char* p, size_t n, PullSpec* spec) except -1

@@ -39,7 +39,7 @@ cdef class PushDelivery:
             self.window = FlowWindow()
 
     cdef int set_target(self, str subject, str group) except -1:
-        """Deliver to a subject from now on ("": pull); the consumer is woken when a client subscribes there."""
+        """Set the deliver subject ("": pull); the consumer runs when a client subscribes to it."""
         old = self.deliver_subject
         self.deliver_subject = subject.encode("utf-8", "surrogateescape")
         self.deliver_group = group.encode("utf-8", "surrogateescape")
@@ -173,7 +173,7 @@ cdef class PushDelivery:
         cdef Text stream_seq, consumer_seq
         cdef int64_t seq, cseq
         if self.window is None:
-            return 0                           # without flow control there is no request to answer
+            return 0                           # without flow control there is no open request
         if not self.window.answered(m.subject, m.subject_len):
             return 1
         self.consumer.kick()

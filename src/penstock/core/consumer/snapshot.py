@@ -42,7 +42,7 @@ Entry = tuple[int, int, int, int, int]
 
 
 def pack(numbers: tuple[int, ...], entries: Sequence[Entry], starts: Sequence[int]) -> bytes:
-    """The record; numbers are the seven of the head."""
+    """Pack a record; `numbers` are the seven of the head."""
     body = b"".join(
         (
             _HEAD.pack(*numbers, len(entries), len(starts)),
@@ -54,7 +54,7 @@ def pack(numbers: tuple[int, ...], entries: Sequence[Entry], starts: Sequence[in
 
 
 def unpack(data: bytes) -> tuple[tuple[int, ...], list[Entry], list[int]]:
-    """The seven numbers, pending messages, first messages; ValueError when it is no such record."""
+    """Unpack a record: the seven numbers, pending messages, first messages. Raises ValueError."""
     body = data[_START:]
     if data[:4] != _MAGIC or len(body) < _HEAD.size:
         raise ValueError("not a consumer state")

@@ -1,4 +1,4 @@
-"""Message TTLs: find the messages with a TTL in a log, and remove them from the stream when it is over."""
+"""Message TTLs: find the messages with a TTL in a log, and remove them from the stream when the TTL is over."""
 
 from penstock.core.base.deadlines import DeadlineHeap
 from penstock.core.log.log import Log

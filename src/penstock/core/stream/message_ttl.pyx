@@ -1,4 +1,4 @@
-"""Message TTLs: find the messages with a TTL in a log, and remove them from the stream when it is over.
+"""Message TTLs: find the messages with a TTL in a log, and remove them from the stream when the TTL is over.
 
 The headers say when a message ends: its timestamp plus its Nats-TTL. The agenda is only a hint: each message is read before it is
 removed. Knows nothing of configuration or of delete markers, which the caller makes.

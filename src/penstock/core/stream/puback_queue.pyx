@@ -86,7 +86,7 @@ cdef class PubAckQueue:
         memcpy(<char*>a + sizeof(AckRecord) + n, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
 
     def stored_text(self, seq: int, bytes extra = b"") -> bytes:
-        """A PubAck of a stored message with further members."""
+        """The PubAck of a stored message, with further members."""
         return self.head + str(seq).encode() + extra + b"}"
 
     cdef int release(self, Router router, uint64_t upto) except -1:

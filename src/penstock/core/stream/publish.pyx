@@ -420,7 +420,7 @@ cdef class PublishPath(Sink):
 
     @cython.final
     cdef int check_payload_size(self, Message* m) except -1:
-        """max_msg_size, which counts headers and payload."""
+        """Check max_msg_size, which counts headers and payload."""
         if self.max_msg_size >= 0 and m.body_len > <uint64_t>self.max_msg_size:
             return self.refuse(400, 10054, "message size exceeds maximum allowed")
         return 0
@@ -584,7 +584,7 @@ cdef class PublishPath(Sink):
 
     @cython.final
     cdef uint64_t size_of(self, Message* m) noexcept:
-        """The bytes that a message counts for."""
+        """The size of a message as the stream's limits count it."""
         return <uint64_t>m.subject_len + m.body_len + self.log.size_extra + (self.log.header_extra if m.hlen else 0)
 
     cdef int refuse_sequence(self, uint64_t actual) except -1:

@@ -1,4 +1,4 @@
-"""The stream's data path: publish -> header scan -> expectations -> dedupe -> limits -> append -> PubAck -> wake consumers."""
+"""A stream's data path: publish -> header scan -> expectations -> dedupe -> limits -> append -> PubAck -> wake consumers."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
