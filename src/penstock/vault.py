@@ -1,6 +1,5 @@
 """Keys of encrypted stores. The configured key opens the data keys of each stream, and a data key
 makes the keys of single files.
-those make the keys of single files.
 
     configured key ──HKDF, salt of the key file──► wrapping key ──AEAD──► data keys of a stream
     data key ──HKDF, what the file's head says──► key of one file ──AEAD──► its records or bytes

@@ -7,7 +7,6 @@
 This module imports only the modules for __init__; `_load` imports the rest, while `EarlyStart` serves
 clients. The server listens on a port only when it can serve clients there. One Server runs once; a
 reload changes its settings.
-changes its settings.
 """
 
 import contextlib

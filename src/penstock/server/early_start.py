@@ -3,6 +3,7 @@
     main thread     accept, INFO, PING, SUB     CONNECT                  handover: asyncio's loop,
                     publishes wait                                       recovery, then the publishes
     other thread    import msgspec, ...         asyncio, uvloop, the engine, ...
+
 A publish may be for a stream that is not recovered yet, so the server does not read from its connection
 until the streams are open: no message is lost, refused, or answered with "no responders". The modules
 that the main thread needs meanwhile are imported before, so that the threads do not wait for each

@@ -1,5 +1,5 @@
-"""Reads CONNECT as nats-server does: names of fields in any case, null for absent, unknown fields
-ignored, bytes that are not UTF-8 replaced; a wrong type is an error.
+"""Reads CONNECT as nats-server does: field names in any case, null means absent, unknown fields are
+ignored, bytes that are not UTF-8 are replaced; a wrong type is an error.
 
 The usual form of CONNECT is read in one pass; only an unusual form needs a second pass. Pure.
 """

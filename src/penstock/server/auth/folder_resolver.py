@@ -1,5 +1,5 @@
-"""The account resolver with a folder: a file ``<account key>.jwt`` for each account, as nats-server
-keeps them.
+"""The account resolver with a folder: one file ``<account key>.jwt`` per account, in the layout of
+nats-server.
 
 `full` keeps all accounts and removes one only on a delete request. `cache` keeps up to `limit` accounts
 for `ttl` each, and removes the least recently used ones. The resolver reads only the expiry of a JWT.

@@ -1,8 +1,8 @@
-"""The operator mode: a client shows a user JWT that its account signed, whose JWT is signed by an operator
-that the settings trust, and signs a nonce to prove that the user JWT is its own.
+"""The operator mode: a client shows a user JWT that its account signed, and signs a nonce to prove that
+the user JWT is its own. An operator that the settings trust has signed the account's JWT.
 
-A resolver gives the JWT of an account when its first client connects, and the account is added to the
-server's Accounts as from a configuration. The caller gives a clock.
+A resolver gives the JWT of an account when its first client connects. The account is then added to
+the server's Accounts like one of the configuration. The caller gives a clock.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""Checks passwords and tokens: plain ones in constant time, bcrypt hashes in threads, so that a client
-that tries many passwords delays no other client.
+"""Checks passwords and tokens. Plain ones are compared in constant time, bcrypt hashes in threads, so a
+client that tries many passwords delays no other client.
 
-Waiting checks are taken from each address in turn, and an address may have only a few.
+Waiting checks are served in rotation by address, and the number of an address is bounded.
 """
 
 import os

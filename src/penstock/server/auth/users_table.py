@@ -1,6 +1,5 @@
 """The users of the configuration: named users with a password, and nkey users with a signature; also the
 single user or token. The order of checks is nats-server's. Passwords runs the slow checks.
-user or a token. The order of checks is nats-server's. Slow checks go to Passwords.
 """
 
 from collections.abc import Callable, Iterable
