@@ -1,5 +1,4 @@
-"""The client: NATS and JetStream, for asyncio (``connect``) and for code that waits
-(``connect_blocking``).
+"""The client for NATS and JetStream: ``connect`` for asyncio, ``connect_blocking`` for blocking code.
 
 ::
 
@@ -8,9 +7,9 @@
     session.py  streams.py  publishing.py  pulling.py  subscribing.py  batches.py   steps, no I/O,
     connection.py  jetstream.py  pull.py  ordered.py  pool.py                         no clock
 
-Everything a user needs can be imported from here. What asyncio code uses has the plain name, what
-blocking code uses the same one with ``Blocking`` in front: ``Client`` and ``BlockingClient``,
-``Message`` and ``BlockingMessage``.
+This package exports everything that a user needs. Names for asyncio are plain; names for blocking
+code that would collide begin with ``Blocking``: ``Client`` and ``BlockingClient``, ``Message`` and
+``BlockingMessage``.
 """
 
 from typing import TYPE_CHECKING
@@ -92,7 +91,7 @@ if TYPE_CHECKING:
     from .blocking.pulling import PullConsumer as BlockingPullConsumer
     from .columns import ColumnReader
 
-# Loaded when they are first asked for: a program that only publishes need not wait for them.
+# Imported at first use: a program that only publishes need not wait for them.
 _LATER = {
     "AtomicBatch": ("aio.batches", "AtomicBatch"),
     "FastBatch": ("aio.batches", "FastBatch"),
@@ -190,7 +189,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """What is loaded late."""
+    """Import a name at first use."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
@@ -201,5 +200,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """Everything, also what is not loaded yet."""
+    """All names, also those that are not imported yet."""
     return sorted({*globals(), *__all__})

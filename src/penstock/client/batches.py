@@ -1,19 +1,19 @@
-"""Batches of publishes into one stream, as numbers and answers: no transport, no waiting.
+"""Batches of publishes into one stream, as numbers and answers, without transport or waiting.
 
-An **atomic** batch is stored whole or not at all. Its messages carry its id and their number in
-headers, the last one also says commit; so the one added last is held back until the next one, or
-the commit, shows what it is.
+An **atomic** batch is stored as a whole or not at all. Its messages have its id and their number in
+headers, and the last one also says commit. So the client holds each message back until the next one
+is added, or until the commit.
 
-A **fast** batch is many ordinary publishes with few answers. Where a message is in its batch stands
-in its reply subject::
+A **fast** batch is many ordinary publishes with few answers. The position of a message in its batch
+is in its reply subject::
 
     <inbox>.<batch>.<flow>.<ok|fail>.<number>.<operation>.$FI
 
-The stream answers every so many messages with how far it is (``ack``), tells of gaps and errors,
-and ends with one PubAck.
+The stream answers once per many messages with its progress (``ack``), reports gaps and errors, and
+ends with one PubAck.
 
-``AtomicNumbers`` and ``FastFlow`` are these; ``Atomic`` and ``Fast`` are what both shells do with
-them, as steps.
+``AtomicNumbers`` and ``FastFlow`` keep the numbers; ``Atomic`` and ``Fast`` are the steps that both
+shells share.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class AtomicNumbers:
     """The numbers of one atomic batch."""
 
     def __init__(self, batch_id: str, ack_every: int) -> None:
-        """``ack_every``: how many messages go between two that the stream is asked to answer."""
+        """``ack_every``: after this many messages the stream is asked for an answer."""
         if ack_every < 1:
             raise ValueError(f"ack_every is at least 1, got {ack_every}")
         self.id = batch_id
         self.count = 0
-        """Messages added."""
+        """The number of added messages."""
         self.over = False
         self._ack_every = ack_every
         self._held: Outgoing | None = None
@@ -84,8 +84,10 @@ class AtomicNumbers:
         expected_last_subject_seq: int | None = None,
         ttl: Duration | None = None,
     ) -> tuple[Outgoing, bool] | None:
-        """Take a message; what is to be sent is the one before it, and whether its answer is
-        wanted. ValueError when the batch is over, or on what a header cannot hold.
+        """Add a message; returns the previous message to send, and whether it asks for an answer.
+
+        None for the first message. Raises ValueError when the batch is over, or when a header cannot hold a
+        value.
         """
         if self.over:
             raise ValueError(f"batch {self.id} is over")
@@ -112,14 +114,14 @@ class AtomicNumbers:
 
 
 def check_staged(answer: bytes) -> None:
-    """The answer to a message of an open atomic batch: an ApiError when it was refused."""
+    """Check the answer to a message of an open atomic batch; ApiError when the stream refused it."""
     if answer:
         decode_pub_ack(answer)
         raise ProtocolError(f"not an answer to a message of a batch: {answer[:200]!r}")
 
 
 class _Answer(msgspec.Struct):
-    """What a stream says of a fast batch; a PubAck has no type."""
+    """An answer of a stream to a fast batch; a PubAck has no type."""
 
     type: str = ""
     seq: int = 0
@@ -132,22 +134,24 @@ _answer = msgspec.json.Decoder(_Answer)
 
 
 class FastFlow:
-    """How far one fast batch is, and how far it may go."""
+    """The progress of one fast batch, and how many messages may be sent."""
 
     def __init__(self, inbox: str, batch_id: str, flow: int, *, gaps: bool) -> None:
-        """Answers come below ``inbox``. ``flow``: the most messages between two of them; ``gaps``:
-        go on when messages were lost on the way or refused.
+        """Answers arrive below ``inbox``.
+
+        ``flow`` is the largest number of messages between two answers. With ``gaps`` the batch goes on when
+        messages do not arrive or are refused.
         """
         if flow < 1:
             raise ValueError(f"flow is at least 1, got {flow}")
         self.count = 0
-        """Messages sent."""
+        """The number of sent messages."""
         self.acked = 0
-        """The stream has dealt with messages up to this number."""
+        """The number up to which the stream has processed the messages."""
         self.gaps: list[tuple[int, int]] = []
-        """Numbers that did not arrive: first, and the first one after."""
+        """Numbers that did not arrive: the first one, and the first one after the gap."""
         self.failures: list[tuple[int, PenstockError]] = []
-        """Messages that were refused."""
+        """The messages that the stream refused."""
         self.result: PubAck | None = None
         self.error: PenstockError | None = None
         self._every = 0
@@ -161,18 +165,18 @@ class FastFlow:
 
     @property
     def ended(self) -> bool:
-        """Whether the stream has said its last word."""
+        """Whether the stream has sent its final answer."""
         return self.result is not None or self.error is not None
 
     @property
     def full(self) -> bool:
-        """Whether an answer must come before another message may go."""
+        """Whether the client must wait for an answer before it sends another message."""
         if self.ended or self.count == 0:
             return False
         return not self.started or self.count >= self.acked + UNANSWERED * self._every
 
     def reply_of_next(self) -> str:
-        """Count one more message; its reply subject. BatchEnded when the batch is over."""
+        """Count one more message and return its reply subject; BatchEnded when the batch is over."""
         self.check()
         self.count += 1
         return self._reply(self.count, START if self.count == 1 else APPEND)
@@ -186,11 +190,11 @@ class FastFlow:
         return self._reply(self.count + 1, COMMIT_EOB)
 
     def reply_of_ping(self) -> str:
-        """The reply subject of the question how far the batch is."""
+        """The reply subject of a request for the progress of the batch."""
         return self._reply(self.count, PING)
 
     def check(self) -> None:
-        """BatchEnded, or what the stream refused the batch with, when it takes nothing more."""
+        """Raise BatchEnded, or the stream's refusal of the batch, when it takes no more messages."""
         if self.error is not None:
             raise self.error
         if self.result is not None:
@@ -199,7 +203,7 @@ class FastFlow:
             raise ValueError("the batch is over")
 
     def outcome(self) -> PubAck:
-        """The PubAck, when all that was sent is in it."""
+        """The PubAck, when it covers all sent messages; raises BatchEnded otherwise."""
         if self.error is not None:
             raise self.error
         assert self.result is not None
@@ -208,7 +212,7 @@ class FastFlow:
         return self.result
 
     def receive(self, message: BaseMessage) -> None:
-        """An answer of the stream; what comes after its last word is not about this batch."""
+        """Take an answer of the stream; answers after the final one do not concern this batch."""
         if self.ended:
             return
         if message.status == 503:
@@ -242,13 +246,15 @@ class FastFlow:
 
 
 class Atomic:
-    """Messages that a stream stores together, or not at all."""
+    """Messages that a stream stores as a whole, or not at all."""
 
     def __init__(
         self, js: Streams[Any], *, ack_every: int = 100, timeout: Duration | None = None
     ) -> None:
-        """A batch that is stored whole or not at all; the stream is asked whether it takes it at
-        the first message and then every ``ack_every``.
+        """Open a batch.
+
+        The stream is asked whether it takes the batch at the first message, and then every
+        ``ack_every``.
         """
         self.client = js.client
         self._timeout = js.seconds_of(timeout)
@@ -256,12 +262,12 @@ class Atomic:
 
     @property
     def id(self) -> str:
-        """What stands in the header Nats-Batch-Id."""
+        """The value of the header Nats-Batch-Id."""
         return self._numbers.id
 
     @property
     def count(self) -> int:
-        """Messages added."""
+        """The number of added messages."""
         return self._numbers.count
 
     def adding(
@@ -275,8 +281,10 @@ class Atomic:
         expected_last_subject_seq: int | None = None,
         ttl: Duration | None = None,
     ) -> Steps[None]:
-        """One more message. An ApiError when the stream refuses the batch so far; a message that it
-        is not asked about fails the commit.
+        """Add a message.
+
+        Raises ApiError when the stream refuses the batch so far; a refused message that asks for no answer
+        fails the commit.
         """
         before = self._numbers.add(
             subject,
@@ -302,10 +310,10 @@ class Atomic:
             yield SEND
 
     def committing(self) -> Steps[PubAck]:
-        """Store them all; the ack says the sequence of the last one, and how many they are.
+        """Store all messages; the ack has the sequence of the last one, and their number.
 
-        An ApiError when one of them can not be stored: nothing is, then. After Timeout or
-        ConnectionLost nobody knows.
+        Raises ApiError when one of them cannot be stored; then none is. After Timeout or ConnectionLost it is
+        unknown whether they are stored.
         """
         return decode_pub_ack((yield self._request(self._numbers.commit())))
 
@@ -317,7 +325,7 @@ class Atomic:
 
 
 class Fast(Mailbox):
-    """Publishes into a stream that answers once per many."""
+    """Publishes into a stream that answers once per many messages."""
 
     def __init__(
         self,
@@ -327,15 +335,17 @@ class Fast(Mailbox):
         gaps: bool = False,
         timeout: Duration | None = None,
     ) -> None:
-        """A batch of ordinary publishes with an answer per ``flow`` messages at most; use it in
-        ``with`` or ``async with``. ``gaps``: go on when some are lost on the way or refused.
+        """Open a batch of ordinary publishes with at least one answer per ``flow`` messages.
+
+        Use it in ``with`` or ``async with``. With ``gaps`` it goes on when messages do not arrive or are
+        refused.
         """
         self.client = js.client
         self.interest: Interest
         inbox = self.client.new_inbox()
         self.flow = FastFlow(inbox, inbox.rpartition(".")[2], flow, gaps=gaps)
         self.result: PubAck | None = None
-        """Of the whole batch, once it is committed."""
+        """The PubAck of the whole batch, once it is committed."""
         self._connection = self.client.connection
         self._timeout = js.seconds_of(timeout)
         self._subject = ""
@@ -344,20 +354,20 @@ class Fast(Mailbox):
         self.client.attach(f"{inbox}.>", self)
 
     def receive(self, message: BaseMessage) -> None:
-        """An answer came."""
+        """An answer arrived."""
         self._heard += 1
         self.flow.receive(message)
         self.stir()
 
     def end(self) -> None:
-        """The client is closed: nothing more is answered."""
+        """The client is closed: no answer follows."""
         if not self.flow.ended:
             why = f": {self.interest.failure}" if self.interest.failure else ""
             self.flow.error = ConnectionClosed(f"the client was closed before the batch ended{why}")
         self.stir()
 
     def _put(self, subject: str, data: bytes, headers: Headers | None) -> None:
-        """A message goes out; BatchEnded when the batch is over."""
+        """Send a message; BatchEnded when the batch is over."""
         block = encode_header_map(headers)
         reply = self.flow.reply_of_next()
         self._subject = subject
@@ -367,7 +377,7 @@ class Fast(Mailbox):
         return self._settling(lambda: not self.flow.full)
 
     def committing(self) -> Steps[PubAck]:
-        """End the batch; its ack. BatchEnded when not all messages are in it."""
+        """End the batch and return its ack; BatchEnded when it lacks some of the messages."""
         if self.flow.count:
             yield from self._settling(lambda: self.flow.started)
         if not self.flow.ended:
@@ -380,7 +390,7 @@ class Fast(Mailbox):
     commit = call(committing)
 
     def _leaving(self, kind: type[BaseException] | None) -> Steps[None]:
-        """The end of the block: commit, unless that is done or nothing was published."""
+        """Commit at the end of the block, unless that is done or nothing was published."""
         try:
             if kind is None and self.flow.count and self.result is None:
                 yield from self.committing()
@@ -388,20 +398,20 @@ class Fast(Mailbox):
             self._close()
 
     def _ping(self) -> None:
-        """Queue the question how far the stream is."""
+        """Queue a request for the stream's progress."""
         if self.flow.started and not self.flow.ended:
             self._connection.publish(self._subject, b"", self.flow.reply_of_ping(), b"")
             self.client.plan_flush()
 
     def pinging(self) -> Steps[None]:
-        """Ask how far the stream is, which also keeps the batch open."""
+        """Ask for the stream's progress, which also keeps the batch open."""
         self._ping()
         yield SEND
 
     ping = call(pinging)
 
     def _settling(self, done: Callable[[], bool]) -> Steps[None]:
-        """Until that holds; what was lost on the way is asked for again after a silence."""
+        """Wait until ``done()`` holds; after a silence, ask the stream for its progress."""
         yield SEND
         silences = 0
         while not done():

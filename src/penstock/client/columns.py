@@ -1,13 +1,14 @@
 """Reading a consumer in bulk: messages become columns without a Python object per message.
 
-While a reader is open it captures its subscription's messages as the bytes are parsed
-(``core.columns``); all other operations of the connection go their usual way. Pull requests
-overlap, and are bounded in messages and in bytes, so that the server never has more under way to us
-than ``in_flight * max_bytes``::
+While a reader is open, it captures the messages of its subscription as the bytes are parsed
+(``core.columns``); all other operations of the connection are processed as usual. Pull requests
+overlap and are bounded in messages and in bytes, so the server never has more than
+``in_flight * max_bytes`` on the way to the client::
 
-    request 1 ─► ▓▓▓▓▓▓▓▓▓▓▓▓                      requested: batch and max_bytes, whatever is
-    reached first request 2      ─► ........▓▓▓▓▓▓▓▓▓▓▓▓ Columns      [ rows ][ rows ][ rows ][ rows
-    ]  handed out when full, or when nothing is pending behind the last row
+    request 1 ─► ▓▓▓▓▓▓▓▓▓▓▓▓                      up to batch messages or max_bytes each
+    request 2      ─► ........▓▓▓▓▓▓▓▓▓▓▓▓
+    Columns      [ rows ][ rows ][ rows ][ rows ]  returned when full, or when nothing is pending
+                                                   behind the last row
 
 For blocking code only. Knows nothing of Arrow.
 """
@@ -59,7 +60,7 @@ END_OF_SEQUENCES = 1 << 62
 class ColumnReader:
     """Reads a consumer without acks in batches of columns; one reader per connection at a time.
 
-    ``rows`` bounds a batch handed out, ``batch`` a pull request; both also end at ``max_bytes``.
+    ``rows`` bounds a returned batch, ``batch`` a pull request; both are also bounded by ``max_bytes``.
     """
 
     def __init__(
@@ -76,10 +77,10 @@ class ColumnReader:
         headers_only: bool = False,
         replies: bool = False,
     ) -> None:
-        """``headers_only``: the consumer was made so; ``replies``: the columns hold the ack
-        subjects, too. With either of them they are :class:`WireColumns`.
+        """``headers_only`` says that the consumer delivers only headers; ``replies`` keeps the ack subjects.
 
-        RuntimeError when another reader is open, ValueError on limits below 1.
+        With either of them the columns are :class:`WireColumns`. Raises RuntimeError when another reader is
+        open, ValueError on limits below 1.
         """
         if batch < 1 or max_bytes < 1 or in_flight < 1:
             raise ValueError(
@@ -91,7 +92,7 @@ class ColumnReader:
         self.interest: Interest
         self.rows_received = 0
         self.last_seq = 0
-        """Stream sequence of the last message received."""
+        """Stream sequence of the last received message."""
         self._subject = js.plans.subjects.next_message(stream, consumer)
         self._rows = rows
         self._batch = batch
@@ -106,7 +107,7 @@ class ColumnReader:
         self._oversize = False  # the next message alone exceeds max_bytes
         self._rows_at_exceeded = -1
         self._error: PenstockError | None = None
-        self._signs = 0  # of life: anything received for us
+        self._signs = 0  # counts everything that the subscription receives
         self._reconnects = self.client.reconnects
         self._inbox = self.client.new_inbox()
         self.client.attach(f"{self._inbox}.*", self)
@@ -135,11 +136,10 @@ class ColumnReader:
             connection.capture = None
             connection.unsubscribe(self.interest)
 
-    # -- called while bytes are parsed
-    # -----------------------------------------------------------------------
+    # -- called while bytes are parsed ------------------------------------------------------------
 
     def feed(self, parser: Parser, data: bytes) -> list[tuple[object, ...]]:
-        """Part of parsing: keep our messages, return every other operation."""
+        """Called by the parser: keep the messages for this inbox, return every other operation."""
         sid = self.interest.sid
         columns = self._current
         before = columns.count
@@ -169,7 +169,7 @@ class ColumnReader:
     def _on_status(self, block: bytes) -> None:
         try:
             status, description, headers = decode_headers(block)
-        except ValueError:  # not from a server: somebody else writes to our inbox
+        except ValueError:  # not from a server: another client publishes to this inbox
             return
         if status == HEARTBEAT:
             return
@@ -185,21 +185,19 @@ class ColumnReader:
             self._error = error
 
     def receive(self, message: BaseMessage) -> None:
-        """A message that was parsed before the capture began; there is none, the inbox is new."""
+        """Unused: the inbox is new, so no message was parsed before the capture began."""
         self._current.append(message.subject, message.reply, message.raw_headers, message.data)
 
     def end(self) -> None:
         """The client is closed: no message follows."""
 
-    # -- called by the reader of the columns
-    # -----------------------------------------------------------------
+    # -- called by the reader of the columns ------------------------------------------------------
 
     def read(self, timeout: Duration | None = None) -> Columns:
-        """The next batch: full, or with nothing pending behind its last row, or what has come
-        within the timeout.
+        """The next batch: full, or with nothing pending behind its last row, or all that came in time.
 
-        Raises ConnectionLost when the connection broke (what is under way then is lost),
-        ConsumerDeleted, NoResponders, PullError; never with rows in hand.
+        Raises ConnectionLost when the connection broke (messages on the way are then lost), ConsumerDeleted,
+        NoResponders, PullError; but first returns the rows that it has.
         """
         deadline = time.monotonic() + self.client.timeout_of(timeout)
         while not self._ready:
@@ -228,8 +226,9 @@ class ColumnReader:
         return self._take()
 
     def _wait(self, deadline: float) -> bool:
-        """Until something came for us; False at the deadline. Pulls anew when not even heartbeats
-        come.
+        """Wait until the subscription receives something; False at the deadline.
+
+        When not even heartbeats come, the next pull starts anew.
         """
         signs = self._signs
         left = deadline - time.monotonic()
@@ -245,11 +244,11 @@ class ColumnReader:
         return True
 
     def pull_anew(self) -> None:
-        """No request is under way, whatever was counted: the next read sends some."""
+        """Forget all requests under way: the next read sends new ones."""
         self._outstanding = 0
 
     def _pull(self) -> None:
-        """Keep requests under way, but ask for no more than the range can hold."""
+        """Keep requests under way, but for no more messages than the range can have."""
         while self._outstanding <= self._batch * (self._in_flight - 1):
             room = self.stop_seq - 1 - self.last_seq - self._outstanding
             if room <= 0 and self._outstanding:
@@ -283,16 +282,16 @@ def read_range(
 ) -> Iterator[Columns]:
     """The messages with ``start_seq <= seq < stop_seq`` that the stream holds, in order.
 
-    Uses consumers of its own, without acks, and starts another one behind the last row when one is
-    lost; ``begun`` is called after each of them was made. With ``headers_only`` payloads stay with
-    the server, with ``replies`` the ack subjects are kept (:class:`WireColumns`). Ends where the
-    stream ends now if that is before ``stop_seq``. Raises Timeout when a message that is there does
-    not come, ConnectionClosed when no server can be reached again, ApiError (StreamNotFound ...),
-    and what a pull raises when consumer after consumer gives nothing.
+    Creates consumers without acks, and a new one behind the last row when one is lost; calls ``begun``
+    after each creation. With ``headers_only`` payloads stay on the server, with ``replies`` the ack
+    subjects are kept (:class:`WireColumns`). Ends at the current end of the stream if that is before
+    ``stop_seq``. Raises Timeout when a stored message does not come, ConnectionClosed when no server can be
+    reached again, ApiError (StreamNotFound ...), and the errors of a pull when several consumers in a row
+    deliver nothing.
     """
     filters = [filter_subjects] if isinstance(filter_subjects, str) else list(filter_subjects)
     position = max(1, start_seq)
-    barren = 0  # consumers in a row that gave nothing
+    barren = 0  # consumers in a row that delivered nothing
     while position < stop_seq:
         barren += 1
         try:
@@ -362,8 +361,10 @@ def _without_gap(
     filters: list[str],
     timeout: Duration | None,
 ) -> Iterator[Columns]:
-    """Batches of a fresh consumer, until something was lost on the way, the consumer believes that
-    it has given all, or there is nothing more to give.
+    """Batches of a fresh consumer.
+
+    Ends when a message is missing between others, when the consumer reports that it has delivered all, or
+    when there are no more messages.
     """
     received = idle = 0
     deadline = time.monotonic() + js.client.timeout_of(timeout)
@@ -377,7 +378,7 @@ def _without_gap(
             if idle > 1 or (idle and info.delivered.consumer_seq == received):
                 return
             if not info.num_waiting:
-                # A request whose max_bytes were used up exactly is over without a status.
+                # A request that used up its max_bytes exactly ends without a status.
                 reader.pull_anew()
             if time.monotonic() < deadline:
                 continue
@@ -392,8 +393,9 @@ def _without_gap(
 
 
 def next_stored(js: JetStream, stream: str, position: int, filters: Iterable[str]) -> int | None:
-    """The sequence of the first message from there on that one of the filters, or without filters
-    everything, lets through; None when there is none. Every server since 2.9 knows it exactly.
+    """The sequence of the first message from ``position`` on that matches a filter; None for none.
+
+    Without filters every message matches. Every server since 2.9 knows it exactly.
     """
     found = []
     for subject in list(filters) or [">"]:
@@ -405,17 +407,18 @@ def next_stored(js: JetStream, stream: str, position: int, filters: Iterable[str
 
 
 def _follows(js: JetStream, stream: str, position: int, stop_seq: int, filters: list[str]) -> bool:
-    """Whether the stream has a message with ``position <= seq < stop_seq`` that is wanted.
+    """Whether the stream has a matching message with ``position <= seq < stop_seq``.
 
-    Asked before a range is taken to be over: what servers count as pending may be too little or too
-    much after a purge (2.9).
+    Asked before a range counts as complete: after a purge, servers (2.9) may report too few or too many
+    pending messages.
     """
     found = next_stored(js, stream, position, filters)
     return found is not None and found < stop_seq
 
 
 def _discard(js: JetStream, stream: str, consumer: str) -> None:
-    # It goes by itself when nobody pulls from it: a server that is away is not waited for.
+    # The server deletes an inactive consumer itself, so this does not wait for a server that is
+    # away.
     if not js.client.connected:
         return
     try:

@@ -9,10 +9,10 @@
          │                                       tls_established()          │
          └────────── receive_eof(), a fatal -ERR, a broken protocol ◄────────┘
 
-The shell carries bytes: it feeds ``receive_data``, takes ``events()`` and writes
-``data_to_send()``. The table of subscriptions outlives a connection: it is replayed after the next
-handshake, and what was published meanwhile follows. Knows nothing of sockets, of time (the shell
-decides when to ping) and of JetStream.
+The shell carries bytes: it calls ``receive_data``, takes ``events()`` and writes ``data_to_send()``.
+The table of subscriptions outlives a connection: after the next handshake it is replayed, followed by
+the messages that were published meanwhile. Knows nothing of sockets, of time (the shell decides when
+to ping) and of JetStream.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PING = b"PING\r\n"
 PONG = b"PONG\r\n"
 SUBJECTS_KNOWN_MAX = 4096
 INFO_LINE_MAX = 1024 * 1024
-RECEIVE_PAYLOAD_MAX = 1 << 30  # a server may be set up for messages of any size it can count
+RECEIVE_PAYLOAD_MAX = 1 << 30  # a server may allow messages of any size
 
 _PATTERN = re.compile(r"[^ \t\r\n\f\0.]+(?:\.[^ \t\r\n\f\0.]+)*")
 _BLANK = re.compile(r"[ \t\r\n\f\0]")
@@ -68,7 +68,7 @@ _ERRORS_AUTHENTICATION = (
 
 
 class State(enum.Enum):
-    """Where the connection stands; see the picture at the head of the module."""
+    """The state of the connection; see the picture at the head of the module."""
 
     DISCONNECTED = "disconnected"
     AWAITING_INFO = "awaiting INFO"
@@ -79,7 +79,7 @@ class State(enum.Enum):
 
 
 class Interest:
-    """One subscription as the connection knows it; ``owner`` is what the shell keeps with it."""
+    """One subscription in the connection; ``owner`` belongs to the shell."""
 
     __slots__ = ("delivered", "draining", "failure", "max_msgs", "owner", "queue", "sid", "subject")
 
@@ -90,14 +90,15 @@ class Interest:
         self.queue = queue
         self.owner = owner
         self.delivered = 0
-        self.max_msgs = 0  # 0: no end
+        self.max_msgs = 0  # 0: no limit
         self.draining = False
         self.failure = ""
-        """Why the client was lost while this subscription went on; "" as long as it was not."""
+        """Why the client was lost while this subscription was open; "" otherwise."""
 
     def check(self) -> None:
-        """ConnectionClosed when the client was lost while this subscription went on. A subscription
-        that its owner ended, or whose client the owner closed, has ended in good order.
+        """Raise ConnectionClosed when the client was lost while this subscription was open.
+
+        A subscription that its owner ended, or whose client the owner closed, has no failure.
         """
         if self.failure:
             raise self.lost()
@@ -110,7 +111,7 @@ class Interest:
 
 
 class Connected(NamedTuple):
-    """The handshake is done; subscriptions and kept output are on their way."""
+    """The handshake is done; subscriptions and kept output are about to be sent."""
 
     info: ServerInfo
     again: bool
@@ -124,7 +125,7 @@ class TlsRequired(NamedTuple):
 
 
 class InfoChanged(NamedTuple):
-    """The server sent INFO again: other addresses, another payload limit, lame duck."""
+    """The server sent INFO again: other addresses, another payload limit, or lame duck mode."""
 
     info: ServerInfo
 
@@ -136,7 +137,7 @@ class LameDuck(NamedTuple):
 
 
 class Pong(NamedTuple):
-    """The answer to the ping that ``waiter`` was given to."""
+    """The answer to the ping of ``waiter``."""
 
     waiter: object
 
@@ -154,7 +155,7 @@ class Ended(NamedTuple):
 
 
 class Disconnected(NamedTuple):
-    """The connection is over; pings that were not answered come back as ``waiters``."""
+    """The connection is over; ``waiters`` are those of unanswered pings."""
 
     error: PenstockError | None
     waiters: list[object]
@@ -174,14 +175,14 @@ Event: TypeAlias = (
 
 
 class Capture(Protocol):
-    """Takes the messages of one subscription straight from the bytes; see ``client/columns.py``."""
+    """Takes the messages of one subscription while bytes are parsed; see ``client/columns.py``."""
 
     def feed(self, parser: wire.Parser, data: bytes) -> list[tuple[object, ...]]:
         """Parse data; keep the messages of that subscription, return every other operation."""
 
 
 def check_literal(subject: str) -> None:
-    """InvalidSubject unless a message can be published to the subject."""
+    """Raise InvalidSubject unless a message can be published to the subject."""
     if _PATTERN.fullmatch(subject) is None or not {"*", ">"}.isdisjoint(subject.split(".")):
         raise InvalidSubject(
             f"cannot publish to {subject!r}: expected tokens without blanks or wildcards"
@@ -189,7 +190,7 @@ def check_literal(subject: str) -> None:
 
 
 def check_pattern(subject: str) -> None:
-    """InvalidSubject unless the subject can be subscribed to; wildcards are fine."""
+    """Raise InvalidSubject unless a client can subscribe to the subject; wildcards are allowed."""
     if _PATTERN.fullmatch(subject) is None or ">" in subject.split(".")[:-1]:
         raise InvalidSubject(
             f"cannot subscribe to {subject!r}: expected tokens without blanks, `>` only at the end"
@@ -197,7 +198,7 @@ def check_pattern(subject: str) -> None:
 
 
 def make_error(text: str) -> PenstockError:
-    """The error that belongs to the text of a -ERR."""
+    """The error for the text of a -ERR."""
     low = text.lower()
     if low.startswith("permissions violation"):
         return PermissionsViolation(text)
@@ -214,12 +215,12 @@ class Connection:
         options: Options,
         message_type: Callable[[str, str, bytes, bytes, Interest], BaseMessage] = BaseMessage,
     ) -> None:
-        """``message_type`` makes what ``events()`` gives for a message."""
+        """``message_type`` makes the event of a message."""
         self.options = options
         self.state = State.DISCONNECTED
         self.info = ServerInfo()
         self.capture: Capture | None = None
-        """While set, takes part in parsing: a fast path for bulk readers."""
+        """While set, parses the received bytes: a fast path for bulk readers."""
         self.interests: dict[int, Interest] = {}
         self.bytes_received = 0
         self.bytes_sent = 0
@@ -234,19 +235,18 @@ class Connection:
         self._events: list[Event] = []
         self._out: list[bytes] = []
         self.bytes_waiting = 0
-        """Bytes that ``data_to_send`` would return."""
+        """The number of bytes that ``data_to_send`` would return."""
         self._kept: list[bytes] = []  # published without a connection
         self._kept_bytes = 0
         self._pings: deque[object] = deque()
         self._abandoned: deque[Interest] = deque()
-        self._failure = ""  # why the client was closed, unless its owner did so
+        self._failure = ""  # why the client was closed, unless its owner closed it
         self._subjects_known: set[str] = set()
 
-    # -- what the shell calls about the transport
-    # ------------------------------------------------------------
+    # -- called by the shell about the transport ----------------------------------------------
 
     def connected_to(self, server: Server, tls: bool = False) -> None:
-        """A transport to the server stands; ``tls`` when it was already encrypted before INFO."""
+        """The transport to the server is open; ``tls`` when it was encrypted before INFO."""
         if self.state is not State.DISCONNECTED:
             raise RuntimeError(f"a connection is already there: {self.state.value}")
         self._server = server
@@ -255,15 +255,16 @@ class Connection:
         self.state = State.AWAITING_INFO
 
     def tls_established(self) -> None:
-        """The transport is encrypted now, as ``TlsRequired`` asked."""
+        """The transport is encrypted, as ``TlsRequired`` asked."""
         if self.state is not State.AWAITING_TLS:
             raise RuntimeError(f"no TLS was asked for: {self.state.value}")
         self._tls = True
         self._introduce()
 
     def receive_data(self, data: bytes) -> None:
-        """Bytes came from the server. Never raises on their account: a broken protocol becomes
-        ``Disconnected``.
+        """Process bytes from the server.
+
+        Never raises because of the bytes: after a protocol error the event is ``Disconnected``.
         """
         if self.state in (State.DISCONNECTED, State.CLOSED):
             return
@@ -313,7 +314,7 @@ class Connection:
             )
 
     def events(self) -> list[Event]:
-        """What happened since the last call, in order."""
+        """The events since the last call, in order."""
         events, self._events = self._events, []
         return events
 
@@ -327,12 +328,11 @@ class Connection:
         self.bytes_sent += len(data)
         return data
 
-    # -- what the client asks for
-    # ----------------------------------------------------------------------------
+    # -- operations of the client ---------------------------------------------------------
 
     @property
     def connected(self) -> bool:
-        """Whether a server takes operations right now."""
+        """Whether the server takes operations right now."""
         return self.state is State.CONNECTED
 
     def publish(
@@ -343,10 +343,10 @@ class Connection:
         headers: bytes = b"",
         sound_reply: bool = False,
     ) -> None:
-        """Send a message; without a connection it is kept until there is one.
+        """Send a message; without a connection, keep it until there is one.
 
-        ``sound_reply``: the reply subject was made by the client. Raises InvalidSubject,
-        PayloadTooLarge, OutputFull, ConnectionClosed.
+        ``sound_reply`` says that the client made the reply subject, so it needs no check. Raises
+        InvalidSubject, PayloadTooLarge, OutputFull, ConnectionClosed.
         """
         if subject not in self._subjects_known:
             self._learn_subject(subject)
@@ -366,8 +366,9 @@ class Connection:
             self._keep(data)
 
     def answer(self, reply: str, payload: bytes) -> None:
-        """Publish to the reply subject of a message received, which needs no look: it came through
-        the parser. Raises OutputFull, ConnectionClosed.
+        """Publish to the reply subject of a received message; the parser has checked the subject.
+
+        Raises OutputFull, ConnectionClosed.
         """
         data = wire.pub(reply, "", b"", payload)
         self.messages_sent += 1
@@ -378,8 +379,9 @@ class Connection:
             self._keep(data)
 
     def publish_operations(self, operations: bytes, count: int) -> None:
-        """Send whole publishes that ``core.outflow`` made and checked; ConnectionLost, and nothing
-        is kept, without a connection.
+        """Send whole publishes that ``core.outflow`` made and checked.
+
+        Without a connection it keeps nothing and raises ConnectionLost.
         """
         if self.state is not State.CONNECTED:
             raise ConnectionLost(f"not connected: {self.state.value}")
@@ -387,7 +389,7 @@ class Connection:
         self._send(operations)
 
     def subscribe(self, subject: str, queue: str = "", owner: Any = None) -> Interest:
-        """Ask for messages; raises InvalidSubject, ConnectionClosed."""
+        """Subscribe to a subject; raises InvalidSubject, ConnectionClosed."""
         check_pattern(subject)
         if queue and _BLANK.search(queue):
             raise InvalidSubject(f"bad queue group {queue!r}")
@@ -402,7 +404,7 @@ class Connection:
         return interest
 
     def unsubscribe(self, interest: Interest, max_msgs: int = 0) -> None:
-        """No more messages: at once, or once max_msgs have come in all (``Ended`` follows then)."""
+        """Unsubscribe at once, or after max_msgs messages in all (``Ended`` follows then)."""
         if self.interests.get(interest.sid) is not interest:
             return
         if max_msgs > interest.delivered:
@@ -417,16 +419,18 @@ class Connection:
             self._send(line)
 
     def drain(self, interest: Interest) -> None:
-        """Unsubscribe at the server, but take what is still on its way; ping, await the pong, then
-        ``forget``.
+        """Unsubscribe at the server, but take messages that are still on their way.
+
+        The caller then sends a ping, waits for the pong and calls ``forget``.
         """
         interest.draining = True
         if self.state is State.CONNECTED:
             self._send(b"UNSUB %d\r\n" % interest.sid)
 
     def abandon(self, interest: Interest) -> None:
-        """The owner is gone without a word: unsubscribe when it is convenient, and tell with
-        ``Ended``. May be called at any time, in any thread: by the garbage collector.
+        """Unsubscribe later, because the owner was garbage collected; the event ``Ended`` follows.
+
+        May be called at any time, in any thread.
         """
         self._abandoned.append(interest)
 
@@ -438,13 +442,11 @@ class Connection:
                 self._events.append(Ended(interest))
 
     def forget(self, interest: Interest) -> None:
-        """Take the subscription out of the table, without a word to the server."""
+        """Remove the subscription from the table, without an operation to the server."""
         self.interests.pop(interest.sid, None)
 
     def ping(self, waiter: object = None) -> None:
-        """Ask for a sign of life; ``Pong(waiter)`` follows, or ``Disconnected`` with the waiter
-        among its own.
-        """
+        """Send a ping; the event ``Pong(waiter)`` follows, or ``Disconnected`` with the waiter in its list."""
         if self.state is not State.CONNECTED:
             raise ConnectionLost(f"not connected: {self.state.value}")
         self._pings.append(waiter)
@@ -452,13 +454,13 @@ class Connection:
 
     @property
     def pings_outstanding(self) -> int:
-        """Pings the server has not answered yet."""
+        """The number of pings that the server has not answered yet."""
         return len(self._pings)
 
     def close(self, failure: str = "") -> None:
-        """The end: nothing works any more. Output already queued can still be taken.
+        """Close: every later operation raises. Queued output can still be taken.
 
-        ``failure``: why, when it is not the owner's wish. Subscriptions that go on now have failed.
+        ``failure`` is the reason, unless the owner closes; open subscriptions get it.
         """
         if self.state is not State.CLOSED:
             self._failure = failure
@@ -471,11 +473,10 @@ class Connection:
         self.interests.clear()
         self._kept.clear()
 
-    # -- inside -----------------------------------------------------------------------------------
-    # -----------
+    # -- internal -------------------------------------------------------------------------
 
     def closed_error(self) -> ConnectionClosed:
-        """What every call on a closed client raises."""
+        """The error of every call on a closed client."""
         why = f": {self._failure}" if self._failure else ""
         return ConnectionClosed(f"the client is closed{why}")
 
@@ -508,7 +509,7 @@ class Connection:
         )
 
     def _control(self, operation: tuple[Any, ...]) -> bool:
-        """Act on anything but a message; False when the connection is over."""
+        """Process any operation but a message; False when the connection is over."""
         kind = operation[0]
         if kind == wire.OP_PING:
             self._send(PONG)

@@ -1,8 +1,7 @@
-"""How a client proves who it is with a key: what CONNECT says for an nkey, a JWT, or a ``.creds``
-file.
+"""The fields of CONNECT that authenticate a client with a key: nkey, JWT or ``.creds`` file.
 
-Files are read at every connect, so that renewed credentials are used by the next one. The package
-``cryptography`` is needed to sign; it is imported when a nonce has to be.
+Files are read at every connect, so the next one uses renewed credentials. Signing needs the package
+``cryptography``, which is imported when a nonce has to be signed.
 """
 
 from __future__ import annotations
@@ -24,12 +23,13 @@ _SEED_LIKE = re.compile(r"S[A-Z2-7]{5,}")
 
 
 class CredentialsError(ValueError):
-    """Credentials that can't be read or used; the message holds no secret."""
+    """Credentials that can't be read or used; the text holds no secret."""
 
 
 def signed_fields(options: Options, nonce: str) -> dict[str, str]:
-    """The fields of CONNECT that prove who we are, for the nonce of the server's INFO ("" when it
-    sent none). CredentialsError.
+    """The fields of CONNECT that authenticate the client.
+
+    ``nonce`` is that of the server's INFO, "" when there is none. Raises CredentialsError.
     """
     try:
         if options.creds:
@@ -57,12 +57,12 @@ def _with_jwt(found: Credentials, nonce: str) -> dict[str, str]:
 
 
 def _seed(text: str) -> str:
-    """A seed, or the file that it is in."""
+    """A seed: the text itself, or the contents of the file that it names."""
     if text.startswith("SU") and len(text) == 58:
         with contextlib.suppress(NkeyError):
             return read_seed(text)
     if _SEED_LIKE.fullmatch(text) and not Path(text).exists():
-        # A seed that was not copied whole, or a nkey of another kind: a secret all the same.
+        # It may be an incomplete seed or another kind of nkey, so it is a secret all the same.
         raise CredentialsError("the nkey is no seed of a user, and no file that there is")
     return read_seed(_read(text))
 

@@ -1,8 +1,8 @@
-"""Durations and moments as people write them, and as the wire has them.
+"""Durations and times in the forms that users write, and in the form of the wire.
 
-A duration is given as seconds (30, 0.5), as a ``timedelta``, or as text ("30s", "1h30m", "250ms").
-A config shows it as ``Nanoseconds``, the integer of the wire; being a type of their own, these are
-told from seconds where one config is made of another::
+A user gives a duration as seconds (30, 0.5), as a ``timedelta``, or as text ("30s", "1h30m", "250ms").
+A config shows it as ``Nanoseconds``, the integer of the wire. Because that is a separate type, it is
+not taken for seconds when one config is made from another::
 
     config = ConsumerConfig(durable_name="c", ack_wait="30s")
     config.ack_wait                                30000000000
@@ -25,26 +25,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Duration: TypeAlias = float | timedelta | str
-"""Seconds, a timedelta, or text such as "30s" and "1h30m", wherever a call takes a duration."""
+"""Seconds, a timedelta, or text such as "30s" and "1h30m"; the type of duration arguments."""
 
 Moment: TypeAlias = int | datetime | str
 """Nanoseconds since 1970, a datetime with its zone, or RFC 3339 text."""
 
 _NS = 1_000_000_000
 _MAX_NS = (1 << 63) - 1
-_NUMBER_MAX_S = 10 * 366 * 86_400  # a number beyond that is most likely nanoseconds
+_NUMBER_MAX_S = 10 * 366 * 86_400  # a larger number is most likely nanoseconds
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Nanoseconds(int):
-    """A duration of the wire: a plain integer in every other respect."""
+    """A duration of the wire; in all else a plain integer."""
 
     __slots__ = ()
 
 
 def to_nanoseconds(duration: Duration) -> Nanoseconds:
-    """A duration for the wire. ValueError when it is negative, no number, too long, or text that is
-    no duration; TypeError on anything else.
+    """A duration for the wire.
+
+    Raises ValueError for a negative, infinite or too long duration or other text; TypeError for anything
+    else.
     """
     if isinstance(duration, Nanoseconds):
         return duration
@@ -76,7 +78,7 @@ def to_nanoseconds(duration: Duration) -> Nanoseconds:
 
 
 def to_seconds(duration: Duration) -> float:
-    """A duration in seconds; a number may be anything, also infinite."""
+    """A duration in seconds; a number may have any value, also infinity."""
     if isinstance(duration, timedelta):
         return duration.total_seconds()
     if isinstance(duration, str):
@@ -85,8 +87,9 @@ def to_seconds(duration: Duration) -> float:
 
 
 def to_moment(moment: Moment | None) -> int | None:
-    """A moment for the wire, nanoseconds since 1970. ValueError on a datetime without a zone and on
-    text that is no RFC 3339.
+    """A moment for the wire, in nanoseconds since 1970.
+
+    Raises ValueError for a datetime without a zone and for text that is not RFC 3339.
     """
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
@@ -98,15 +101,16 @@ def to_moment(moment: Moment | None) -> int | None:
 Span = Annotated[
     Nanoseconds, Number("time.Duration", -_MAX_NS - 1, _MAX_NS, Nanoseconds, to_nanoseconds)
 ]
-"""A field of a config that is a duration. What is assigned to it later counts as it does when the
-config is made, from when the config is sent.
+"""A field of a config that is a duration.
+
+A value that is assigned later is converted when the config is sent.
 """
 Time = Annotated[int, Instant(to_moment)]
 """A field of a config that is a moment."""
 
 
 def settle(config: object, spans: Iterable[str] = (), moments: Iterable[str] = ()) -> None:
-    """Make the fields of a new config what the wire has; ValueError and TypeError name the field."""
+    """Convert the fields of a new config for the wire; ValueError and TypeError name the field."""
     for name in (*spans, *moments):
         value = getattr(config, name)
         try:

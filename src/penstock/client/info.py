@@ -1,4 +1,4 @@
-"""What the server says of itself (INFO), and what a client says of itself (CONNECT)."""
+"""The fields of the server's INFO, and the client's CONNECT."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     domain: str = ""
     connect_urls: list[str] | None = None
     ldm: bool = False
-    """Lame duck: the server is about to stop and asks its clients to go elsewhere."""
+    """Lame duck mode: the server is about to stop, and its clients should connect to another one."""
     api_lvl: int = 0
 
     def version_at_least(self, major: int, minor: int, patch: int = 0) -> bool:
-        """Whether the server's version is at least this; suffixes such as ``-dev`` do not count."""
+        """Whether the server has at least this version; suffixes such as ``-dev`` do not count."""
         numbers = [int(digits or 0) for digits in _NUMBER.findall(self.version.split("-")[0])]
         return tuple(numbers) >= (major, minor, patch)
 
@@ -50,7 +50,7 @@ _decoder = msgspec.json.Decoder(ServerInfo)
 
 
 def decode_info(text: bytes) -> ServerInfo:
-    """The INFO of a server; ProtocolError when the text is not JSON of the right types."""
+    """Decode the INFO of a server; ProtocolError when the text is not JSON of the right types."""
     try:
         return _decoder.decode(text)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
@@ -58,8 +58,9 @@ def decode_info(text: bytes) -> ServerInfo:
 
 
 def connect_line(options: Options, server: Server, info: ServerInfo, tls: bool) -> bytes:
-    """The CONNECT operation; credentials of the URL win over those of the options. Raises
-    CredentialsError, or what the authenticator raises.
+    """The CONNECT operation; credentials in the URL take precedence over those of the options.
+
+    Raises CredentialsError, or the error of the authenticator.
     """
     fields: dict[str, object] = {
         "verbose": False,

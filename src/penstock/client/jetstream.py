@@ -1,14 +1,14 @@
-"""JetStream's API as plans: what to ask, and what the answers mean. No transport, no waiting.
+"""JetStream's API as plans: the requests of each call and their answers, without transport or waiting.
 
-A plan is steps that are requests only: a generator that yields ``Request``s, is sent the bytes of
-each answer, and returns the result::
+A plan is a generator that yields ``Request``s, is sent the bytes of each answer, and returns the
+result::
 
     plan = Plans().stream_names()                shell:  request = next(plan)
     Request("$JS.API.STREAM.NAMES", b"...")              answer = <ask request.subject>
     ... as many as there are pages ...                   request = plan.send(answer)
     StopIteration(value=[...])
 
-Both shells run the same plans, so that a call means the same in asyncio and in blocking code.
+Both shells run the same plans, so a call means the same in asyncio and in blocking code.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Plan: TypeAlias = Generator[Request, bytes, T]
 
 
 class StoredMessage(NamedTuple):
-    """A message as a stream holds it."""
+    """A message that a stream holds."""
 
     subject: str
     seq: int
@@ -74,9 +74,7 @@ class StoredMessage(NamedTuple):
 
 
 def decode(answer: bytes, kind: type[R]) -> R:
-    """The answer as a message; ApiError when it is an error, ProtocolError when it is not what it
-    should be.
-    """
+    """Decode an answer; ApiError when it is an error, ProtocolError when it has a wrong form."""
     try:
         response = decode_response(kind, answer)
     except JsonError as error:
@@ -93,7 +91,7 @@ def _present(value: T | None, answer: bytes = b"") -> T:
 
 
 def decode_pub_ack(answer: bytes) -> PubAck:
-    """The acknowledgement of a publish; ApiError when the stream refused it."""
+    """Decode the PubAck of a publish; ApiError when the stream refused the message."""
     try:
         ack = _pub_ack.decode(answer)
     except msgspec.MsgspecError as error:
@@ -106,7 +104,7 @@ def decode_pub_ack(answer: bytes) -> PubAck:
 def encode_header_map(headers: Headers | None) -> bytes:
     """The header block of a mapping from names to a value or to several; b"" for none.
 
-    Raises ValueError on characters that a header cannot hold.
+    Raises ValueError for characters that a header cannot hold.
     """
     if not headers:
         return b""
@@ -128,7 +126,9 @@ def publish_headers(
     expected_last_msg_id: str | None = None,
     ttl: Duration | None = None,
 ) -> bytes:
-    """The header block of a publish into a stream; ValueError on what a header cannot hold."""
+    """The header block of a publish into a stream; ValueError for characters that a header cannot
+    hold.
+    """
     extra: dict[str, str | Sequence[str]] = {}
     if msg_id is not None:
         extra[MSG_ID] = msg_id
@@ -149,18 +149,20 @@ def publish_headers(
 
 @dataclass
 class Listing(Generic[T]):
-    """What a list call found. A server names streams (and consumers) that it can't describe: they
-    are on its disk and can't be opened, or no server that holds them answers.
+    """The result of a list call.
+
+    A server also names streams (and consumers) that it can't describe: they are on its disk and can't be
+    opened, or no server that holds them answers.
     """
 
     found: list[T] = field(default_factory=list)
     unavailable: dict[str, str] = field(default_factory=dict)
-    """Name to reason, by name; "" where the server gave no reason."""
+    """Reasons by name, in order of names; "" when the server gave no reason."""
 
     def add(
         self, page: list[T] | None, missing: list[str], offline: dict[str, str], total: int
     ) -> bool:
-        """Add one page of answers; whether it was the last one."""
+        """Add one page of answers; returns whether it was the last one."""
         self.found += page or []
         for name in missing:
             self.unavailable.setdefault(name, "")
@@ -175,8 +177,9 @@ class Plans:
     def __init__(
         self, domain: str | None = None, prefix: str | None = None, seconds: float | None = None
     ) -> None:
-        """``seconds``: how long each answer is waited for, None for the time of the client's
-        options. ValueError on a domain and a prefix, or on what is no prefix.
+        """``seconds`` is how long to wait for each answer; None for the time of the client's options.
+
+        Raises ValueError for both a domain and a prefix, or for an invalid prefix.
         """
         if domain and prefix:
             raise ValueError("give a domain or a prefix, not both")
@@ -197,14 +200,16 @@ class Plans:
         return decode((yield Request(subject, body, self._seconds)), kind)
 
     def account_info(self) -> Plan[AccountInfo]:
-        """What the account uses and may use."""
+        """The account's usage and limits."""
         answer = yield from self._one(self.subjects.info(), b"", wire.AccountInfoResponse)
         return _present(answer.info)
 
     # -- streams -----------------------------------------------------------------------------------
 
     def create_stream(self, config: StreamConfig) -> Plan[StreamInfo]:
-        """Create a stream; fine when it exists with the same config, StreamExists with another."""
+        """Create a stream; returns an existing one with the same config, StreamExists for another
+        config.
+        """
         subject = self._stream("CREATE", config.name)
         answer = yield from self._one(subject, encode(config), StreamInfoResponse)
         return _present(answer.info)
@@ -236,7 +241,7 @@ class Plans:
         return info
 
     def stream_names(self, subject: str | None = None) -> Plan[list[str]]:
-        """Names in order; with a subject only streams that take messages of it."""
+        """Names in order; with a subject only streams that store its messages."""
         names: list[str] = []
         while True:
             body = encode(wire.StreamNamesRequest(offset=len(names), subject=subject or ""))
@@ -252,7 +257,7 @@ class Plans:
         return (yield from self.stream_listing(subject)).found
 
     def stream_listing(self, subject: str | None = None) -> Plan[Listing[StreamInfo]]:
-        """Every stream: config and state, or why the server can't say."""
+        """Config and state of every stream, or the reason why the server can't describe it."""
         listing: Listing[StreamInfo] = Listing()
         while True:
             body = encode(wire.StreamListRequest(offset=len(listing.found), subject=subject or ""))
@@ -272,8 +277,9 @@ class Plans:
         seq: int | None = None,
         keep: int | None = None,
     ) -> Plan[int]:
-        """Remove messages: all, of one subject, below ``seq``, or all but the newest ``keep``;
-        returns how many.
+        """Remove messages: all, of one subject, below ``seq``, or all but the newest ``keep``.
+
+        Returns their number.
         """
         if seq is not None and keep is not None:
             raise ValueError("give seq or keep, not both")
@@ -315,12 +321,13 @@ class Plans:
     def create_consumer(
         self, stream: str, config: ConsumerConfig, *, action: ConsumerAction = ""
     ) -> Plan[ConsumerInfo]:
-        """Create or, depending on ``action`` ("create", "update", "" for either), change a
-        consumer.
+        """Create or change a consumer.
+
+        ``action`` is "create", "update", or "" for either.
         """
         name = config.name or config.durable_name
         if config.name:
-            # a wildcard can't stand in a subject that is published to; then the body alone has it
+            # a subject with wildcards cannot be published to; then only the body has it
             literal = not {"*", ">"} & set(config.filter_subject.split("."))
             filter_subject = config.filter_subject if literal else ""
             subject = self.subjects.create_consumer(stream, name, filter_subject)
@@ -356,7 +363,7 @@ class Plans:
         return (yield from self.consumer_listing(stream)).found
 
     def consumer_listing(self, stream: str) -> Plan[Listing[ConsumerInfo]]:
-        """Every consumer of a stream: config and state, or why the server can't say."""
+        """Config and state of every consumer, or the reason why the server can't describe it."""
         subject = self.subjects.consumer("LIST", stream)
         listing: Listing[ConsumerInfo] = Listing()
         while True:

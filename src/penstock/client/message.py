@@ -1,6 +1,6 @@
-"""A received message, and what its verbs (ack, nak ...) tell the server.
+"""A received message, and the payloads of its acks (ack, nak ...).
 
-The shells add the verbs in subclasses; this base knows nothing of transports.
+The shells add the methods in subclasses; this base knows nothing of transports.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def nak_body(delay: Duration | None) -> bytes:
 
 
 def callback_failed(message: BaseMessage, cause: Exception) -> CallbackFailed:
-    """The error of a callback that raised ``cause`` when it was called with the message."""
+    """The error of a callback that raised ``cause`` for a message."""
     subject = message.interest.subject
     error = CallbackFailed(
         f"the callback of {subject!r} failed on {message!r}: {type(cause).__name__}: {cause}",
@@ -45,8 +45,9 @@ def callback_failed(message: BaseMessage, cause: Exception) -> CallbackFailed:
 
 
 class BaseMessage:
-    """A received message. ``data`` is the payload; headers are decoded when they are first asked
-    for.
+    """A received message.
+
+    ``data`` is the payload; headers are decoded at first use.
     """
 
     __slots__ = ("_decoded", "acked", "data", "interest", "raw_headers", "reply", "subject")
@@ -57,7 +58,7 @@ class BaseMessage:
         """Made by the connection."""
         self.subject = subject
         self.reply = reply
-        """Where an answer or an ack goes; "" when none is expected."""
+        """The subject for an answer or an ack; "" when none is expected."""
         self.raw_headers = raw_headers
         """The header block as received; b"" when there is none."""
         self.data = data
@@ -74,7 +75,7 @@ class BaseMessage:
     def headers(self) -> dict[str, list[str]]:
         """The headers: every name with its values in order; names keep their case.
 
-        Raises ValueError when the sender wrote something else than headers: servers do not look.
+        Raises ValueError when the sender wrote invalid headers: servers do not check them.
         """
         if self._decoded is None:
             self._decoded = decode_headers(self.raw_headers)[2] if self.raw_headers else {}
@@ -87,10 +88,10 @@ class BaseMessage:
 
     @property
     def status(self) -> int:
-        """The status of a message without content from the server (100, 404, 408, 409, 503 ...), 0
-        otherwise.
+        """The status of a server's message without content (100, 404, 408, 409, 503 ...), otherwise
+        0.
         """
-        digits = self.raw_headers[9:12]  # "NATS/1.0 503", against "NATS/1.0\r\n"
+        digits = self.raw_headers[9:12]  # "NATS/1.0 503" has one, "NATS/1.0\r\n" has none
         return int(digits) if self.raw_headers[8:9] == b" " and digits.isdigit() else 0
 
     @property
@@ -101,7 +102,7 @@ class BaseMessage:
 
     @property
     def metadata(self) -> Metadata:
-        """Where the message stands in its stream and its consumer.
+        """The position of the message in its stream and its consumer.
 
         Raises NotJetStreamMessage when no consumer delivered it.
         """
@@ -115,10 +116,10 @@ class BaseMessage:
         """The client that received it."""
         return self.interest.owner.client
 
-    # -- what the verbs of the shells tell the server ----------------------------------------------
+    # -- payloads of the acks of both shells ------------------------------------------------------
 
     def done_body(self) -> bytes:
-        """The message is done."""
+        """Acknowledge: the message is processed."""
         return ACK
 
     def delayed_body(self, delay: Duration | None = None) -> bytes:
@@ -130,7 +131,7 @@ class BaseMessage:
         return TERM + (b" " + reason.encode() if reason else b"")
 
     def in_progress_body(self) -> bytes:
-        """Start the ack wait over: the message is still being worked on."""
+        """Restart the ack wait: the client is still processing the message."""
         return IN_PROGRESS
 
     ack = verb(done_body)
@@ -139,7 +140,7 @@ class BaseMessage:
     in_progress = verb(in_progress_body, ends=False)
 
     def confirming(self, timeout: Duration | None = None) -> Steps[None]:
-        """The message is done, and the server has taken note; Timeout, NoResponders."""
+        """Acknowledge, and wait until the server confirms the ack; Timeout, NoResponders."""
         self.check_acknowledgeable()
         yield from self.client.requesting(self.reply, ACK, timeout=timeout)
         self.acked = True
@@ -147,11 +148,11 @@ class BaseMessage:
     ack_sync = call(confirming)
 
     def check_answerable(self) -> None:
-        """ValueError unless somebody asked with this."""
+        """Raise ValueError unless the message is a request."""
         if not self.reply:
             raise ValueError("the message has no reply subject")
 
     def check_acknowledgeable(self) -> None:
-        """NotJetStreamMessage unless a consumer delivered this."""
+        """Raise NotJetStreamMessage unless a consumer delivered the message."""
         if not self.reply.startswith("$JS.ACK."):
             raise NotJetStreamMessage(f"no consumer delivered this: reply subject {self.reply!r}")

@@ -1,9 +1,8 @@
-"""The JSON messages of JetStream that the client speaks of: the one place that says where they come
-from.
+"""The JSON messages of JetStream in the client; the rest of the client imports them from here.
 
-They are those of ``penstock.api`` with what a user of them needs: fields that are durations and
-moments take what people write (``client/durations.py``), and the defaults are those of a consumer
-that somebody means to use. The fields, and their order on the wire, are of ``penstock.api``.
+They extend those of ``penstock.api``: fields that are durations and times take the forms that users
+write (``client/durations.py``), and defaults suit a consumer of a user. ``penstock.api`` defines the
+fields and their order on the wire.
 """
 
 from typing import TYPE_CHECKING, Annotated, TypeVar, get_type_hints
@@ -60,7 +59,9 @@ _NONE = Nanoseconds(0)
 
 
 def _readable(kind: T) -> T:
-    """Say in the signature of a class what its fields take, without the marks of the wire."""
+    """Show in the signature of a class the types that its fields accept, without the wire's
+    annotations.
+    """
     type.__setattr__(kind, "wire_hints", get_type_hints(kind, include_extras=True))
     plain = get_type_hints(kind)
     shown: dict[object, object] = {Nanoseconds: Duration, list[Nanoseconds]: list[Duration]}
@@ -78,12 +79,12 @@ class StreamSource(WireStreamSource, kw_only=True):
 
     name: the stream to copy.
     opt_start_seq: copy from this sequence on.
-    opt_start_time: copy from this moment on: a datetime with its zone, RFC 3339 text, or
+    opt_start_time: copy from this time on: a datetime with its zone, RFC 3339 text, or
         nanoseconds since 1970.
-    filter_subject: copy only messages of this subject, which may hold wildcards.
-    subject_transforms: copy under other subjects.
-    external: the stream is of another account or domain.
-    consumer: a durable consumer made beforehand, which the copying uses.
+    filter_subject: copy only messages of this subject, which may have wildcards.
+    subject_transforms: copy with other subjects.
+    external: the stream belongs to another account or domain.
+    consumer: an existing durable consumer to copy with.
     """
 
     opt_start_time: Annotated[Time | None, OMIT] = None
@@ -101,7 +102,7 @@ class StreamSource(WireStreamSource, kw_only=True):
             external: ExternalStream | None = None,
             consumer: StreamSourceConsumer | None = None,
         ) -> None:
-            """Checks the fields: ValueError, TypeError."""
+            """Check the fields: ValueError, TypeError."""
 
     def __post_init__(self) -> None:
         """Check the moment: ValueError."""
@@ -110,7 +111,7 @@ class StreamSource(WireStreamSource, kw_only=True):
 
 @_readable
 class StreamConsumerLimits(WireStreamConsumerLimits, kw_only=True):
-    """Defaults and caps for the consumers of a stream.
+    """Defaults and limits for the consumers of a stream.
 
     inactive_threshold: how long a consumer may be unused until it is removed (a duration).
     max_ack_pending: messages of a consumer that are delivered and not acknowledged, at most.
@@ -121,7 +122,7 @@ class StreamConsumerLimits(WireStreamConsumerLimits, kw_only=True):
     if TYPE_CHECKING:
 
         def __init__(self, *, inactive_threshold: Duration = 0, max_ack_pending: int = 0) -> None:
-            """Checks the fields: ValueError, TypeError."""
+            """Check the fields: ValueError, TypeError."""
 
     def __post_init__(self) -> None:
         """Check the duration: ValueError, TypeError."""
@@ -130,16 +131,16 @@ class StreamConsumerLimits(WireStreamConsumerLimits, kw_only=True):
 
 @_readable
 class StreamConfig(WireStreamConfig, kw_only=True):
-    """What a stream is asked to be. Only ``name`` is needed; 0 and "" leave the choice to the server.
+    """The configuration of a stream. Only ``name`` is needed; 0 and "" leave the choice to the server.
 
     Durations are seconds, a timedelta or text ("30s", "1h30m"); a config shows them as the
-    integers of the wire, nanoseconds. ValueError and TypeError on what is no duration.
+    integers of the wire, nanoseconds. Invalid durations raise ValueError or TypeError.
 
     name: letters, digits, - and _; no dots, blanks or wildcards.
     description: what the stream is for.
-    subjects: what is stored, wildcards allowed; empty: the stream's name.
-    retention: when messages go. "limits": by the limits below. "interest": when every consumer has
-        acknowledged them. "workqueue": when one has.
+    subjects: the subjects to store, which may have wildcards; empty: the stream's name.
+    retention: when messages are removed. "limits": by the limits below. "interest": when every
+        consumer has acknowledged them. "workqueue": when one has.
     max_consumers: consumers at most; 0 or -1 for no limit.
     max_msgs: messages to keep at most; 0 or -1 for no limit.
     max_bytes: bytes to keep at most; 0 or -1 for no limit.
@@ -152,29 +153,29 @@ class StreamConfig(WireStreamConfig, kw_only=True):
     no_ack: publishes are not acknowledged.
     duplicate_window: how long message ids are remembered (a duration); 0: two minutes.
     placement: where in a cluster the stream should live.
-    mirror: the stream that this one is a copy of; then it has no subjects.
+    mirror: the stream that this one copies; then it has no subjects.
     sources: streams whose messages are copied into this one.
     compression: "none" or "s2", on the disk.
     first_seq: the sequence of the first message.
-    subject_transform: messages are stored under another subject.
-    republish: stored messages are published again under another subject.
-    allow_direct: single messages can be read without the stream's leader.
+    subject_transform: store messages with another subject.
+    republish: publish stored messages again with another subject.
+    allow_direct: clients can read single messages without the stream's leader.
     mirror_direct: a mirror answers such reads of its origin, too.
     discard_new_per_subject: with discard "new", refuse by max_msgs_per_subject, too.
-    sealed: nothing can be stored or removed any more; for updates only.
+    sealed: no message can be stored or removed any more; for updates only.
     deny_delete: no message can be deleted through the API; cannot be taken back.
     deny_purge: the stream cannot be purged; cannot be taken back.
-    allow_rollup_hdrs: a message may replace all before it (Nats-Rollup).
-    consumer_limits: defaults and caps for the stream's consumers.
-    allow_msg_ttl: a message may have a lifetime of its own (publish with ttl).
-    subject_delete_marker_ttl: how long a marker stays where max_age took a subject's last message
+    allow_rollup_hdrs: a message may replace all earlier ones (Nats-Rollup).
+    consumer_limits: defaults and limits for the stream's consumers.
+    allow_msg_ttl: a message may have its own lifetime (publish with ttl).
+    subject_delete_marker_ttl: how long a marker stays when max_age removes a subject's last message
         (a duration); 0: no markers.
     allow_msg_counter: the stream's subjects are counters.
     allow_atomic: atomic batches (JetStream.atomic_batch).
-    allow_msg_schedules: messages may be published later, or again and again.
+    allow_msg_schedules: messages may be published later, or repeatedly.
     persist_mode: "async": acknowledge before the message is on the disk.
     allow_batched: fast-ingest batches (JetStream.fast_batch).
-    metadata: free names and values.
+    metadata: any names and values.
     """
 
     max_age: Span = _NONE
@@ -230,7 +231,7 @@ class StreamConfig(WireStreamConfig, kw_only=True):
             allow_batched: bool = False,
             metadata: dict[str, str] = ...,
         ) -> None:
-            """Checks the fields: ValueError, TypeError."""
+            """Check the fields: ValueError, TypeError."""
 
     def __post_init__(self) -> None:
         """Check the durations: ValueError, TypeError."""
@@ -239,31 +240,31 @@ class StreamConfig(WireStreamConfig, kw_only=True):
 
 @_readable
 class ConsumerConfig(WireConsumerConfig, kw_only=True):
-    """What a consumer is asked to be. Nothing is needed: then it is a pull consumer of the whole
-    stream with explicit acks that goes when nobody uses it.
+    """The configuration of a consumer. No field is needed: the default is a pull consumer of the whole
+    stream with explicit acks, which the server removes when it is unused.
 
     Durations are seconds, a timedelta or text ("30s", "1h30m"); a config shows them as the
-    integers of the wire, nanoseconds. ValueError and TypeError on what is no duration.
+    integers of the wire, nanoseconds. Invalid durations raise ValueError or TypeError.
 
-    durable_name: a name under which the consumer stays when nobody uses it.
+    durable_name: a name with which the consumer stays when it is unused.
     name: a name; that of a durable consumer is the same.
     description: what the consumer is for.
     deliver_policy: where to begin: "all", "last", "new", "by_start_sequence" (opt_start_seq),
         "by_start_time" (opt_start_time), "last_per_subject".
     opt_start_seq: the first sequence to deliver.
-    opt_start_time: deliver from this moment on: a datetime with its zone, RFC 3339 text, or
+    opt_start_time: deliver from this time on: a datetime with its zone, RFC 3339 text, or
         nanoseconds since 1970.
-    ack_policy: "explicit" (the default): each message is acknowledged. "all": one ack is for all
-        messages before it, too. "none": no acks, nothing is delivered again. "flow_control": push
+    ack_policy: "explicit" (the default): each message is acknowledged. "all": an ack also covers all
+        earlier messages. "none": no acks, no message is delivered again. "flow_control": push
         consumers, acknowledged by flow control.
     ack_wait: how long to wait for an ack before a message is delivered again (a duration); 0: 30 s.
     max_deliver: deliveries of one message at most; 0 or -1 for no limit.
     backoff: how long to wait for an ack after each delivery, in place of ack_wait (durations).
-    filter_subject: deliver only messages of this subject, which may hold wildcards.
+    filter_subject: deliver only messages of this subject, which may have wildcards.
     filter_subjects: the same for several subjects.
-    replay_policy: "instant", or "original": as slowly as the messages were stored.
+    replay_policy: "instant", or "original": at the pace at which the messages were stored.
     rate_limit_bps: bits per second at most, of a push consumer.
-    sample_freq: how many of the acks are told as events, in percent ("30%").
+    sample_freq: the share of acks that are reported as events, in percent ("30%").
     max_waiting: pull requests that may wait at a time.
     max_ack_pending: messages that are delivered and not acknowledged, at most; -1 for no limit.
     flow_control: a push consumer waits for a slow client.
@@ -271,17 +272,17 @@ class ConsumerConfig(WireConsumerConfig, kw_only=True):
     max_batch: messages of one pull request at most.
     max_expires: how long a pull request may wait at most (a duration).
     max_bytes: bytes of one pull request at most.
-    deliver_subject: where a push consumer sends; "" for a pull consumer.
+    deliver_subject: the subject of a push consumer's deliveries; "" for a pull consumer.
     deliver_group: the queue group that shares a push consumer.
-    idle_heartbeat: how often an idle push consumer gives a sign of life (a duration).
+    idle_heartbeat: how often an idle push consumer sends a heartbeat (a duration).
     inactive_threshold: how long the consumer may be unused until it is removed (a duration); 0: five
         seconds, and never for a durable consumer.
     num_replicas: copies in a cluster; 0: as many as the stream has.
     mem_storage: keep the consumer's state in memory.
     direct: for the server's own mirrors and sources.
     sourcing: for the server's own mirrors and sources.
-    metadata: free names and values.
-    pause_until: deliver nothing before this moment, which is given as opt_start_time is.
+    metadata: any names and values.
+    pause_until: deliver nothing before this time, given as opt_start_time.
     priority_groups: the group of clients that pull with priorities; one at present.
     priority_policy: "overflow", "pinned_client" or "prioritized".
     priority_timeout: how long a pinned client may be silent (a duration).
@@ -340,7 +341,7 @@ class ConsumerConfig(WireConsumerConfig, kw_only=True):
             priority_policy: PriorityPolicy | None = None,
             priority_timeout: Duration = 0,
         ) -> None:
-            """Checks the fields: ValueError, TypeError."""
+            """Check the fields: ValueError, TypeError."""
 
     def __post_init__(self) -> None:
         """Check the durations and moments: ValueError, TypeError."""
@@ -359,41 +360,41 @@ class ConsumerConfig(WireConsumerConfig, kw_only=True):
 
 
 class StreamInfo(WireStreamInfo, kw_only=True):
-    """A stream's configuration and state; ``config`` is what the server made of what was asked.
+    """A stream's configuration and state; ``config`` has the values that the server chose.
 
     config: the stream's StreamConfig.
-    created: when the stream was made, nanoseconds since 1970.
-    state: what the stream holds (StreamState): messages, bytes, first_seq, last_seq ...
+    created: when the stream was created, nanoseconds since 1970.
+    state: the contents of the stream (StreamState): messages, bytes, first_seq, last_seq ...
     domain: the JetStream domain.
     cluster: the servers that hold the stream, in a cluster.
-    mirror: how far a mirror is.
-    sources: how far each source is.
+    mirror: the progress of a mirror.
+    sources: the progress of each source.
     alternates: other streams that hold the same messages.
-    ts: when the server said all this, nanoseconds since 1970.
+    ts: when the server made this answer, nanoseconds since 1970.
     """
 
     config: StreamConfig = field(default_factory=StreamConfig)
 
 
 class ConsumerInfo(WireConsumerInfo, kw_only=True):
-    """A consumer's configuration and state; ``config`` is what the server made of what was asked.
+    """A consumer's configuration and state; ``config`` has the values that the server chose.
 
     stream_name: the consumer's stream.
-    name: the consumer's name, also where the server chose it.
-    created: when the consumer was made, nanoseconds since 1970.
+    name: the consumer's name, also when the server chose it.
+    created: when the consumer was created, nanoseconds since 1970.
     config: the consumer's ConsumerConfig.
-    delivered: the last message that was delivered (consumer_seq, stream_seq).
+    delivered: the last delivered message (consumer_seq, stream_seq).
     ack_floor: the message up to which all are acknowledged.
     num_ack_pending: messages that are delivered and not acknowledged.
     num_redelivered: messages that were delivered again and are not acknowledged yet.
     num_waiting: pull requests that wait.
     num_pending: messages that are still to be delivered.
     cluster: the servers that hold the consumer, in a cluster.
-    push_bound: somebody listens to a push consumer.
-    paused: nothing is delivered now.
-    pause_remaining: how long that lasts, in nanoseconds.
-    ts: when the server said all this, nanoseconds since 1970.
-    priority_groups: who is pinned.
+    push_bound: whether a client receives the messages of a push consumer.
+    paused: whether the consumer is paused.
+    pause_remaining: the rest of the pause, in nanoseconds.
+    ts: when the server made this answer, nanoseconds since 1970.
+    priority_groups: the pinned clients.
     """
 
     config: Annotated[ConsumerConfig | None, OMIT] = None

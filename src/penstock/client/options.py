@@ -1,7 +1,7 @@
-"""How to reach a server and how to behave on the connection: plain values that can be pickled.
+"""Options for reaching a server and for the connection: plain values that can be pickled.
 
-Knows the forms of a server's URL. Knows nothing of sockets: the TLS settings are file names here,
-and become an ``ssl.SSLContext`` in ``client/tls.py``.
+Knows the forms of a server's URL. Knows nothing of sockets: TLS settings are file names here, which
+``client/tls.py`` turns into an ``ssl.SSLContext``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEFAULT_PORT = 4222
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One address of a server, with the credentials its URL carried."""
+    """One address of a server, with the credentials in its URL."""
 
     host: str
     port: int = DEFAULT_PORT
@@ -38,10 +38,9 @@ class Server:
 
 
 def parse_server(url: str) -> Server:
-    """The server a URL names: ``nats://[user:password@|token@]host[:port]``, ``tls://...`` or
-    ``host[:port]``.
+    """Parse a server's URL: ``nats://[user:password@|token@]host[:port]``, ``tls://...`` or ``host[:port]``.
 
-    Raises ValueError on another scheme, a missing host or a bad port.
+    Raises ValueError for another scheme, a missing host or a bad port.
     """
     parts = urlsplit(url if "://" in url else f"nats://{url}")
     if parts.scheme not in ("nats", "tls"):
@@ -61,8 +60,9 @@ def parse_server(url: str) -> Server:
 
 
 def parse_servers(urls: str | Iterable[str]) -> tuple[Server, ...]:
-    """The servers of one URL, of several separated by commas, or of an iterable of URLs; ValueError
-    when there is none.
+    """Parse one URL, several separated by commas, or an iterable of URLs.
+
+    Raises ValueError when there is none.
     """
     if isinstance(urls, str):
         urls = urls.split(",")
@@ -74,14 +74,14 @@ def parse_servers(urls: str | Iterable[str]) -> tuple[Server, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsOptions:
-    """TLS by file names, so that a configuration can travel to another process.
+    """TLS settings as file names, so that a configuration can travel to another process.
 
     ca_file: certificates to trust; None for those of the system.
     cert_file: the client's own certificate, for servers that verify it.
     key_file: its key; None when it is in cert_file.
     hostname: the name to verify; None for the host of the URL.
     verify: False accepts any certificate: for tests only.
-    first: shake hands before the server's INFO (the server's ``handshake_first``).
+    first: begin TLS before the server's INFO (the server's ``handshake_first``).
     """
 
     ca_file: str | None = None
@@ -92,7 +92,7 @@ class TlsOptions:
     first: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what would be ignored: ValueError."""
+        """Refuse settings that would be ignored: ValueError."""
         if self.key_file and not self.cert_file:
             raise ValueError("key_file is given without cert_file")
 
@@ -102,33 +102,33 @@ _DURATIONS = ("connect_timeout", "timeout", "ping_interval", "reconnect_wait", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Everything a client is opened with; ``connect`` takes the same as single arguments.
+    """All options of a client; ``connect`` takes the same as single arguments.
 
-    Durations are seconds, a timedelta or text ("30s"), and are seconds from here on.
+    Durations are seconds, a timedelta or text ("30s"), and are stored as seconds.
 
-    servers: where to connect to; ``parse_servers`` makes them of URLs.
-    name: shown by the server in its list of connections.
+    servers: the servers to connect to; ``parse_servers`` makes them from URLs.
+    name: the name of the connection in the server's list.
     user: name of a user, for servers whose URL has no credentials.
     password: the user's password.
     token: a token, in place of user and password.
     creds: a ``.creds`` file: a user's JWT and the seed that proves it; read at every connect.
-    nkey: the seed of an nkey user, or the file that it is in; with ``jwt``, that user's.
-    jwt: a user's JWT; without ``nkey`` it has to be a bearer's.
+    nkey: the seed of an nkey user, or the file with the seed; with ``jwt``, that user's.
+    jwt: a user's JWT; without ``nkey`` it has to be a bearer token.
     authenticator: called with the server's nonce ("" when it sent none); returns CONNECT fields:
         ``nkey``, ``jwt``, ``sig``.
-    tls: None: TLS with the system's certificates where the URL says tls:// or the server asks for it.
+    tls: None: TLS with the system's certificates when the URL says tls:// or the server asks for it.
     connect_timeout: for one attempt at one server, handshake included.
-    timeout: for answers where a call does not say otherwise.
-    ping_interval: how often a silent server is asked for a sign of life.
+    timeout: how long to wait for answers when a call has no timeout.
+    ping_interval: how often to send a ping to a silent server.
     pings_outstanding_max: unanswered pings after which the connection counts as broken.
-    reconnect: look for a server again when the connection breaks.
-    reconnect_attempts_max: failed attempts in a row on one server before it is given up; -1 for
+    reconnect: connect again when the connection breaks.
+    reconnect_attempts_max: failed attempts in a row after which a server is given up; -1 for
         never. A server that refuses the credentials twice in a row is always given up.
     reconnect_wait: before the second round over the servers; doubled every round, with jitter.
     reconnect_wait_max: the longest wait before a round.
-    pending_bytes_max: published while there is no connection; more raises OutputFull.
+    pending_bytes_max: bytes to keep when published without a connection; more raises OutputFull.
     inbox_prefix: first token of the subjects of answers.
-    echo: False: a client does not receive what it published itself.
+    echo: False: a client does not receive its own messages.
     """
 
     servers: tuple[Server, ...] = (Server("127.0.0.1"),)
@@ -154,8 +154,9 @@ class Options:
     echo: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what would only fail later: ValueError, TypeError. Durations may be given in any
-        form, and are seconds from here on.
+        """Refuse options that would only fail later: ValueError, TypeError.
+
+        Durations may have any form, and are stored as seconds.
         """
         for what in _DURATIONS:
             object.__setattr__(self, what, to_seconds(getattr(self, what)))
@@ -203,10 +204,10 @@ def make_options(
     tls: ssl.SSLContext | TlsOptions | None,
     given: Mapping[str, Any],
 ) -> tuple[Options, ssl.SSLContext | None]:
-    """What ``connect`` was given, as options, and the TLS context if it was one.
+    """The arguments of ``connect`` as options, and the TLS context if it was one of them.
 
-    TypeError on options that there are not, and on single options beside whole ``Options``, for
-    these would be ignored; ValueError on options that make no sense.
+    Raises TypeError for unknown options, and for single options beside whole ``Options``, which would be
+    ignored; ValueError for options with invalid values.
     """
     if unknown := sorted(given.keys() - ConnectOptions.__annotations__.keys()):
         raise TypeError(

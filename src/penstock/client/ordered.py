@@ -1,9 +1,8 @@
-"""A reader that sees every message of a stream once and in order: what its consumer is like, and
-when it starts over.
+"""A reader that gets every message of a stream once and in order: its consumer, and its restarts.
 
-The consumer is ephemeral, without acks, in memory. Consumer sequences must come as 1, 2, 3 ...; on
-a gap, or when the consumer is lost, a new one starts behind the last message that was taken. Knows
-nothing of transports.
+The consumer is ephemeral, without acks, in memory. Consumer sequences must come as 1, 2, 3 ...; after
+a gap, or when the consumer is lost, the reader creates a new one behind the last message that it took.
+Knows nothing of transports.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 BARREN_MAX = 5
 LEADERLESS = (10008, 10009)
-"""What a cluster answers that has to choose a leader first."""
+"""Error codes of a cluster that must elect a leader first."""
 INACTIVE_THRESHOLD_S = 300
 
 
@@ -45,18 +44,18 @@ class Ordered:
         deliver_policy: DeliverPolicy | None,
         headers_only: bool,
     ) -> None:
-        """``deliver_policy`` goes before ``start_seq`` until a message was taken."""
+        """``deliver_policy`` applies instead of ``start_seq`` until the reader has taken a message."""
         if isinstance(filter_subjects, str):
             filter_subjects = [filter_subjects]
         self.stream = stream
         self.next_seq = start_seq
-        """The first stream sequence not seen yet."""
+        """The first stream sequence that the reader has not taken yet."""
         self._filters = list(filter_subjects)
         self._deliver_policy = deliver_policy
         self._headers_only = headers_only
         self._consumer_seq = 0
         self._consumer = ""
-        self._barren = 0  # consumers in a row that gave nothing; 0 also before the first
+        self._barren = 0  # consumers in a row that delivered nothing; 0 also before the first
 
     def config(self) -> ConsumerConfig:
         """The consumer to create now."""
@@ -78,16 +77,16 @@ class Ordered:
         )
 
     def started(self, info: ConsumerInfo) -> None:
-        """The consumer was created."""
+        """The consumer is created."""
         self._consumer = info.name
         self._barren += 1
         self._consumer_seq = 0
-        if self._deliver_policy == "new":  # from now on this means a certain sequence
+        if self._deliver_policy == "new":  # from now on "new" means a fixed sequence
             self.next_seq = info.delivered.stream_seq + 1
             self._deliver_policy = None
 
     def take(self, metadata: Metadata) -> bool:
-        """Whether the message is the next one; False means start over."""
+        """Whether the message is the next one; False: create a new consumer."""
         if metadata.consumer != self._consumer or metadata.consumer_seq != self._consumer_seq + 1:
             return False
         self._consumer_seq += 1
@@ -97,7 +96,9 @@ class Ordered:
         return True
 
     def recoverable(self, error: Exception) -> bool:
-        """Whether a new consumer may go on where this one failed; not when several gave nothing."""
+        """Whether a new consumer may go on after this error; not after several that delivered
+        nothing.
+        """
         if isinstance(error, ConnectionLost):
             return True
         again = isinstance(error, ConsumerDeleted | NoResponders | PullError | Timeout) or (

@@ -1,9 +1,9 @@
-"""Which server to try next, and how long to wait before it.
+"""The order in which a client tries servers, and the waits between attempts.
 
-Round robin over the servers given and those that INFO named. The first round goes without waiting;
-before each further round the wait doubles, up to a limit, and is shortened at random so that many
-clients do not come at once. Every attempt that fails is logged. Knows nothing of sockets or time;
-randomness is handed in.
+Round robin over the servers of the options and those that INFO named. The first round does not wait.
+Before each further round the wait doubles, up to a limit, and is shortened at random so that many
+clients do not connect at once. Every failed attempt is logged. Knows nothing of sockets or time; the
+caller passes randomness in.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from .options import Options
 
 AUTHENTICATION_FAILURES_MAX = 2
-"""Refusals in a row of one server to take our credentials, after which it is not tried again."""
+"""Refused credentials in a row after which a server is not tried again."""
 SERVERS_MAX = 1000
-"""Servers in the pool after which no more are learned."""
+"""The size of the pool above which it takes no more servers from INFO."""
 REASONS_MAX = 8
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class ServerPool:
     """The servers of one client. ``random`` gives numbers from 0 up to 1."""
 
     def __init__(self, options: Options, random: Callable[[], float]) -> None:
-        """All servers of the options, untried."""
+        """All servers of the options, not tried yet."""
         self._options = options
         self._random = random
         self._candidates = deque(_Candidate(server) for server in options.servers)
@@ -54,13 +54,11 @@ class ServerPool:
 
     @property
     def servers(self) -> list[Server]:
-        """Every server that would still be tried."""
+        """Every server that is not given up."""
         return [candidate.server for candidate in self._candidates]
 
     def next(self) -> tuple[Server, float] | None:
-        """The server to try now and the seconds to wait before; None when every server was given
-        up.
-        """
+        """The server to try now, and the seconds to wait before; None when every server is given up."""
         if not self._candidates:
             return None
         candidate = self._candidates[0]
@@ -78,7 +76,7 @@ class ServerPool:
         return longest * (0.5 + 0.5 * self._random())
 
     def succeeded(self) -> None:
-        """The server last given took us; logged when it is not the first time."""
+        """The last server accepted the connection; logged if it is not the first connection."""
         if self._connected_once and self._current is not None:
             logger.warning("connected to %s again", self._current.server)
         self._connected_once = True
@@ -88,15 +86,16 @@ class ServerPool:
             self._current.refusals = 0
 
     def postpone(self) -> None:
-        """The server last given was not tried: it comes first again."""
+        """The last server was not tried: it comes first again."""
         if self._current is not None:
             self._candidates.rotate(1)
             self._current = None
 
     def failed(self, error: Exception) -> None:
-        """The server last given could not be used, and why; an AuthenticationError counts as a
-        refusal of our credentials. Logged as a warning when there was a connection before: nobody
-        else tells then.
+        """The last server could not be used because of ``error``.
+
+        An AuthenticationError counts as refused credentials. Logged as a warning after a first connection,
+        because then no call raises it.
         """
         candidate, limit = self._current, self._options.reconnect_attempts_max
         if candidate is None:
@@ -119,20 +118,21 @@ class ServerPool:
             self._current = None
 
     def error(self, last: Exception | None = None) -> ConnectError:
-        """What to raise where no server was found: the reasons of the last attempts, as an
-        AuthenticationError if that is what the ``last`` one was.
+        """The error when no server was found, with the reasons of the last attempts.
+
+        It is an AuthenticationError if ``last`` is one.
         """
         kind = AuthenticationError if isinstance(last, AuthenticationError) else ConnectError
         return kind("cannot connect: " + ("; ".join(self._reasons) or "no server left to try"))
 
     def learn(self, connect_urls: Iterable[str] | None) -> None:
-        """Add the addresses a server named in INFO; TLS is kept from the server that named them."""
+        """Add the addresses in a server's INFO; they use TLS if that server does."""
         known = {(candidate.server.host, candidate.server.port) for candidate in self._candidates}
         tls = self._current.server.tls if self._current else False
         for url in connect_urls or ():
             try:
                 server = parse_server(url)
-            except ValueError:  # an address we cannot use is no reason to fail
+            except ValueError:  # an unusable address is no failure
                 continue
             if (server.host, server.port) not in known and len(known) < SERVERS_MAX:
                 known.add((server.host, server.port))

@@ -1,18 +1,17 @@
-"""Publishing into streams with many acknowledgements outstanding: the bookkeeping of a bounded
-window.
+"""Publishing into streams with many outstanding acks: a bounded window of messages.
 
-Each message is published with a reply subject ``<inbox>.<number>``; the number finds its entry when
-the ack comes. An entry whose ack does not come in time is sent again only if it carries a message
-id, for then the stream keeps the message once however often it is sent; without an id it fails,
-because nobody can know whether it was stored.
+Each message is published with a reply subject ``<inbox>.<number>``; the number identifies its entry
+when the ack arrives. When the ack does not arrive in time, the message is sent again only if it has a
+message id, because then the stream stores it once, however often it is sent. Without an id it fails,
+because it is unknown whether it is stored.
 
-Where no stream answers (503) the message is not stored, and fails at once. But in a cluster that may
-only mean that its stream has no leader for some seconds: there it is sent again every RETRY_S, until
-its time is over, and no other message goes out before. So it is done with a message whose first copy
-is still being stored.
+When no stream answers (503), the message is not stored and fails at once. But in a cluster the stream
+may only be without a leader for some seconds: there the message is sent again every RETRY_S until its
+time is over, and no other message is sent before it. The same is done with a message whose first copy
+the stream is still storing.
 
-``Window`` is that bookkeeping, ``Publishing`` what both publishers do with it. Time is handed in
-(seconds of a monotonic clock). Knows nothing of transports.
+``Window`` keeps the messages, ``Publishing`` has the steps of both publishers. The caller passes time
+in (seconds of a monotonic clock). Knows nothing of transports.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ if TYPE_CHECKING:
     from .streams import Streams
 
 RETRY_S = 0.25
-"""A stream of a cluster that did not answer is asked again after so long."""
+"""The interval at which a message is sent again to a clustered stream that did not answer."""
 IN_PROCESS = 10158
-"""A message with this id is being stored: it came again before its first copy had a majority."""
+"""Error code: a message with this id is being stored, and its first copy has no majority yet."""
 
 
 class Pending:
-    """A message whose ack is outstanding; ``waiter`` is the shell's, a future or None."""
+    """A message whose ack is outstanding; ``waiter`` belongs to the shell: a future or None."""
 
     __slots__ = (
         "attempts",
@@ -67,7 +66,7 @@ class Pending:
     def __init__(
         self, subject: str, payload: bytes, headers: bytes, msg_id: str, reply: str, waiter: Any
     ) -> None:
-        """Published now, for the first time."""
+        """Published now for the first time."""
         self.subject = subject
         self.payload = payload
         self.headers = headers
@@ -76,14 +75,15 @@ class Pending:
         self.waiter = waiter
         self.attempts = 1
         self.deadline = 0.0
-        self.refused: PenstockError | None = None  # the last time, and waits to be sent again
+        # The last refusal, while the message waits to be sent again.
+        self.refused: PenstockError | None = None
 
 
 class Window:
-    """The messages that wait for an ack, oldest deadline first."""
+    """The messages that wait for an ack, in order of their deadlines."""
 
     def __init__(self, inbox: str, size: int, timeout_s: float, attempts_max: int) -> None:
-        """``inbox``: where the acks are received, one level down."""
+        """``inbox``: the acks arrive one level below it."""
         if size < 1:
             raise ValueError(f"a window has room for at least one message, got {size}")
         self.inbox = inbox
@@ -92,16 +92,16 @@ class Window:
         self._attempts_max = attempts_max
         self._number = 0
         self._pending: dict[str, Pending] = {}
-        self._refused: dict[str, Pending] = {}  # wait until they are sent again
+        self._refused: dict[str, Pending] = {}  # wait to be sent again
         self._retry_at = 0.0
 
     def __len__(self) -> int:
-        """How many acks are outstanding."""
+        """The number of outstanding acks."""
         return len(self._pending)
 
     @property
     def full(self) -> bool:
-        """Whether an ack must come before another message may go."""
+        """Whether the client must wait for an ack before it sends another message."""
         return len(self._pending) >= self.size or bool(self._refused)
 
     @property
@@ -118,7 +118,7 @@ class Window:
         now: float,
         waiter: Any = None,
     ) -> Pending:
-        """A message goes out now, with ``reply`` of the returned entry."""
+        """Add a message that is sent now, with the ``reply`` of the returned entry."""
         self._number += 1
         reply = f"{self.inbox}.{self._number}"
         entry = Pending(subject, payload, headers, msg_id, reply, waiter)
@@ -127,20 +127,21 @@ class Window:
         return entry
 
     def drop(self, entry: Pending) -> None:
-        """The message could not be sent after all."""
+        """Remove the entry of a message that could not be sent."""
         self._pending.pop(entry.reply, None)
         self._refused.pop(entry.reply, None)
 
     def give_up(self) -> list[Pending]:
-        """Nothing is acknowledged any more: every entry, oldest first."""
+        """Remove and return every entry, oldest first: no ack follows."""
         entries = list(self._pending.values())
         self._pending.clear()
         self._refused.clear()
         return entries
 
     def settle(self, message: BaseMessage) -> tuple[Pending, PubAck | PenstockError] | None:
-        """An answer came: its entry and the ack or error; None for one nobody waits for. An error is
-        to be handed to ``bear``.
+        """Take an answer; returns its entry and the ack or error, None for an unknown one.
+
+        The caller passes an error to ``bear``.
         """
         entry = self._pending.get(message.subject)
         if entry is None:
@@ -155,8 +156,8 @@ class Window:
         return entry, outcome
 
     def bear(self, entry: Pending, error: PenstockError, now: float, *, clustered: bool) -> bool:
-        """Whether the message is sent again, after an answer that says that it is not stored yet. Else
-        it has failed.
+        """Whether the message is sent again after an error that says that it is not stored yet;
+        else it failed.
         """
         passing = clustered and isinstance(error, NoResponders)
         passing |= isinstance(error, ApiError) and error.err_code == IN_PROCESS
@@ -170,7 +171,7 @@ class Window:
         return True
 
     def forbidden(self, complaint: PermissionsViolation) -> list[Pending]:
-        """The entries that the server has refused with this, oldest first: no ack will come."""
+        """Remove and return the entries that this error of the server concerns, oldest first."""
         refused = [
             entry for entry in self._pending.values() if f'"{entry.subject}"' in complaint.text
         ]
@@ -183,15 +184,13 @@ class Window:
         return entry.deadline + left * self._timeout_s
 
     def next_deadline(self) -> float | None:
-        """When the oldest entry is overdue, or those that were refused are to be sent again."""
+        """When the oldest entry is overdue, or when refused entries are to be sent again."""
         for entry in self._pending.values():
             return min(entry.deadline, self._retry_at) if self._refused else entry.deadline
         return None
 
     def overdue(self, now: float, lost: bool = False) -> tuple[list[Pending], list[Pending]]:
-        """(to send again, failed) among the overdue entries; among all of them when the connection
-        was ``lost``.
-        """
+        """(to send again, failed) of the overdue entries; of all when the connection was ``lost``."""
         again: list[Pending] = []
         failed: list[Pending] = []
         if self._refused and (lost or now >= self._retry_at):
@@ -202,7 +201,7 @@ class Window:
             if not (late or lost):
                 break
             if entry.refused or entry.reply in sent:
-                continue  # its turn comes soon, or has come
+                continue  # it is sent again soon, or already was
             if entry.msg_id and entry.attempts < self._attempts_max:
                 self._begin_attempt(entry, now)
                 again.append(entry)
@@ -230,7 +229,7 @@ class Window:
         self._pending[entry.reply] = entry
 
     def why_failed(self, entry: Pending) -> PenstockError:
-        """Of an entry that was overdue."""
+        """The error of an overdue entry."""
         if entry.refused is not None:
             return entry.refused
         return Timeout(
@@ -250,23 +249,24 @@ class Publishing(Mailbox):
         timeout: Duration | None = None,
         attempts_max: int = 3,
     ) -> None:
-        """A publisher with up to ``window`` acks outstanding, ``timeout`` for one attempt; use it in
-        ``with`` or ``async with``.
+        """A publisher with up to ``window`` outstanding acks, and ``timeout`` for one attempt.
+
+        Use it in ``with`` or ``async with``.
         """
         client = js.client
         seconds = js.seconds_of(timeout)
         self.client = client
         self.acked = 0
-        """Messages that a stream has acknowledged."""
+        """The number of messages that a stream has acknowledged."""
         self.duplicates = 0
-        """How many of them the stream already had."""
+        """The number of acknowledged messages that the stream had already."""
         self.last_ack: PubAck | None = None
         self.failures: list[tuple[str, str, Exception]] = []
         self.interest: Interest
         self._connection = client.connection
         self._clock = client.clock
         self._patience = seconds * attempts_max
-        self._lost = False  # the connection, since it was last looked
+        self._lost = False  # whether the connection broke since the last look
         inbox = client.new_inbox()
         self._window = Window(inbox, window, seconds, attempts_max)
         client.attach(f"{inbox}.*", self)
@@ -275,7 +275,7 @@ class Publishing(Mailbox):
     # -- called by the client ----------------------------------------------------------------------
 
     def receive(self, message: BaseMessage) -> None:
-        """An ack came."""
+        """An ack arrived."""
         settled = self._window.settle(message)
         if settled is None:
             return
@@ -298,18 +298,18 @@ class Publishing(Mailbox):
             self.stir()
 
     def end(self) -> None:
-        """The client is closed: nothing more is acknowledged."""
+        """The client is closed: no ack follows."""
         why = f": {self.interest.failure}" if self.interest.failure else ""
         for entry in self._window.give_up():
             self._fail(entry, ConnectionClosed(f"the client was closed before the ack came{why}"))
 
-    def lost(self, error: PenstockError) -> None:  # what broke does not matter
-        """The connection broke: what may be sent twice is sent again when it is looked next."""
+    def lost(self, error: PenstockError) -> None:  # every error is handled alike
+        """The connection broke: the next look sends again what may be sent twice."""
         self._lost = True
         self.stir()
 
     def refused(self, complaint: PermissionsViolation) -> None:
-        """The server says that something may not be published."""
+        """The server does not permit a publish."""
         for entry in self._window.forbidden(complaint):
             self._fail(entry, complaint)
 
@@ -318,16 +318,16 @@ class Publishing(Mailbox):
         waiter = entry.waiter
         if waiter is not None and not waiter.done():
             waiter.set_exception(error)
-            waiter.exception()  # told: whoever does not await it finds it in `failures`
+            waiter.exception()  # marks it as retrieved: the error is also in `failures`
         self.stir()
 
     def _sooner(self) -> None:
-        """There is something to look after earlier than before."""
+        """The next deadline is earlier than before."""
 
     # -- called by the shell -----------------------------------------------------------------------
 
     def _put(self, subject: str, data: bytes, block: bytes, msg_id: str, waiter: Any) -> None:
-        """A message goes out; there is room in the window."""
+        """Send a message; the window has room."""
         entry = self._window.add(subject, data, block, msg_id, self._clock(), waiter)
         try:
             self._connection.publish(subject, data, entry.reply, block, sound_reply=True)
@@ -336,7 +336,7 @@ class Publishing(Mailbox):
             raise
 
     def _look(self) -> None:
-        """Send again or give up what is overdue, or was under way when the connection broke."""
+        """Send again, or give up, messages that are overdue or were sent over a broken connection."""
         now, deadline = self._clock(), self._window.next_deadline()
         if not self._lost and (deadline is None or now < deadline):
             return
@@ -346,7 +346,7 @@ class Publishing(Mailbox):
             try:
                 self._connection.publish(entry.subject, entry.payload, entry.reply, entry.headers)
             except OutputFull:
-                continue  # stays in the window, and is sent again at its new deadline
+                continue  # it stays in the window, and is sent again at its new deadline
             except PenstockError as error:
                 self._window.drop(entry)
                 self._fail(entry, error)
@@ -374,8 +374,9 @@ class Publishing(Mailbox):
         return self._settling(lambda: not self._window.full)
 
     def flushing(self) -> Steps[None]:
-        """Wait until every message is acknowledged or has failed; PublishFailed tells which failed
-        since the last time.
+        """Wait until every message is acknowledged or has failed.
+
+        PublishFailed names the messages that failed since the last call.
         """
         yield from self._settling(lambda: not self._window)
         if self.failures:
@@ -385,7 +386,7 @@ class Publishing(Mailbox):
     flush = call(flushing)
 
     def _leaving(self, kind: type[BaseException] | None) -> Steps[None]:
-        """The end of the block: wait for every ack; PublishFailed when some did not come."""
+        """Wait for every ack at the end of the block; PublishFailed when some did not arrive."""
         try:
             if kind is None:
                 yield from self.flushing()
@@ -393,6 +394,6 @@ class Publishing(Mailbox):
             self._close()
 
     def _close(self) -> None:
-        """Receive no more acks."""
+        """Stop receiving acks."""
         self.client.watchers.discard(self)
         self.client.release(self.interest)

@@ -1,8 +1,8 @@
-"""Pull requests as values and state: what to ask a consumer for, and what came back.
+"""Pull requests as values and state: the requests to a consumer, and the replies.
 
-A request is published to ``$JS.API.CONSUMER.MSG.NEXT.<stream>.<consumer>`` with a reply subject of
-its own below the inbox of the handle. Messages arrive with their stream subject, so only statuses
-say which request they belong to::
+A request is published to ``$JS.API.CONSUMER.MSG.NEXT.<stream>.<consumer>`` with its own reply subject
+below the inbox of the handle. Messages arrive with their stream subject, so only statuses tell to
+which request they belong::
 
     request 1 (batch 3)  ──►  message, message, message              complete: no status follows
     request 2 (batch 3)  ──►  message, 408 Request Timeout                     expired
@@ -32,7 +32,7 @@ NO_RESPONDERS = 503
 PENDING_MESSAGES = "Nats-Pending-Messages"
 STALLED = "Nats-Consumer-Stalled"
 REFUSALS_MAX = 120
-"""So often, each RETRY_S, a consumer of a cluster is asked that nobody answers for."""
+"""The number of unanswered requests in a row, one each RETRY_S, to a consumer in a cluster."""
 TRANSIENT = ("leadership change", "server shutdown", "exceeded maxwaiting")
 
 
@@ -62,7 +62,7 @@ def pull_body(
 
 
 def status_error(status: int, description: str, subject: str) -> PenstockError | None:
-    """The error a status stands for; None when it only says that a request is over."""
+    """The error for a status; None when it only says that a request is over."""
     low = description.lower()
     if status in (NOT_FOUND, TIMEOUT) or (status == CONFLICT and low.startswith("batch completed")):
         return None
@@ -74,12 +74,13 @@ def status_error(status: int, description: str, subject: str) -> PenstockError |
 
 
 class Fetch:
-    """One pull request that is waited for. ``subject`` is where it was sent, ``reply`` its own
-    inbox.
+    """One pull request with a waiting caller.
+
+    ``subject`` is the subject of the request, ``reply`` its own inbox.
     """
 
     def __init__(self, subject: str, reply: str, batch: int) -> None:
-        """``reply`` may be set once it is known."""
+        """``reply`` may be set later, once it is known."""
         self.subject = subject
         self.reply = reply
         self.batch = batch
@@ -88,8 +89,9 @@ class Fetch:
         self.error: PenstockError | None = None
 
     def take(self, message: BaseMessage) -> None:
-        """A message came for the handle; sets ``done`` when the request is over, and ``error`` if
-        it failed.
+        """Take a message for the handle; sets ``done`` when the request is over.
+
+        Sets ``error`` as well if it failed.
         """
         status = message.status if message.raw_headers else 0
         if status == 0:
@@ -100,18 +102,18 @@ class Fetch:
             self.error = status_error(status, message.description, self.subject)
 
     def again(self, reply: str) -> None:
-        """Nobody answered; it was sent again, as ``reply``."""
+        """The request got no answer and was sent again with the inbox ``reply``."""
         self.reply, self.done, self.error = reply, False, None
 
     def result(self) -> list[BaseMessage]:
-        """What came; raises the error only if nothing came, so that no message is lost to it."""
+        """The messages; raises the error only if there are none, so that no message is lost."""
         if self.error is not None and not self.messages:
             raise self.error
         return self.messages
 
 
 class Flow:
-    """Pull requests that overlap, so that a consumer's messages never run dry.
+    """Pull requests that overlap, so that a consumer can always deliver.
 
     A new request is due when at most half a batch is still outstanding.
     """
@@ -119,13 +121,13 @@ class Flow:
     def __init__(
         self, subject: str, batch: int, max_bytes: int, expires_ns: int, heartbeat_ns: int
     ) -> None:
-        """Nothing is outstanding yet; ValueError on an empty batch."""
+        """No request is outstanding; ValueError for an empty batch."""
         if batch < 1:
             raise ValueError(f"a batch has at least one message, got {batch}")
         self.subject = subject
         self.outstanding = 0
         self.refusals = 0
-        """How often in a row nobody answered."""
+        """The number of unanswered requests in a row."""
         self._batch = batch
         self._max_bytes = max_bytes
         self._expires_ns = expires_ns
@@ -145,13 +147,14 @@ class Flow:
         )
 
     def restart(self) -> None:
-        """Nothing is outstanding any more: the connection or the server's memory of us is gone."""
+        """Forget outstanding requests: the connection or the server's state of them is gone."""
         self.outstanding = 0
 
     def take(self, message: BaseMessage, *, clustered: bool = False) -> bool:
-        """Whether the message is one for the user. Raises when the consumer cannot be pulled from
-        any more. Where the server is ``clustered`` the consumer may be choosing a leader when nobody
-        answers: ask again after RETRY_S, REFUSALS_MAX times in a row.
+        """Whether the message is for the user. Raises when the consumer cannot be pulled from any more.
+
+        When the server is ``clustered``, a request without an answer may mean that the consumer elects a
+        leader: it is repeated after RETRY_S, up to REFUSALS_MAX times in a row.
         """
         status = message.status if message.raw_headers else 0
         if status == 0:
@@ -174,10 +177,10 @@ class Flow:
 
 
 def control_reply(message: BaseMessage) -> str | None:
-    """For a message of a push consumer: None for a real one, else where to answer ("" for nowhere).
+    """The reply subject for a control message of a push consumer; None for a real message.
 
-    Heartbeats and flow-control requests (status 100) are answered with an empty message where they
-    ask for it.
+    It is "" when no answer is needed. Heartbeats and flow-control requests (status 100) that ask for an
+    answer get an empty message.
     """
     if message.status != HEARTBEAT:
         return None
