@@ -215,7 +215,7 @@ class JetStream:
         self._domains.pop(account.name, None)
 
     def purge(self, name: str) -> str:
-        """Remove all streams of an account, also the folder of an account that no longer exists.
+        """Remove all streams of an account, or the folder of an account that does not exist.
         Returns the error, or "".
         """
         account = self._engine.accounts.get(name)
@@ -258,7 +258,7 @@ class JetStream:
             account.router.attach_prefix(f"$JS.{domain}.API.", sink, offered=True)
 
     def _refuse(self, account: ServerAccount) -> None:
-        """Answer requests of an account without JetStream with an error."""
+        """Close the account's JetStream and answer its INFO requests with an error."""
         if account.name in self._engine.accounts:
             self._engine.remove(account.name)
             account.jetstream = None

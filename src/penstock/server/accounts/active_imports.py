@@ -186,7 +186,7 @@ class ActiveImports:
         return export
 
     def _outdated(self, made: ServiceImport | StreamImport, export: Export) -> bool:
-        """Whether the response belongs to a replaced or removed service."""
+        """Whether a service import belongs to a replaced or removed service."""
         if isinstance(made, StreamImport):
             return False
         linked = self._linked.get(made.service.border.name)

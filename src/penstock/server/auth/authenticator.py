@@ -108,7 +108,7 @@ class Authenticator:
         return admitted
 
     def close(self) -> None:
-        """Stop the checks in progress; the server is stopping."""
+        """Start no further password checks; the server is stopping."""
         self.passwords.close()
 
 

@@ -368,7 +368,7 @@ def _filled(fields: Mapping[str, object]) -> dict[str, object]:
 
 
 def _guarded(outcome: Admitted | Refused, account: str) -> Admitted | Refused:
-    """Deny clients in the service's account to publish requests to the service: only the server
+    """Forbid clients in the service's account to publish requests to the service: only the server
     may.
     """
     if isinstance(outcome, Refused) or (outcome.account or DEFAULT_ACCOUNT) != account:

@@ -337,7 +337,9 @@ def admitted(
 
 
 def kind_allowed(wanted: list[str] | None, kind: str) -> bool:
-    """Whether a JWT allows this type of connection. A list of unknown types only allows none."""
+    """Whether a JWT allows this type of connection. An empty list allows all types; unknown types
+    allow none.
+    """
     if not wanted:
         return True
     return kind in {each.upper() for each in wanted} & CONNECTION_TYPES

@@ -112,7 +112,7 @@ class Clients:
         return client
 
     def arrived(self, connection: Connection, client: Client) -> None:
-        """Start the client's authentication timeout."""
+        """Set the client's first deadline: the authentication timeout, or the first ping."""
         now = self.reactor.now_ns
         if connection.ready:
             due = now + self._first_ping(connection.id)

@@ -78,7 +78,7 @@ def _users(reader: Reader, name: str, item: Item) -> None:
 
 
 def _after(reader: Reader, name: str, item: Item) -> None:
-    """Apply the default permissions when the users are known; see authorization()."""
+    """Nothing here: authorization() reads this key after the users."""
 
 
 def _callout(reader: Reader, name: str, item: Item) -> None:

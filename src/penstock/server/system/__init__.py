@@ -145,7 +145,7 @@ class System:
             self.events.account_changed(client)
 
     def disconnected(self, connection: Connection, client: Client) -> None:
-        """Publish that a connection was closed. Subscribers in its own account also get refusals."""
+        """Publish that a connection was closed; after a refusal, also the AUTH.ERR event."""
         if self.heard:
             self.events.disconnected(connection, client)
 

@@ -53,7 +53,7 @@ class Events:
             )
 
     def disconnected(self, connection: Connection, client: Client) -> None:
-        """A connection was closed."""
+        """A connection was closed. A refusal is published as AUTH.ERR too."""
         if connection.reason in REFUSALS:
             subject = f"$SYS.SERVER.{self._server_state.server_id}.CLIENT.AUTH.ERR"
             self._gone(self._router, subject, connection, client)

@@ -173,7 +173,9 @@ def _end_of(connection: Connection) -> dict[str, Any]:
 
 
 def _service(subject: str, account: str) -> list[tuple[Any, ...]]:
-    """Leaves out services of the system account, which look like imports."""
+    """The import event of a request to a service of the system account, which is not an import in
+    the core.
+    """
     target = _SERVICES.get(subject)
     return [("si", SYSTEM_ACCOUNT, subject, target.format(account))] if target else []
 

@@ -195,8 +195,8 @@ class Services:
         self._answer(request, Cid, tell)
 
     def _profile(self, request: Request) -> None:
-        """A CPU profile takes its full duration: a thread makes it and hands it to the event loop's
-        thread.
+        """A CPU profile takes its full duration: a thread makes it, and the event loop's thread
+        sends it.
         """
         from penstock.server.monitor import profile
 

@@ -154,8 +154,10 @@ class Acceptors:
 
 
 def fresh_contexts(settings: Settings) -> "list[ssl.SSLContext | None]":
-    """The TLS context of `use`, read again because files can change without a change of their
-    names. StartError when a file can't be used.
+    """The TLS contexts for the acceptors' `use`: clients, WebSocket.
+
+    They are read again because files can change without a change of their names. StartError when a
+    file can't be used.
     """
     if settings.tls is None and settings.websocket.tls is None:
         return [None, None]
