@@ -1,1 +1,1 @@
-"""Counts of a log that are made from its index: for compiled callers only, see counts.pxd."""
+"""Counting a log from its index: for compiled callers only, see counts.pxd."""

@@ -1,6 +1,6 @@
-"""Counts of a log that are made from its index: messages and bytes of a segment, messages of each subject.
+"""Counting a log from its index when it is opened: messages and bytes of each segment, messages of each subject.
 
-While a log is open they are kept up to date message by message (core/log/log); here is how they begin. Knows nothing of files.
+While the log is open, it updates the counts with each message (core/log/log). Knows nothing of files.
 """
 from libc.stdint cimport uint32_t, uint64_t
 from penstock.core.log.index_file cimport LocalSubject
@@ -47,7 +47,7 @@ cdef int count_entries(Log log, Segment s) except -1:
 
 
 cdef int recount(Log log) except -1:
-    # Damage took messages whose subjects are not known any more: all counts are made again from the index.
+    # Messages were lost and their subjects are not known any more: computes all counts again from the index.
     cdef Segment s
     log.subjects_table.reset()
     log.subjects_table.stop_tracking()

@@ -1,15 +1,15 @@
-"""Whether a log takes appends, and what its disk said when it does not.
+"""The condition of a log: whether it takes appends, and the error of the disk if it does not.
 
-    TAKES -> FULL      a write found no room, or no new segment could be begun; the next write that succeeds ends it
-    TAKES -> FAILED    a write or sync failed in another way; mend() (core/log/disk_recovery) ends it
-    any   -> CLOSED    for good
+    TAKES -> FULL      a write found no room, or a new segment could not be made; the next write that succeeds ends this
+    TAKES -> FAILED    a write or sync failed with another error; mend() (core/log/disk_recovery) ends this
+    any   -> CLOSED    final
 
-Knows nothing of files, nor of when to try again.
+Knows nothing of files. The owner decides when to try again.
 """
 from errno import EDQUOT, EFBIG, EIO, ENOMEM, ENOSPC
 
 NO_ROOM = frozenset((ENOSPC, EDQUOT, EFBIG, ENOMEM))
-"""What a write may fail with that says nothing of what was written before."""
+"""Errors of a write that do not put earlier writes in doubt."""
 
 
 class LogClosed(OSError):

@@ -1,19 +1,19 @@
 """Messages and index files as ciphertext.
 
-A message's record keeps its head (length, sequence, time, sizes) and its place; subject, headers and payload become ciphertext,
-16 bytes of a tag follow, and the checksum is that of what is in the file. So whoever has no key can still follow the records, cut
-a torn end, find what is damaged and compact nothing away. The head is bound to the message by the tag.
+The record of an encrypted message keeps its head (length, sequence, time, sizes) in plain. Subject, headers and payload are ciphertext,
+a tag of 16 bytes follows, and the checksum covers the bytes in the file. So a process without the key can still read the heads of the
+records, cut a torn end and find damage. The tag authenticates the head together with the message.
 
-Each file has a key of its own, drawn from the stream's data key and from the head of the file, which has 24 random bytes: a record
-that is put into another segment, stream or place is not accepted. The nonce of a message is its sequence. A sequence may be given
-twice only if nobody saw it the first time, and then in another file: a log that is opened begins a new one, and one whose file is
-made anew (compaction) has another key.
+Each file has its own key, derived from the data key of the stream and from the head of the file with its 24 random bytes. So a record
+that was copied to another segment, stream or place is rejected. The nonce of a message is its sequence. A sequence may be used a second
+time only if no client saw the first message, and only in a file with another key: a log that is opened begins a new file, and a
+rewritten file (compaction) has another key.
 
-Removals and skips (ranges of sequences) are not encrypted. In memory, in the newest part of the log that is kept for reading, and
-inside compressed blocks (encrypted as a whole, core/log/compressed_segment) messages are plain, with zeros where the tag would be.
+Removals and skips (ranges of sequences) are not encrypted. Messages are plain in memory (also in the tail) and inside compressed blocks,
+which are encrypted as a whole (core/log/compressed_segment); there zeros take the place of the tag.
 
-    index file   as in core/log/index_file with version 2: entries and tables are ciphertext, and behind them are the number of the data
-                 key (u32), 24 random bytes, the tag of the entries and that of the tables
+    index file   as in core/log/index_file with version 2: entries and tables are ciphertext, followed by the number of the data
+                 key (u32), 24 random bytes, the tag of the entries and the tag of the tables
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -32,14 +32,14 @@ cdef extern from "Python.h":
 cdef enum:
     INDEX_HEAD_BYTES = 112
     INDEX_VERSION = 2
-    BOUND_BYTES = 96              # of an index file's head, which its tables are bound to
+    BOUND_BYTES = 96              # bytes of the head of an index file that are authenticated with its tables
     NONCE_BYTES = 12
-    TAGS_AT = 28                  # in what is behind the tables
+    TAGS_AT = 28                  # offset of the tags in the bytes behind the tables
     CHECK_BYTES = 4
 
 
 class LogLocked(OSError):
-    """A log is encrypted and there is no key for it."""
+    """The log is encrypted, and there is no key for it."""
 
 
 cdef inline bytes nonce_of(uint64_t number):
@@ -140,7 +140,7 @@ cdef bytes plain_image(object aead, object cipher, bytes data, uint32_t salt):
         while at < size:
             n = check_record(p + at, size - at, salt, &head)
             if n == 0:
-                return None          # damaged since it was opened: whoever reads it finds that out
+                return None          # damaged since the opening: the next read of the record reports it
             if head.kind == MESSAGE and not head.state & ERASED:
                 plain = open_record(aead, cipher, p + at, &scratch)
                 if plain == NULL:
@@ -202,7 +202,7 @@ cdef bytes seal_index(object cipher, uint32_t number, bytes data, size_t entries
 
 
 cdef bint open_entries(object cipher, Disk disk, int handle, const char* head, char* entries, size_t n) except -1:
-    # Entries that were read from an index file, their checksum good, are decrypted in place if need be.
+    # Decrypts entries from an index file in place, if the file is encrypted. Their checksum is good. False: they cannot be decrypted.
     cdef uint32_t version
     cdef uint64_t size
     cdef char[INDEX_TAIL_BYTES] tail
@@ -229,7 +229,7 @@ cdef bint open_entries(object cipher, Disk disk, int handle, const char* head, c
 
 
 cdef bytes open_tables(object cipher, const char* head, bytes data):
-    """The plain tables of what follows the entries in an encrypted index file; None: they can't be had."""
+    """Decrypt the tables of an index file; `data`: everything behind the entries. None: they cannot be decrypted."""
     cdef size_t n = PyBytes_GET_SIZE(data)
     cdef bytes whole
     cdef const char* tail

@@ -1,6 +1,6 @@
-"""Windows on the segment files of one log: reads of a few KiB that grow while they go on in order.
+"""Read windows: bytes of the segment files of one log in memory. Sequential reads make the windows larger.
 
-Knows nothing of records. No memory map: a bad disk is an OSError here, not a signal.
+Windows are read with system calls and not mapped, so a bad disk raises OSError instead of a signal. Knows nothing of records.
 """
 from libc.stdint cimport uint32_t, uint64_t
 from penstock.core.log.segment cimport Segment, SegmentList
@@ -11,7 +11,7 @@ cdef enum:
 
 cdef struct Window:
     uint32_t serial          # of the segment; 0: empty
-    uint32_t ahead           # bytes asked for at the last read
+    uint32_t ahead           # bytes of the last read
     uint64_t offset
     size_t len
     size_t cap
@@ -23,10 +23,10 @@ cdef class Pages:
     cdef Window windows[WINDOWS]
     cdef uint64_t tick
     cdef int last
-    # Bytes [offset, offset + n) of a segment file; NULL when the file ends before. Valid until the next call.
+    # Bytes [offset, offset + n) of a segment; NULL when the segment ends before offset + n. Valid until the next call.
     cdef const char* get(self, SegmentList segments, Segment s, uint64_t offset, size_t n) except? NULL
     cdef const char* fill(self, SegmentList segments, Segment s, uint64_t offset, size_t n) except? NULL
-    cdef void forget(self, uint32_t serial) noexcept          # of one segment; 0: all, and their memory
+    cdef void forget(self, uint32_t serial) noexcept          # drop the windows of one segment; 0: drop all and free their memory
 
 
 cdef inline const char* window_at(Window* w, uint32_t serial, uint64_t offset, size_t n) noexcept:

@@ -1,3 +1,3 @@
-"""Windows on segment files: for compiled callers only, see read_windows.pxd."""
+"""Read windows of segment files: for compiled callers only, see read_windows.pxd."""
 
 class Pages: ...

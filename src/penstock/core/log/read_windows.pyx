@@ -1,8 +1,7 @@
-"""Windows on the segment files of one log.
+"""Read windows: bytes of the segment files of one log in memory.
 
-A read starts with 4 KiB; one that goes on where a window ends doubles it, up to 256 KiB. Each log has eight windows, so
-that as many readers can walk through it at their own places. All logs together hold at most TOTAL_BYTES in windows
-(beyond it they read without ahead).
+A window starts with 4 KiB; a read that continues at its end doubles it, up to 256 KiB. Each log has eight windows, so eight readers
+can go through it at different places. The windows of all logs together hold at most TOTAL_BYTES; beyond that, logs do not read ahead.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
@@ -17,7 +16,7 @@ cdef size_t total_bytes = 0
 
 
 cdef class Pages:
-    """The windows of one log."""
+    """The read windows of one log."""
 
     def __dealloc__(self) -> None:
         self.forget(0)

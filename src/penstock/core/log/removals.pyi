@@ -1,4 +1,4 @@
-"""What was removed and what is lost: for compiled callers, see removals.pxd."""
+"""The removals since the last write, and the lost sequences of a log: for compiled callers, see removals.pxd."""
 
 from typing import Any
 

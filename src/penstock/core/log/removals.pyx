@@ -1,14 +1,14 @@
-"""What was removed since the last write and is not yet a record, and what damage has cost.
+"""The removals since the last write, and the lost sequences of a log.
 
-A removal becomes durable with the next write, as a range of one REMOVE record. A sequence that is lost was not removed: it is told at
-each opening, and no range names it. Knows nothing of segments.
+The next write records the removals as ranges of one REMOVE record. A lost sequence is not removed: no range names it, and each opening
+reports it. Knows nothing of segments.
 """
 from libc.stdint cimport uint64_t
 from penstock.core.log.record cimport ranges_add, ranges_free
 
 
 cdef class Removals:
-    """Ranges that the next write records, and the list of what is lost."""
+    """The ranges that the next write records, and the list of lost sequences."""
 
     def __cinit__(self) -> None:
         self.lost = []

@@ -1,41 +1,41 @@
-"""Reading a segment from its start. Drawn and explained in scan.pyx."""
+"""Scanning a segment from its start. See scan.pyx."""
 from libc.stdint cimport uint32_t, uint64_t
 from penstock.core.log.index_file cimport Evidence, IndexFile
 from penstock.core.log.log cimport Log
 from penstock.core.log.segment cimport Segment
 
 cdef enum:
-    UNREADABLE_MAX = 4096        # messages that bytes without any head are taken for at most
+    UNREADABLE_MAX = 4096        # bytes without any head count as at most this many messages
 
 
 cdef class Scan:
-    """What reading a segment from its start found besides the messages."""
-    cdef uint64_t good_end       # offset after the last record that is good or mended
-    cdef uint64_t heads_end      # of a segment without a head: offset behind the last record whose head can be read
-    cdef uint64_t last_seq       # highest sequence the records speak of; first - 1 when none
+    """The result of scanning a segment, besides the messages."""
+    cdef uint64_t good_end       # offset behind the last good or corrected record
+    cdef uint64_t heads_end      # in a segment without a head: offset behind the last record with a readable head
+    cdef uint64_t last_seq       # highest sequence that the records name; first - 1 when there is none
     cdef uint64_t last_ts
-    cdef list missing            # (first sequence, count, reason) of what is not there, unless it was removed
-    cdef list damaged            # (offset, end) of bytes that are no record
-    cdef list notes              # what was mended, in words
-    cdef bint bad_end            # there is something behind good_end
-    cdef list broken             # (first, end) indexes of groups that a hole of unknown making has torn
-    cdef uint64_t group_at       # offset of the first record of a group whose last message has not come; 0: none
-    cdef uint32_t group_index    # ... and its index
+    cdef list missing            # (first sequence, count, reason) of missing sequences; some may turn out to be removed
+    cdef list damaged            # (offset, end) of bytes that are not records
+    cdef list notes              # lines for the operator about corrected records
+    cdef bint bad_end            # the segment ends with bad bytes, behind good_end
+    cdef list broken             # (first, end) indexes of groups with a hole that no single flipped bit explains
+    cdef uint64_t group_at       # offset of the first record of a group whose last message is missing; 0: none
+    cdef uint32_t group_index    # index of the first message of that group
     cdef void end_at(self, uint64_t offset) noexcept            # good_end
     cdef int nothing_good(self, uint64_t size) except -1        # all of its bytes are damaged
 
 
 cdef class Opened:
-    """A segment on its way into the log."""
+    """A segment that is being opened, with the index file or the scan that it was read from."""
     cdef Segment segment
-    cdef IndexFile index_file         # believed; None: not
-    cdef Evidence evidence       # of one that is not
+    cdef IndexFile index_file         # the valid index file; None: there is none
+    cdef Evidence evidence       # the contents of an index file that is not valid
     cdef Scan scan
-    cdef bint touched            # removals newer than the index file
-    cdef bint headless           # its head is gone, and nothing tells what it was: none of its records can be believed
-    cdef bint mended             # its head is bad on the disk
+    cdef bint touched            # there are removals newer than the index file
+    cdef bint headless           # the head is destroyed and its salt unknown: no record can be checked
+    cdef bint mended             # the head is damaged on the disk, but its contents are known
     cdef int hold(self, Segment s) except -1
-    cdef bint mend(self, bint known) noexcept                   # whether its bad head is known all the same
+    cdef bint mend(self, bint known) noexcept                   # sets `mended`; returns `known`: the contents of a bad head are known
     cdef int take_evidence(self, Evidence evidence) except -1
     cdef int take_index_file(self, IndexFile index_file) except -1      # None: it was used, or there is none
     cdef int take_scan(self, Scan scan) except -1
@@ -44,10 +44,10 @@ cdef class Opened:
 
 
 cdef Scan scan(Log log, Segment s)
-cdef bytes read_all(Log log, Segment s)            # the bytes of the segment, compressed or not
-# Of the bad bytes that a segment ends with, behind which `expected` comes: the highest sequence that a record there may have had;
-# `whole`: of the last message that was surely there to its end.
+cdef bytes read_all(Log log, Segment s)            # all bytes of the segment, decompressed
+# The highest sequence that a record may have had in the bad bytes at the end of a segment. `expected`: the next sequence there;
+# `whole` gets the sequence of the last message that was surely complete.
 cdef uint64_t last_named(const char* p, size_t size, uint32_t salt, uint64_t expected, uint64_t* whole) noexcept
-# Of a segment without a head:
-cdef bint never_written(const char* p, uint64_t first) noexcept     # whether the 32 bytes are a head of which a part is still zeros
-cdef Scan guessed(Log log, Segment s)                               # how far its sequences went, as its records claim
+# For a segment without a head:
+cdef bint never_written(const char* p, uint64_t first) noexcept     # whether a part of the head was never written and is still zeros
+cdef Scan guessed(Log log, Segment s)                               # a scan with the last sequence that the records claim

@@ -1,15 +1,15 @@
-"""Reading a segment from its start: every good record becomes an index entry, what is bad is passed over alone.
+"""Scanning a segment from its start: every good record becomes an index entry, and bad bytes are skipped.
 
-Behind bad bytes the next record is looked for byte by byte. What was in them:
+Behind bad bytes the scan looks for the next record byte by byte. It treats the bad bytes as follows:
 
-    one flipped bit explains it    it is that record. A message is missing, and nothing else; what a removal or a skip says
-                                   counts all the same, for it can be checked against itself (core/log/checksum_repair)
-    else                           every sequence up to the next record that no removal and no skip names is missing
+    one flipped bit explains them    they are one record. If it is a message, only this message is missing; a removal or a skip
+                                     counts, because its content can be checked against itself (core/log/checksum_repair)
+    else                             every sequence up to the next record that no removal and no skip names is missing
 
-So each sequence of a segment is a message, or named by a removal or a skip, or missing. A group of messages with a hole in it
-that no single bit explains is noted (`broken`): it may be one that never reached the disk whole (core/log/losses).
+So each sequence of a segment is a message, or a removal or a skip names it, or it is missing. `broken` lists the groups of messages
+with a hole that no single bit explains: such a group may never have reached the disk as a whole (core/log/losses).
 
-Knows nothing of the other segments, and decides nothing. See core/log/recovery.
+Knows nothing of other segments. core/log/recovery decides what to do with the result.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint32_t, uint64_t
@@ -28,7 +28,7 @@ from penstock.core.log.subject_table cimport SubjectTable
 
 
 cdef class Scan:
-    """What reading a segment from its start found besides the messages."""
+    """The result of scanning a segment, besides the messages."""
 
     cdef void end_at(self, uint64_t offset) noexcept:
         self.good_end = offset
@@ -40,7 +40,7 @@ cdef class Scan:
 
 
 cdef class Opened:
-    """A segment on its way into the log."""
+    """A segment that is being opened, with the index file or the scan that it was read from."""
 
     cdef int hold(self, Segment s) except -1:
         self.segment = s
@@ -81,13 +81,13 @@ cdef bytes read_all(Log log, Segment s):
 
 
 cdef class State:
-    """Where a scan is."""
+    """The state of a running scan."""
     cdef Log log
     cdef Segment segment
     cdef Scan found
-    cdef bint hole               # bytes that nothing explains came since the last message or skip
-    cdef uint32_t broken_from    # of a group with a hole: index of its first message that is there ...
-    cdef bint breaking           # ... while more of it may come
+    cdef bint hole               # unexplained bytes precede, since the last good record
+    cdef uint32_t broken_from    # of a group with a hole: index of its first message in the segment
+    cdef bint breaking           # more messages of the group at broken_from may follow
 
 
 cdef Scan scan(Log log, Segment s):
@@ -135,7 +135,7 @@ cdef Scan scan(Log log, Segment s):
 
 
 cdef const char* message_of(Log log, Segment s, const char* p, Head* head) except? NULL:
-    """The record of a message whose checksum holds, decrypted if need be; NULL: it is not what was written there."""
+    """The record of a message with a good checksum, decrypted if needed; NULL: its authentication fails."""
     if head.length < s.extra or <uint64_t>head.subject_len + head.hlen > head.length - s.extra or (
             bool(head.state & TAGGED) != (s.extra != RECORD_EXTRA_BYTES)):
         return NULL
@@ -147,18 +147,18 @@ cdef const char* message_of(Log log, Segment s, const char* p, Head* head) excep
 
 
 cdef bint possible(Segment s, Head* head) noexcept:
-    """Whether a good record can stand here."""
+    """Whether a good record can be at this place of the segment."""
     cdef uint64_t expected = s.first + s.count
     return head.kind != MESSAGE or (head.seq >= expected and head.seq - expected <= GAP_MAX)
 
 
 cdef uint32_t mend(char* p, size_t n, Segment s, Head* head) except? 0:
-    """The length of the record that bad bytes begin with, put right in place; 0 when one flipped bit does not explain them."""
+    """Correct one flipped bit in the record that bad bytes begin with, in place; its length, or 0 if one bit does not explain them."""
     cdef Head claimed
     cdef uint64_t expected = s.first + s.count
     cdef size_t length = n
     if mend_bytes(p, n, s.salt, head) < 0:
-        # More than one record may be bad: the first one by its own length.
+        # More than one record may be bad: try the first one with its own length.
         if not plausible(p, n, &claimed) or claimed.length >= n or mend_bytes(p, claimed.length, s.salt, head) < 0:
             return 0
         length = claimed.length
@@ -184,14 +184,14 @@ cdef bint ranges_possible(const char* p, Head* head) noexcept:
 # --- one record ----------------------------------------------------------------------------------
 
 cdef int take(State state, const char* p, size_t at, Head* head, bint mended) except -1:
-    """A good record, or one put right: a message of those is missing all the same."""
+    """Take a good or a corrected record; a corrected message still counts as missing."""
     cdef Segment s = state.segment
     cdef Scan found = state.found
     cdef uint64_t expected = s.first + s.count, end = expected
     if head.kind == MESSAGE:
         end = head.seq
     elif head.kind == REMOVE:
-        end = head.seq + 1                      # what was given before it was written before it
+        end = head.seq + 1                      # messages up to head.seq were written before the removal
     elif expected <= head.ts_ns <= head.seq:
         end = head.ts_ns
     if expected < end <= expected + GAP_MAX:
@@ -203,12 +203,12 @@ cdef int take(State state, const char* p, size_t at, Head* head, bint mended) ex
         found.last_ts = head.ts_ns
     else:
         if head.kind != REMOVE:
-            take_skip(state, head)              # within a group, too: of a message that nobody takes
+            take_skip(state, head)              # may stand within a group, for a sequence without a message
         else:
             if state.breaking:
                 end_broken(state)
             elif state.hole:
-                found.group_at = 0              # something whole behind the damage: the group was, too
+                found.group_at = 0              # a good record follows the damage, so the group was whole
             take_ranges(s, p, head)
     state.hole = False
     if head.seq > found.last_seq:
@@ -222,13 +222,13 @@ cdef int take_skip(State state, Head* head) except -1:
     if next <= head.seq < next + GAP_MAX:
         if head.state & LOST:
             state.found.missing.append((next, head.seq + 1 - next, "damaged bytes"))
-            state.found.group_at = 0                # it was whole, before: of another one nothing would be there
+            state.found.group_at = 0                # the group was whole once: an unfinished group would have been dropped
         s.push_holes(<uint32_t>(head.seq + 1 - next))
     return 0
 
 
 cdef int note_gap(State state, uint64_t first, uint64_t end, Head* head) except -1:
-    """No message has these sequences."""
+    """Note sequences without a message as missing."""
     cdef Segment s = state.segment
     cdef Scan found = state.found
     found.missing.append((first, end - first, "damaged bytes" if state.hole else "not there"))
@@ -255,9 +255,9 @@ cdef int take_message(State state, const char* p, uint32_t offset, Head* head, b
     cdef SubjectTable subjects = state.log.subjects_table
     cdef uint32_t id, n = head.length - s.extra
     if state.breaking and not head.state & MEMBER:
-        end_broken(state)                       # another one
+        end_broken(state)                       # this message is not in the broken group
     if head.state & MEMBER and not found.group_at and not state.breaking:
-        state.breaking = True                   # the one before it was in a hole, and a skip between the two is there
+        state.breaking = True                   # the previous message of the group was in a hole before a skip
         state.broken_from = s.count
     if not head.state & MORE:
         found.group_at = 0
@@ -270,7 +270,7 @@ cdef int take_message(State state, const char* p, uint32_t offset, Head* head, b
         s.push_holes(1)
         return 0
     if head.state & ERASED and head.subject_len == 0:
-        s.push_holes(1)                         # an encrypted one: its subject is gone, too
+        s.push_holes(1)                         # an erased encrypted message: its subject is erased, too
         return 0
     id = subjects.intern(p + RECORD_HEAD_BYTES, head.subject_len)
     if subjects.table[id].seen != s.serial:
@@ -289,30 +289,30 @@ cdef int take_ranges(Segment s, const char* p, Head* head) except -1:
     cdef Range r
     for k in range(n):
         memcpy(&r, p + RECORD_HEAD_BYTES + k * sizeof(Range), sizeof(Range))
-        # What was not given yet when it was written was not removed by it.
+        # A removal cannot name sequences that were not given when it was written.
         if r.first <= head.seq:
             ranges_add(&s.removes, r.first, min(r.count, head.seq - r.first + 1))
     s.raise_removed_below(min(head.ts_ns, head.seq + 1))
     return 0
 
 
-# --- bytes that nobody can read ----------------------------------------------------------------------
+# --- unreadable bytes --------------------------------------------------------------------------------
 
 cdef struct Walk:
-    # How far a look at the heads of damaged records has come.
+    # The state of a walk over the heads of damaged records.
     uint64_t last            # highest sequence that the bytes before `known` may have had
-    uint64_t whole           # ... and that of the last message that was surely there to its end
+    uint64_t whole           # sequence of the last message that was surely complete
     size_t at                # offset of the next head
     size_t known             # offset behind the last record that was counted
-    size_t likely            # parts of heads in a record that claims more bytes than there are
-    bint unread              # the bytes from `known` on are the rest of a message whose head can't be read
-    bint overlong            # ... or of one that claims more bytes than there are
+    size_t likely            # possible heads inside a record that claims more bytes than there are
+    bint unread              # the bytes from `known` on belong to a message with an unreadable head
+    bint overlong            # the bytes from `known` on belong to a message that claims more bytes than there are
 
 
 cdef uint64_t last_named(const char* p, size_t size, uint32_t salt, uint64_t expected, uint64_t* whole) noexcept:
-    # A head is believed only as far as the bytes before it have room for records: a head in a payload may say anything. A head
-    # that can't be read, or whose sequence is impossible, stands for the next message. One that claims more bytes than there are
-    # belongs to a record that never reached the disk whole, unless another head is found behind it: then its length is damaged.
+    # A head counts only up to the sequence that the bytes before it have room for: bytes in a payload may look like any head. A head
+    # that cannot be read, or has an impossible sequence, counts as the next message. A head that claims more bytes than there are
+    # belongs to a record that never reached the disk as a whole; but if another head follows, its length is damaged.
     cdef Walk w
     cdef Head head
     cdef bint rest
@@ -326,7 +326,7 @@ cdef uint64_t last_named(const char* p, size_t size, uint32_t salt, uint64_t exp
     whole[0] = w.whole
     if w.overlong:
         return w.last + min(w.likely, <size_t>UNREADABLE_MAX)
-    # Behind the last record are as many messages as there is room for; one of them is sure. Zeros never reached the disk.
+    # Behind the last record, count as many messages as there is room for; one of them is certain. Zeros at the end were never written.
     at = size
     while at > w.known and p[at - 1] == 0:
         at -= 1
@@ -339,8 +339,8 @@ cdef uint64_t last_named(const char* p, size_t size, uint32_t salt, uint64_t exp
 
 
 cdef bint find_claim(const char* p, size_t size, Walk* w, Head* head) noexcept:
-    """Whether the bytes at `w.at` count as the head of a record; else `w.at` has moved on."""
-    cdef uint64_t most = w.last + 1 + (w.at - w.known) // RECORD_EXTRA_BYTES       # the highest sequence that there is room for
+    """Whether the bytes at `w.at` count as the head of a record; if not, `w.at` moves on."""
+    cdef uint64_t most = w.last + 1 + (w.at - w.known) // RECORD_EXTRA_BYTES       # the highest sequence with room before it
     if plausible(p + w.at, size - w.at, head):
         if w.overlong and not w.last < head.seq <= most:
             w.at += 1
@@ -352,7 +352,7 @@ cdef bint find_claim(const char* p, size_t size, Walk* w, Head* head) noexcept:
     if w.overlong and head.mark == RECORD_MARK and w.last < head.seq <= most:
         w.overlong = False
     elif w.overlong and (head.mark == RECORD_MARK or head.seq == w.last + 1 + w.likely):
-        w.likely += 1                                 # a head, or a part of the record that is overlong
+        w.likely += 1                                 # a head, or bytes of the overlong record
         w.at += RECORD_EXTRA_BYTES
         return False
     if w.overlong or head.mark != RECORD_MARK and (w.at or head.length == 0):
@@ -367,14 +367,14 @@ cdef bint find_claim(const char* p, size_t size, Walk* w, Head* head) noexcept:
 
 
 cdef void count_claim(const char* p, size_t size, uint32_t salt, Walk* w, const Head* head, bint rest) noexcept:
-    """Count what the head at `w.at` claims, and go on behind its record. `rest`: the bytes before it are the rest of a message."""
+    """Count the head at `w.at` and move behind its record. `rest`: the bytes before the head are the rest of a message."""
     cdef size_t left = size - w.at, room = (w.at - w.known) // RECORD_EXTRA_BYTES
     cdef uint64_t sure
     if head.kind == MESSAGE:
         if w.last < head.seq <= w.last + 1 + room:
             sure = w.last = head.seq
         else:
-            # The bytes before it were of one message at least, if they are not the rest of a message.
+            # The bytes before the head held at least one message, unless they are the rest of one.
             sure = w.last + 1 + (room > 0 and not rest)
             w.last += 1 + min(room, <size_t>UNREADABLE_MAX)
         if head.length <= left or ends_here(p + w.at, left, salt):
@@ -405,7 +405,7 @@ cdef void count_claim(const char* p, size_t size, uint32_t salt, Walk* w, const 
 
 
 cdef bint of_kind(const Head* head) noexcept:
-    """Whether a plausible head of a removal or a skip is as they are: else it was a message's."""
+    """Whether a plausible head has the form of a removal or a skip; if not, it counts as that of a message."""
     if head.kind == MESSAGE:
         return True
     if head.subject_len or head.hlen:
@@ -414,7 +414,7 @@ cdef bint of_kind(const Head* head) noexcept:
 
 
 cdef bint ends_here(const char* p, size_t size, uint32_t salt) noexcept:
-    """Whether a record whose length is not to be believed is all of these bytes."""
+    """Whether these bytes are one whole record, regardless of its length field."""
     cdef uint32_t length = <uint32_t>size, crc
     if not RECORD_EXTRA_BYTES <= size <= RECORD_MAX_BYTES:
         return False
@@ -423,8 +423,8 @@ cdef bint ends_here(const char* p, size_t size, uint32_t salt) noexcept:
 
 
 cdef bint never_written(const char* p, uint64_t first) noexcept:
-    """Whether a bad head is one of which a part is still zeros: version, salt and checksum may be anything, and so may the number of
-    a data key. Of an encrypted segment p has the 64 bytes of both halves.
+    """Whether a part of a bad head was never written and is still zeros. Version, salt, checksum and the number of the data key may
+    have any value. For an encrypted segment p has the 64 bytes of both halves.
     """
     cdef const char* magic = b"PNSTKSEG"
     cdef bint sealed = p[8] == 3
@@ -437,12 +437,12 @@ cdef bint never_written(const char* p, uint64_t first) noexcept:
         if p[i] != (magic[i] if i < 8 else (<const char*>&first)[i - 16] if i < 24 else 0):
             return False
     if sealed and get_segment_head(p, SEGMENT_HEAD_BYTES, &named, &salt) and (p[60] or p[61] or p[62] or p[63]):
-        return False                             # both halves were there
+        return False                             # both halves were written
     return True
 
 
 cdef Scan nothing(Segment s, uint64_t last_seq):
-    """As when there was nothing but a head."""
+    """The scan of a segment that has only a head."""
     cdef Scan found = Scan()
     found.last_seq = last_seq
     found.missing = []
@@ -454,9 +454,9 @@ cdef Scan nothing(Segment s, uint64_t last_seq):
 
 
 cdef Scan guessed(Log log, Segment s):
-    # Without its salt no record of a segment can be believed. Their heads still say how far the sequences went, and
-    # those must not be given again. Lengths are not believed either: within what a record claims others are looked for, but no
-    # further on than there is room for, for there they may be somebody's payload.
+    # Without the salt of the segment no record can be checked. The heads of its records still tell which sequences were given, and
+    # these must not be used again. Lengths cannot be trusted either, so the scan looks for heads inside records, too. A head inside a
+    # record counts only up to the sequence that there is room for, because it may be part of a payload.
     cdef bytes data = read_all(log, s)
     cdef const char* p = PyBytes_AS_STRING(data)
     cdef size_t at = 0, size = PyBytes_GET_SIZE(data)

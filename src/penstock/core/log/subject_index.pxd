@@ -1,17 +1,17 @@
-"""Which subjects of a log match a pattern, without looking at each: runs of ids in the order of their names.
+"""An index by name: finds the subjects of a log that match a pattern without comparing each of them. See subject_index.pyx.
 
-Knows nothing of messages; subjects without live ones may be found too. Grows and changes by itself with the table it is of.
+The index follows the changes of its SubjectTable. Knows nothing of messages: it also finds subjects without live messages.
 """
 from libc.stdint cimport uint32_t
 from penstock.core.base.buffer cimport Out
 from penstock.core.log.subject_table cimport SubjectTable
 
 cdef enum:
-    TOKENS_MAX = 256         # a pattern of more is compared with every subject
+    TOKENS_MAX = 256         # a pattern of more tokens is compared with every subject
 
 
 cdef struct Pattern:
-    # A pattern taken apart. `prefix`: the bytes before its first wildcard token.
+    # A pattern and its tokens. `prefix`: the number of bytes before its first wildcard token.
     const char* text
     size_t n
     uint32_t tokens
@@ -24,13 +24,13 @@ cdef class SubjectIndex:
     cdef SubjectTable table
     cdef uint32_t* order             # ids; each run of RUN_IDS of them is sorted by name
     cdef uint32_t cap
-    cdef uint32_t run                # ids of a run
+    cdef uint32_t run                # number of ids in a run
     cdef uint32_t* scratch
-    cdef Out key                     # where to go on in a run
+    cdef Out key                     # the name at which the search in a run continues
 
-    # The ids whose subjects match, appended to `found` as uint32s: in no order, each once.
+    # Append the ids of the subjects that match to `found`, as uint32s: each once, in no order.
     cdef int match(self, const char* pattern, size_t n, Out* found) except -1
-    # The ids, which are of the table, in the order of their names.
+    # Sort n ids of the table by name, in place.
     cdef int order_by_name(self, uint32_t* ids, size_t n) except -1
     cdef int compare(self, uint32_t one, uint32_t other) noexcept
     cdef int compare_key(self, uint32_t id) noexcept

@@ -1,12 +1,12 @@
-"""Which subjects of a log match a pattern, without looking at each.
+"""An index by name: finds the subjects of a log that match a pattern without comparing each of them.
 
-Ids come in the order in which subjects were first seen, and are given out again when a subject is forgotten. Each full run of them
-is sorted by name when a question is asked, and again when names in it have changed; a few runs for each question, so that none takes
-long. What is in no run yet, or in one that is changing, is compared one by one.
+The subject table gives out ids in the order in which subjects are first seen, and reuses the ids of forgotten subjects. This index
+divides the ids into runs. A query sorts full runs by name, and sorts a run again after names in it have changed; only a few runs per
+query, so that no query takes long. Ids that are in no sorted run are compared one by one.
 
-In a run all subjects that begin with the same tokens stand together, so a subject that does not match says where the next one that
-could is: behind the branch that can't, or at the token that is wanted. `a.*.c` in a million subjects is a few looks for each
-second token there is; a pattern that is one branch, such as `a.b.>`, is one look and then only subjects that match.
+In a sorted run, subjects that begin with the same tokens are neighbours. So a subject that does not match tells where the next
+candidate is: behind its branch, or at the token that the pattern wants. With a million subjects, `a.*.c` needs a few comparisons for
+each second token; a pattern of one branch, such as `a.b.>`, needs one search and then reads only subjects that match.
 """
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc, realloc
@@ -16,16 +16,16 @@ from penstock.core.log.subject_table cimport Subject, SubjectTable
 from penstock.core.protocol.subjects cimport subject_matches
 
 cdef enum:
-    RUNS_EACH = 4            # sorted for one question at most: some milliseconds each
-    # what `step` finds
+    RUNS_EACH = 4            # runs that one query sorts at most: some milliseconds each
+    # results of `step`
     MATCH = 0
-    NEXT = 1                 # not this one; perhaps the next
-    SEEK = 2                 # none before `key`
-    DONE = 3                 # none any more
+    NEXT = 1                 # no match; the next subject may match
+    SEEK = 2                 # no match before `key`
+    DONE = 3                 # no further match
 
 
 cdef class SubjectIndex:
-    """The names of a SubjectTable in order, as far as questions have asked for it."""
+    """The ids of a SubjectTable, in runs that are sorted by name."""
 
     def __init__(self, SubjectTable table) -> None:
         self.table = table
@@ -112,7 +112,7 @@ cdef class SubjectIndex:
         return 0
 
     cdef int sort(self, uint32_t* ids, size_t n, uint32_t* scratch) noexcept:
-        # Merges neighbours, from pairs up; two that are in order already are left as they are.
+        # Merge sort from pairs up; neighbours that are in order already are not moved.
         cdef size_t width = 1, low, mid, high, i, j, k
         while width < n:
             low = 0
@@ -137,7 +137,7 @@ cdef class SubjectIndex:
             width *= 2
         return 0
 
-    # --- looking in one run ----------------------------------------------------------------------------------------------
+    # --- searching one run -----------------------------------------------------------------------------------------------
 
     cdef int scan(self, Pattern* pattern, const uint32_t* run, Out* found) except -1:
         cdef size_t at
@@ -148,7 +148,7 @@ cdef class SubjectIndex:
         at = self.seek(run, 0)
         while at < self.run:
             s = &self.table.table[run[at]]
-            if s.state.name_len == 0:                   # without a subject: they stand before all others
+            if s.state.name_len == 0:                   # ids without a subject come first
                 at += 1
                 continue
             what = self.step(pattern, s.state.name, s.state.name_len)
@@ -163,7 +163,7 @@ cdef class SubjectIndex:
         return 0
 
     cdef size_t seek(self, const uint32_t* run, size_t at) noexcept:
-        # The first place from `at` on whose name is not below the key: in growing steps, then by halves.
+        # The first place from `at` on whose name is not below the key: in growing steps, then by bisection.
         cdef size_t step = 1, low = at, high, mid
         if at >= self.run or self.compare_key(run[at]) >= 0:
             return at
@@ -181,7 +181,7 @@ cdef class SubjectIndex:
         return low
 
     cdef int step(self, Pattern* pattern, const char* s, size_t n) except -1:
-        # `at`: where the token of s stands that is compared with token k of the pattern; n + 1: s has no more tokens.
+        # `at`: start of the token of s that is compared with token k of the pattern; n + 1: s has no more tokens.
         cdef size_t at = 0, end, wanted
         cdef uint32_t k
         cdef int c
@@ -212,13 +212,13 @@ cdef class SubjectIndex:
             at = end + 1
         if at > n:
             return MATCH
-        # longer than the pattern: so is all that begins like it
+        # longer than the pattern, like all subjects with the same beginning
         self.key.len = 0
         out_put(&self.key, s, at)
         return self.behind(at)
 
     cdef int behind(self, size_t at) noexcept:
-        # Go on behind all subjects that begin like the first `at` bytes of the key, of which the last is a dot.
+        # Sets the key behind all subjects that begin with its first `at` bytes, the last of which is a dot.
         if at == 0:
             return DONE
         self.key.len = at
@@ -227,7 +227,7 @@ cdef class SubjectIndex:
 
 
 cdef bint take_apart(Pattern* pattern, const char* text, size_t n) noexcept:
-    # False: it has too many tokens.
+    # Splits a pattern into tokens; False: it has too many.
     cdef const char* dot
     cdef size_t at = 0, end
     cdef bint plain = True

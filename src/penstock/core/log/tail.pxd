@@ -1,23 +1,23 @@
-"""The newest bytes of the active segment's file, in memory. See tail.pyx."""
+"""The tail: the newest bytes of the active segment in memory. See tail.pyx."""
 from libc.stdint cimport uint32_t, uint64_t
 from penstock.core.base.buffer cimport Out
 from penstock.core.log.segment cimport Segment
 
 cdef enum:
-    TAIL_MAX_BYTES = 1572864         # written bytes kept for reading: cut to TAIL_KEEP_BYTES when beyond this
+    TAIL_MAX_BYTES = 1572864         # limit of the written bytes kept for reading; beyond it they are cut to TAIL_KEEP_BYTES
     TAIL_KEEP_BYTES = 786432
 
 
 cdef class Tail:
-    cdef Out out                 # written bytes that are kept for reading, then unwritten ones
-    cdef uint64_t base           # offset in the file of the first of them
-    cdef size_t written          # how many of them are in the file
-    cdef Out sealed              # what is about to be written, encrypted
+    cdef Out out                 # written bytes that are kept for reading, then the unwritten bytes
+    cdef uint64_t base           # offset of the first byte in the file
+    cdef size_t written          # number of written bytes
+    cdef Out sealed              # the encrypted bytes of the next write
 
-    cdef void begin(self, uint64_t base) noexcept               # nothing is in it; the next byte goes to that offset of the file
-    cdef size_t unwritten(self) noexcept                        # how many bytes are not in the file
-    cdef const char* unwritten_bytes(self, Segment s) except NULL      # those, as they go into the file
+    cdef void begin(self, uint64_t base) noexcept               # empty the tail; the next byte goes to offset `base` of the file
+    cdef size_t unwritten(self) noexcept                        # number of unwritten bytes
+    cdef const char* unwritten_bytes(self, Segment s) except NULL      # the unwritten bytes in the form of the file
     cdef void wrote_all(self) noexcept
-    cdef void cut_to(self, size_t keep) noexcept                # forget the bytes behind the first `keep`
-    cdef void trim(self) noexcept                               # forget old bytes that are written, when there are many
-    cdef int skip(self, Segment s, uint64_t first, uint64_t last, bint lost) except -1      # a SKIP record of the active segment
+    cdef void cut_to(self, size_t keep) noexcept                # drop the bytes behind the first `keep`
+    cdef void trim(self) noexcept                               # drop old written bytes if there are more than TAIL_MAX_BYTES
+    cdef int skip(self, Segment s, uint64_t first, uint64_t last, bint lost) except -1      # append a SKIP record to the active segment

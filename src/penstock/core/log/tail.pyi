@@ -1,3 +1,3 @@
-"""The newest bytes of the active segment: for compiled callers, see tail.pxd."""
+"""The tail of the active segment: for compiled callers, see tail.pxd."""
 
 class Tail: ...

@@ -1,9 +1,9 @@
-"""The newest bytes of the active segment's file: appends go here, and reads of new messages come from here.
+"""The tail: the newest bytes of the active segment in memory. Appends go here, and reads of new messages come from here.
 
     base                    base + written              base + out.len
     | written, kept to read | unwritten                 |
 
-Messages are plain here; they are encrypted on their way into the file. Knows nothing of when to write.
+Messages in the tail are plain; the write encrypts them. The owner decides when to write.
 """
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memmove
@@ -14,7 +14,7 @@ from penstock.core.log.segment cimport Segment
 
 
 cdef class Tail:
-    """A buffer that ends where the active segment's file will end."""
+    """A buffer with the last bytes of the active segment, written and unwritten."""
 
     def __dealloc__(self) -> None:
         out_free(&self.out)

@@ -1,4 +1,4 @@
-"""How far a log is written and synced: for compiled callers, see watermarks.pxd."""
+"""The written and synced watermarks of a log: for compiled callers, see watermarks.pxd."""
 
 class Watermarks:
     written_seq: int

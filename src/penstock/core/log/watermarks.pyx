@@ -1,15 +1,15 @@
-"""How far a log is written and synced.
+"""The written and synced watermarks of a log.
 
     accepted (last_seq)  >=  written (in the file)  >=  synced (on the disk)
 
-Writes are counted, too: a mark says which write has to be on the disk before something that depends on it may happen.
+The log also counts its writes: a write mark names the write that must be synced before an action that depends on it.
 Knows nothing of files.
 """
 from libc.stdint cimport uint64_t
 
 
 cdef class Watermarks:
-    """Sequences that are written and synced, and the counts of writes behind them."""
+    """The written and synced watermarks, as sequences and as counts of writes."""
 
     cdef void start(self, uint64_t last_seq) noexcept:
         self.written_seq = self.synced_seq = last_seq
