@@ -171,7 +171,7 @@ class Vault:
         if self._current is None:
             cipher.number = 0
         elif not current or cipher.algorithm != self.algorithm:
-            cipher.begin(self.algorithm)  # files under the previous key are rewritten
+            cipher.begin(self.algorithm)  # old files are then rewritten under it
         return cipher
 
     def _unwrapped(self, data: bytes) -> tuple[int, bool, list[tuple[int, int, bytes]]] | None:

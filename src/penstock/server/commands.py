@@ -1,7 +1,7 @@
 """Commands of an operator to a running server: stop, reopen the log file, reload, lame duck mode; also
 notifications to systemd.
 
-    SIGINT   stop                             SIGTERM  stop, unless the server is stopping already
+    SIGINT   stop                             SIGTERM  stop; ignored in lame duck mode
     SIGUSR1  open the log file again          SIGUSR2  lame duck mode
     SIGHUP   reload
 """

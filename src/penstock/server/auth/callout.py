@@ -355,7 +355,7 @@ class _Question:
 
 
 def shown_as(asked: Credentials) -> str | None:
-    """The name that the lists of auth users have for this client."""
+    """The name that the lists of auth users use for a client."""
     return asked.nkey or asked.user or ("[REDACTED]" if asked.auth_token else None)
 
 
