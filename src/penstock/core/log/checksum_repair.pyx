@@ -1,18 +1,18 @@
-"""What a CRC32C says besides good or bad.
+"""Checksum repair: finding one flipped bit, or a lost salt, from a CRC32C.
 
-A CRC is linear: what a flipped bit changes of it depends on how far from the end the bit is, and on nothing else. So the difference
-between the checksum that is stored and the one that the bytes have, run backwards, names the bit, if one bit is all that is wrong.
-Up to 2^31 - 1 bits no two places have the same difference. That a damage of more than one bit is taken for a single one:
+A CRC is linear: how a flipped bit changes it depends only on the distance of the bit from the end. So if exactly one bit is wrong,
+the difference between the stored and the computed checksum, run backwards, names this bit. Up to 2^31 - 1 bits no two places have the
+same difference. The probability that other damage is taken for one flipped bit:
 
-    an even number of flipped bits   never: the polynomial has the factor x + 1, a difference of even weight is none of one bit
+    an even number of flipped bits   0: the polynomial has the factor x + 1, so the difference never equals that of a single bit
     anything else, n bytes           (8n + 32) / 2^32: 1 in 4 million for 100 bytes, 1 in 8,000 for 64 KiB, 1 in 8 for 64 MiB
 
-In the same way the salt of a record follows from its bytes and its checksum. Whatever its bytes are, there is one: records that were
-changed alike, each at the same distance from where it begins, agree on a wrong salt. So it counts at how many places modulo 8 the
-records begin that agree. What a disk or a memory does to a file comes back after a power of two of bytes; it can be the same for
-records that begin at the same place of such a row, and not for others. After 1, 2 or 4 bytes it would hit their lengths.
+In the same way the salt of a record follows from its bytes and its checksum. Some salt fits any bytes, so records with the same damage
+at the same distance from their beginnings agree on a wrong salt. Therefore the places modulo 8 count at which the agreeing records
+begin. Damage by a disk or a memory repeats after a power of two of bytes: it can be the same in records that begin at the same place
+of such a period, but not in others. Damage that repeats after 1, 2 or 4 bytes would hit the lengths of the records.
 
-Pure functions; nothing here decides whether a mend is believed. See core/log/scan for what recovery does with it.
+Pure functions. core/log/scan decides which repairs recovery uses.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -24,7 +24,7 @@ cdef uint32_t POLYNOMIAL = 0x82F63B78
 
 
 cdef inline uint32_t back(uint32_t x) noexcept nogil:
-    """The state of the checksum before a zero bit went through it."""
+    """The state of the checksum before a zero bit was added."""
     return ((x ^ POLYNOMIAL) << 1) | 1 if x & <uint32_t>0x80000000 else x << 1
 
 
@@ -63,7 +63,7 @@ cdef int64_t mend_bytes(char* p, size_t n, uint32_t salt, Head* head) noexcept n
 
 
 cdef uint32_t salt_of(const char* p, uint32_t length) noexcept nogil:
-    """The salt that makes a record's checksum right; whatever the bytes are, there is one."""
+    """The salt with which the checksum of a record is right; there is one for any bytes."""
     cdef uint32_t stored, x
     cdef uint64_t k
     memcpy(&stored, p + length - 4, 4)
@@ -89,30 +89,31 @@ cdef uint32_t find_salt(const char* data, size_t at, size_t size, int* places) e
         salt = salt_of(data + at, head.length)
         at += head.length
         if (salt, head.seq, head.kind) in known:
-            continue               # a copy of a damaged record agrees with it
+            continue               # a copy of a damaged record agrees with that record
         known.add((salt, head.seq, head.kind))
         bytes_of[salt] = bytes_of.get(salt, 0) + head.length
         places_of[salt] = places_of.get(salt, 0) | 1 << (at - head.length & 7)
     for salt, n in bytes_of.items():
         agree = places_of[salt].bit_count() > 1
         if agree == (places[0] > 1) and <size_t>n > most or agree > (places[0] > 1):
-            most = n               # one large record that is damaged must not outvote several small ones that agree
+            most = n               # one large damaged record must not outweigh several small ones that agree
             best, places[0] = salt, places_of[salt].bit_count()
     return best
 
 
 def flipped_bit_of(data: bytes, stored: int, start: int = 0) -> int:
-    """The bit (0 to 8n - 1) of data whose flip explains that its CRC32C is not the stored one; 8n to 8n + 31: a bit of the checksum
-    itself; -1: no single one does, or nothing is wrong. `start`: what the checksum was begun with.
+    """Which single bit of data (0 to 8n - 1), or of the stored checksum (8n to 8n + 31), is wrong.
+
+    -1: no single bit explains the difference, or nothing is wrong. `start`: the initial value of the checksum.
     """
     return flipped_bit(PyBytes_AS_STRING(data), <size_t>PyBytes_GET_SIZE(data), <uint32_t>stored, <uint32_t>start)
 
 
 def mend_record(data: bytes, salt: int) -> object:
-    """A bad record put right, when one flipped bit explains what is wrong; else None.
+    """The corrected bytes of a bad record if one flipped bit explains its checksum; else None.
 
-    `data`: its bytes up to the next good record or the end of the segment (so a flipped bit in its length does not matter);
-    `salt`: of its segment. How far that can be believed: see the module's head.
+    `data`: its bytes up to the next good record or the end of the segment, so that its length field may be wrong; `salt`: the salt
+    of the segment. The head of the module has the probability of an error.
     """
     cdef bytes copy = PyBytes_FromStringAndSize(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
     cdef Head head
@@ -122,9 +123,9 @@ def mend_record(data: bytes, salt: int) -> object:
 
 
 def salt_of_records(data: bytes, offset: int = 0) -> object:
-    """The salt with which most of the bytes that look like records are good records; None when there are none.
+    """The salt with which most bytes that look like records are good records; None when there are no such bytes.
 
-    For a segment whose head is gone. How far that can be believed: see the module's head.
+    For a segment with a destroyed head. The head of the module says when the result is reliable.
     """
     cdef int places = 0
     cdef uint32_t salt = find_salt(PyBytes_AS_STRING(data), <size_t>offset, <size_t>PyBytes_GET_SIZE(data), &places)

@@ -2,7 +2,7 @@
 
     head (112):   0  "PNSTKIDX"     8  u32 version=1   12  u32 salt of the segment   16  u64 first   24  u64 segment bytes
                  32  u32 count     36  u32 live        40  u64 live bytes            48  u64 last_seq
-                 56  u64 all below this one is removed, its REMOVE records say       64  u64 last ts
+                 56  u64 the floor in its REMOVE records                             64  u64 last ts
                  72  u32 subjects  76  u32 bytes of names
                  80  u32 words of the bitmap           84  u32 ranges                88  u64 1 + messages with headers; 0: not counted
                  96  u32 crc32c of the tables         100  u32 crc32c of the entries 104 u32 1: doubtful
@@ -10,16 +10,17 @@
     entries       count x { u32 offset, u32 local subject, u32 size }       (core/log/segment: Entry)
     tables        subjects x { u32 live, u32 first, u32 last, u32 name_len }
                   names, one after the other
-                  bitmap of the removed: words x u64
-                  ranges of its REMOVE records: x { u64 first, u64 count }
+                  bitmap of the sequences without a live message: words x u64
+                  ranges of its REMOVE records: ranges x { u64 first, u64 count }
 
-That of an encrypted segment is encrypted, too (core/log/encryption).
+The index file of an encrypted segment is encrypted, too (core/log/encryption).
 
-Opening a log reads head and tables; entries are read when a message of the segment is first asked for. All of it can be
-made again from the segment, so it is written without fsync and believed only when every checksum, the salt and the size
-of the segment agree, and it is not doubtful: of a segment with damage, which each opening looks at. One that is not believed
-is still evidence, when its salt is that of the segment: what it says is removed is removed, and what it says is there was there
-(`read_evidence`).
+Opening a log reads head and tables; the entries are read with the first message of the segment. The server can rebuild the file from
+the segment, so it is written without fsync. It is valid only if every checksum, the salt and the size of the segment match and it is
+not marked as doubtful. A segment with damage has a doubtful index file, so that each opening scans the segment.
+
+An index file that is not valid, but has the salt of the segment, is still evidence (`read_evidence`): the sequences that it marks as
+removed are removed, and the messages that it lists did exist.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -41,11 +42,11 @@ cdef enum:
 
 
 cdef class IndexFile:
-    """What an index file says besides the entries."""
+    """The contents of an index file besides the entries."""
 
 
 cdef class Evidence:
-    """What an index file says of a segment that has changed since, or is gone."""
+    """The contents of an index file whose segment has changed since, or is missing."""
 
 
 cdef inline void put32(char* p, size_t at, uint32_t v) noexcept:
@@ -69,11 +70,11 @@ cdef inline uint64_t get64(const char* p, size_t at) noexcept:
 
 
 cdef bint write_index_file(SegmentList segments, SubjectTable subjects, Segment s, uint64_t last_seq) except -1:
-    # False when the disk refused it (the segment stays readable; its entries stay in memory).
+    # False when the disk refuses (the segment stays readable; its entries stay in memory).
     cdef bytes data
     cdef Ranges ranges
     if s.has_index and s.removes.count == 0:
-        # Written again after removals: the ranges are only in the old one.
+        # The file is written again after removals: only the old file has the ranges.
         memset(&ranges, 0, sizeof(Ranges))
         if not read_ranges(segments, s, &ranges):
             s.index_lost()
@@ -132,7 +133,7 @@ cdef bytes encode(SubjectTable subjects, Segment s, uint64_t last_seq):
 
 
 cdef uint64_t put_rows(SubjectTable subjects, Segment s, Entry* e, LocalSubject* rows) except? 18446744073709551615:
-    """Fill the subject table, and give the entries the local numbers of their subjects; how many messages have headers."""
+    """Fill the rows of the subjects and set local subject numbers in the entries; return the number of messages with headers."""
     cdef uint32_t k, i
     cdef uint64_t headed = 0
     cdef LocalSubject* row
@@ -157,7 +158,7 @@ cdef uint64_t put_rows(SubjectTable subjects, Segment s, Entry* e, LocalSubject*
 
 
 cdef void put_fields(char* p, Segment s, uint64_t last_seq, uint32_t names, uint32_t words, uint64_t headed) noexcept:
-    """Fill the head, but for its checksums."""
+    """Fill the head except for its checksums."""
     memcpy(p, INDEX_MAGIC, 8)
     put32(p, 8, INDEX_VERSION)
     put32(p, 12, s.salt)
@@ -177,8 +178,8 @@ cdef void put_fields(char* p, Segment s, uint64_t last_seq, uint32_t names, uint
 
 
 cdef IndexFile open_index_file(SegmentList segments, Segment s, char* head, bint evidence=False):
-    # Head and tables of an index file that belongs to s (salt, first and size agree), or None. Of evidence first agrees, and the
-    # salt unless s.salt is 0: not known.
+    # Head and tables of an index file that belongs to s (salt, first and size match), or None. For evidence only `first` and the
+    # salt must match, and only `first` if s.salt is 0 (not known).
     cdef int handle
     cdef uint64_t at, n, tags
     cdef IndexFile found = IndexFile()
@@ -232,7 +233,7 @@ cdef IndexFile open_index_file(SegmentList segments, Segment s, char* head, bint
 
 
 cdef int intern_some(SubjectTable subjects, Segment s, const LocalSubject* rows, uint32_t n, const char** name, const char* end) except -2:
-    # The next n names; -1: they don't fit. With a million subjects each look-up waits for memory, so several wait together.
+    # Interns the next n names; -1: they do not fit. With a million subjects each look-up waits for memory, so several look-ups overlap.
     cdef uint64_t hashes[AT_ONCE]
     cdef int64_t likely[AT_ONCE]
     cdef const char* p = name[0]
@@ -255,7 +256,7 @@ cdef int intern_some(SubjectTable subjects, Segment s, const LocalSubject* rows,
 
 
 cdef bint rows_fit(IndexFile found, uint32_t count, uint64_t live) noexcept:
-    """Whether what is said of each subject lies within the segment: who looks for it there does not look further."""
+    """Whether the numbers of each subject lie within the segment; searches rely on that."""
     cdef const LocalSubject* row
     cdef uint32_t k
     cdef uint64_t total = 0
@@ -298,7 +299,7 @@ cdef IndexFile read_index_file(SegmentList segments, SubjectTable subjects, Segm
 
 
 cdef int doubt_index_file(SegmentList segments, Segment s) except -1:
-    # Marks an index file as doubtful: later openings scan the segment. One that is torn is not used as evidence either.
+    # Marks an index file as doubtful, so that later openings scan the segment. A torn index file is no evidence either.
     cdef char head[INDEX_HEAD_BYTES]
     cdef int handle
     if open_index_file(segments, s, head) is None:

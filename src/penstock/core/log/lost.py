@@ -1,4 +1,4 @@
-"""What damage took, less what was removed anyway. Knows nothing of files."""
+"""Lost sequences: missing ones that no removal and no skip explains. Knows nothing of files."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ if TYPE_CHECKING:
 
 
 class Explained:
-    """Sequences of which it is known why there is no message."""
+    """Sequences without a message for a known reason."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """Begin without sequences."""
         self._runs: list[tuple[int, int]] = []
 
     def add(self, first: int, end: int) -> None:
-        """Those from first to end - 1."""
+        """Add the sequences first to end - 1."""
         self._runs.append((first, end))
 
     def left(self, missing: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
-        """The parts of missing runs (first, count, reason) that nothing explains, ascending, each
-        sequence once. A count of 0 says that something before a message is gone; it stays as long
-        as that message was not removed.
+        """The unexplained parts of missing runs (first, count, reason), ascending, each sequence once.
+
+        A count of 0 means that a record before the message `first` is missing; the entry stays
+        unless that message is explained.
         """
         known = _joined(self._runs)
         starts = [first for first, _ in known]
         parts: list[tuple[int, int, str]] = []
-        done = 0  # everything below was looked at
+        done = 0  # sequences below `done` are handled
         for first, count, reason in sorted(missing):
             if count == 0:
                 k = bisect_right(starts, first) - 1

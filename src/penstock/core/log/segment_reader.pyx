@@ -1,14 +1,14 @@
-"""Segment files read without a server: nothing is written, mended on disk, or kept open.
+"""Reading segment files without a server. The readers write nothing, repair nothing on the disk and keep no file open.
 
-    SegmentReader    one file, record by record; damaged bytes are a step of their own
-    LogReader        all of a folder: core/log/recovery opens the log on a disk that keeps what it writes to itself (core/base/readonly_disk), so
-                     that exactly what the next start would find is what is there; messages are then read from the files, one
-                     segment's bytes in memory at a time
+    SegmentReader    reads one file record by record; damaged bytes are a step of their own
+    LogReader        reads a folder: core/log/recovery opens the log on an overlay that keeps writes in memory (core/base/readonly_disk),
+                     so the reader sees exactly what the next start would find. It then reads messages from the files, with the bytes
+                     of one segment in memory at a time
 
-A segment whose index file holds is taken from it when asked so (`quick`), as a start does; damage inside it is then not seen.
-Otherwise every index file is doubted: each record is read, and what the index file says is evidence.
+With `quick`, a segment with a valid index file is taken from the index file, as at a start; damage inside it is not found then.
+Without, every index file counts as doubtful: each record is read, and the index file is only evidence.
 
-Knows nothing of servers, of streams' configuration, or of who asks.
+Knows nothing of servers or of the configuration of streams.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -68,7 +68,7 @@ cdef class SegmentReader:
             self.unmade = got < SEGMENT_HEAD_BYTES
             good = get_segment_head(head, got, &named, &self.salt)
             if not good and not self.unmade:
-                # on a copy: what is read stays as it is in the file
+                # corrects a copy: `data` stays as it is in the file
                 memcpy(copy, head, SEGMENT_HEAD_BYTES)
                 good = self.mended = mend_segment_head(copy, &named, &self.salt)
                 if good:
@@ -79,7 +79,7 @@ cdef class SegmentReader:
                 self.locked = is_packed_head(head) and cipher is None
             if self.locked:
                 self.packed = True
-                got = 0                          # nothing can be said of its records
+                got = 0                          # its records cannot be read
             elif good and is_packed_head(head) or not good and ends_packed(disk, handle):
                 packed = open_packed(disk, handle, cipher if self.sealed else None, self.path)
                 self.packed = True
@@ -193,7 +193,7 @@ cdef class SegmentScan:
 
 
 def doubted(head: bytes) -> bytes:
-    """The head of an index file that is evidence only; what is none stays as it is."""
+    """The head of an index file, marked as doubtful; other bytes are returned unchanged."""
     cdef uint32_t crc
     if len(head) < INDEX_HEAD_BYTES:
         return head
@@ -206,7 +206,7 @@ def doubted(head: bytes) -> bytes:
 
 
 cdef class LogReader:
-    """The messages of a folder, as an opening would find them, and a place in them."""
+    """The messages of a folder as an opening would find them, and a position in them."""
 
     def __init__(self, Disk disk, str folder, *, bint quick=False, bint survey=True, progress=None, cipher=None) -> None:
         """Open it; see the stub."""
@@ -262,7 +262,7 @@ cdef class LogReader:
         return s
 
     cdef int find_faults(self, SegmentScan s, Segment segment, uint64_t following) except -1:
-        # Where in the file the damage is, and which of the lost sequences are its.
+        # Finds the damaged bytes of a segment and the lost sequences that belong to them.
         cdef SegmentReader r = SegmentReader(self.disk, s.path, s.first, self.cipher)
         cdef int kind = DAMAGE
         cdef uint64_t low = s.first
@@ -297,7 +297,7 @@ cdef class LogReader:
         return 0
 
     def lost_in(self, uint64_t low, uint64_t high) -> list:
-        """The parts of what is lost from one sequence on, up to another (not included)."""
+        """The parts of `lost` from sequence `low` on, below `high`."""
         parts = []
         for first, count, reason in self.log.lost:
             if count == 0 and low <= first <= high:
@@ -309,7 +309,7 @@ cdef class LogReader:
 
     @property
     def lost(self) -> list:
-        """(first sequence, count, reason)."""
+        """Runs of lost sequences: (first sequence, count, reason)."""
         return self.log.lost
 
     def live_sum(self, uint64_t first) -> int:
@@ -327,7 +327,7 @@ cdef class LogReader:
         return total
 
     def close(self) -> None:
-        """Close the files that are open; nothing may be asked afterwards."""
+        """Close the files that are open; the reader cannot be used afterwards."""
         self.current = None
         self.log.close_handles()
 
@@ -340,7 +340,7 @@ cdef class LogReader:
         self.index = self.log.segments.position(seq) - 1
 
     cdef bint find_segment(self, uint64_t upto) except -1:
-        # `current` reads the segment that next_seq is in, or the next one with messages; False: there is none.
+        # Makes `current` read the segment of next_seq, or the next one with messages; False: there is none.
         cdef Segment s
         cdef list items = self.log.segments.items
         cdef uint64_t low = 0, high = 0
@@ -364,7 +364,7 @@ cdef class LogReader:
         return False
 
     cdef uint32_t part_of(self, Segment s, uint64_t upto, uint64_t* low, uint64_t* high) except? 4294967295:
-        # The bytes of the messages from next_seq up to a sequence, if that is not all of the segment; the index of the first one.
+        # Sets the byte range of the messages from next_seq to `upto`, if that is a part of the segment; returns the index of the first.
         cdef uint32_t i, k = s.count
         low[0] = high[0] = 0
         if self.next_seq <= s.first and (upto == 0 or upto >= s.first + s.count - 1):

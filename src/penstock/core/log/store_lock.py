@@ -1,7 +1,7 @@
-"""The lock of a store folder: one process at a time writes in it. Who finds it locked learns whose it is.
+"""The lock of a store folder: one process at a time writes in it. Other processes can read which process has the lock.
 
 The lock is flock on `<folder>/lock`, which holds two lines: the process id and the JetStream domain of the last owner.
-It ends with the process. Knows nothing of what is in the folder.
+The lock ends with the process. Knows nothing of the contents of the folder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class FolderInUse(Exception):
     """Another process has the folder: its process id, and its domain ("" for none)."""
 
     def __init__(self, folder: str, pid: int, domain: str) -> None:
-        """As the lock file says; process id 0 when it does not."""
+        """`pid` and `domain` come from the lock file; process id 0 when it names none."""
         super().__init__(f"store folder {folder} is in use by another server (pid {pid})")
         self.folder = folder
         self.pid = pid
@@ -27,8 +27,8 @@ class FolderInUse(Exception):
 
 
 def make_private(folder: str) -> None:
-    """Make a folder that only this user may enter, and the folders above it that are missing, the
-    same; one that is there stays as it is. OSError.
+    """Make a folder and its missing parents, all with mode 0700. A folder that exists is not changed.
+    OSError.
     """
     above = os.path.dirname(os.path.abspath(folder))
     if not os.path.isdir(above):
@@ -40,34 +40,34 @@ class FolderLock:
     """Holds a folder for this process alone, until close() or the end of the process."""
 
     def __init__(self, folder: str, domain: str = "") -> None:
-        """Lock a folder that is there; FolderInUse, OSError. `domain` is for those who find it locked."""
+        """Lock an existing folder; FolderInUse, OSError. `domain` is written for other processes."""
         path = os.path.join(folder, NAME)
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             if error.errno != errno.EROFS:
                 raise
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # it can be read all the same
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # not writable, but flock works
         if not _locked(self._fd):
             said = os.read(self._fd, 300)
             os.close(self._fd)
             raise FolderInUse(folder, *_owner(said))
         said = f"{os.getpid()}\n{domain}\n".encode()
         try:
-            # in place: the room that the file has is kept, so that this also goes on a full disk
+            # overwrites in place, so that this also works on a full disk
             os.pwrite(self._fd, said, 0)
             os.ftruncate(self._fd, len(said))
         except OSError:
             with contextlib.suppress(OSError):
-                os.ftruncate(self._fd, 0)  # it is locked all the same, nobody is told by whom
+                os.ftruncate(self._fd, 0)  # the lock holds; the file does not name the process
 
     def close(self) -> None:
-        """Let others have the folder."""
+        """Release the lock."""
         os.close(self._fd)
 
 
 def _locked(handle: int) -> bool:
-    # Who only asks (owner_of) has it for a moment: that must not keep a server from starting.
+    # owner_of() in another process holds the lock for a moment: that must not stop a server.
     for _ in range(TRIES):
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -79,7 +79,7 @@ def _locked(handle: int) -> bool:
 
 
 def owner_of(folder: str) -> int | None:
-    """The process that has the folder now (0: not known which); None: nobody. Takes nothing and makes no file."""
+    """The process id that has the lock now (0: not known); None: no process has. Makes no file."""
     try:
         handle = os.open(os.path.join(folder, NAME), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
