@@ -1,5 +1,6 @@
-"""Pulling the messages of one consumer: what is asked when, and what has come, as steps. What single
-requests and their answers mean is in ``pull.py``. Knows nothing of transports.
+"""Pulling the messages of one consumer, as steps: when to send requests, and the arrived messages.
+
+``pull.py`` has the requests and their replies. Knows nothing of transports.
 """
 
 from __future__ import annotations
@@ -31,12 +32,14 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=BaseMessage)
 
 GRACE_S = 2.0
-"""How much longer than the server's own deadline an answer is waited for."""
+"""How much longer than the server's own deadline the client waits for an answer."""
 
 
 class Inbox(Mailbox):
-    """Where the messages of a handle arrive. The client knows this and not the handle, so that a
-    handle that nobody has any more is noticed.
+    """The inbox of a handle's messages.
+
+    The client refers to this and not to the handle, so that an unused handle can be garbage
+    collected.
     """
 
     def __init__(self, client: Session[Any]) -> None:
@@ -46,11 +49,11 @@ class Inbox(Mailbox):
         self.queue: deque[Any] = deque()
         self.ended = False
         self.error: PenstockError | None = None
-        """The connection broke: what was asked for does not come any more."""
+        """The connection broke: open requests get no answer any more."""
         self.name = client.new_inbox()
 
     def receive(self, message: BaseMessage) -> None:
-        """A message came for the handle."""
+        """A message for the handle arrived."""
         self.queue.append(message)
         if self.waiting:
             self.stir()
@@ -67,7 +70,7 @@ class Inbox(Mailbox):
         self.stir()
 
     def has_news(self) -> bool:
-        """Whether something came, or broke, or ended."""
+        """Whether a message arrived, the connection broke, or the inbox ended."""
         return bool(self.queue) or self.ended or self.error is not None
 
     def has_ended(self) -> bool:
@@ -79,7 +82,7 @@ class Pulling(Generic[M]):
     """A handle of one consumer."""
 
     calls_overlap: ClassVar[bool] = True
-    """Whether a call may begin while another one of the same thread or task is under way."""
+    """Whether a call may begin while another one of the same thread or task runs."""
 
     def __init__(self, js: Streams[M], stream: str, consumer: str) -> None:
         """A handle to pull messages of an existing consumer."""
@@ -98,7 +101,7 @@ class Pulling(Generic[M]):
         self._busy = True
 
     def _begin(self) -> Steps[Inbox]:
-        """What receives; ConnectionClosed when handle or client are closed."""
+        """The subscribed inbox; ConnectionClosed when handle or client are closed."""
         inbox = self._inbox
         if inbox is None:
             self._check_open()
@@ -117,7 +120,7 @@ class Pulling(Generic[M]):
             raise ConnectionClosed(f"the handle of consumer {self.consumer!r} is closed")
 
     def request(self, inbox: Inbox, body: bytes) -> str:
-        """Queue a pull request; where the statuses about it come."""
+        """Queue a pull request; returns the subject of its statuses."""
         self._requests += 1
         reply = f"{inbox.name}.{self._requests}"
         self.client.connection.publish(self._subject, body, reply)
@@ -146,12 +149,11 @@ class Pulling(Generic[M]):
         max_bytes: int = 0,
         no_wait: bool = False,
     ) -> Steps[list[M]]:
-        """Up to ``batch`` messages: as soon as all are there, or what came within ``timeout``
-        seconds.
+        """Up to ``batch`` messages: as soon as all arrived, or those that arrived in ``timeout`` seconds.
 
-        With no_wait only what the consumer has right now. An empty list when there is nothing.
-        Raises PullError, ConsumerDeleted, NoResponders (no such consumer), ConnectionLost, but
-        never with messages in hand.
+        With no_wait only the messages that the consumer has right now. An empty list when there are none.
+        Raises PullError, ConsumerDeleted, NoResponders (no such consumer), ConnectionLost, but returns
+        messages first if some arrived.
         """
         seconds = self.client.timeout_of(timeout)
         fetch = Fetch(self._subject, "", batch)
@@ -185,7 +187,7 @@ class Pulling(Generic[M]):
             if fetch.messages or left <= 0:
                 break
             yield Until(inbox, inbox.has_ended, RETRY_S)
-            fetch.again(self.request(inbox, body))  # it may be choosing a leader
+            fetch.again(self.request(inbox, body))  # the consumer may be electing a leader
             yield from self._collect(inbox, fetch, left + GRACE_S)
 
     def _collect(self, inbox: Inbox, fetch: Fetch, seconds: float) -> Steps[None]:
@@ -207,7 +209,8 @@ class Pulling(Generic[M]):
             inbox.queue.extendleft(reversed(fetch.messages))  # for the next call
             raise
 
-    # -- for ever ----------------------------------------------------------------------------------
+    # -- without end
+    # --------------------------------------------------------------------------------
 
     def reading(
         self,
@@ -218,12 +221,12 @@ class Pulling(Generic[M]):
         heartbeat: Duration = 5.0,
         patient: bool = True,
     ) -> Flow[M]:
-        """Messages for ever, with overlapping pull requests; ends when handle or client is closed by
-        its owner, and raises ConnectionClosed when the client is lost.
+        """Messages without end, with overlapping pull requests.
 
-        Raises ConsumerDeleted, NoResponders and PullError when the consumer cannot be pulled from
-        any more; in a cluster, if ``patient``, NoResponders only after half a minute, for it may be
-        choosing a leader. Survives a lost connection, as far as the consumer does.
+        Ends when its owner closes the handle or the client; raises ConnectionClosed when the client is lost.
+        Raises ConsumerDeleted, NoResponders and PullError when the consumer cannot be pulled from any more. In
+        a cluster, if ``patient``, it raises NoResponders only after half a minute, because the consumer may be
+        electing a leader. Survives a lost connection, as far as the consumer does.
         """
         self._occupy()
         try:
@@ -250,7 +253,7 @@ class Pulling(Generic[M]):
         heartbeat: Duration = 5.0,
         patient: bool,
     ) -> Steps[Reading[M]]:
-        """What ``reading`` does, to be taken message by message."""
+        """Begin ``reading``; the caller takes the messages one by one."""
         heartbeat_ns = to_nanoseconds(heartbeat)
         requests = Requests(self._subject, batch, max_bytes, to_nanoseconds(expires), heartbeat_ns)
         yield Ready(math.inf)
@@ -259,7 +262,7 @@ class Pulling(Generic[M]):
 
 
 class Reading(Generic[M]):
-    """Messages of a consumer, for as long as they are wanted."""
+    """Messages of a consumer without end."""
 
     def __init__(
         self,
@@ -270,8 +273,9 @@ class Reading(Generic[M]):
         quiet: float,
         patient: bool,
     ) -> None:
-        """``low``: ask for more when no more than this is outstanding; ``quiet``: seconds after
-        which a request is lost of which nothing is heard.
+        """``low``: request more when at most this many messages are outstanding.
+
+        ``quiet``: seconds without a reply after which a request counts as lost.
         """
         self._handle = handle
         self._inbox = inbox
@@ -281,8 +285,9 @@ class Reading(Generic[M]):
         self._patient = patient
 
     def refill(self) -> Steps[bool]:
-        """Ask for messages if it is time, and wait for news; False when no message follows, and
-        ConnectionClosed when that is because the client was lost.
+        """Request messages if it is time, and wait for news.
+
+        False when no message follows; ConnectionClosed when that is because the client was lost.
         """
         inbox, requests = self._inbox, self._requests
         if requests.refusals:
@@ -304,7 +309,7 @@ class Reading(Generic[M]):
         return True
 
     def at_hand(self) -> Iterator[M]:
-        """The messages that are there, until it is time to ask for more."""
+        """The messages that have arrived, until it is time to request more."""
         queue, requests, low = self._inbox.queue, self._requests, self._low
         clustered = self._patient and self._handle.client.clustered
         while queue:
@@ -312,11 +317,11 @@ class Reading(Generic[M]):
             if requests.take(message, clustered=clustered):
                 yield message
                 if requests.outstanding <= low:
-                    return  # ask for more before the rest is handled
+                    return  # request more before the rest is handled
 
 
 def _feed(inbox: Inbox, fetch: Fetch) -> bool:
-    """Hand over what came; whether the request is over."""
+    """Pass the arrived messages to the request; returns whether it is over."""
     while inbox.queue and not fetch.done:
         fetch.take(inbox.queue.popleft())
     return fetch.done

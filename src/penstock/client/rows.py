@@ -1,10 +1,10 @@
-"""Publishing into a stream in bulk: rows of columns go out, and their acks are counted, without a
-Python object per message.
+"""Publishing into a stream in bulk: rows of columns are sent and their acks counted, without a Python
+object per message.
 
-While a publisher is open it captures the answers to its messages as the bytes are parsed
-(``core.outflow``); all other operations of the connection go their usual way. What is not answered
-is held, so that it can be sent again over another connection; whether that makes duplicates is for
-the caller to know. For blocking code only.
+While a publisher is open, it captures the answers to its messages as the bytes are parsed
+(``core.outflow``); all other operations of the connection are processed as usual. It holds messages
+without an answer, so that they can be sent again over another connection; the caller decides whether
+that may make duplicates. For blocking code only.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ BLOCK_BYTES = 128 * 1024  # handed to the socket at once
 
 
 class RowPublisher:
-    """Publishes rows in order, with at most ``window`` messages and about ``window_bytes`` bytes
-    without an answer. One at a time may be open on a connection.
+    """Publishes rows in order, with a bounded window of messages without an answer.
 
-    Every call but ``close`` raises ConnectionLost when the connection broke: then ``open`` it on
-    another one, ``settle`` what the stream has, and ``send_again``. PermissionsViolation when the
-    server refuses the subject of a message, for it gives no other answer then.
+    The window has at most ``window`` messages and about ``window_bytes`` bytes. One publisher at a time
+    may be open on a connection. Every call but ``close`` raises ConnectionLost when the connection broke:
+    then ``open`` it on another one, ``settle`` the messages that the stream has, and ``send_again``.
+    PermissionsViolation when the server refuses the subject of a message, because it then sends no other
+    answer.
     """
 
     def __init__(
@@ -48,9 +49,10 @@ class RowPublisher:
         window_bytes: int = WINDOW_BYTES,
         payload_max: int = 0,
     ) -> None:
-        """``common``: header lines of every message. ``numbered``: begin of a header line that the
-        number of the row ends. ``payload_max``: bytes of headers and payload, where that is less
-        than what the server takes.
+        """``common``: header lines of every message.
+
+        ``numbered``: the begin of a header line that ends with the number of the row. ``payload_max``: the
+        limit for the bytes of headers and payload, if it is below that of the server.
         """
         self.interest: Interest
         self._client = client
@@ -67,9 +69,7 @@ class RowPublisher:
         self.open(client)
 
     def open(self, client: BlockingClient) -> None:
-        """Take the answers that come over this connection; RuntimeError when somebody else reads
-        it.
-        """
+        """Capture the answers that come over this connection; RuntimeError when another reader does."""
         if client.connection.capture is not None:
             raise RuntimeError("the connection is captured by another reader")
         client.attach(f"{self._inbox}.*", self)
@@ -79,7 +79,7 @@ class RowPublisher:
         self._complaint = client.last_error
 
     def close(self) -> None:
-        """Take no more answers."""
+        """Stop capturing answers."""
         connection = self._client.connection
         if connection.capture is self:
             connection.capture = None
@@ -87,7 +87,7 @@ class RowPublisher:
                 connection.unsubscribe(self.interest)
 
     def publish(self, rows: Rows, start: int) -> int:
-        """Send rows from ``start`` on, until the window is full; the first one that was not sent.
+        """Send rows from ``start`` on, until the window is full; returns the first row that was not sent.
 
         Waits for nothing but the socket.
         """
@@ -99,7 +99,7 @@ class RowPublisher:
         return start
 
     def push(self) -> None:
-        """Send what was put."""
+        """Send the queued blocks."""
         before = self.flow.waiting_bytes
         if before:
             self._check()
@@ -108,15 +108,16 @@ class RowPublisher:
         self._check()
 
     def send_again(self) -> None:
-        """Send everything that is not answered once more."""
+        """Send every message without an answer again."""
         self._check()
         self._client.connection.publish_operations(self.flow.again(), 0)
         self._client.flush_output()
         self._check()
 
     def wait(self, outstanding_max: int, seconds: float) -> bool:
-        """Until no more than so many messages are without an answer; False when time runs out
-        and no answer came at all.
+        """Wait until at most ``outstanding_max`` messages are without an answer.
+
+        False when the time is over and no answer came at all.
         """
         self.push()
         deadline = time.monotonic() + seconds
@@ -149,11 +150,11 @@ class RowPublisher:
     # -- called while bytes are parsed
 
     def feed(self, parser: Parser, data: bytes) -> list[tuple[object, ...]]:
-        """Part of parsing: take our answers, return every other operation."""
+        """Called by the parser: take answers for this publisher, return every other operation."""
         return self.flow.feed(parser, self.interest.sid, data)
 
     def receive(self, message: BaseMessage) -> None:
-        """An answer parsed before the capture began; there is none, the inbox is new."""
+        """Unused: the inbox is new, so no answer was parsed before the capture began."""
 
     def end(self) -> None:
         """The client is closed: no answer follows."""

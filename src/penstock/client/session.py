@@ -1,8 +1,8 @@
-"""What every client is, without a transport: its connection's state, requests and their answers,
-pings, and which server is tried next.
+"""The common part of all clients without a transport: state of the connection, requests, pings, and
+the choice of the next server.
 
-The shells inherit from ``Session``: they carry the bytes and carry out the steps. Time and
-randomness are handed in.
+The shells inherit from ``Session``: they carry the bytes and carry out the steps. They pass time and
+randomness in.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=BaseMessage)
 
 OUTPUT_BYTES = 64 * 1024
-"""Queued output that is much: it is sent at once."""
+"""The size of queued output from which it is sent at once."""
 PENDING_MESSAGES_MAX = 524_288
 PENDING_BYTES_MAX = 128 * 1024 * 1024
 
@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 class Stats(NamedTuple):
-    """What went over the connection since the client was made."""
+    """Messages and bytes over the connection since the client was made."""
 
     messages_received: int
     messages_sent: int
@@ -58,10 +58,10 @@ class Stats(NamedTuple):
 
 
 class Question(Mailbox):
-    """A request whose answer is waited for; made by ``ask``."""
+    """A request with an outstanding answer; made by ``ask``."""
 
     def __init__(self, subject: str, inbox: str) -> None:
-        """``inbox``: where the answer comes."""
+        """``inbox``: the subject of the answer."""
         self.subject = subject
         self.inbox = inbox
         self.answer: BaseMessage | None = None
@@ -69,11 +69,13 @@ class Question(Mailbox):
         """Why no answer will come."""
 
     def is_over(self) -> bool:
-        """Whether there is nothing to wait for any more."""
+        """Whether the wait is over."""
         return self.answer is not None or self.error is not None
 
     def outcome(self, seconds: float) -> Any:
-        """The answer, after it was waited for so long; raises what it means, or why there is none."""
+        """The answer after a wait of ``seconds``; raises its error, or the reason why there is
+        none.
+        """
         if self.answer is None:
             if self.error is not None:
                 raise self.error
@@ -83,7 +85,7 @@ class Question(Mailbox):
         return self.answer
 
     def lost(self, error: PenstockError) -> None:
-        """The connection broke since it was asked, or the client was closed."""
+        """The connection broke after the request was sent, or the client was closed."""
         if not isinstance(error, ConnectionLost) and isinstance(error, ConnectionClosed):
             self.error = error
         else:
@@ -91,7 +93,7 @@ class Question(Mailbox):
         self.stir()
 
     def refused(self, complaint: PermissionsViolation) -> None:
-        """Fail when the server does not permit to ask it, or to hear the answer."""
+        """Fail when the server does not permit the request, or the subscription for the answer."""
         inbox = f"{self.inbox.rpartition('.')[0]}.*"
         if f'"{self.subject}"' in complaint.text or f'"{inbox}"' in complaint.text:
             self.error = complaint
@@ -99,7 +101,7 @@ class Question(Mailbox):
 
 
 class Ping(Mailbox):
-    """A ping whose answer is waited for."""
+    """A ping with an outstanding pong."""
 
     def __init__(self) -> None:
         """Not answered yet."""
@@ -107,31 +109,31 @@ class Ping(Mailbox):
         self.error: PenstockError | None = None
 
     def is_over(self) -> bool:
-        """Whether there is nothing to wait for any more."""
+        """Whether the wait is over."""
         return self.answered or self.error is not None
 
     def pong(self) -> None:
-        """The answer came."""
+        """The pong arrived."""
         self.answered = True
         self.stir()
 
     def lost(self, error: PenstockError) -> None:
-        """No answer will come."""
+        """No pong will come."""
         self.error = error
         self.stir()
 
 
 class Answers:
-    """Owner of the inbox that all requests of a client share."""
+    """The owner of the inbox that all requests of a client share."""
 
     def __init__(self, client: Session[Any], questions: dict[str, Question]) -> None:
-        """The questions by the subject of their answer."""
+        """``questions``: the requests by the subject of their answer."""
         self.client = client
         self.interest: machine.Interest
         self._questions = questions
 
     def receive(self, message: BaseMessage) -> None:
-        """An answer came."""
+        """An answer arrived."""
         question = self._questions.get(message.subject)
         if question is not None and question.answer is None:
             question.answer = message
@@ -139,14 +141,14 @@ class Answers:
                 question.stir()
 
     def end(self) -> None:
-        """The client is closed; the questions hear of it by themselves."""
+        """The client is closed; the requests are told separately."""
 
 
 class Session(ABC, Generic[M]):
     """The part of a client that needs no transport."""
 
     stays_open: ClassVar[bool]
-    """Whether lost connections are made anew in the background: no call need see to it."""
+    """Whether the shell replaces lost connections in the background, so that no call has to."""
 
     def __init__(
         self,
@@ -155,50 +157,52 @@ class Session(ABC, Generic[M]):
         clock: Callable[[], float],
         randomness: random.Random,
     ) -> None:
-        """``clock``: seconds that never go back. Nothing is opened yet."""
+        """``clock``: a monotonic clock in seconds. Opens no connection."""
         self.options = options
         self.clock = clock
         self.connection = machine.Connection(options, message_type)
         self.reconnects = 0
         self.last_error: Exception | None = None
-        """What the server complained about last without closing, or why the connection was lost."""
+        """The last error of the server that did not close the connection, or why the connection was
+        lost.
+        """
         self.watchers: set[Mailbox] = set()
-        """Whoever is told when the connection breaks and what the server does not permit."""
+        """Mailboxes to tell when the connection breaks or the server does not permit something."""
         self._pool = ServerPool(options, randomness.random)
         self._nuid = Nuid(randomness)
         self._inbox = ""
         self._questions: dict[str, Question] = {}
         self._asked = 0
-        self._failed_at = -math.inf  # when an attempt to connect failed last
+        self._failed_at = -math.inf  # when an attempt to connect last failed
 
-    # -- what a shell does -------------------------------------------------------------------------
+    # -- implemented by the shells -----------------------------------------------------------------
 
     @abstractmethod
     def attach(self, subject: str, owner: Owner, queue: str = "") -> None:
-        """Subscribe for an owner, whose ``interest`` is set."""
+        """Subscribe for an owner, and set its ``interest``."""
 
     @property
     @abstractmethod
     def much_waits(self) -> bool:
-        """Whether so much is queued that it is to be sent before there is more."""
+        """Whether so much output is queued that it must be sent before more is queued."""
 
     @abstractmethod
     def plan_flush(self) -> None:
-        """What is queued goes out soon: at the latest with what is waited for next."""
+        """Send queued output soon: at the latest with the next wait."""
 
     @abstractmethod
     def report(self, error: Exception) -> None:
-        """An error that no call can raise."""
+        """Report an error that no call can raise."""
 
     @abstractmethod
     def _changed(self, event: machine.Event) -> None:
-        """Something happened that concerns the transport."""
+        """React to an event that concerns the transport."""
 
     # -- state -------------------------------------------------------------------------------------
 
     @property
     def client(self) -> Session[M]:
-        """Itself, as everything that belongs to a client has it."""
+        """The client itself, as on every object that belongs to a client."""
         return self
 
     @property
@@ -208,17 +212,17 @@ class Session(ABC, Generic[M]):
 
     @property
     def server_info(self) -> ServerInfo:
-        """What the server said of itself last."""
+        """The server's last INFO."""
         return self.connection.info
 
     @property
     def clustered(self) -> bool:
-        """Whether the server is of a cluster, where a stream may be choosing a leader."""
+        """Whether the server is in a cluster, where a stream may be electing a leader."""
         return bool(self.connection.info.cluster)
 
     @property
     def stats(self) -> Stats:
-        """Messages and bytes both ways, and reconnects."""
+        """Messages and bytes in both directions, and the number of reconnects."""
         at = self.connection
         return Stats(
             at.messages_received,
@@ -229,30 +233,30 @@ class Session(ABC, Generic[M]):
         )
 
     def timeout_of(self, timeout: Duration | None) -> float:
-        """The timeout that counts, in seconds: the one given, or that of the options."""
+        """The timeout in seconds: the given one, or that of the options."""
         return self.options.timeout if timeout is None else to_seconds(timeout)
 
     def new_inbox(self) -> str:
-        """A subject nobody else uses."""
+        """A unique subject for answers."""
         return f"{self.options.inbox_prefix}.{self._nuid.next()}"
 
     def release(self, interest: machine.Interest) -> None:
-        """Nobody wants the messages of a subscription any more."""
+        """Unsubscribe: the messages of a subscription are not needed any more."""
         if not self.closed:
             self.connection.unsubscribe(interest)
             self.plan_flush()
 
-    # -- what happens ------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------
 
     def process(self) -> None:
-        """Hand over what the connection has made of the bytes received."""
+        """Process the events of the received bytes."""
         for event in self.connection.events():
             if not isinstance(event, BaseMessage):
                 self._on_event(event)
                 continue
             try:
                 event.interest.owner.receive(event)
-            except (PenstockError, ValueError) as error:  # of this message; the others still count
+            except (PenstockError, ValueError) as error:  # concerns this message only
                 self.report(error)
 
     def _on_event(self, event: machine.Event) -> None:
@@ -274,13 +278,13 @@ class Session(ABC, Generic[M]):
         self._changed(event)
 
     def _tell_lost(self, error: PenstockError, waiters: list[object]) -> None:
-        """The connection broke: who waits for what does not come any more hears of it."""
+        """The connection broke: tell every waiting call and watcher."""
         boxes = [waiter for waiter in waiters if isinstance(waiter, Mailbox)]
         for box in [*boxes, *self._questions.values(), *self.watchers]:
             box.lost(error)
 
     def _end_all(self, failure: str) -> None:
-        """Nothing works any more. ``failure``: why, unless the owner closes."""
+        """End all subscriptions and calls. ``failure``: why, unless the owner closes."""
         if failure:
             logger.error("the client is closed: %s", failure)
         owners = [interest.owner for interest in self.connection.interests.values()]
@@ -296,7 +300,7 @@ class Session(ABC, Generic[M]):
     # -- servers -----------------------------------------------------------------------------------
 
     def _opening(self) -> Steps[None]:
-        """Connect to the first server that takes us; ConnectError with every server's reason."""
+        """Connect to the first server that accepts; ConnectError with every server's reason."""
         error: Exception | None = None
         for _ in self.options.servers:
             error = yield from self._trying(math.inf)
@@ -305,23 +309,25 @@ class Session(ABC, Generic[M]):
         raise self._pool.error(error)
 
     def _reopening(self, deadline: float) -> Steps[None]:
-        """Connect again, as often as the options say; ConnectError when no server is left, Timeout
-        at the deadline.
+        """Connect again, as often as the options say.
+
+        Raises ConnectError when no server is left, Timeout at the deadline.
         """
         while (yield from self._trying(deadline)) is not None:
             pass
         self.reconnects += 1
 
     def _trying(self, deadline: float) -> Steps[Exception | None]:
-        """One attempt at the next server; None when it took us. ConnectError when no server is
-        left, Timeout when its turn comes after the deadline.
+        """Make one attempt at the next server; returns the error, None for a connection.
+
+        Raises ConnectError when no server is left, Timeout when the wait before it goes beyond the deadline.
         """
         choice = self._pool.next()
         if choice is None:
             raise self._pool.error()
         server, wait = choice
         now = self.clock()
-        wait = max(0.0, self._failed_at + wait - now)  # what was done in between counts as waiting
+        wait = max(0.0, self._failed_at + wait - now)  # the time since then counts as waiting
         if deadline - now <= wait:
             self._pool.postpone()
             yield Sleep(max(0.0, deadline - now))
@@ -330,7 +336,7 @@ class Session(ABC, Generic[M]):
             yield Sleep(wait)
         try:
             yield Dial(server)
-        except (PenstockError, OSError, ValueError) as error:  # ValueError: a host that is no name
+        except (PenstockError, OSError, ValueError) as error:  # ValueError: an invalid host name
             self._pool.failed(error)
             self._failed_at = self.clock()
             return error
@@ -351,7 +357,7 @@ class Session(ABC, Generic[M]):
         return question
 
     def forget(self, question: Question) -> None:
-        """Nobody waits for the answer any more."""
+        """Forget a request: no caller waits for the answer any more."""
         self._questions.pop(question.inbox, None)
 
     def requesting(
@@ -363,10 +369,10 @@ class Session(ABC, Generic[M]):
         headers: Headers | None = None,
         raw_headers: bytes = b"",
     ) -> Steps[M]:
-        """Publish and wait for one answer.
+        """Publish a request and wait for one answer.
 
-        Raises NoResponders, Timeout, PermissionsViolation where the server says so, ConnectionLost
-        when the connection broke meanwhile, and what publish raises.
+        Raises NoResponders, Timeout, PermissionsViolation when the server refuses it, ConnectionLost when the
+        connection broke meanwhile, and the errors of publish.
         """
         seconds = self.timeout_of(timeout)
         if not self.stays_open:
@@ -384,8 +390,8 @@ class Session(ABC, Generic[M]):
     def answering(self, question: Question, timeout: Duration | None = None) -> Steps[M]:
         """Wait for the answer.
 
-        Raises NoResponders, Timeout, PermissionsViolation where the server says so, and
-        ConnectionLost when the connection broke since it was asked.
+        Raises NoResponders, Timeout, PermissionsViolation when the server refused the request, and
+        ConnectionLost when the connection broke after it was sent.
         """
         seconds = self.timeout_of(timeout)
         try:
@@ -398,7 +404,7 @@ class Session(ABC, Generic[M]):
     # -- pings -------------------------------------------------------------------------------------
 
     def flushing(self, timeout: Duration | None = None) -> Steps[None]:
-        """Wait until the server has taken all that was sent; Timeout, ConnectionLost."""
+        """Wait until the server has processed all sent operations; Timeout, ConnectionLost."""
         seconds = self.timeout_of(timeout)
         yield Ready(seconds)
         ping = Ping()
@@ -409,7 +415,7 @@ class Session(ABC, Generic[M]):
             raise ping.error
 
     def measuring(self) -> Steps[float]:
-        """Seconds the server takes to answer a ping."""
+        """The time that the server takes to answer a ping, in seconds."""
         start = self.clock()
         yield from self.flushing()
         return self.clock() - start
@@ -418,7 +424,7 @@ class Session(ABC, Generic[M]):
     rtt = call(measuring)
 
     def _keep_alive(self) -> bool:
-        """Ping, unless too many pings have no answer: then the connection is lost, and False."""
+        """Send a ping; when too many pings have no answer, the connection counts as lost: False."""
         if self.connection.pings_outstanding >= self.options.pings_outstanding_max:
             self.connection.receive_eof(TimeoutError("stale: pings are not answered"))
             self.process()

@@ -1,20 +1,20 @@
-"""What the client does, as steps: no transport, no waiting, no clock.
+"""The client's calls as steps, without transport, waiting or clock.
 
-A call is a generator that yields steps, is sent what each of them gave, and returns the result. A
-shell carries the steps out: that of asyncio awaits, that of blocking code waits::
+A call is a generator that yields steps, is sent the result of each step, and returns its own result. A
+shell carries out the steps: the asyncio shell awaits, the blocking shell waits::
 
     call = session.requesting("help", b"")                    shell:  step = next(call)
     Ready(5.0)                                                        <make sure of a connection>
     Until(question, question.is_over, 5.0)                            <read until that holds>
     StopIteration(value=message)                                      the result
 
-What a step raises is thrown into the generator. A flow is such a generator that also yields what
-its user iterates over: whatever is no ``Step`` is the user's. Who leaves a flow early throws
-``Left`` into it, after which it may still yield steps, to clean up.
+An error of a step is thrown into the generator. A flow is such a generator that also yields the items
+for its user: everything that is no ``Step``. To leave a flow early, the shell throws ``Left`` into it;
+the flow may then still yield steps to clean up.
 
-A call that is added is one generator in a class without I/O, with a line that names it for the
-users: ``fetch = call(fetching)``. The classes of both shells inherit it, and each makes a method of it
-that carries the steps out its own way.
+To add a call, write one generator in a class without I/O, and a line with its name for users:
+``fetch = call(fetching)``. The classes of both shells inherit it, and each makes a method of it that
+carries out the steps in its own way.
 """
 
 from __future__ import annotations
@@ -47,14 +47,15 @@ P = ParamSpec("P")
 
 
 class Step:
-    """Something that a shell does for a call."""
+    """An action that a shell carries out for a call."""
 
     __slots__ = ()
 
 
 class Ready(Step):
-    """Have a connection, if it takes no longer than so many seconds. A shell that makes lost
-    connections anew by itself does nothing.
+    """Make sure of a connection, within ``seconds``.
+
+    A shell that replaces lost connections in the background does nothing.
     """
 
     __slots__ = ("seconds",)
@@ -65,8 +66,9 @@ class Ready(Step):
 
 
 class Until(Step):
-    """Send what is queued and read until ``done()`` holds: True, or False when the seconds are over.
-    Whatever may make it hold stirs the ``box``.
+    """Send queued output and read until ``done()`` holds: True, or False when the time is over.
+
+    Every change that may make ``done()`` hold stirs the ``box``.
     """
 
     __slots__ = ("box", "done", "seconds")
@@ -79,7 +81,7 @@ class Until(Step):
 
 
 class Send(Step):
-    """Send what is queued; waits while the other side takes no more."""
+    """Send queued output; waits while the transport takes no more."""
 
     __slots__ = ()
 
@@ -100,14 +102,14 @@ class Attach(Step):
 
 
 class Request(Step):
-    """Publish ``body`` to ``subject``; gives the bytes of the one answer."""
+    """Publish ``body`` to ``subject``; the result is the bytes of the one answer."""
 
     __slots__ = ("body", "headers", "seconds", "subject")
 
     def __init__(
         self, subject: str, body: bytes = b"", seconds: float | None = None, headers: bytes = b""
     ) -> None:
-        """``seconds``: how long the answer is waited for; None for the time of the options."""
+        """``seconds``: how long to wait for the answer; None for the time of the options."""
         self.subject = subject
         self.body = body
         self.seconds = seconds
@@ -115,57 +117,58 @@ class Request(Step):
 
 
 class Sleep(Step):
-    """Let time pass, while there is no connection."""
+    """Wait while there is no connection."""
 
     __slots__ = ("seconds",)
 
     def __init__(self, seconds: float) -> None:
-        """Nothing is read meanwhile."""
+        """The shell reads nothing meanwhile."""
         self.seconds = seconds
 
 
 class Dial(Step):
-    """Connect to a server, with the handshake; PenstockError, OSError or ValueError, and nothing is
-    left of it, when that fails.
+    """Connect to a server, with the handshake.
+
+    A failure raises PenstockError, OSError or ValueError, and leaves no connection.
     """
 
     __slots__ = ("server",)
 
     def __init__(self, server: Server) -> None:
-        """This one and no other."""
+        """``server`` is the only one to try."""
         self.server = server
 
 
 Steps: TypeAlias = Generator[Step, Any, T]
 """A call that returns a T."""
 Flow: TypeAlias = Generator[Step | T, Any, None]
-"""A call that gives Ts, one after the other."""
+"""A call that yields Ts, one after the other."""
 
 
 class Left(BaseException):
-    """Thrown into a flow whose user wants no more of it."""
+    """Thrown into a flow when its user leaves it."""
 
 
 class Owner(Protocol):
-    """What a subscription belongs to."""
+    """The owner of a subscription."""
 
     interest: Interest
 
     def receive(self, message: BaseMessage) -> None:
-        """A message came."""
+        """A message arrived."""
 
     def end(self) -> None:
         """No message follows."""
 
 
 class Mailbox:
-    """Something that is waited for: who changes it stirs it, and whoever waits looks again."""
+    """An object that calls wait for: a change stirs it, and the waiting calls check again."""
 
     waiting: tuple[Any, ...] = ()
-    """Whoever waits for it in a shell that has to be told: their ``wake`` is called once."""
+    """The waiting calls, in a shell that has to wake them: each ``wake`` is called once."""
 
     def stir(self) -> None:
-        """Something has changed."""
+        """Wake the waiting calls, because the object has changed."""
         waiting, self.waiting = self.waiting, ()
         for each in waiting:
             each.wake()
@@ -174,31 +177,32 @@ class Mailbox:
         """The connection broke, or the client was closed."""
 
     def refused(self, complaint: PermissionsViolation) -> None:
-        """The server does not permit something, which may have to do with this."""
+        """The server does not permit an operation, which may concern this object."""
 
 
-# -- how a call becomes a method of each shell -----------------------------------------------------
+# -- calls as methods of the shells ---------------------------------------------------------------
 
 
 class Awaits:
-    """What belongs to the shell of asyncio: its calls are awaited."""
+    """Base of the asyncio shell's classes: their calls are awaited."""
 
     __slots__ = ()
 
 
 class Blocks:
-    """What belongs to the shell of blocking code: its calls wait."""
+    """Base of the blocking shell's classes: their calls wait."""
 
     __slots__ = ()
 
 
 class Call(Generic[P, T]):
-    """A call of both shells, as it stands in a class without I/O: these steps. What a class of a
-    shell inherits becomes a method there, see ``realise``.
+    """A call of both shells in a class without I/O.
+
+    ``realise`` makes a method of it in each class of a shell that inherits it.
     """
 
     def __init__(self, steps: Callable[..., Any], like: Callable[..., Any]) -> None:
-        """``like``: whose signature and docstring the methods have."""
+        """The methods have the signature and docstring of ``like``."""
         self.steps = steps
         self.like = like
 
@@ -209,15 +213,15 @@ class Call(Generic[P, T]):
     @overload
     def __get__(self, shell: Blocks, kind: type) -> Callable[P, T]: ...
     def __get__(self, shell: Any, kind: type) -> Any:
-        """Itself: where it is called there is a method in its place."""
+        """Return the call itself; shells have a method in its place."""
         return self
 
 
 class FlowCall(Generic[P, T]):
-    """A flow of both shells: something to iterate over."""
+    """A flow of both shells, which the user iterates over."""
 
     def __init__(self, steps: Callable[..., Flow[Any]]) -> None:
-        """These steps."""
+        """``steps`` makes the generator."""
         self.steps = self.like = steps
 
     @overload
@@ -227,23 +231,24 @@ class FlowCall(Generic[P, T]):
     @overload
     def __get__(self, shell: Blocks, kind: type) -> Callable[P, Iterator[T]]: ...
     def __get__(self, shell: Any, kind: type) -> Any:
-        """Itself: where it is called there is a method in its place."""
+        """Return the flow itself; shells have a method in its place."""
         return self
 
 
 class Verb(Call[P, None]):
-    """A call of a message that only tells the server something: the bytes that ``steps`` gives.
-    ``ends``: the server hears no other verb about the message.
+    """A call of a message that only sends the server the bytes that ``steps`` returns.
+
+    ``ends`` says that no other ack of the message may follow.
     """
 
     def __init__(self, steps: Callable[..., bytes], *, ends: bool = True) -> None:
-        """These bytes."""
+        """``steps`` returns the bytes."""
         super().__init__(steps, steps)
         self.ends = ends
 
 
 def call(steps: Callable[Concatenate[Any, P], Steps[T]]) -> Call[P, T]:
-    """A call that carries out these steps of its object, which has a ``client``."""
+    """A call that carries out these steps of an object with a ``client``."""
     return Call(steps, steps)
 
 
@@ -257,12 +262,12 @@ def planned(plan: Callable[Concatenate[Any, P], Steps[T]]) -> Call[P, T]:
 
 
 def flow(steps: Callable[Concatenate[Any, P], Flow[T]]) -> FlowCall[P, T]:
-    """A flow of its object, which has a ``client``."""
+    """A flow of an object with a ``client``."""
     return FlowCall(steps)
 
 
 def verb(body: Callable[Concatenate[Any, P], bytes], *, ends: bool = True) -> Verb[P]:
-    """A verb of a message that tells the server this."""
+    """An ack of a message with the payload that ``body`` returns."""
     return Verb(body, ends=ends)
 
 
@@ -273,8 +278,10 @@ def realise(
     tell: Callable[[Callable[..., bytes], bool], Callable[..., Any]],
     iterator: str,
 ) -> None:
-    """Make methods of the calls that a class of a shell has or inherits: ``carry_out`` makes that of a
-    call, ``tell`` that of a verb; ``iterate`` gives the ``iterator`` of a client's flow.
+    """Make methods of the calls that a class of a shell has or inherits.
+
+    ``carry_out`` makes the method of a call, ``tell`` that of a verb; ``iterate`` makes the ``iterator``
+    of a client's flow.
     """
     found: dict[str, object] = {}
     for base in reversed(shell.__mro__):
@@ -317,8 +324,9 @@ def _signature(like: Callable[..., Any], form: str) -> inspect.Signature:
 
 
 def made(kind: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """A method that calls a class, or a function, with its object; its docstring is that of the
-    constructor.
+    """A method that calls a class, or a function, with its object.
+
+    Its docstring is that of the constructor.
     """
 
     def make(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:

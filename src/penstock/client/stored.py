@@ -1,14 +1,15 @@
-"""What a stream holds, asked for message by message: without a consumer, so that nothing is taken
-away and nobody's interest changes, and with every server and kind of stream.
+"""Reading the stored messages of a stream without a consumer, one request for each message.
 
-Requests go out for sequence after sequence, a window of them at a time; where a whole window found
-nothing that is wanted, the stream is asked where the next such message is::
+No message is removed and no interest changes; it works with every server and kind of stream. Requests
+go out for sequence after sequence, in windows; when a whole window finds no matching message, the
+stream is asked for the next one::
 
-    get 1, 2, 3 ... 256   ─►  1, 2, 5        (others are not there: 10037)
+    get 1, 2, 3 ... 256   ─►  1, 2, 5        (others do not exist: 10037)
     get 257 ... 512       ─►  none           next from 513?  ─►  90001
     get 90001 ...
 
-The leader of a stream answers, so what comes is what the stream has. For blocking code only.
+The leader of a stream answers, so the messages are exactly those of the stream. For blocking code
+only.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def _add(columns: Columns, message: StoredMsg) -> None:
 def _window(
     js: JetStream, stream: str, sequences: range, timeout: Duration | None
 ) -> Iterator[StoredMsg]:
-    """Those of the messages that are there, in order."""
+    """Those of the messages that exist, in order."""
     with _Answers(js) as answers:
         answers.ask(js.plans.subjects.stream("MSG.GET", stream), sequences)
         answers.wait(js.client.timeout_of(timeout))
@@ -115,7 +116,7 @@ class _Answers:
     """The answers to one window of requests."""
 
     def __init__(self, js: JetStream) -> None:
-        """Subscribes."""
+        """Subscribes to the inbox."""
         self.interest: Interest
         self.found: dict[int, bytes] = {}
         self._client = js.client
@@ -142,7 +143,7 @@ class _Answers:
         self._client.flush_output()
 
     def wait(self, seconds: float) -> None:
-        """Until all answers are there; Timeout when none comes for so long."""
+        """Wait for all answers; Timeout when none arrives in ``seconds``."""
         deadline = time.monotonic() + seconds
         while len(self.found) < len(self._wanted):
             before = len(self.found)
@@ -173,7 +174,7 @@ class _Answers:
         )
 
     def receive(self, message: BaseMessage) -> None:
-        """An answer."""
+        """An answer arrived."""
         if message.status == _NO_RESPONDERS:
             self._silent = True
             return

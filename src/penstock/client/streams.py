@@ -1,5 +1,5 @@
-"""JetStream over a session, as far as no transport is needed: publishing with one ack, reading in
-order, push consumers. What is asked and what answers mean is in ``jetstream.py``.
+"""JetStream over a session, without a transport: publishing with one ack, ordered reading, push
+consumers. ``jetstream.py`` has the requests and answers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PUSH_PENDING_BYTES_MAX = 512 * 1024 * 1024
 
 
 def never() -> bool:
-    """What is waited for where only time is to pass."""
+    """The condition of a wait that only lets time pass."""
     return False
 
 
@@ -51,13 +51,13 @@ class Streams(Generic[M]):
     def __init__(
         self, client: Session[M], *, domain: str | None, prefix: str | None, timeout: float
     ) -> None:
-        """``timeout`` in seconds, for every call."""
+        """``timeout`` of every call, in seconds."""
         self.client = client
         self.plans = Plans(domain, prefix, timeout)
         self.timeout = timeout
 
     def seconds_of(self, timeout: Duration | None) -> float:
-        """The timeout that counts, in seconds: the one given, or that of every call."""
+        """The timeout in seconds: the given one, or that of every call."""
         return self.timeout if timeout is None else to_seconds(timeout)
 
     # -- the API -----------------------------------------------------------------------------------
@@ -101,9 +101,8 @@ class Streams(Generic[M]):
     ) -> Steps[PubAck]:
         """Store a message and wait for the stream's ack.
 
-        NoResponders when no stream takes the subject (in a cluster when none has done so for
-        ``timeout``: it may be choosing a leader), WrongLastSequence when an expectation does not
-        hold.
+        Raises NoResponders when no stream takes the subject (in a cluster only after ``timeout``, because the
+        stream may be electing a leader), WrongLastSequence when an expectation does not hold.
         """
         block = publish_headers(
             headers,
@@ -141,10 +140,9 @@ class Streams(Generic[M]):
         deliver_policy: DeliverPolicy | None = None,
         headers_only: bool = False,
     ) -> Flow[M]:
-        """The messages of a stream in order and without gaps, for ever; what breaks is set up
-        again.
+        """The messages of a stream in order and without gaps, without end; creates a new consumer as needed.
 
-        Its consumer is removed when the reader is left: in asyncio at once only through
+        The consumer is removed when the reader is left: in asyncio at once only through
         ``contextlib.aclosing``.
         """
         state = Ordered(stream, filter_subjects, start_seq, deliver_policy, headers_only)
@@ -177,7 +175,7 @@ class Streams(Generic[M]):
         try:
             yield from self.plans.delete_consumer(stream, consumer)
         except PenstockError:
-            return  # it is gone already, or goes by itself when nobody pulls from it
+            return  # it is gone already, or the server deletes it when it is inactive
 
     def _pushing(
         self, stream: str, config: ConsumerConfig | None, queue: str, subscription: Subscribed[Any]
@@ -198,16 +196,14 @@ class Streams(Generic[M]):
 
 
 class Pushed(Mailbox):
-    """Mixed into the subscription of a push consumer: heartbeats and flow control are answered on
-    the way.
-    """
+    """Mixin for the subscription of a push consumer, which answers heartbeats and flow control."""
 
     client: Any
     info: ConsumerInfo
-    """The consumer as created."""
+    """The consumer as it was created."""
 
     def receive(self, message: BaseMessage) -> None:
-        """A message of the consumer, or a word of the server about it."""
+        """A message of the consumer, or a control message of the server."""
         reply = control_reply(message)
         if reply is None:
             super().receive(message)  # type: ignore[misc]  # of the subscription

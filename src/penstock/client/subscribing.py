@@ -1,5 +1,5 @@
-"""A subscription whose messages are kept until they are asked for: its limits, what was dropped, and
-how it ends. Knows nothing of transports.
+"""A subscription that keeps its messages until they are taken: its limits, dropped messages, and its
+end. Knows nothing of transports.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Subscribed(Mailbox, Generic[M]):
         """``client.attach`` sets ``interest``."""
         self.client = client
         self.interest: Interest
-        """What the connection knows of it; set by the client."""
+        """The subscription in the connection; set by the client."""
         self.dropped = 0
         """Messages that were dropped because the pending limits were reached."""
         self._reported = 0
@@ -37,27 +37,27 @@ class Subscribed(Mailbox, Generic[M]):
         self._bytes = 0
         self._queue: deque[Any] = deque()
         self._ended = False
-        self._inline = False  # there is a callback that takes each message as it arrives
+        self._inline = False  # whether a callback takes each message as it arrives
 
     @property
     def subject(self) -> str:
-        """What was subscribed to."""
+        """The subject of the subscription."""
         return self.interest.subject
 
     @property
     def pending(self) -> int:
-        """Messages received but not taken yet."""
+        """The number of received messages that are not taken yet."""
         return len(self._queue)
 
     @property
     def delivered(self) -> int:
-        """Messages received in all."""
+        """The number of all received messages."""
         return self.interest.delivered
 
     # -- called by the client ----------------------------------------------------------------------
 
     def receive(self, message: BaseMessage) -> None:
-        """A message came for this subscription."""
+        """A message for this subscription arrived."""
         if self._inline:
             self._hand_over(message)
             return
@@ -76,7 +76,7 @@ class Subscribed(Mailbox, Generic[M]):
         self.stir()
 
     def _hand_over(self, message: Any) -> None:
-        """Give it to the callback that is called as messages arrive."""
+        """Pass the message to the callback that is called as messages arrive."""
 
     def _drop(self) -> None:
         self.dropped += 1
@@ -85,11 +85,11 @@ class Subscribed(Mailbox, Generic[M]):
     # -- taking ------------------------------------------------------------------------------------
 
     def has_news(self) -> bool:
-        """Whether there is something to take or to tell."""
+        """Whether there is a message to take or an error to raise."""
         return bool(self._queue) or self._ended or self.dropped > self._reported
 
     def _take(self, *, tell: bool = True) -> M:
-        """The next message, when there is news; ``tell``: of those that were dropped, first."""
+        """The next message, when there is news; with ``tell`` it first reports dropped messages."""
         if tell and self.dropped != self._reported:
             lost, self._reported = self.dropped - self._reported, self.dropped
             raise SlowConsumer(self.subject, lost)
@@ -98,7 +98,7 @@ class Subscribed(Mailbox, Generic[M]):
             raise ConnectionClosed(f"the subscription to {self.subject!r} has ended", self.subject)
         try:
             message: M = self._queue.popleft()
-        except IndexError:  # there was one a moment ago
+        except IndexError:  # another thread took it
             raise ClientInUse from None
         self._bytes -= len(message.data) + len(message.raw_headers)
         return message
@@ -116,7 +116,7 @@ class Subscribed(Mailbox, Generic[M]):
         return self._take()
 
     def _over(self) -> bool:
-        """Whether the user of an iteration has had all; ConnectionClosed when the client was lost."""
+        """Whether an iteration is complete; ConnectionClosed when the client was lost."""
         if self._queue or self.dropped > self._reported or not self._ended:
             return False
         self.interest.check()
@@ -125,7 +125,7 @@ class Subscribed(Mailbox, Generic[M]):
     # -- ending ------------------------------------------------------------------------------------
 
     def unsubscribing(self, max_msgs: int = 0) -> Steps[None]:
-        """No more messages; with max_msgs: after that many in all."""
+        """Unsubscribe at once, or with max_msgs after that many messages in all."""
         connection = self.client.connection
         connection.unsubscribe(self.interest, max_msgs)
         yield SEND
@@ -135,12 +135,12 @@ class Subscribed(Mailbox, Generic[M]):
     unsubscribe = call(unsubscribing)
 
     def _leaving(self, _: type[BaseException] | None) -> Steps[None]:
-        """The end of the block: the consumer of a push subscription stays."""
+        """Unsubscribe at the end of the block; the consumer of a push subscription stays."""
         if not self._ended and not self.client.closed:
             yield from self.unsubscribing()
 
     def draining(self, timeout: Duration | None = None) -> Steps[None]:
-        """Unsubscribe, but take what is still on its way; the messages can then be asked for."""
+        """Unsubscribe, but keep messages that are still on their way; they can be taken afterwards."""
         connection = self.client.connection
         connection.drain(self.interest)
         try:

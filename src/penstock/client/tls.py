@@ -10,8 +10,9 @@ from .options import TlsOptions
 
 
 def make_context(options: TlsOptions | None) -> ssl.SSLContext:
-    """The context for these settings (None: the system's trust); ConnectError when a file cannot be
-    used.
+    """The context for these settings (None: the system's trust).
+
+    Raises ConnectError when a file cannot be used.
     """
     options = options or TlsOptions()
     try:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class Connecting:
-    """What ``connect`` returns: await it for a client, or use it in ``async with``."""
+    """The result of ``connect``: await it for a client, or use it in ``async with``."""
 
     def __init__(
         self, options: Options, handlers: Handlers, tls_context: ssl.SSLContext | None
     ) -> None:
-        """Nothing happens before the await."""
+        """Connects only when it is awaited."""
         self._settings = options, handlers, tls_context
         self._client: Client | None = None
 
@@ -65,16 +65,16 @@ def connect(
     """Connect to one of the servers: ``await connect(...)`` or ``async with connect(...) as nc``.
 
     ``servers``: a URL, several (also separated by commas), or whole ``Options``; ``options``: single
-    ones, which ``help(Options)`` explains; ``tls``: file names, or a context.
+    options, which ``help(Options)`` explains; ``tls``: file names, or a context.
 
-    Handlers are functions or coroutine functions. on_error: with each error that no call can raise:
+    Handlers are functions or coroutine functions. on_error: gets each error that no call can raise:
     CallbackFailed, SlowConsumer, ConnectionClosed of a subscription with a callback, ServerError.
-    on_disconnect: with why the connection broke. on_reconnect: when there is one again. on_close:
-    when the client is closed, by its owner or because no server was left. on_lame_duck: when the
-    server is about to stop.
+    on_disconnect: gets the reason why the connection broke. on_reconnect: called when there is a
+    connection again. on_close: called when the client is closed, by its owner or because no server was
+    left. on_lame_duck: called when the server is about to stop.
 
-    Raises ConnectError, AuthenticationError, ValueError on options that make no sense, and TypeError
-    on options that there are not or that whole ``Options`` stand beside.
+    Raises ConnectError, AuthenticationError, ValueError for invalid values of options, and TypeError for
+    unknown options and for options beside whole ``Options``.
     """
     settings, context = make_options(servers, tls, options)
     handlers = Handlers(on_error, on_disconnect, on_reconnect, on_close, on_lame_duck)

@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from .connection import Client
 
 KEEP_ALIVE_S = 3.0
-"""A fast batch in which nothing is published says so after this long; streams wait for 10 s."""
+"""A fast batch without publishes sends a ping after this time; streams wait for 10 s."""
 
 
 class AtomicBatch(Awaited, Atomic):
-    """Messages that a stream stores together, or not at all; made by ``JetStream.atomic_batch``.
+    """Messages that a stream stores as a whole, or not at all; made by ``JetStream.atomic_batch``.
 
-    Nothing of them is seen before ``commit``. All subjects must be of one stream, which allows
-    atomic batches (API level 2). The stream gives up a batch in which nothing comes for 10 s.
+    None of them is visible before ``commit``. All subjects must belong to one stream, which allows atomic
+    batches (API level 2). The stream gives up a batch that gets no message for 10 s.
     """
 
 
 class FastBatch(Entered, Fast):
-    """Publishes into a stream that answers once per many; made by ``JetStream.fast_batch``.
+    """Publishes into a stream that answers once per many messages; made by ``JetStream.fast_batch``.
 
-    Use it in ``async with``: the end commits. Each message is stored by itself and seen at once. A
-    message that is lost on the way or refused ends the batch with BatchEnded, unless ``gaps`` are
+    Use it in ``async with``: the end commits. Each message is stored separately and visible at once. A
+    message that does not arrive or is refused ends the batch with BatchEnded, unless ``gaps`` are
     allowed: then see ``flow.gaps`` and ``flow.failures``.
     """
 

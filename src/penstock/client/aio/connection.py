@@ -1,9 +1,9 @@
-"""A connection for asyncio: what ``connect`` opens.
+"""A connection for asyncio, which ``connect`` opens.
 
 The loop carries bytes between the transport and the state machine of ``client/connection.py``;
-output is gathered and written once per turn of the loop. A lost connection is replaced in the
-background: subscriptions go on, what is published meanwhile is kept up to a limit, requests under
-way fail with ConnectionLost.
+output is gathered and written once per turn of the loop. The client replaces a lost connection in the
+background: subscriptions go on, messages published meanwhile are kept up to a limit, and requests
+under way fail with ConnectionLost.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ if TYPE_CHECKING:
 CLOSE_TIMEOUT_S = 2.0
 
 Callback: TypeAlias = "Callable[[Message], object]"
-"""What handles the messages of a subscription: a function or a coroutine function."""
+"""A handler of the messages of a subscription: a function or a coroutine function."""
 
 logger = logging.getLogger(__name__)
 
 
 class Client(Awaited, Session[Message]):
-    """A connection for asyncio; made by ``connect``. Belongs to the loop it was made in."""
+    """A connection for asyncio; made by ``connect``. It belongs to the loop in which it was made."""
 
     stays_open = True
 
     def __init__(
         self, options: Options, handlers: Handlers, tls_context: ssl.SSLContext | None = None
     ) -> None:
-        """Nothing is opened yet: ``open`` does."""
+        """Opens no connection: ``open`` does."""
         self.loop = asyncio.get_running_loop()
         self.deadlines = Deadlines(self.loop)
         super().__init__(options, Message, self.loop.time, random.SystemRandom())
@@ -86,7 +86,7 @@ class Client(Awaited, Session[Message]):
     # -- opening -----------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Connect to the first server that takes us; ConnectError with every server's reason."""
+        """Connect to the first server that accepts; ConnectError with every server's reason."""
         try:
             await run(self, self._opening())
         except ConnectError:
@@ -94,8 +94,9 @@ class Client(Awaited, Session[Message]):
             raise
 
     async def dial(self, server: Server) -> None:
-        """Connect to a server: PenstockError, OSError or ValueError, and the link is dropped, when
-        that fails.
+        """Connect to a server.
+
+        A failure raises PenstockError, OSError or ValueError, and drops the link.
         """
         try:
             async with asyncio.timeout(self.options.connect_timeout):
@@ -132,7 +133,7 @@ class Client(Awaited, Session[Message]):
     async def _start_tls(self, server: Server, link: Link) -> None:
         try:
             await link.start_tls(self._tls(), self._tls_hostname(server))
-        except (OSError, PenstockError, ValueError) as error:  # ValueError: a host that is no name
+        except (OSError, PenstockError, ValueError) as error:  # ValueError: an invalid host name
             self._fail_handshake(ConnectError(f"TLS handshake failed: {error}"))
             return
         if link is self._link:
@@ -162,12 +163,12 @@ class Client(Awaited, Session[Message]):
     # -- bytes -------------------------------------------------------------------------------------
 
     def link_made(self, link: Link) -> None:
-        """The transport stands."""
+        """The transport is open."""
         if link is self._link:
             self.connection.connected_to(link.server, tls=link.tls)
 
     def link_received(self, link: Link, data: bytes) -> None:
-        """Bytes came."""
+        """Bytes arrived."""
         if link is not self._link:
             return
         self.connection.receive_data(data)
@@ -201,7 +202,8 @@ class Client(Awaited, Session[Message]):
         if self._handshake is not None and not self._handshake.done():
             self._handshake.set_exception(error)
             return
-        if self._handshake is not None:  # broke between the handshake and whoever waits for it
+        # Broke between the handshake and the call that waits for it.
+        if self._handshake is not None:
             self._handshake = None
         self.last_error = error
         self._stop_ping()
@@ -213,7 +215,7 @@ class Client(Awaited, Session[Message]):
             self._shut(f"the connection is lost, and reconnect is off: {error}")
 
     def plan_flush(self) -> None:
-        """Write what is queued at the end of this turn of the loop, or now when it is much."""
+        """Write queued output at the end of this turn of the loop, or now if there is much."""
         if self.connection.bytes_waiting > OUTPUT_BYTES:
             self.flush_output()
         elif not self._flush_planned:
@@ -221,7 +223,7 @@ class Client(Awaited, Session[Message]):
             self.loop.call_soon(self.flush_output)
 
     def flush_output(self) -> None:
-        """Hand what is queued to the transport."""
+        """Pass queued output to the transport."""
         self._flush_planned = False
         if self._link is not None and self.connection.bytes_waiting:
             self._link.write(self.connection.data_to_send())
@@ -253,11 +255,13 @@ class Client(Awaited, Session[Message]):
             self.plan_flush()
             self._plan_ping()
 
-    # -- telling -----------------------------------------------------------------------------------
+    # -- tasks and handlers
+    # -------------------------------------------------------------------------
 
     def spawn(self, work: Any, *, finishes: bool = False) -> asyncio.Task[Any]:
-        """Run a coroutine beside everything else; cancelled on close unless it ``finishes`` by
-        itself.
+        """Run a coroutine in the background.
+
+        It is cancelled on close, unless it ``finishes`` without that.
         """
         task: asyncio.Task[Any] = self.loop.create_task(work)
         tasks = self._workers if finishes else self._tasks
@@ -266,7 +270,7 @@ class Client(Awaited, Session[Message]):
         return task
 
     def tell(self, handler: Callable[..., Any] | None, *arguments: object) -> None:
-        """Call a handler; what it raises is logged."""
+        """Call a handler; its exceptions are logged."""
         if handler is None:
             return
         try:
@@ -278,7 +282,7 @@ class Client(Awaited, Session[Message]):
             self.spawn(_await(result))
 
     def report(self, error: Exception) -> None:
-        """An error that no call can raise: to ``on_error``, or to the log."""
+        """Report an error that no call can raise to ``on_error``, or to the log."""
         self.last_error = error
         if self._handlers.on_error is None:
             logger.warning("%s: %s", type(error).__name__, error, exc_info=error.__cause__)
@@ -288,7 +292,7 @@ class Client(Awaited, Session[Message]):
     # -- closing -----------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Send what is queued and close; a second time does nothing."""
+        """Send queued output and close; a second call does nothing."""
         if self.closed:
             return
         self.flush_output()
@@ -298,7 +302,7 @@ class Client(Awaited, Session[Message]):
             await link.wait_closed(CLOSE_TIMEOUT_S)
 
     def _shut(self, failure: str = "") -> None:
-        """Everything ends; calls under way fail. ``failure``: why, unless the owner closes."""
+        """End everything; calls under way fail. ``failure``: why, unless the owner closes."""
         if self.closed:
             return
         self._stop_ping()
@@ -313,9 +317,7 @@ class Client(Awaited, Session[Message]):
         self.tell(self._handlers.on_close)
 
     async def drain(self, timeout: Duration | None = None) -> None:
-        """Take and handle what is on its way for every subscription, send what is queued, and
-        close.
-        """
+        """Receive and handle messages on their way for every subscription, send queued output, and close."""
         subscriptions = [
             interest.owner
             for interest in self.connection.interests.values()
@@ -357,10 +359,10 @@ class Client(Awaited, Session[Message]):
         pending_messages_max: int = PENDING_MESSAGES_MAX,
         pending_bytes_max: int = PENDING_BYTES_MAX,
     ) -> Subscription:
-        """Ask for the messages of a subject, which may hold wildcards; a queue group shares them.
+        """Subscribe to a subject, which may have wildcards; a queue group shares the messages.
 
-        Without a callback the subscription is iterated. With max_msgs it ends after that many.
-        Messages over the pending limits are dropped, and SlowConsumer tells.
+        Without a callback, iterate over the subscription. With max_msgs it ends after that many messages.
+        Messages over the pending limits are dropped, and SlowConsumer reports it.
         """
         subscription = Subscription(self, callback, pending_messages_max, pending_bytes_max)
         self._subscribe(subject, subscription, queue, max_msgs)

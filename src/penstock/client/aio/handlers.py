@@ -1,4 +1,4 @@
-"""Who wants to hear what an asyncio client tells about itself."""
+"""The handlers of an asyncio client's events."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ if TYPE_CHECKING:
 
 
 class Handlers(NamedTuple):
-    """What the client tells about itself; plain functions or coroutine functions, None for no
-    interest.
-    """
+    """Handlers of the client's events; plain functions or coroutine functions, None for none."""
 
     on_error: Callable[[Exception], Any] | None = None
-    """A complaint of the server, a slow subscription, an exception in a callback."""
+    """An error of the server, a slow subscription, an exception in a callback."""
     on_disconnect: Callable[[PenstockError | None], Any] | None = None
     on_reconnect: Callable[[], Any] | None = None
     on_close: Callable[[], Any] | None = None

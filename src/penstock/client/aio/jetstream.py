@@ -42,8 +42,8 @@ class JetStream(Awaited, Streams[Message]):
     ) -> PushSubscription:
         """Create a push consumer and receive its messages.
 
-        Without a config an ephemeral one with explicit acks. Unsubscribing leaves the consumer: a
-        durable one stays, an ephemeral one goes by itself.
+        Without a config it is ephemeral, with explicit acks. Unsubscribing does not delete the consumer: a
+        durable one stays, and the server removes an ephemeral one.
         """
         subscription = PushSubscription(
             self.client, callback, PUSH_PENDING_MESSAGES_MAX, PUSH_PENDING_BYTES_MAX

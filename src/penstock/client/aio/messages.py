@@ -1,4 +1,4 @@
-"""A received message with the verbs of asyncio code."""
+"""A received message with the methods of asyncio code."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ class Message(Awaited, BaseMessage):
     __slots__ = ()
 
     async def respond(self, data: bytes, headers: Headers | None = None) -> None:
-        """Publish an answer to whoever asked; ValueError when nobody did."""
+        """Publish an answer to the requester; ValueError when the message is no request."""
         self.check_answerable()
         await self.client.publish(self.reply, data, headers=headers)

@@ -18,13 +18,12 @@ if TYPE_CHECKING:
 
 
 class Publisher(Entered, Publishing):
-    """Publishes into streams with a bounded window of outstanding acks; made by
-    ``JetStream.publisher``.
+    """Publishes into streams with a bounded window of outstanding acks; made by ``JetStream.publisher``.
 
-    A message that is not acknowledged in time is sent again if it has a message id, and fails
-    otherwise; one that no stream of a cluster answers is sent again until then. Each ``publish``
-    returns a future for its ack; failures are also collected in ``failures``, and raised as
-    PublishFailed by ``flush`` and at the end of ``async with``.
+    A message that is not acknowledged in time is sent again if it has a message id, and fails otherwise;
+    a message that no stream of a cluster answers is sent again until then. Each ``publish`` returns a
+    future for its ack; failures are also collected in ``failures``, and raised as PublishFailed by
+    ``flush`` and at the end of ``async with``.
     """
 
     client: Client
@@ -58,7 +57,7 @@ class Publisher(Entered, Publishing):
         self._look()
 
     def _sooner(self) -> None:
-        """Look when the first message is overdue, whether somebody waits or not."""
+        """Look when the first message is overdue, even if no call waits."""
         if self._timer is not None:
             self._timer.cancel()
         deadline = self._window.next_deadline()

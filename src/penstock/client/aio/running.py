@@ -1,4 +1,4 @@
-"""Carries out steps in asyncio, and makes the methods that do so."""
+"""Carry out steps in asyncio, and make the methods that do so."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOOK_S = 1e-6
-"""More than it takes to look whether the time of one wait is over."""
+"""More than the time of checking one wait for its deadline, in seconds."""
 
 
 def _runner(begin: Callable[..., Steps[Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """A method that carries out the steps that ``begin`` gives; the result of these."""
+    """A method that carries out the steps that ``begin`` returns, and returns their result."""
 
     async def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         client: Client = self.client
@@ -64,13 +64,13 @@ _run = _runner(lambda _, steps: steps)
 
 
 async def run(client: Client, steps: Steps[T]) -> T:
-    """Carry out the steps of a call; its result."""
+    """Carry out the steps of a call, and return its result."""
     result: T = await _run(client, steps)
     return result
 
 
 async def iterate(client: Client, flow: Flow[T]) -> AsyncGenerator[T, None]:
-    """Carry out the steps of a flow, and hand on what it gives."""
+    """Carry out the steps of a flow, and yield its items."""
     try:
         item = flow.send(None)
         while True:
@@ -91,7 +91,9 @@ async def iterate(client: Client, flow: Flow[T]) -> AsyncGenerator[T, None]:
 
 
 async def perform(client: Client, step: Step) -> Any:
-    """Carry out one step; what it gives. ``Ready`` is none: see ``Session.stays_open``."""
+    """Carry out one step, and return its result. ``Ready`` does nothing: see
+    ``Session.stays_open``.
+    """
     if isinstance(step, Request):
         steps = client.requesting(
             step.subject, step.body, timeout=step.seconds, raw_headers=step.headers
@@ -117,37 +119,38 @@ class Waiting:
     __slots__ = ("deadline", "future", "late")
 
     def __init__(self, future: asyncio.Future[None], deadline: float) -> None:
-        """``late``: whether its time is over."""
+        """``late`` tells whether its time is over."""
         self.future = future
         self.deadline = deadline
         self.late = False
 
     def wake(self) -> None:
-        """It looks again."""
+        """Let the task check again."""
         if not self.future.done():
             self.future.set_result(None)
 
 
 class Deadlines:
-    """Ends the waits of a client whose time is over, with one timer of the loop for all of them: most
-    waits end before their time, and a timer each would cost more than all else.
+    """Ends the waits of a client whose time is over, with one timer of the loop for all of them.
+
+    Most waits end before their time, and a timer for each would cost more than everything else.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Nobody waits."""
+        """Starts without waits."""
         self._loop = loop
         self._waiting: set[Waiting] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._due = math.inf
 
     def add(self, waiting: Waiting) -> None:
-        """Wake it at its deadline, unless it is removed before."""
+        """Wake ``waiting`` at its deadline, unless it is removed before."""
         self._waiting.add(waiting)
         if waiting.deadline < self._due:
             self._plan(waiting.deadline)
 
     def remove(self, waiting: Waiting) -> None:
-        """It waits no more."""
+        """Remove ``waiting``: it does not wait any more."""
         self._waiting.discard(waiting)
 
     def _plan(self, due: float) -> None:
@@ -164,12 +167,12 @@ class Deadlines:
             each.late = True
             each.wake()
         due = min((each.deadline for each in self._waiting), default=math.inf)
-        if due < math.inf:  # not oftener than it takes to look at all of them
+        if due < math.inf:  # not more often than it takes to check all of them
             self._plan(max(due, now + len(self._waiting) * LOOK_S))
 
 
 async def until(client: Client, step: Until) -> bool:
-    """Wait for what a step waits for; False when the time is over."""
+    """Wait until the step's condition holds; False when the time is over."""
     done, box, loop = step.done, step.box, client.loop
     if done():
         return True
@@ -194,7 +197,7 @@ async def until(client: Client, step: Until) -> bool:
 
 
 def _told(body: Callable[..., bytes], ends: bool) -> Callable[..., Coroutine[Any, Any, None]]:
-    """A method of a message that tells the server this."""
+    """A method of a message that sends the server the payload of ``body``."""
 
     async def tell(self: Any, /, *args: Any, **kwargs: Any) -> None:
         self.check_acknowledgeable()
@@ -215,20 +218,20 @@ class Awaited(Awaits):
     __slots__ = ()
 
     def __init_subclass__(cls) -> None:
-        """Makes them."""
+        """Make the methods."""
         super().__init_subclass__()
         realise(cls, _runner, iterate, _told, "AsyncGenerator")
 
 
 class Entered(Awaited):
-    """One that is used in ``async with``, and does the steps of ``_leaving`` at the end."""
+    """Base of objects for ``async with``, which run the steps of ``_leaving`` at the end."""
 
     __slots__ = ()
     client: Client
     _leaving: Callable[[type[BaseException] | None], Steps[None]]
 
     async def __aenter__(self) -> Self:
-        """Itself."""
+        """The object itself."""
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:

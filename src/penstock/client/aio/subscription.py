@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 class Subscription(Entered, Subscribed[Message]):
     """Messages of one subject.
 
-    A callback that is a plain function is called as messages arrive; a coroutine function is
-    awaited, one message after the other. What a callback raises goes to ``on_error`` as
-    CallbackFailed; when the client is lost, so does ConnectionClosed.
+    A callback that is a plain function is called as messages arrive; a coroutine function is awaited for
+    one message after the other. ``on_error`` gets an exception of the callback as CallbackFailed, and
+    ConnectionClosed when the client is lost.
     """
 
     client: Client
@@ -53,7 +53,7 @@ class Subscription(Entered, Subscribed[Message]):
             self.client.report(callback_failed(message, error))
 
     def end(self) -> None:
-        """No message follows. A callback hears of it through ``on_error`` when the client was lost."""
+        """No message follows. When the client was lost, ``on_error`` reports it for a callback."""
         if self._callback is not None and self.interest.failure:
             self.client.report(self.interest.lost())
         super().end()
@@ -66,7 +66,7 @@ class Subscription(Entered, Subscribed[Message]):
     # -- taking ------------------------------------------------------------------------------------
 
     async def next(self, timeout: Duration | None = None) -> Message:
-        """The next message; what it raises, see ``taking``."""
+        """The next message; raises as ``taking``."""
         if self._queue or self.has_news():
             return self._take()
         return await run(self.client, self.taking(timeout))
@@ -76,8 +76,9 @@ class Subscription(Entered, Subscribed[Message]):
         return self
 
     async def __anext__(self) -> Message:
-        """The next message; ends with the subscription. ConnectionClosed when the client was lost,
-        SlowConsumer once after messages were dropped.
+        """The next message; the iteration ends with the subscription.
+
+        Raises ConnectionClosed when the client was lost, SlowConsumer once after messages were dropped.
         """
         if not self._queue:
             await until(self.client, Until(self, self.has_news, math.inf))
@@ -90,8 +91,8 @@ class Subscription(Entered, Subscribed[Message]):
         while True:
             await until(self.client, Until(self, self._has_work, math.inf))
             if not self._queue:
-                return  # ``end`` has told why
-            message = self._take(tell=False)  # ``_drop`` does
+                return  # ``end`` has reported why
+            message = self._take(tell=False)  # ``_drop`` reports drops
             try:
                 await cast("Awaitable[object]", self._callback(message))
             except Exception as error:
@@ -105,10 +106,9 @@ class Subscription(Entered, Subscribed[Message]):
     # -- ending ------------------------------------------------------------------------------------
 
     async def drain(self, timeout: Duration | None = None) -> None:
-        """Unsubscribe, but take what is still on its way; with a callback: until all of it is
-        handled.
+        """Unsubscribe, but receive messages that are still on their way.
 
-        Without a callback the messages can be taken afterwards.
+        With a callback, wait until all of them are handled; without one, they can be taken afterwards.
         """
         await run(self.client, self.draining(timeout))
         if self._worker is not None:
@@ -116,6 +116,6 @@ class Subscription(Entered, Subscribed[Message]):
 
 
 def _waits(callback: Callback) -> bool:
-    """Whether it is a coroutine function, or an object that is called as one."""
+    """Whether the callback is a coroutine function, or an object that is called as one."""
     call = getattr(callback, "__call__", None)  # noqa: B004  # asks for the method, not whether
     return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(call)
