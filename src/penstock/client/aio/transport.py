@@ -1,4 +1,6 @@
-"""The transport of the asyncio client: bytes up, bytes down, and whether more can be written."""
+"""The transport of the asyncio client: carries bytes in both directions, and reports when it is
+full.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,7 @@ if TYPE_CHECKING:
 
 
 class Link(asyncio.Protocol):
-    """One connection to one server; tells its client what happens as long as it is the client's
-    link.
-    """
+    """One connection to one server; it reports events to its client while it is the client's link."""
 
     def __init__(self, client: Client, server: Server, *, tls: bool) -> None:
         """``tls``: encrypted from the first byte."""
@@ -33,7 +33,7 @@ class Link(asyncio.Protocol):
         self._writable: asyncio.Future[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the loop: the connection stands (again after the change to TLS)."""
+        """Called by the loop: the connection is open (again after the change to TLS)."""
         self._transport = cast(asyncio.Transport, transport)
         if self._aborted:
             self._transport.abort()
@@ -94,8 +94,8 @@ class Link(asyncio.Protocol):
             self._transport.write(data)
 
     def close(self) -> None:
-        """Write what is queued, then close."""
-        if self._transport is None:  # not even connected yet
+        """Write queued output, then close."""
+        if self._transport is None:  # not connected yet
             self._aborted = True
             self._settle()
         else:
@@ -108,7 +108,7 @@ class Link(asyncio.Protocol):
             self._transport.abort()
 
     async def wait_closed(self, timeout: float) -> None:
-        """Wait until the transport is closed; gives up on it after the timeout."""
+        """Wait until the transport is closed, at most ``timeout`` seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await asyncio.shield(self._closed)

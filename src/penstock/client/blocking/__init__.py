@@ -1,4 +1,4 @@
-"""The client for code that waits.
+"""The client for blocking code.
 
 ::
 
@@ -30,8 +30,8 @@ def connect_blocking(
     """Connect to one of the servers; usable in ``with``.
 
     ``servers``: a URL, several (also separated by commas), or whole ``Options``; ``options``: single
-    ones, which ``help(Options)`` explains; ``tls``: file names, or a context. Raises ConnectError,
-    AuthenticationError, ValueError on options that make no sense, and TypeError on options that there
-    are not or that whole ``Options`` stand beside.
+    options, which ``help(Options)`` explains; ``tls``: file names, or a context. Raises ConnectError,
+    AuthenticationError, ValueError for invalid values of options, and TypeError for unknown options and
+    for options beside whole ``Options``.
     """
     return BlockingClient(*make_options(servers, tls, options))

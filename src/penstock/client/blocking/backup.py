@@ -1,5 +1,5 @@
-"""Backups of streams, taken and given by blocking code: the chunks of STREAM.SNAPSHOT and of
-STREAM.RESTORE, whose meaning is the server's.
+"""Backups of streams for blocking code: the chunks of STREAM.SNAPSHOT and STREAM.RESTORE, whose
+contents only the server interprets.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 64 * 1024
 CHUNK_TIMEOUT_S = 20.0
 END_TIMEOUT_S = 3600.0
-"""For the last answer: the server brings all to the disk first."""
+"""The timeout for the last answer: the server syncs everything first."""
 
 
 class BackupFailed(PenstockError):
-    """The server gave a backup up; str() says why."""
+    """The server gave up a backup; str() says why."""
 
 
 class Backup(Iterator[bytes]):
-    """A backup on its way: iterate over its chunks, once; together they are the archive.
+    """A backup under way: iterate over its chunks, once; together they are the archive.
 
-    Ends with BackupFailed when the server gives up, Timeout when nothing comes. What was received
-    by then is no backup.
+    Ends with BackupFailed when the server gives up, Timeout when no chunk arrives. The chunks received
+    until then are no backup.
     """
 
     def __init__(
@@ -48,8 +48,10 @@ class Backup(Iterator[bytes]):
         chunk_bytes: int = 0,
         window_bytes: int = 0,
     ) -> None:
-        """Begin; 0: the server's own sizes. ApiError: it can't be. With `check` the server reads
-        all messages before it answers, however long that takes.
+        """Begin the backup; 0 stands for the server's own sizes.
+
+        Raises ApiError when it is not possible. With `check` the server reads all messages before it answers,
+        however long that takes.
         """
         client = jetstream.client
         self._jetstream = jetstream
@@ -78,7 +80,7 @@ class Backup(Iterator[bytes]):
         self._ended = False
 
     def __iter__(self) -> Backup:
-        """Itself."""
+        """The backup itself."""
         return self
 
     def __next__(self) -> bytes:
@@ -101,7 +103,7 @@ class Backup(Iterator[bytes]):
         raise StopIteration
 
     def close(self) -> None:
-        """Want no more; the server notices."""
+        """End the backup early; the server notices."""
         if not self._ended:
             self._ended = True
             self._subscription.unsubscribe()
@@ -113,9 +115,11 @@ def restore(
     chunks: Iterable[bytes],
     state: StreamState | None = None,
 ) -> StreamInfo:
-    """Make a stream of a backup's bytes; its name is that of the backup, all else of `config` may
-    differ. `state` as the backup was told. ApiError: there is a stream of that name, or the archive
-    is not sound; then there is no stream.
+    """Create a stream from a backup's bytes.
+
+    Its name is that of the backup; everything else in `config` may differ. `state` is that of the backup.
+    Raises ApiError when a stream of that name exists, or when the archive is invalid; then no stream is
+    created.
     """
     client = jetstream.client
     request = wire.StreamRestoreRequest(config=config, state=state or StreamState())

@@ -18,29 +18,29 @@ if TYPE_CHECKING:
 
 
 class AtomicBatch(Blocking, Atomic):
-    """Messages that a stream stores together, or not at all; made by ``JetStream.atomic_batch``.
+    """Messages that a stream stores as a whole, or not at all; made by ``JetStream.atomic_batch``.
 
-    Nothing of them is seen before ``commit``. All subjects must be of one stream, which allows
-    atomic batches (API level 2). The stream gives up a batch in which nothing comes for 10 s.
+    None of them is visible before ``commit``. All subjects must belong to one stream, which allows atomic
+    batches (API level 2). The stream gives up a batch that gets no message for 10 s.
     """
 
 
 class FastBatch(Entered, Fast):
-    """Publishes into a stream that answers once per many; made by ``JetStream.fast_batch``.
+    """Publishes into a stream that answers once per many messages; made by ``JetStream.fast_batch``.
 
-    Use it in ``with``: the end commits. Each message is stored by itself and seen at once. A
-    message that is lost on the way or refused ends the batch with BatchEnded, unless ``gaps`` are
-    allowed: then see ``flow.gaps`` and ``flow.failures``. The stream gives up a batch in which
-    nothing comes for 10 s: who has nothing to publish calls ``ping``.
+    Use it in ``with``: the end commits. Each message is stored separately and visible at once. A message
+    that does not arrive or is refused ends the batch with BatchEnded, unless ``gaps`` are allowed: then
+    see ``flow.gaps`` and ``flow.failures``. The stream gives up a batch that gets no message for 10 s: a
+    caller without messages calls ``ping``.
     """
 
     client: BlockingClient
 
     def publish(self, subject: str, data: bytes = b"", *, headers: Headers | None = None) -> None:
-        """Queue a message; waits while the stream is too far behind. Queued bytes go out in blocks,
-        when the stream has to answer and at the end.
+        """Queue a message; waits while the stream is too far behind.
 
-        BatchEnded or an ApiError when the stream takes nothing more; Timeout when it is silent.
+        Queued bytes are sent in blocks, when the stream has to answer, and at the end. Raises BatchEnded or an
+        ApiError when the stream takes no more messages; Timeout when it does not answer.
         """
         client = self.client
         guard = client.guard

@@ -1,9 +1,9 @@
-"""A connection for blocking code: a plain socket, read by whoever waits for something.
+"""A connection for blocking code: a plain socket, which each waiting call reads.
 
-There is no thread in the background. Bytes are read, and the server's pings answered, while a call
-waits; a client that is left alone for minutes is cut off by the server as stale and connects again
-at the next call. One thread at a time may use a client, and a second one is refused (ClientInUse).
-``Options`` can be pickled, so a client is opened where it is used.
+There is no thread in the background. While a call waits, it reads bytes and answers the server's
+pings; a client that is unused for minutes is disconnected by the server as stale and connects again at
+the next call. One thread at a time may use a client; a second one gets ClientInUse. ``Options`` can be
+pickled, so another process can open its own client.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ..steps import Owner
     from .jetstream import JetStream
 
-LOOK_AFTER_S = 0.5  # a connection not read for so long is looked at before it is used
+LOOK_AFTER_S = 0.5  # a connection not read for this time is checked before use
 
 
 class BlockingClient(Blocking, Session[BlockingMessage]):
@@ -54,7 +54,7 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
     stays_open = False
 
     def __init__(self, options: Options, tls_context: ssl.SSLContext | None = None) -> None:
-        """Connects: ConnectError, AuthenticationError."""
+        """Connects; raises ConnectError, AuthenticationError."""
         super().__init__(options, BlockingMessage, time.monotonic, random.SystemRandom())
         self.guard = Guard()
         self._tls_context = tls_context
@@ -73,26 +73,26 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
 
     @property
     def client(self) -> BlockingClient:
-        """Itself."""
+        """The client itself."""
         return self
 
     @property
     def connected(self) -> bool:
-        """Whether the connection stood when it was last used; a call makes a lost one again."""
+        """Whether the connection was open at its last use; a call connects again when it is lost."""
         return self._transport is not None
 
     # -- opening and closing -----------------------------------------------------------------------
 
     @exclusive
     def close(self) -> None:
-        """Send what is queued and close; a second time does nothing."""
+        """Send queued output and close; a second call does nothing."""
         if self.closed:
             return
         try:
             if self.connection.connected and self._transport is not None:
                 self._send(time.monotonic() + self.options.connect_timeout)
         except (OSError, PenstockError):
-            pass  # the other side is gone: there is nothing left to send to
+            pass  # the server is gone, so nothing can be sent
         finally:
             self._end()
 
@@ -106,8 +106,9 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
             self._transport = None
 
     def dial(self, server: Server) -> None:
-        """Connect to a server: PenstockError, OSError or ValueError, and the socket is closed, when
-        that fails.
+        """Connect to a server.
+
+        A failure raises PenstockError, OSError or ValueError, and closes the socket.
         """
         try:
             self._open_one(server)
@@ -134,25 +135,26 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
         self._ping_due = time.monotonic() + self.options.ping_interval
 
     def lost_since(self, reconnects: int) -> bool:
-        """Whether the connection broke since the count of ``reconnects`` was taken."""
+        """Whether the connection broke since ``reconnects`` was read."""
         return self._transport is None or self.reconnects != reconnects
 
     @exclusive
     def ensure_open(self, timeout: Duration | None = None) -> None:
-        """Connect again when the connection is lost; ConnectionClosed when that cannot be.
+        """Connect again when the connection is lost; ConnectionClosed when that is not possible.
 
-        As often as the options say. Where they set no limit Timeout is raised after ``timeout``
-        (that of the options); the next call tries again.
+        Tries as often as the options say. When they set no limit, it raises Timeout after ``timeout`` (that of
+        the options); the next call tries again.
         """
         self.reopen(timeout)
 
     def reopen(self, timeout: Duration | None) -> None:
-        """``ensure_open`` for who has the guard."""
+        """``ensure_open`` for callers that hold the guard."""
         if self._transport is not None:
             if time.monotonic() - self._read_at < LOOK_AFTER_S:
                 return
             self._read_at = time.monotonic()
-            self._receive(self._transport.receive(0.0))  # it may have pinged us, or be gone
+            # The server may have sent a ping, or be gone.
+            self._receive(self._transport.receive(0.0))
             if self._transport is not None:
                 return
         if self.closed:
@@ -173,8 +175,7 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
     def _send(self, deadline: float) -> bool:
         """Write all queued output; False when the connection broke meanwhile.
 
-        Reads what comes while the server does not take more, so that the two never wait for each
-        other.
+        Reads while the server takes no more bytes, so that client and server never wait for each other.
         """
         transport = self._transport
         assert transport is not None
@@ -193,7 +194,7 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
         return True
 
     def _receive(self, data: bytes | None) -> None:
-        """Feed what was read (b"" is the end, None is nothing) and act on what it means."""
+        """Process bytes that were read (b"" is the end, None is nothing), and act on their events."""
         if data is None:
             return
         if data:
@@ -214,7 +215,7 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
             self._tell_lost(ConnectionLost(str(self.last_error)), event.waiters)
 
     def _turn(self, deadline: float) -> bool:
-        """Write, then read once; False when nothing came before the deadline."""
+        """Write, then read once; False when nothing arrived before the deadline."""
         transport = self._transport
         assert transport is not None
         if self.connection.bytes_waiting and not self._send(deadline):
@@ -242,11 +243,11 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
 
     @exclusive
     def wait_until(self, done: Callable[[], bool], timeout: Duration | None = None) -> bool:
-        """Read until ``done()`` holds, reconnecting if need be; False when time runs out."""
+        """Read until ``done()`` holds, reconnecting if needed; False when the time is over."""
         return self.wait(done, self.timeout_of(timeout))
 
     def wait(self, done: Callable[[], bool], seconds: float) -> bool:
-        """``wait_until`` for who has the guard."""
+        """``wait_until`` for callers that hold the guard."""
         deadline = time.monotonic() + seconds
         while not done():
             reconnects = self.reconnects
@@ -255,33 +256,35 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
             except Timeout:
                 return done()
             if self.reconnects != reconnects:
-                continue  # whoever waits may have to ask again
+                continue  # the waiting call may have to ask again
             if not self._turn(deadline):
                 return done()
         return True
 
     @exclusive
     def flush_output(self) -> None:
-        """Write what is queued; what a broken connection did not take is lost without a word."""
+        """Write queued output; bytes that a broken connection did not take are lost without an
+        error.
+        """
         self.reopen(None)
         self.send_waiting()
 
     def send_waiting(self) -> bool:
-        """``flush_output`` of a connection that stands; False when it broke meanwhile."""
+        """``flush_output`` for an open connection; False when it broke meanwhile."""
         if not self.connection.bytes_waiting:
             return True
         return self._send(time.monotonic() + self.options.timeout)
 
     @property
     def much_waits(self) -> bool:
-        """Whether more is queued than is kept back."""
+        """Whether more output is queued than may be held back."""
         return self.connection.bytes_waiting > OUTPUT_BYTES
 
     def plan_flush(self) -> None:
-        """What is queued goes out with what is waited for next."""
+        """Does nothing: queued output is sent at the next wait."""
 
     def report(self, error: Exception) -> None:
-        """An error that no call can raise: ``last_error``."""
+        """Keep an error that no call can raise in ``last_error``."""
         self.last_error = error
 
     # -- verbs -------------------------------------------------------------------------------------
@@ -291,9 +294,8 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
     ) -> None:
         """Send a message; it is written before the call returns.
 
-        Raises InvalidSubject, PayloadTooLarge, ConnectionClosed, Timeout when no server was found
-        in the time of the options, and ConnectionLost when it cannot be known whether the server
-        took it.
+        Raises InvalidSubject, PayloadTooLarge, ConnectionClosed, Timeout when no server was found in the time
+        of the options, and ConnectionLost when it is unknown whether the server received the message.
         """
         if not self.guard.take(False):
             raise ClientInUse
@@ -318,9 +320,9 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
         pending_messages_max: int = PENDING_MESSAGES_MAX,
         pending_bytes_max: int = PENDING_BYTES_MAX,
     ) -> Subscription:
-        """Ask for the messages of a subject, which may hold wildcards; a queue group shares them.
+        """Subscribe to a subject, which may have wildcards; a queue group shares the messages.
 
-        With max_msgs the subscription ends after that many. Messages over the pending limits are
+        With max_msgs the subscription ends after that many messages. Messages over the pending limits are
         dropped.
         """
         subscription = Subscription(self, pending_messages_max, pending_bytes_max)
@@ -330,8 +332,9 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
 
     @exclusive
     def attach(self, subject: str, owner: Owner, queue: str = "") -> None:
-        """Subscribe for an owner with ``interest``, ``receive(message)`` and ``end()``; the base of
-        ``subscribe``.
+        """Subscribe for an owner with ``interest``, ``receive(message)`` and ``end()``.
+
+        ``subscribe`` uses it.
         """
         self.reopen(None)
         owner.interest = self.connection.subscribe(subject, queue, owner)
@@ -347,8 +350,10 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
         raw_headers: bytes = b"",
         timeout: Duration | None = None,
     ) -> Question:
-        """Queue a request; it goes out with the next flush or wait. ``answer_to`` or ``forget`` must
-        follow. Raises what publish raises; ``timeout`` is for the connection.
+        """Queue a request, which is sent with the next flush or wait.
+
+        ``answer_to`` or ``forget`` must follow. Raises the errors of publish; ``timeout`` is for the
+        connection.
         """
         self.reopen(timeout)
         return self._ask(subject, data, raw_headers or encode_header_map(headers))
@@ -357,9 +362,9 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
 
     @exclusive
     def drain(self, timeout: Duration | None = None) -> None:
-        """Take what is on its way for every subscription, send what is queued, and close.
+        """Receive messages on their way for every subscription, send queued output, and close.
 
-        Messages already received can still be asked for.
+        Messages that were received can still be taken.
         """
         for interest in list(self.connection.interests.values()):
             self.connection.drain(interest)

@@ -42,8 +42,9 @@ class JetStream(Blocking, Streams[BlockingMessage]):
     def subscribe(
         self, stream: str, config: ConsumerConfig | None = None, *, queue: str = ""
     ) -> PushSubscription:
-        """Create a push consumer and receive its messages; without a config an ephemeral one with
-        explicit acks.
+        """Create a push consumer and receive its messages.
+
+        Without a config it is ephemeral, with explicit acks.
         """
         subscription = PushSubscription(
             self.client, PUSH_PENDING_MESSAGES_MAX, PUSH_PENDING_BYTES_MAX

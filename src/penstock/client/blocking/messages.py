@@ -1,4 +1,4 @@
-"""A received message with the verbs of blocking code."""
+"""A received message with the methods of blocking code."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 
 class BlockingMessage(Blocking, BaseMessage):
-    """A message with the verbs of blocking code.
+    """A message with the methods of blocking code.
 
-    When the connection breaks during an ``ack`` the message is delivered again, as one without an
-    ack is; ``ack_sync`` tells.
+    When the connection breaks during an ``ack``, the server delivers the message again, as without an
+    ack; ``ack_sync`` raises an error.
     """
 
     __slots__ = ()
 
     def respond(self, data: bytes, headers: Headers | None = None) -> None:
-        """Publish an answer to whoever asked; ValueError when nobody did."""
+        """Publish an answer to the requester; ValueError when the message is no request."""
         self.check_answerable()
         self.client.publish(self.reply, data, headers=headers)

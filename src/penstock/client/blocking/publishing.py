@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 
 
 class Publisher(Entered, Publishing):
-    """Publishes into streams with a bounded window of outstanding acks.
+    """Publishes into streams with a bounded window of outstanding acks; made by ``JetStream.publisher``.
 
-    Made by ``JetStream.publisher``. A message that is not acknowledged in time is sent again if it
-    has a message id, and fails otherwise; one that no stream of a cluster answers is sent again
-    until then. Failures are collected in ``failures`` and raised as PublishFailed by ``flush`` and
-    at the end of ``with``.
+    A message that is not acknowledged in time is sent again if it has a message id, and fails otherwise;
+    a message that no stream of a cluster answers is sent again until then. Failures are collected in
+    ``failures`` and raised as PublishFailed by ``flush`` and at the end of ``with``.
     """
 
     client: BlockingClient
@@ -36,7 +35,7 @@ class Publisher(Entered, Publishing):
     ) -> None:
         """Queue a message; waits only when the window is full.
 
-        Queued bytes go out in blocks, when the window is full and on ``flush``.
+        Queued bytes are sent in blocks, when the window is full, and on ``flush``.
         """
         block = publish_headers(headers, msg_id=msg_id) if headers or msg_id else b""
         client = self.client

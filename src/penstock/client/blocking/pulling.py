@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class PullConsumer(Entered, Pulling[BlockingMessage]):
     """Pulls messages of one consumer; made by ``JetStream.pull``. One call at a time.
 
-    Use it in ``with``, or ``close`` it: until then the server keeps a subscription for it. That of
-    a handle that nobody has any more is given back, too, some time later.
+    Use it in ``with``, or ``close`` it: until then the server keeps a subscription for it. The
+    subscription of a handle that is garbage collected is ended, too, some time later.
     """
 
     client: BlockingClient

@@ -1,8 +1,8 @@
-"""Carries out steps in blocking code, and makes the methods that do so.
+"""Carry out steps in blocking code, and make the methods that do so.
 
-One thread at a time uses a client: a call of a thread takes its guard for as long as it lasts, also
-through the calls that it makes itself. The guard never waits: a thread that waits for a message may
-do so for ever.
+One thread at a time uses a client: a call takes the client's guard until it returns, also for the
+calls that it makes itself. Taking the guard never waits: a thread that waits for a message may hold it
+without end.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ T = TypeVar("T")
 
 
 class Guard:
-    """Held by the thread whose call is under way.
+    """The lock of a client, which the thread of the running call holds.
 
-    Methods write ``if not guard.take(False): raise ClientInUse``, and ``guard.give()`` in a finally:
-    these are calls of C, and take a tenth of the time of ``with``.
+    Methods write ``if not guard.take(False): raise ClientInUse``, and ``guard.give()`` in a
+    finally: these are C calls, and take a tenth of the time of ``with``.
     """
 
     __slots__ = ("give", "take")
 
     def __init__(self) -> None:
-        """Held by nobody."""
+        """No thread holds it."""
         lock = threading.RLock()
         self.take: Callable[[bool], bool] = lock.acquire
         self.give: Callable[[], None] = lock.release
 
     def __enter__(self) -> None:
-        """ClientInUse when another thread holds it."""
+        """Take the guard; ClientInUse when another thread holds it."""
         if not self.take(False):
             raise ClientInUse
 
     def __exit__(self, *_: object) -> None:
-        """Give it back."""
+        """Release the guard."""
         self.give()
 
 
@@ -81,7 +81,7 @@ def exclusive(method: F) -> F:
 
 
 def run(client: BlockingClient, steps: Steps[T]) -> T:
-    """Carry out the steps of a call; its result. ClientInUse while another thread uses the client."""
+    """Carry out the steps of a call and return its result; ClientInUse when another thread calls."""
     if not client.guard.take(False):
         raise ClientInUse
     answer: Any = None
@@ -107,7 +107,7 @@ def run(client: BlockingClient, steps: Steps[T]) -> T:
 
 
 def iterate(client: BlockingClient, flow: Flow[T]) -> Generator[T, None, None]:
-    """Carry out the steps of a flow, and hand on what it gives."""
+    """Carry out the steps of a flow, and yield its items."""
     try:
         item = flow.send(None)
         while True:
@@ -129,7 +129,7 @@ def iterate(client: BlockingClient, flow: Flow[T]) -> Generator[T, None, None]:
 
 
 def perform(client: BlockingClient, step: Step) -> Any:
-    """Carry out one step; what it gives."""
+    """Carry out one step, and return its result."""
     if isinstance(step, Until):
         return client.wait(step.done, step.seconds)
     if isinstance(step, Ready):
@@ -158,8 +158,9 @@ def _called(begin: Callable[..., Steps[Any]]) -> Callable[..., Any]:
 
 
 def _told(body: Callable[..., bytes], ends: bool) -> Callable[..., None]:
-    """A method of a message that tells the server this. When the connection breaks just then the
-    message comes again, as one without an ack does.
+    """A method of a message that sends the server the payload of ``body``.
+
+    When the connection breaks meanwhile, the server delivers the message again, as without an ack.
     """
 
     def tell(self: Any, /, *args: Any, **kwargs: Any) -> None:
@@ -185,20 +186,20 @@ class Blocking(Blocks):
     __slots__ = ()
 
     def __init_subclass__(cls) -> None:
-        """Makes them."""
+        """Make the methods."""
         super().__init_subclass__()
         realise(cls, _called, iterate, _told, "Iterator")
 
 
 class Entered(Blocking):
-    """One that is used in ``with``, and does the steps of ``_leaving`` at the end."""
+    """Base of objects for ``with``, which run the steps of ``_leaving`` at the end."""
 
     __slots__ = ()
     client: BlockingClient
     _leaving: Callable[[type[BaseException] | None], Steps[None]]
 
     def __enter__(self) -> Self:
-        """Itself."""
+        """The object itself."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

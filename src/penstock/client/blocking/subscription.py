@@ -18,19 +18,20 @@ if TYPE_CHECKING:
 
 
 class Subscription(Entered, Subscribed[BlockingMessage]):
-    """Messages of one subject, kept until they are asked for."""
+    """Messages of one subject, kept until they are taken."""
 
     client: BlockingClient
 
     def next(self, timeout: Duration | None = None) -> BlockingMessage:
-        """The next message; what it raises, see ``taking``."""
+        """The next message; raises as ``taking``."""
         if self._queue or self.has_news():
             return self._take()
         return run(self.client, self.taking(timeout))
 
     def __iter__(self) -> Iterator[BlockingMessage]:
-        """Messages until the subscription ends; waits without limit. ConnectionClosed when the client
-        is lost meanwhile.
+        """Messages until the subscription ends; waits without limit.
+
+        Raises ConnectionClosed when the client is lost meanwhile.
         """
         while True:
             if not self.has_news():

@@ -1,6 +1,4 @@
-"""The socket of the blocking client: never blocks by itself, waits with a deadline where it is told
-to.
-"""
+"""The socket of the blocking client: it never blocks, except in waits with a deadline."""
 
 from __future__ import annotations
 
@@ -55,8 +53,9 @@ class Transport:
         self._poll.register(self._socket, _READ)
 
     def send(self, data: bytes | memoryview) -> int:
-        """Bytes taken now; 0 when the kernel has no room, or the connection is broken (reading will
-        tell).
+        """Send bytes and return how many the kernel took.
+
+        0 when it has no room, or when the connection is broken, which reading then detects.
         """
         try:
             return self._socket.send(data)
@@ -74,7 +73,7 @@ class Transport:
             return b""
 
     def receive(self, deadline: float) -> bytes | None:
-        """What came; b"" at the end of the connection, None when nothing came in time."""
+        """The bytes that arrived; b"" at the end of the connection, None when none arrived in time."""
         while True:
             data = self._read()
             if data is not None:
@@ -85,8 +84,9 @@ class Transport:
             self._poll.poll(min(left, WAIT_MAX_S) * 1000)
 
     def wait_both(self, deadline: float) -> bytes | None:
-        """Wait until the socket takes or has bytes; what it has, None for nothing. ConnectError at
-        the deadline.
+        """Wait until the socket can be written or read; returns the bytes, None for none.
+
+        Raises ConnectError at the deadline.
         """
         self._poll.modify(self._socket, _READ | select.POLLOUT)
         try:
@@ -95,7 +95,7 @@ class Transport:
         finally:
             self._poll.modify(self._socket, _READ)
         if not ready:
-            return b""  # a server that takes nothing for so long is as good as gone
+            return b""  # a server that takes no bytes for so long counts as gone
         return self._read()
 
     def close(self) -> None:
