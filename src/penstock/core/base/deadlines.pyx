@@ -1,14 +1,14 @@
-"""What is due when: a heap of (due, sequence) without Python objects, 16 to 24 bytes an item.
+"""Deadlines: a heap of (due, sequence) without Python objects, 16 to 24 bytes per item.
 
-Knows nothing of messages. An item is never taken back: the owner looks whether what is due still stands, and lets go of
-those that do not with `keep` now and then. As bytes (for a file that may be gone at any time), little-endian:
+An item cannot be removed by itself: the owner checks whether a due item is still valid, and calls `keep` now and then to drop
+invalid ones. Knows nothing of messages. The bytes of a dump (for a file that may be deleted at any time), little-endian:
 
     +0   8 bytes  PSAGENDA
-    +8   u64      `upto`: sequences above it are not in here
+    +8   u64      `upto`: the dump has no sequence above it
     +16  u64      `note`, the owner's
-    +24  u64      how many items
-    +32           due_ns u64, seq u64; so many times
-    ...  u32      CRC-32C of all before
+    +24  u64      number of items
+    +32           due_ns u64, seq u64 for each item
+    ...  u32      CRC-32C of all bytes before
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint32_t, uint64_t
@@ -86,7 +86,7 @@ cdef class DeadlineHeap:
         return self.count
 
     def add(self, due_ns: int, seq: int) -> None:
-        """One more item."""
+        """Add an item."""
         self.put(due_ns, seq)
 
     def next_ns(self) -> int:
@@ -94,7 +94,7 @@ cdef class DeadlineHeap:
         return self.items[0].due_ns if self.count else 0
 
     def take(self, now_ns: int, limit: int) -> list[int]:
-        """The sequences that are due, at most so many, the earliest first; they leave the agenda."""
+        """Remove and return the sequences that are due, at most `limit`, the earliest first."""
         cdef uint64_t now = now_ns
         cdef size_t n = limit
         cdef list due = []
@@ -104,7 +104,7 @@ cdef class DeadlineHeap:
         return due
 
     def keep(self, stands: object) -> int:
-        """Let go of the items for which stands(due_ns, seq) is false; how many went."""
+        """Drop the items for which stands(due_ns, seq) is false; return how many."""
         cdef size_t i, n = 0
         cdef size_t before_count = self.count
         for i in range(self.count):
@@ -116,7 +116,7 @@ cdef class DeadlineHeap:
         return before_count - n
 
     def dump(self, upto: int, note: int = 0) -> bytes:
-        """As bytes, without the items above a sequence."""
+        """The heap as bytes, without items above the sequence `upto`."""
         cdef uint64_t top = upto
         cdef uint64_t words[3]
         cdef size_t i, n = 0
@@ -142,7 +142,7 @@ cdef class DeadlineHeap:
         return data
 
     def load(self, bytes data) -> tuple[int, int]:
-        """Take the items of a dump in; its (upto, note). ValueError when it is none, or damaged."""
+        """Add the items of a dump; return its (upto, note). ValueError when it is damaged or not a dump."""
         cdef const char* p = PyBytes_AS_STRING(data)
         cdef size_t n = PyBytes_GET_SIZE(data), count, cap
         cdef uint64_t words[3]

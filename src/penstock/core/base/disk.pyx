@@ -1,6 +1,6 @@
-"""The disk as an object that is handed in: system calls, or a Python object that stands in for them.
+"""The disk as an object that the caller passes in: system calls, or a Python object in their place.
 
-Knows nothing of records or folders' meaning. No Python object is made per read or write on the machine's own disk.
+Reads and writes on the machine's own disk make no Python object. Knows nothing of records or of the meaning of folders.
 """
 import contextlib
 import errno as codes
@@ -52,7 +52,7 @@ cdef int fail(object what=None) except -1:
 
 
 def check_regular(path: str) -> None:
-    """OSError when something of that name is no regular file: a pipe would block whoever opens it, a device may do anything."""
+    """OSError when the path is not a regular file: the open of a pipe would block, and a device may do anything."""
     try:
         mode = os.stat(path).st_mode
     except OSError:
@@ -62,7 +62,7 @@ def check_regular(path: str) -> None:
 
 
 def open_to_read(path: str) -> int:
-    """A handle to read a regular file by. OSError."""
+    """Open a regular file for reading; return the handle. OSError."""
     check_regular(path)
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
@@ -164,7 +164,7 @@ cdef class Disk:
         if not missing:
             return
         if os.path.dirname(at):
-            # Who made it may have been stopped before its name was synced. It may be a folder of others that we can't open.
+            # The process that made it may have ended before it synced the name. The folder may belong to another user.
             with contextlib.suppress(PermissionError):
                 self.sync_dir(os.path.dirname(at))
         for at in reversed(missing):
@@ -282,12 +282,12 @@ cdef class Disk:
 
 
 cdef class PyDisk(Disk):
-    """Forwards every verb to a Python object: open(path, create) -> handle, close(handle), write_at(handle, bytes, offset),
+    """Forwards each call to a Python object: open(path, create) -> handle, close(handle), write_at(handle, bytes, offset),
     read_at(handle, n, offset) -> bytes, sync(handle), size(handle), truncate(handle, size); and by path make_dir, list_dir,
-    exists, rename, unlink, remove_tree, sync_dir. What is made of those (whole files) stays here, so that it is tried as well.
+    exists, rename, unlink, remove_tree, sync_dir. The methods for whole files use these calls, so tests cover them, too.
 
-    With background, syncs of streams are given to the reactor, as on the machine's own disk: its `on_sync` does them, whenever it
-    likes; the target has open_folder(path) -> handle too, to sync names by.
+    With background, the reactor does the syncs of streams, as on the machine's own disk: its `on_sync` does them at any time. The
+    target then also has open_folder(path) -> handle, to sync names.
     """
 
     def __init__(self, target: object, background: bool = False) -> None:

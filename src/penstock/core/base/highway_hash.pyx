@@ -1,8 +1,8 @@
 """HighwayHash-64 (Alakuijala, Cox, Wassenberg, 2016), the portable form: four lanes of 64 bits, multiplied and shuffled for each
 32 bytes of input.
 
-Stored by nats-server as 8 bytes, little-endian. Not a guard against somebody who knows the key: here keys are derived from names,
-so it finds damage and nothing else.
+nats-server stores it as 8 bytes, little-endian. Its keys are derived from names, so the hash finds damage but does not protect
+against an attacker.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t, uint64_t

@@ -1,14 +1,14 @@
-"""Disks for who must not write: one that refuses to, and one that keeps what is written to itself.
+"""Disks for readers: `ReadOnlyDisk` refuses writes, `OverlayDisk` keeps writes in memory.
 
-`ReadOnlyDisk` opens files for reading and can hold a folder as it was at one moment, also while a server writes in it: all
-files are opened, then it is made sure that every name still stands for the file that was opened; else once more. What
-follows from that: each file is seen up to the size it had when it was opened, and no file that others depend on is missing.
-Together that is a state that a power loss at that moment could have left (all written, nothing half removed).
+`ReadOnlyDisk` opens files for reading. It can hold a folder as it was at one moment, also while a server writes in it: it opens all
+files, then checks that every name still belongs to the file that it opened, and repeats this if not. So the reader sees each file
+up to its size at the open, and no file that others depend on is missing. A power cut at that moment could have left this state
+(everything written, nothing half removed).
 
-`OverlayDisk` lies over another disk: writes, renames and removals go to memory, and `changes()` says what they would have
-done. Recovery run on it finds exactly what an opening would find.
+`OverlayDisk` lies over another disk: writes, renames and removals go to memory, and `changes()` lists what they would have
+changed. Recovery on it finds exactly what an opening would find.
 
-Knows nothing of what is in the files.
+Knows nothing of the contents of the files.
 """
 import errno as codes
 import os
@@ -133,7 +133,7 @@ cdef class ReadOnlyDisk(Disk):
         return path in self.held or os.path.isfile(path)
 
     def facts(self, path: str) -> tuple[int, int, int, int]:
-        """(inode, size, time of the last change of bytes, and of anything, in ns): what tells a file that was changed."""
+        """(inode, size, mtime in ns, ctime in ns); a file that was changed differs in one of them."""
         if path in self.held:
             said = os.fstat(self.held[path][0])
             return said.st_ino, self.held[path][1], said.st_mtime_ns, said.st_ctime_ns
@@ -141,7 +141,7 @@ cdef class ReadOnlyDisk(Disk):
         return said.st_ino, said.st_size, said.st_mtime_ns, said.st_ctime_ns
 
     def hold(self, path: str) -> bool:
-        """From now on the folder is seen as it is at one moment of this call; False: there is no such folder.
+        """Hold the folder as it is at one moment of this call; False: there is no such folder.
 
         OSError EBUSY when its names change faster than they can be opened.
         """
@@ -159,13 +159,13 @@ cdef class ReadOnlyDisk(Disk):
         raise OSError(codes.EBUSY, "its files change too fast", path)
 
     def redirect(self, path: str, other: str) -> None:
-        """A file of a held folder is read from another one from now on."""
+        """From now on, read a file of a held folder from another file."""
         handle = open_to_read(other)
         os.close(self.held[path][0])
         self.held[path] = handle, os.fstat(handle).st_size
 
     def release(self, path: str) -> None:
-        """See the folder as it is again."""
+        """End hold(): read the folder as it is now."""
         if self.folders.pop(path, None) is None:
             return
         for name in [each for each in self.held if os.path.dirname(each) == path]:
@@ -202,7 +202,7 @@ def hold_once(path: str, names: list) -> dict | None:
 
 
 cdef class OverlayDisk(Disk):
-    """Another disk, with what is written kept in memory."""
+    """A disk over another one that keeps all writes in memory."""
 
     def __init__(self, Disk base, *, str forget="", progress=None) -> None:
         self.base = base
@@ -237,7 +237,7 @@ cdef class OverlayDisk(Disk):
         return 0
 
     cdef object own(self, int handle):
-        # The bytes of a file in memory, which from now on it is.
+        # Moves a file into memory, if it is not there yet; returns its bytes.
         cdef bytes data
         path, under = self.handles[handle]
         if path not in self.files:
@@ -349,7 +349,7 @@ cdef class OverlayDisk(Disk):
         return self.base.facts(path)
 
     def patch(self, path: str, start: bytes) -> None:
-        """From now on a file of the base begins with these bytes."""
+        """From now on, a file of the other disk begins with these bytes."""
         self.patches[path] = start
 
     def read_start(self, str path, size_t n) -> bytes:
@@ -362,5 +362,5 @@ cdef class OverlayDisk(Disk):
             self.close(handle)
 
     def changes(self) -> dict:
-        """path -> what it would hold; None: it would be removed."""
+        """path -> the bytes that the file would have; None: the file would be removed."""
         return {path: bytes(data) for path, data in self.files.items()} | dict.fromkeys(self.gone)

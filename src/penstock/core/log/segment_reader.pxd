@@ -1,4 +1,4 @@
-"""Segment files read without a server; see segment_reader.pyi for what Python sees."""
+"""Reading segment files without a server. segment_reader.pyi has the Python face."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from penstock.core.base.disk cimport Disk
 from penstock.core.base.readonly_disk cimport OverlayDisk
@@ -15,28 +15,28 @@ cdef enum:
 cdef class SegmentReader:
     """The records of one segment, one after the other."""
     cdef readonly str path
-    cdef readonly uint64_t first         # sequence that its name says
+    cdef readonly uint64_t first         # first sequence, from the file name
     cdef readonly uint64_t size          # bytes of the segment, decompressed
     cdef readonly uint64_t stored        # bytes of the file
     cdef readonly bint packed            # the file is compressed
     cdef readonly bint sealed            # it is encrypted
-    cdef readonly bint locked            # ... and compressed, and there is no key: its records can't be looked at
+    cdef readonly bint locked            # it is encrypted and compressed, and there is no key: its records cannot be read
     cdef size_t begins                   # bytes of its head
-    cdef readonly uint32_t mended_blocks # of a compressed one: flipped bits put right in memory
-    cdef readonly bint headless          # its head is damaged beyond mending, or of another segment
-    cdef readonly bint mended            # one flipped bit of the head was put right, in memory
-    cdef readonly bint unmade            # shorter than a head: its making was cut short
-    cdef public uint32_t salt            # of a headless one, who knows it may say it
-    cdef uint64_t low                    # only the bytes of the records from there ...
-    cdef uint64_t high                   # ... to there (0: to the end) are looked at; 0 and 0: all of the file
+    cdef readonly uint32_t mended_blocks # flipped bits corrected in memory in the blocks of a compressed file
+    cdef readonly bint headless          # its head is damaged beyond repair, or belongs to another segment
+    cdef readonly bint mended            # one flipped bit of the head was corrected in memory
+    cdef readonly bint unmade            # the file is shorter than a head: the process ended while it made the file
+    cdef public uint32_t salt            # the salt; for a headless segment the caller may set it
+    cdef uint64_t low                    # offset of the first record to read ...
+    cdef uint64_t high                   # ... and the end of the last one (0: the end of the file); 0 and 0: the whole file
     cdef size_t base                     # offset of the first byte in `data`
     cdef bytes data
-    cdef const char* p                   # where offset 0 is, or would be
-    cdef size_t end                      # where reading ends
-    cdef size_t at                       # of the next record
-    cdef uint64_t expected               # sequence of the next message if nothing is missing
-    cdef Head head                       # of the record that step() came to
-    cdef size_t record                   # ... and its offset; damage: the first damaged byte
+    cdef const char* p                   # address that offset 0 has or would have
+    cdef size_t end                      # offset where reading ends
+    cdef size_t at                       # offset of the next record
+    cdef uint64_t expected               # sequence of the next message if none is missing
+    cdef Head head                       # head of the current record of step()
+    cdef size_t record                   # offset of the current record, or of the first damaged byte
     cdef int load(self, Disk disk, object cipher) except -1
     cdef uint64_t part_end(self, uint64_t size) noexcept
     cdef int ready(self, int64_t end, bint good) except -1
@@ -48,31 +48,31 @@ cdef class SegmentScan:
     cdef readonly str path
     cdef readonly uint64_t first
     cdef readonly uint64_t count         # sequences covered, holes included
-    cdef readonly uint64_t live          # messages that are there and not removed
+    cdef readonly uint64_t live          # live messages
     cdef readonly uint64_t live_bytes    # their accounted size
     cdef readonly uint64_t size
     cdef readonly uint64_t stored
     cdef readonly bint packed
     cdef readonly bint headless
-    cdef readonly bint mended            # its head is damaged, and known all the same
+    cdef readonly bint mended            # its head is damaged, but its contents are known
     cdef readonly uint32_t mended_blocks
     cdef readonly uint32_t salt
     cdef readonly list faults            # see the stub
 
 
 cdef class LogReader:
-    """The messages of a folder, as an opening would find them, and a place in them."""
-    cdef readonly Log log                # on a disk that keeps what it writes to itself
+    """The messages of a folder as an opening would find them, and a position in them."""
+    cdef readonly Log log                # opened on the overlay
     cdef readonly OverlayDisk overlay
     cdef readonly str folder
     cdef readonly list segments          # SegmentScan, ascending
     cdef readonly uint64_t next_seq      # fill goes on here
-    cdef readonly size_t damages         # runs of damaged bytes that fill has passed over
+    cdef readonly size_t damages         # runs of damaged bytes that fill() has skipped
     cdef Disk disk
     cdef readonly object cipher          # data keys of an encrypted stream; None
     cdef SegmentReader current
-    cdef Segment segment                 # that `current` reads
-    cdef Py_ssize_t index                # of it in the log
+    cdef Segment segment                 # the segment that `current` reads
+    cdef Py_ssize_t index                # its index in the log
     cdef dict wanted                     # subject -> whether one of `patterns` matches
     cdef tuple patterns
     cdef bint wants(self, const char* subject, size_t n) except -1

@@ -13,7 +13,7 @@ HEAD_BYTES: int
 INDEX_HEAD_BYTES: int
 
 def doubted(head: bytes) -> bytes:
-    """The head of an index file that is evidence only; what is none stays as it is."""
+    """The head of an index file, marked as doubtful; other bytes are returned unchanged."""
 
 def segment_head(first: int, salt: int) -> bytes:
     """The head of a segment that is not compressed."""
@@ -22,7 +22,7 @@ def pack_segment(data: bytes) -> bytes:
     """The compressed file of a segment's bytes."""
 
 class SegmentReader:
-    """The records of one segment file, all of it in memory; damaged bytes are a step of their own."""
+    """The records of one segment file, which is read into memory; damaged bytes are a step of their own."""
 
     path: str
     first: int
@@ -49,15 +49,15 @@ class SegmentReader:
     ) -> None:
         """Read the file; `first` is the sequence in its name, `cipher` the stream's data keys. OSError.
 
-        With `low`, the offset of a record, only what is from there to `high` (0: to the end) is read and looked at, if
-        the segment's head is good.
+        With `low` (the offset of a record) and a good head of the segment, only the bytes from `low` to `high` (0: to
+        the end) are read.
         """
     def piece(self, at: int, end: int) -> bytes:
         """Bytes of the segment, decompressed."""
     def sound(self) -> bool:
-        """Whether what is left to read has no damaged bytes but an unfinished end."""
+        """Whether the unread rest has no damaged bytes except a torn end."""
     def steps(self) -> list[tuple[int, int, int, int, int]]:
-        """(kind, offset, end, sequence, time in ns) of what is left to read; kind 16: damaged bytes."""
+        """(kind, offset, end, sequence, time in ns) of each unread record; kind 16: damaged bytes."""
 
 class SegmentScan:
     """One segment as the log has it, and its damage."""
@@ -75,20 +75,20 @@ class SegmentScan:
     mended_blocks: int
     salt: int
     faults: list[tuple[int, int, list[tuple[int, int, str]], bool]]
-    """(offset, end, what it costs as in `lost`, whether one flipped bit explains it) of damaged bytes."""
+    """(offset, end, lost sequences as in `lost`, whether one flipped bit explains it) of damaged bytes."""
 
 class LogReader:
-    """The messages of a folder, as an opening would find them, and a place in them."""
+    """The messages of a folder as an opening would find them, and a position in them."""
 
     log: Log
-    """Opened on the overlay: counts, what is lost, notes."""
+    """The log, opened on the overlay: it has the counts, lost sequences and notes."""
     overlay: OverlayDisk
     folder: str
     segments: list[SegmentScan]
     lost: list[tuple[int, int, str]]
     next_seq: int
     damages: int
-    """Runs of damaged bytes that `fill` has passed over, an unfinished end aside."""
+    """Runs of damaged bytes that `fill` has skipped, without a torn end."""
     cipher: object
 
     def __init__(
@@ -112,11 +112,11 @@ class LogReader:
         that the log had, up to some message that was accepted by then.
         """
     def close(self) -> None:
-        """Close the files that are open; nothing may be asked afterwards."""
+        """Close the files that are open; the reader cannot be used afterwards."""
     def live_sum(self, first: int) -> int:
         """A checksum of the sequences of the live messages of the segment with that first sequence."""
     def lost_in(self, low: int, high: int) -> list[tuple[int, int, str]]:
-        """The parts of what is lost from sequence `low` on, below `high`."""
+        """The parts of `lost` from sequence `low` on, below `high`."""
     def seek(self, seq: int) -> None:
         """The next fill begins with the first message of that sequence or a higher one."""
     def fill(
