@@ -1,10 +1,10 @@
-"""The disk as an object that is handed in; the verbs by handle are declared in disk.pxd."""
+"""The disk as an object that the caller passes in; disk.pxd declares the methods by handle."""
 
 def check_regular(path: str) -> None:
-    """OSError when something of that name is no regular file."""
+    """OSError when the path is not a regular file."""
 
 def open_to_read(path: str) -> int:
-    """A handle to read a regular file by; OSError, also when it is a pipe or a device."""
+    """Open a regular file for reading; return the handle. OSError, also for a pipe or a device."""
 
 class Disk:
     """The machine's disk. Paths may be relative to the working directory; OSError on failure."""

@@ -1,4 +1,4 @@
-"""How many bytes the logs of an account hold, and how many they may."""
+"""Quotas: how many bytes the logs of an account, or of the whole server, hold together, and how many they may hold."""
 
 NO_LIMIT: int
 
@@ -13,4 +13,4 @@ class Usage:
     whole: Usage | None
     def __init__(self, limit: int = ..., whole: Usage | None = None) -> None: ...
     def add(self, n: int) -> None:
-        """So many bytes more (or fewer) are held that no log counts."""
+        """Count n more bytes (fewer if negative) that belong to no log."""

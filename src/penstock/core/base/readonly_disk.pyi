@@ -1,26 +1,26 @@
-"""Disks for who must not write: one that refuses to, and one that keeps what is written to itself."""
+"""Disks for readers: `ReadOnlyDisk` refuses writes, `OverlayDisk` keeps writes in memory."""
 
 from collections.abc import Callable
 
 from penstock.core.base.disk import Disk
 
 class ReadOnlyDisk(Disk):
-    """The machine's disk, for reading: whatever would change something is refused (OSError EROFS)."""
+    """The machine's disk, for reading: it refuses every change (OSError EROFS)."""
 
     def is_dir(self, path: str) -> bool: ...
     def is_file(self, path: str) -> bool:
         """Whether it is a regular file, or was one when its folder was held."""
     def facts(self, path: str) -> tuple[int, int, int, int]:
-        """(inode, size, time of the last change of bytes, and of anything, in ns); OSError."""
+        """(inode, size, mtime in ns, ctime in ns); a file that was changed differs in one of them. OSError."""
     def hold(self, path: str) -> bool:
-        """From now on the folder is seen as it is at one moment of this call; False: there is none.
+        """Hold the folder as it is at one moment of this call; False: there is no such folder.
 
         OSError EBUSY when its names change faster than they can be opened.
         """
     def redirect(self, path: str, other: str) -> None:
-        """A file of a held folder is read from another one from now on; OSError."""
+        """From now on, read a file of a held folder from another file; OSError."""
     def release(self, path: str) -> None:
-        """See the folder as it is again."""
+        """End hold(): read the folder as it is now."""
 
 class OverlayDisk(Disk):
     """Another disk, with what is written, renamed and removed kept in memory."""

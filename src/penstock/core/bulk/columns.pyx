@@ -92,7 +92,7 @@ cdef bint parse_ack(const char* reply, size_t n, int64_t* numbers) noexcept nogi
     starts[0] = 0
     for i in range(n):
         if reply[i] == c'.':
-            if count == ACK_TOKENS_LONG:            # whatever follows is of no interest
+            if count == ACK_TOKENS_LONG:            # further tokens do not matter
                 starts[count] = i + 1
                 count += 1
                 break
@@ -180,7 +180,7 @@ cdef class Columns:
         return False
 
     cdef int put_status(self, Op* op) except -1:
-        # Kept when it is one; anything else is somebody's who writes to our inbox.
+        # Keeps a status message; other messages come from clients that publish to our inbox.
         if op.hlen >= 12 and memcmp(op.body, b"NATS/1.0 ", 9) == 0:
             self.statuses.append((
                 PyBytes_FromStringAndSize(op.subject, op.subject_len).decode("utf-8", "surrogateescape"),

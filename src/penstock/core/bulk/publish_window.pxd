@@ -1,4 +1,4 @@
-"""Rows of columns as publishes, and the acks that come back for them; see outflow.pyi."""
+"""Rows of columns as publishes, and the acks that come back for them; see publish_window.pyi."""
 from cpython.buffer cimport Py_buffer
 from libc.stdint cimport int64_t, uint64_t
 

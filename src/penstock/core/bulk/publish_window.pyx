@@ -10,7 +10,7 @@ number comes, so that they can be sent again::
     answer    MSG INBOX.42 7 26    {"stream":"S","seq":17}        plain acks are counted,
               HMSG INBOX.43 7 ...  NATS/1.0 503                   anything else goes to `failures` with its message
 
-Knows nothing of sockets and of Arrow, only of its layout; what a refusal means is the caller's affair.
+Knows the layout of Arrow columns, but nothing of Arrow or of sockets. The caller decides what a refusal means.
 """
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -37,7 +37,7 @@ cdef enum:
 
 
 cdef class Column:
-    """A column of texts; see outflow.pyi."""
+    """A column of texts; see publish_window.pyi."""
 
     def __cinit__(self, data, offsets=None, size_t count=0):
         PyObject_GetBuffer(data, &self.data, PyBUF_SIMPLE)
@@ -73,7 +73,7 @@ cdef class Column:
 
 
 cdef class Rows:
-    """One batch of rows to publish; see outflow.pyi."""
+    """One batch of rows to publish; see publish_window.pyi."""
 
     def __init__(self, Column subjects, Column payloads, Column lines, *, int64_t first, size_t count, bytes how=b""):
         for column in (subjects, payloads, lines):
@@ -96,7 +96,7 @@ cdef inline char* put(char* to, const char* p, size_t n) noexcept nogil:
 
 
 cdef class Encoder:
-    """Rows as operations; see outflow.pyi."""
+    """Rows as operations; see publish_window.pyi."""
 
     def __init__(self, *, bytes common=b"", bytes numbered=b"", bytes reply=b"", int64_t max_payload):
         self.common = common
@@ -106,7 +106,7 @@ cdef class Encoder:
         self.refused = []
 
     def operations(self, Rows rows, size_t start, size_t stop, uint64_t number) -> tuple:
-        """(bytes, messages) of the rows from start to before stop, numbered from `number` on; see outflow.pyi."""
+        """(bytes, messages) of the rows from start to before stop, numbered from `number` on; see publish_window.pyi."""
         cdef Out out
         cdef size_t i
         cdef uint64_t first = number
@@ -120,7 +120,7 @@ cdef class Encoder:
             out_free(&out)
 
     def check(self, Rows rows, uint64_t number) -> None:
-        """Refuse what cannot be sent, and send nothing; see outflow.pyi."""
+        """Refuse what cannot be sent, and send nothing; see publish_window.pyi."""
         cdef size_t i
         for i in range(rows.count):
             self.write(NULL, rows, i, number, number)
@@ -189,7 +189,7 @@ cdef class Encoder:
 
 
 cdef class PublishWindow:
-    """The window of messages that wait for an answer; see outflow.pyi."""
+    """The window of messages that wait for an answer; see publish_window.pyi."""
 
     def __cinit__(self, Encoder encoder, size_t rows_max, size_t bytes_max):
         cdef size_t capacity = 1

@@ -1,14 +1,14 @@
-"""Columns of messages that say more, or come otherwise, than a pull consumer's do.
+"""Columns of messages from direct gets, and from consumers without payloads or with ack subjects.
 
-A consumer without payloads says their sizes in a last header line, a direct get says in last lines what the message is; these lines
-are read and left out, so that what remains is the message as it was stored::
+A consumer without payloads adds a last header line with the size of the payload; a direct get adds last lines that describe the
+message. The columns read these lines and leave them out, so that the rest is the message as it was stored::
 
     NATS/1.0 / K: v / Nats-Msg-Size: 5                                                  a consumer with headers_only
 
     NATS/1.0 / K: v / Nats-Stream: S / Nats-Subject: s.a / Nats-Sequence: 7             a direct get
         / Nats-Time-Stamp: 2026-10-16T23:04:01.5Z / Nats-Num-Pending: 2 / Nats-Last-Sequence: 6
 
-They are told from headers of the same names that the message itself has by their place. Knows nothing of requests.
+The place of a line tells it from a header of the same name in the message itself. Knows nothing of requests.
 """
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcmp, memcpy

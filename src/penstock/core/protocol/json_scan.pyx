@@ -1,7 +1,7 @@
-"""Where a JSON document ends, or where it is wrong; and texts that hold no Unicode made so.
+"""Finding the end of a JSON document, or its first fault; and replacing lone surrogates in texts.
 
-Works through the bytes once, with a stack of its own, and builds no values: a megabyte takes some milliseconds. Knows
-no wording: `api/scan` says what is wrong.
+The scan reads the bytes once, with a stack of its own, and builds no values: a megabyte takes some milliseconds. `api/scan` has
+the error texts.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint32_t

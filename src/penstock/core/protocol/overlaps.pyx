@@ -1,10 +1,9 @@
-"""Which patterns of a set meet another pattern, without a look at each pair.
+"""Finding the patterns of a set that overlap another pattern, without comparing each pair.
 
-A trie whose nodes are in one array; the children of all nodes share one hash table. A question walks the tokens of a
-pattern: a literal one goes on to the same token and to `*`, a `*` to all, a `>` asks whether there is anything below.
-Questions with many `*` over many different tokens may look at every node: `steps` counts the tokens looked at, and with a
-bound a question ends with TooManyStepsError instead of taking as long as it likes. Texts are taken as they are, valid
-subjects or not, as `collide` and `subset` of core/protocol/subjects take them. Knows no stream.
+The set is a trie whose nodes are in one array; the children of all nodes share one hash table. A query walks the tokens of its
+pattern: a literal token continues at the same token and at `*`, a `*` at all tokens, and a `>` matches if there is anything below.
+A query with many `*` over many different tokens may visit every node: `steps` counts the visited tokens, and with a bound the query
+raises TooManyStepsError. Patterns are not validated, as in `collide` and `subset` of core/protocol/subjects. Knows nothing of streams.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -23,14 +22,14 @@ cdef enum:
 
 
 class TooManyStepsError(Exception):
-    """A question has looked at as many tokens as the set allows."""
+    """A query has visited as many tokens as the bound allows."""
 
 
 cdef class Patterns:
     """Patterns, each with a number."""
 
     def __init__(self, most_steps: int = 0) -> None:
-        """`most_steps`: bound of all questions together; 0: none."""
+        """`most_steps`: bound of the visited tokens of all queries together; 0: none."""
         self.most = most_steps
 
     def __cinit__(self, most_steps: int = 0):
@@ -143,7 +142,7 @@ cdef class Patterns:
         return 0
 
     cdef int prune(self, uint32_t at) except -1:
-        # Free what nothing ends at, from here up.
+        # Frees nodes without a pattern and without children, from here upwards.
         cdef Token* token
         cdef Token* parent
         cdef uint32_t up
@@ -332,18 +331,18 @@ cdef class Patterns:
         return self.matched(ROOT, s, s + n)
 
     def bound(self, most_steps: int) -> None:
-        """What is asked from now on ends after so many steps more, all questions together; 0: never."""
+        """Bound the visited tokens of all later queries together; 0: no bound."""
         self.most = self.steps + <uint64_t>most_steps if most_steps else 0
 
     # --- for Python ----------------------------------------------------------------------------------------------------
 
     def add(self, pattern: str, number: int) -> None:
-        """Put in a pattern under a number."""
+        """Add a pattern with a number."""
         cdef bytes p = pattern.encode("utf-8", "surrogateescape")
         self.insert(PyBytes_AS_STRING(p), <size_t>PyBytes_GET_SIZE(p), number)
 
     def drop(self, pattern: str, number: int) -> bool:
-        """Take out one such pair; whether it was there."""
+        """Remove one (pattern, number) pair; whether it was there."""
         cdef bytes p = pattern.encode("utf-8", "surrogateescape")
         cdef const char* s = PyBytes_AS_STRING(p)
         cdef const char* end = s + PyBytes_GET_SIZE(p)

@@ -1,9 +1,9 @@
 """What one connection may publish, subscribe to and receive: allow and deny lists, and leave to answer.
 
-    publish     allowed when allow is absent or has a match, and deny has none; else when it is an answer that is still owed
-    subscribe   allowed when one entry of allow covers the whole pattern, and none of deny does. Entries with a queue count for
-                subscriptions of such a queue alone; where one of allow matches the subject, the queue has to be one of those
-    deliver     a subscription that overlaps a deny was allowed: what is denied is left out message by message
+    publish     allowed when allow is absent or has a match, and deny has none; otherwise only for an answer that is still open
+    subscribe   allowed when one entry of allow covers the whole pattern, and none of deny does. Entries with a queue apply only to
+                subscriptions of such a queue; if one in allow matches the subject, the subscription needs one of these queues
+    deliver     a subscription that overlaps a deny entry is allowed, but denied messages are not delivered to it
 
 Memory is bounded: decisions are kept for DECISIONS_MAX subjects of at most DECISION_BYTES each (then all are forgotten), leave to
 answer for REPLIES_MAX subjects of REPLY_BYTES_MAX bytes in all (then the oldest goes). Knows nothing of connections; time is handed in.
@@ -75,7 +75,7 @@ cdef list written(tuple found):
 
 
 cdef class Patterns:
-    """Subject patterns; see permits.pxd."""
+    """Subject patterns; see permissions.pxd."""
 
     def __init__(self, texts) -> None:
         self.patterns = tuple([checked(text) for text in texts])
@@ -113,7 +113,7 @@ cdef class Patterns:
 
 
 cdef class CompiledPermissions:
-    """Compiled rules and the decisions taken; see permits.pxd."""
+    """Compiled rules and the decisions taken; see permissions.pxd."""
 
     def __init__(self, publish_allow, publish_deny, subscribe_allow, subscribe_deny) -> None:
         self.publish_allow = None if publish_allow is None else Patterns(publish_allow)
@@ -195,14 +195,14 @@ cdef class CompiledPermissions:
 
 
 cdef class ConnectionPermissions:
-    """The rules of a user, and one connection's leave to answer; see permits.pyi."""
+    """The rules of a user, and one connection's leave to answer; see permissions.pyi."""
 
     def __init__(
         self, publish_allow=None, publish_deny=None, subscribe_allow=None, subscribe_deny=None,
         int64_t responses_max=0, int64_t responses_expires_ns=0,
     ) -> None:
         if responses_max and publish_allow is None:
-            publish_allow = ()             # who may answer may do nothing else unless it is said
+            publish_allow = ()             # with allow_responses and no allow list, the client may publish answers only
         self.rules = CompiledPermissions(publish_allow, publish_deny, subscribe_allow, subscribe_deny)
         self.responses_max = responses_max
         self.responses_expires_ns = responses_expires_ns
