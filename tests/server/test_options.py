@@ -85,8 +85,8 @@ def test_config_and_signal_keep_their_values():
         ("--log_format xml", "text or json"),
         ("--user a --auth t", "exclude each other"),
         ("--pass b", "option --pass needs --user"),
-        ("-sd=", "may not be empty"),
-        ("--server_name=", "not empty"),
+        ("-sd=", "the value is empty"),
+        ("--server_name=", "must not be empty"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(line, text):

@@ -33,8 +33,8 @@ def test_remotes() -> None:
     [
         ("hub { }", 'remote "hub" needs a url'),
         ("hub: nats://hub", "expected a map {url: nats://host}"),
-        ('"a b" { url: x }', "is no name for a remote"),
-        ("a.b { url: x }", "is no name for a remote"),
+        ('"a b" { url: x }', "is not a valid name of a remote"),
+        ("a.b { url: x }", "is not a valid name of a remote"),
         ("hub { url: http://x }", "expected nats://host:port or tls://host:port"),
         ("hub { url: nats://x:0 }", "port 0"),
         ("hub { url: nats://x:seven }", "url: "),
