@@ -100,8 +100,7 @@ def take_servers(values: dict[str, object]) -> Servers:
     Raises :class:`OptionError` for options that contradict one another.
     """
     mine: Mapping[str, object] = {name: values.pop(name) for name in _FIELDS & values.keys()}
-    # Type: ignore[arg-type]  # each row's parser makes its field's type.
-    made = Servers(**mine)  # type: ignore[arg-type]
+    made = Servers(**mine)  # type: ignore[arg-type]  # each row's reader makes its field's type
     if made.token is not None and made.user is not None:
         raise OptionError("give either token, or user and password")
     if made.password is not None and made.user is None:

@@ -140,5 +140,4 @@ def parse_kv_options(given: Mapping[str, str], *, streaming: bool) -> KvOptions:
         raise OptionError("endingOffsets is for batch reads; a change feed has no end")
     if not streaming and "starting" in values:
         raise OptionError("startingOffsets is for change feeds; a batch read is the state")
-    # Type: ignore[arg-type]  # each row's parser makes its field's type.
-    return KvOptions(servers=take_servers(values), **values)  # type: ignore[arg-type]
+    return KvOptions(servers=take_servers(values), **values)  # type: ignore[arg-type]  # each row's reader makes its field's type

@@ -188,8 +188,7 @@ def parse_kv_write(given: Mapping[str, str]) -> KvWrite:
     null_value = str(values.pop("null_value", DELETE))
     servers = take_servers(values)
     values["checkpoint"] = checkpoint_given(given)
-    # Type: ignore[arg-type]  # each row's parser makes its field's type.
-    options = WriteOptions(servers=servers, stream=f"KV_{bucket}", **values)  # type: ignore[arg-type]
+    options = WriteOptions(servers=servers, stream=f"KV_{bucket}", **values)  # type: ignore[arg-type]  # each row's reader makes its field's type
     check_once(options)
     return KvWrite(options, bucket, key if isinstance(key, Pattern) else None, null_value)
 

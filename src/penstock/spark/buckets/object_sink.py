@@ -130,8 +130,7 @@ def parse_object_write(given: Mapping[str, str]) -> ObjectWrite:
     options = WriteOptions(
         servers=take_servers(values),
         stream=STREAM_PREFIX + bucket,
-        # Type: ignore[arg-type]  # each row's parser makes its field's type.
-        **values,  # type: ignore[arg-type]
+        **values,  # type: ignore[arg-type]  # each row's reader makes its field's type
     )
     check_once(options)
     return ObjectWrite(options, bucket, chunk_bytes, null_data)
