@@ -216,7 +216,7 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
     """
     values = parse(ROWS, without_sparks_own(given), format_name="writing jetstream")
     values["checkpoint"] = checkpoint_given(given)
-    options = WriteOptions(servers=take_servers(values), **values)  # type: ignore[arg-type]  # type: ignore[arg-type]  # each row's parser makes its field's type
+    options = WriteOptions(servers=take_servers(values), **values)  # type: ignore[arg-type]  # each row's parser makes its field's type
     check_once(options)
     return options
 
