@@ -1,4 +1,4 @@
-"""Disks for who must not write; see readonly.pyi."""
+"""Disks for readers that must not write; see readonly_disk.pyi."""
 from penstock.core.base.disk cimport Disk
 
 

@@ -108,7 +108,7 @@ class LogReader:
         Without `survey` nothing is said of segments (`segments` stays empty), which saves reading the last one once
         more. `progress` is called with the bytes of large reads.
 
-        While a server writes into the folder, hold it first (core.readonly): what is read is then a state
+        While a server writes into the folder, hold it first (core.base.readonly_disk): what is read is then a state
         that the log had, up to some message that was accepted by then.
         """
     def close(self) -> None:

@@ -420,7 +420,7 @@ cdef class LogReader:
                 self.current = None
                 if r.base and r.high:
                     self.next_seq = max(self.next_seq, upto + 1)
-                    self.index -= 1                      # the rest of it is still to come for who asks for more
+                    self.index -= 1                      # the next read begins with the rest of this segment
                     return False
                 continue
             if kind == DAMAGE and (r.at < r.end or s is not self.log.active):
@@ -431,7 +431,7 @@ cdef class LogReader:
             if i >= s.count or not is_live(s, i):
                 continue
             if upto and r.head.seq > upto:
-                r.at = r.record                      # it is still to come for who asks for more
+                r.at = r.record                      # the next read begins with this record
                 r.expected = r.head.seq
                 return False
             if r.head.ts_ns < since_ns or (until_ns and r.head.ts_ns >= until_ns):
