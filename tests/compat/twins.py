@@ -172,6 +172,27 @@ class Twin:
         self.socket.close()
 
 
+MAX_DELIVERIES = b"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES."
+
+
+def in_one_order(seen: dict[str, list[tuple[Any, ...]]]) -> dict[str, list[tuple[Any, ...]]]:
+    """What was seen, with the advisories of exhausted deliveries in order of their texts.
+
+    nats-server walks a map to find the messages whose ack wait is over: messages that are due at
+    one time are told in any order. Everything else keeps its place.
+    """
+    ordered = {}
+    for sid, messages in seen.items():
+        advisories = iter(sorted((m for m in messages if is_exhausted(m)), key=repr))
+        ordered[sid] = [next(advisories) if is_exhausted(m) else m for m in messages]
+    return ordered
+
+
+def is_exhausted(message: tuple[Any, ...]) -> bool:
+    """Whether this is an advisory that a message was delivered as often as it may be."""
+    return isinstance(message[0], bytes) and message[0].startswith(MAX_DELIVERIES)
+
+
 class Twins:
     """A client of both servers; also acts on what was delivered, by the place in its stream."""
 
@@ -215,12 +236,15 @@ class Twins:
                 continue
             # where nothing has come yet, the answers may be late
             enough_s = quiet_s if self.ours.seen else max(quiet_s, QUIET_S)
-            if now - quiet_since >= enough_s and self.ours.seen == self.theirs.seen:
+            if now - quiet_since >= enough_s and self._same():
                 break
         self._compare()
 
+    def _same(self) -> bool:
+        return in_one_order(self.ours.seen) == in_one_order(self.theirs.seen)
+
     def _compare(self) -> None:
-        if self.ours.seen == self.theirs.seen and self.ours.closed == self.theirs.closed:
+        if self._same() and self.ours.closed == self.theirs.closed:
             return
         lines = ["after", *self.steps[-12:]]
         for sid in sorted({*self.ours.seen, *self.theirs.seen}):
