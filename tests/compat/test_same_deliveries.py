@@ -419,6 +419,25 @@ def test_updates(client):
     scene.info()
 
 
+@pytest.mark.parametrize("then", ["+ACK", "+TERM", "-NAK"])
+def test_all_is_acknowledged_by_an_earlier_delivery(client, then):
+    """The floor is the acknowledged delivery, also where a redelivery has a later number."""
+    scene = Scene(client)
+    scene.fill(2)
+    scene.consumer(ack_policy="all")
+    scene.pull({"batch": 2, "no_wait": True})
+    client.answer(0, "-NAK")
+    scene.pull({"batch": 1, "no_wait": True})
+    client.answer(1, "+ACK", "in.r")
+    scene.info()
+    scene.fill(2)
+    scene.pull({"batch": 2, "no_wait": True})
+    client.answer(3, then, "in.r")
+    scene.info()
+    client.answer(4, "+ACK", "in.r")
+    scene.info()
+
+
 @pytest.mark.parametrize("number", range(6))
 def test_random_walk(client, number, seed):
     source = random.Random(f"{seed} {number}")

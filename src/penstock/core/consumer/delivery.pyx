@@ -479,8 +479,7 @@ cdef class Delivery:
         cdef list done = self.pending.upto(seq) if self.stream.retention is not None else None
         if cseq <= self.pending.floor_cseq or self.pending.remove_upto(seq, self.delivered, self.cursor.passed) == 0:
             return 1
-        if self.pending.live:
-            self.pending.set_floor(min(cseq, self.delivered), seq)
+        self.pending.set_floor(min(cseq, self.delivered), seq if self.pending.live else self.pending.floor_seq)
         if self.spent is not None:
             if done is not None:
                 done.extend([one for one in self.spent if one <= seq])
