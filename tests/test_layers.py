@@ -35,8 +35,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store": SHARED | {"engine"},
     "spark": CLIENT_SIDE,
     "pipeline": CLIENT_SIDE | {"spark"},
+    "embedded": CLIENT_SIDE | {"engine", "server"},
     "cli": CLIENT_SIDE | {"engine", "server", "store", "spark", "pipeline"},
-    "testing": CLIENT_SIDE | {"engine", "server", "store", "spark", "pipeline", "cli"},
+    "testing": CLIENT_SIDE | {"engine", "server", "store", "spark", "pipeline", "embedded", "cli"},
 }
 
 # Time, disk, network and randomness are handed in to these.

@@ -3,7 +3,7 @@
 Packages, from the bottom up (imports go strictly downward, held by ``tests/test_layers.py``)::
 
     level 5   cli                        testing
-    level 4                              pipeline
+    level 4   embedded                   pipeline
     level 3   server   store             spark
     level 2   engine                     client
     level 1   api

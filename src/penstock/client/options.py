@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import unquote, urlsplit
 
 from .durations import Duration, to_seconds
+from .memory import SCHEME as MEMORY
 
 if TYPE_CHECKING:
     import ssl
@@ -22,7 +23,10 @@ DEFAULT_PORT = 4222
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One address of a server, with the credentials in its URL."""
+    """One address of a server, with the credentials in its URL.
+
+    ``memory``: the server runs in this process, and ``host`` is its name there.
+    """
 
     host: str
     port: int = DEFAULT_PORT
@@ -30,9 +34,12 @@ class Server:
     user: str = ""
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
+    memory: bool = False
 
     def __str__(self) -> str:
         """The URL, without the credentials."""
+        if self.memory:
+            return f"{MEMORY}://{self.host}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'tls' if self.tls else 'nats'}://{host}:{self.port}"
 
@@ -40,10 +47,11 @@ class Server:
 def parse_server(url: str) -> Server:
     """Parse a server's URL: ``nats://[user:password@|token@]host[:port]``, ``tls://...`` or ``host[:port]``.
 
-    Raises ValueError for another scheme, a missing host or a bad port.
+    ``memory://name`` is a server of this process (``penstock.embedded``). Raises ValueError for another
+    scheme, a missing host or a bad port.
     """
     parts = urlsplit(url if "://" in url else f"nats://{url}")
-    if parts.scheme not in ("nats", "tls"):
+    if parts.scheme not in ("nats", "tls", MEMORY):
         raise ValueError(
             f"cannot connect to {parts.scheme}://: expected nats:// or tls:// in {url!r}"
         )
@@ -56,6 +64,9 @@ def parse_server(url: str) -> Server:
     user, password, token = unquote(parts.username or ""), unquote(parts.password or ""), ""
     if parts.password is None:
         user, token = "", user
+    if parts.scheme == MEMORY:
+        name = parts.netloc.rpartition("@")[2]
+        return Server(name, 0, False, user, password, token, memory=True)
     return Server(parts.hostname, port, parts.scheme == "tls", user, password, token)
 
 

@@ -18,7 +18,8 @@ import time
 from collections.abc import Callable
 from importlib import import_module
 
-from penstock.core.base.clock import SystemClock
+from penstock.core.base.clock import Clock, SystemClock
+from penstock.core.base.disk import Disk
 from penstock.core.broker.event_loop import EventLoop
 from penstock.core.broker.reactor import Connection
 from penstock.core.broker.session import Sessions
@@ -70,9 +71,19 @@ class Server:
         http_sockets: list[socket.socket],
         store: StoreLock | None,
         reload: ReadAgain,
+        *,
+        clock: Clock | None = None,
+        disk: Disk | None = None,
     ) -> None:
-        """The sockets are bound and the store is locked; reload() reads file and options again."""
+        """The sockets are bound and the store is locked; reload() reads file and options again.
+
+        A server in another program may have no sockets. `clock` and `disk` take the place of the
+        machine's own; with a clock that stands still, `pass_time` runs what is due.
+        """
         self.settings = settings
+        self._clock = clock or SystemClock()
+        self._disk = disk
+        self.owns_process = False  # True from run() on: signals, systemd, limits are the server's
         self.log = log
         self.loop: asyncio.AbstractEventLoop  # from run() on
         self._looping = False  # whether timers can be set
@@ -83,7 +94,7 @@ class Server:
         self.server_id = self.authorities.server_id
         self.server_name = settings.server_name or self.server_id
         self.host = settings.host
-        self.port = sockets[0].getsockname()[1]
+        self.port = sockets[0].getsockname()[1] if sockets else 0
         self.http_port = http_sockets[0].getsockname()[1] if http_sockets else 0
         self.reloads = Reloads(settings, log, reload)
         self.commands = Commands(self)
@@ -102,7 +113,7 @@ class Server:
 
     def _build(self) -> None:
         settings = self.settings
-        self.event_loop = EventLoop(SystemClock(), seed=int.from_bytes(os.urandom(8), "little"))
+        self.event_loop = EventLoop(self._clock, seed=int.from_bytes(os.urandom(8), "little"))
         system, none = settings.system_account, settings.no_system_account
         self.accounts = Accounts(self.event_loop, draw=_draw, system=system, no_system=none)
         self.accounts.call_at = self._call_at
@@ -184,6 +195,7 @@ class Server:
 
     def run(self) -> None:
         """Start, serve until a signal stops the server, shut down. StartError when the start fails."""
+        self.owns_process = True
         self._announce()
         self._raise_open_files()
         for number in SIGNALS:  # clients are served from here on, so signals must be handled
@@ -208,6 +220,29 @@ class Server:
         # the same reason: closing it restores the default actions of the signals.
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
+
+    async def serve_here(self) -> None:
+        """Start in the running asyncio loop of another program. StartError when the start fails.
+
+        The loop, signals and limits of the process stay the program's. `stopped` ends after stop(),
+        and `shut_down` is to be called then.
+        """
+        import asyncio
+
+        self._announce()
+        _load_for_connect()
+        self.loop = asyncio.get_running_loop()
+        self._stopped = self.loop.create_future()
+        self.event_loop.start(self.sessions, self.loop.call_soon)
+        await self._start()
+
+    async def stopped(self) -> None:
+        """Wait until the server was told to stop."""
+        await self._stopped
+
+    async def shut_down(self) -> None:
+        """Stop serving, sync and release everything."""
+        await self._shutdown()
 
     def _load(self) -> None:
         """Import the modules for the rest of the start, and start the presync of the store. Nothing
@@ -241,8 +276,9 @@ class Server:
         await self._shutdown()
 
     async def _start(self) -> None:
-        for number in SIGNALS:
-            self.loop.add_signal_handler(number, self.commands.trapped, number)
+        if self.owns_process:
+            for number in SIGNALS:
+                self.loop.add_signal_handler(number, self.commands.trapped, number)
         if self.store is not None:
             self.open_jetstream()
         if self.settings.leafnodes is not None:
@@ -261,12 +297,14 @@ class Server:
             self._call_at(when_ns, call)
         self.sessions.go_on()
         self._sweep()
-        self.log.info(f"Listening for client connections on {join_address(self.host, self.port)}")
+        if self.port:
+            address = join_address(self.host, self.port)
+            self.log.info(f"Listening for client connections on {address}")
         self.acceptors.announce_tls()
         self.log.info("Server is ready")
         for early in self._early_signals:
             self.commands.trapped(signal.Signals(early))
-        tell_systemd("READY=1")
+        self.tell_systemd("READY=1")
 
     async def _listen(self) -> None:
         """Open all ports: the server can serve every client now."""
@@ -293,6 +331,7 @@ class Server:
             self.log,
             self.server_name,
             self.server_id,
+            self._disk,
         )
         self.jetstream.open(self.loop, self._ahead)
         if self.settings.declared:
@@ -330,7 +369,9 @@ class Server:
 
     def ports(self) -> dict[str, list[str]]:
         """The URLs of the listeners by kind, in the form of the ports file."""
-        found = {"nats": [f"nats://{join_address(reachable(self.host), self.port)}"]}
+        found: dict[str, list[str]] = {"nats": []}
+        if self.port:
+            found["nats"] = [f"nats://{join_address(reachable(self.host), self.port)}"]
         if self.http_port:
             host = reachable(self.settings.http_host or self.host)
             scheme = "https" if self.settings.https_port else "http"
@@ -351,7 +392,7 @@ class Server:
 
     async def _shutdown(self) -> None:
         self.log.info("Initiating Shutdown...")
-        tell_systemd("STOPPING=1")
+        self.tell_systemd("STOPPING=1")
         self.listener.close()
         if self.leafs is not None:
             self.leafs.close()
@@ -371,7 +412,18 @@ class Server:
                 remove_file(path)
         self.log.info("Server Exiting..")
 
+    def tell_systemd(self, state: str) -> None:
+        """Send a state to systemd, when the process is the server's own."""
+        if self.owns_process:
+            tell_systemd(state)
+
     # -- connections and timers
+
+    def adopt(self, connected: socket.socket, host: str, port: int) -> None:
+        """Take a connected socket as if its client had come to the port; outside of a turn."""
+        connected.setblocking(False)
+        self._accepted(connected, host, port)
+        self.event_loop.kick()
 
     def _accepted(self, connected: socket.socket, host: str, port: int) -> None:
         if self.acceptors.take(connected, host, port):

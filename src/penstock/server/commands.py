@@ -55,13 +55,13 @@ class Commands:
     def reload(self) -> str:
         """Reload the configuration and the options. Returns the error, or ""."""
         server = self._server
-        tell_systemd(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        server.tell_systemd(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         failure = server.reloads.run()
         if not failure:
             server.watching.reloaded()
         server.event_loop.now_ns = server.event_loop.clock.now()
         server.event_loop.kick()
-        tell_systemd("READY=1")
+        server.tell_systemd("READY=1")
         return failure
 
     def go_lame(self) -> None:

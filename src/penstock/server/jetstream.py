@@ -76,8 +76,11 @@ class JetStream:
         log: Log,
         name: str,
         server_id: str = "",
+        disk: Disk | None = None,
     ) -> None:
-        """The store folder is locked already; name and id are the server's."""
+        """The store folder is locked already; name and id are the server's. `disk`: in place of the
+        machine's.
+        """
         self._settings = settings
         self._store = store
         self._event_loop = event_loop
@@ -102,7 +105,7 @@ class JetStream:
         )
         self._engine = Engine(
             event_loop,
-            Disk(),
+            disk or Disk(),
             store.folder,
             settings=self._engine_settings,
             random=Random(os.urandom(16)),

@@ -19,6 +19,7 @@ from penstock.errors import ConnectError, ConnectionLost, PenstockError, Timeout
 
 from .. import connection as machine
 from ..jetstream import Headers, encode_header_map
+from ..memory import open_socket
 from ..session import OUTPUT_BYTES, PENDING_BYTES_MAX, PENDING_MESSAGES_MAX, Session
 from ..tls import make_context
 from .messages import Message
@@ -117,9 +118,15 @@ class Client(Awaited, Session[Message]):
         context = self._tls() if first else None
         self._link = link = Link(self, server, tls=first)
         hostname = self._tls_hostname(server) if first else None
-        await self.loop.create_connection(
-            lambda: link, server.host, server.port, ssl=context, server_hostname=hostname
-        )
+        if server.memory:
+            connected = open_socket(server.host, waits=False)
+            await self.loop.create_connection(
+                lambda: link, sock=connected, ssl=context, server_hostname=hostname
+            )
+        else:
+            await self.loop.create_connection(
+                lambda: link, server.host, server.port, ssl=context, server_hostname=hostname
+            )
         await self._handshake
 
     def _tls(self) -> ssl.SSLContext:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import ConnectError
 
+from ..memory import open_socket
 from ..tls import make_context
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ class Transport:
     def __init__(self, connected: socket.socket) -> None:
         """Takes over the socket."""
         connected.setblocking(False)
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if connected.family != socket.AF_UNIX:
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = connected
         self._poll = select.poll()
         self._poll.register(connected, _READ)
@@ -105,4 +107,6 @@ class Transport:
 
 def open_transport(server: Server, timeout: float) -> Transport:
     """Connect to the server; raises OSError."""
+    if server.memory:
+        return Transport(open_socket(server.host, waits=True))
     return Transport(socket.create_connection((server.host, server.port), timeout=timeout))

@@ -33,6 +33,12 @@ cdef class Clock:
         self.set(self.last_ns + by_ns)
         return self.last_ns
 
+    def rewind(self, now_ns: int) -> None:
+        """Move the clock back to now_ns: only for a test that returns to the state of that time. ValueError when it lies ahead."""
+        if now_ns > self.last_ns:
+            raise ValueError(f"a rewind goes back: at {self.last_ns}, asked for {now_ns}")
+        self.last_ns = now_ns
+
 
 cdef class SystemClock(Clock):
     """The machine's clock; a step backwards of the machine is held at the last value until time has caught up."""
@@ -47,5 +53,9 @@ cdef class SystemClock(Clock):
         return self.last_ns
 
     def set(self, now_ns: int) -> None:
+        """Not possible: raises TypeError."""
+        raise TypeError("the system clock is not ours to set")
+
+    def rewind(self, now_ns: int) -> None:
         """Not possible: raises TypeError."""
         raise TypeError("the system clock is not ours to set")

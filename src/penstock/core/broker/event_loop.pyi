@@ -41,5 +41,6 @@ class EventLoop(Reactor):
         """Run turns as long as events come; wait one millisecond for more, and stay a few milliseconds at most."""
     def run(self, timeout_ms: int) -> None:
         """Block for events up to timeout_ms, then do as poll_once: for a program without asyncio, and for tests."""
+    def rest(self) -> None: ...
     def shutdown(self) -> None:
         """Finish outstanding syncs, flush what the sockets take, close every connection and the epoll set."""

@@ -15,8 +15,8 @@ from penstock.core.base.buffer cimport out_waiting
 from penstock.core.base.clock cimport Clock
 from penstock.core.base.linux cimport (
     CLOCK_MONOTONIC, EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, MSG_DONTWAIT,
-    MSG_NOSIGNAL, TFD_CLOEXEC, TFD_NONBLOCK, close, epoll_create1, epoll_ctl, epoll_event, epoll_wait, fdatasync, free, give_back, itimerspec, malloc,
-    pthread_create, pthread_detach, pthread_t, read, recv, send, timerfd_create, timerfd_settime, write,
+    MSG_NOSIGNAL, TFD_CLOEXEC, TFD_NONBLOCK, clock_gettime, close, epoll_create1, epoll_ctl, epoll_event, epoll_wait, fdatasync, free, give_back, itimerspec, malloc,
+    pthread_create, pthread_detach, pthread_t, read, recv, send, timerfd_create, timerfd_settime, timespec, write,
 )
 from penstock.core.broker.reactor cimport Connection, Reactor, Synced
 from penstock.core.protocol.wire cimport ROLE_SERVER, Reader, reader_free, reader_init, reader_room
@@ -35,6 +35,8 @@ cdef enum:
     TICK_NS = 50000000                     # period of the timer while a connection is blocked
     STUCK_NS = 100000000                   # publishers wait this long for a subscriber that makes no progress
     KEEP_BYTES = 262144                    # an empty input buffer of a connection above this size is freed at once
+    REST_TURNS = 100000
+    REST_MS = 100
     DONE_EVENT = 1                         # data.u64 of the pipe; addresses of objects are never so small
     TIMER_EVENT = 2
     LISTEN_EVENT = 3                       # low bits of data.u64 for a listening socket, the descriptor above them; no address has these bits
@@ -91,6 +93,13 @@ cdef int start_sync_thread(int requests, int answers) except -1:
         raise RuntimeError("can't start a thread for syncing files")
     pthread_detach(thread)
     return 0
+
+
+cdef uint64_t monotonic_ns() noexcept:
+    """The kernel's time, for waits of the loop itself: the clock of the server may stand still."""
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return <uint64_t>now.tv_sec * 1000000000u + <uint64_t>now.tv_nsec
 
 
 cdef object by_size(pair):
@@ -516,9 +525,9 @@ cdef class EventLoop(Reactor):
         """
         cdef int n = self.events(0)
         cdef bint more = self.finish_turn()
-        cdef uint64_t until = self.now_ns + STAY_NS
+        cdef uint64_t until = monotonic_ns() + STAY_NS
         while n or more:
-            if self.now_ns > until or self.wanted:
+            if self.wanted or monotonic_ns() > until:
                 self.wanted = False
                 if not self.scheduled and self.call_soon is not None:
                     self.scheduled = True
@@ -540,13 +549,13 @@ cdef class EventLoop(Reactor):
         if self.spins <= 0:
             self.spins += 1
             return False
-        until = self.clock.now_ns() + SPIN_NS
+        until = monotonic_ns() + SPIN_NS
         while True:
             if epoll_wait(self.epoll_fd, ready, 1, 0) > 0:
                 if self.spins < SPINS_MAX:
                     self.spins += 1
                 return True
-            if self.clock.now_ns() > until:
+            if monotonic_ns() > until:
                 self.spins -= SPIN_LOSS
                 if self.spins <= 0:
                     self.spins = -SPIN_PAUSE
@@ -571,6 +580,21 @@ cdef class EventLoop(Reactor):
         self.events(timeout_ms)
         while self.finish_turn():
             self.events(0)
+
+    def rest(self) -> None:
+        """Run turns until no event, no work and no sync is left, or REST_TURNS are over because clients go on sending."""
+        cdef int n, left = REST_TURNS
+        cdef bint more
+        while left:
+            left -= 1
+            n = self.events(0)
+            more = self.finish_turn()
+            if n or more:
+                continue
+            if not self.syncs:
+                return
+            self.events(REST_MS)
+            self.finish_turn()
 
     def shutdown(self) -> None:
         """Finish outstanding syncs, flush what the sockets take, close every connection and the epoll set."""

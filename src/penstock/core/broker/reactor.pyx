@@ -453,6 +453,18 @@ cdef class Reactor:
                 return count
         raise RuntimeError(f"still busy after {limit} turns")
 
+    def rewind(self, uint64_t now_ns) -> None:
+        """Move the clock back, which must not be the machine's: afterwards no time of a connection lies in the future."""
+        cdef Connection c
+        self.clock.rewind(now_ns)
+        self.now_ns = now_ns
+        for c in self.connections.values():
+            c.start_ns = min(c.start_ns, now_ns)
+            c.last_ns = min(c.last_ns, now_ns)
+            c.progress_ns = min(c.progress_ns, now_ns)
+            c.partial_ns = min(c.partial_ns, now_ns)
+            c.ping_ns = min(c.ping_ns, now_ns)
+
     def disconnect(self, Connection connection, str reason) -> None:
         """Close a connection now, for that reason."""
         self.hang_up(connection, reason)
