@@ -11,6 +11,7 @@
     ├── NoResponders                no subscription for the subject of a request
     ├── SlowConsumer                a subscription dropped messages because it was read too slowly
     ├── ClientInUse                 another thread uses the blocking client (also a RuntimeError)
+    ├── ContextError                a context of the nats command can't be used (also a ValueError)
     ├── CallbackFailed              the callback of a subscription raised ``__cause__``
     ├── OutputFull                  too much output waits for a reconnect
     ├── ProtocolError               the peer sent bytes that are not the protocol
@@ -111,6 +112,10 @@ class ClientInUse(PenstockError, RuntimeError):
     ) -> None:
         """The text tells the caller how to use the client from several threads."""
         super().__init__(text)
+
+
+class ContextError(PenstockError, ValueError):
+    """A context of the ``nats`` command is missing, is not readable, or has what the client can't use."""
 
 
 class CallbackFailed(PenstockError):

@@ -25,6 +25,7 @@ from penstock.errors import (
     ConnectionLost,
     ConsumerDeleted,
     ConsumerNotFound,
+    ContextError,
     InvalidSubject,
     MessageNotFound,
     NoResponders,
@@ -47,9 +48,11 @@ from penstock.errors import (
 from .aio import connect
 from .aio.connection import Callback, Client
 from .aio.messages import Message
+from .aio.status import StatusEvents
 from .aio.subscription import Subscription
 from .blocking import BlockingClient, connect_blocking
 from .blocking.messages import BlockingMessage
+from .blocking.status import StatusEvents as BlockingStatusEvents
 from .blocking.subscription import Subscription as BlockingSubscription
 from .durations import Duration, Moment, Nanoseconds
 from .info import ServerInfo
@@ -73,6 +76,7 @@ from .models import (
 )
 from .options import ConnectOptions, Options, Server, TlsOptions
 from .session import Stats
+from .status import Status
 
 if TYPE_CHECKING:
     from .aio.batches import AtomicBatch, FastBatch
@@ -122,6 +126,7 @@ __all__ = [
     "BlockingPublisher",
     "BlockingPullConsumer",
     "BlockingPushSubscription",
+    "BlockingStatusEvents",
     "BlockingSubscription",
     "Callback",
     "CallbackFailed",
@@ -136,6 +141,7 @@ __all__ = [
     "ConsumerDeleted",
     "ConsumerInfo",
     "ConsumerNotFound",
+    "ContextError",
     "Duration",
     "ExternalStream",
     "FastBatch",
@@ -169,6 +175,8 @@ __all__ = [
     "ServerInfo",
     "SlowConsumer",
     "Stats",
+    "Status",
+    "StatusEvents",
     "StoredMessage",
     "StreamConfig",
     "StreamConsumerLimits",

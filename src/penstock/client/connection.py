@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from .options import Options, Server
+    from .protocol_lines import ProtocolLines
 
 PING = b"PING\r\n"
 PONG = b"PONG\r\n"
@@ -221,6 +222,8 @@ class Connection:
         self.info = ServerInfo()
         self.capture: Capture | None = None
         """While set, parses the received bytes: a fast path for bulk readers."""
+        self.lines: ProtocolLines | None = None
+        """While set, gets the bytes of both directions, to show the protocol's lines."""
         self.interests: dict[int, Interest] = {}
         self.bytes_received = 0
         self.bytes_sent = 0
@@ -229,7 +232,8 @@ class Connection:
         self._message_type = message_type
         self._server: Server | None = None
         self._tls = False
-        self._connections = 0
+        self.connections = 0
+        """The number of handshakes that succeeded."""
         self._sid = 0
         self._parser = wire.Parser(wire.ROLE_CLIENT, INFO_LINE_MAX, RECEIVE_PAYLOAD_MAX)
         self._events: list[Event] = []
@@ -252,6 +256,8 @@ class Connection:
         self._server = server
         self._tls = tls
         self._parser = wire.Parser(wire.ROLE_CLIENT, INFO_LINE_MAX, RECEIVE_PAYLOAD_MAX)
+        if self.lines is not None:
+            self.lines.restart()
         self.state = State.AWAITING_INFO
 
     def tls_established(self) -> None:
@@ -271,6 +277,8 @@ class Connection:
         if self._abandoned:
             self._release()
         self.bytes_received += len(data)
+        if self.lines is not None:
+            self.lines.received(data)
         broken: wire.WireError | None = None
         operations: Sequence[Any]
         try:
@@ -326,9 +334,16 @@ class Connection:
         self._out.clear()
         self.bytes_waiting = 0
         self.bytes_sent += len(data)
+        if self.lines is not None:
+            self.lines.sent(data)
         return data
 
     # -- operations of the client ---------------------------------------------------------
+
+    @property
+    def server(self) -> Server | None:
+        """The server of this connection, or of the last one."""
+        return self._server
 
     @property
     def connected(self) -> bool:
@@ -577,8 +592,8 @@ class Connection:
             self._send(data)
         self._kept.clear()
         self._kept_bytes = 0
-        self._connections += 1
-        self._events.append(Connected(self.info, again=self._connections > 1))
+        self.connections += 1
+        self._events.append(Connected(self.info, again=self.connections > 1))
 
     def _on_error(self, text: str) -> None:
         error = make_error(text)

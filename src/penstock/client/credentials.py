@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 
 from penstock.nkeys import Credentials, KeyPair, NkeyError, read_credentials, read_seed, sign_nonce
 
+from .info import text_of
+
 if TYPE_CHECKING:
     from .options import Options
 
 INSTALL = "signing needs the package cryptography: pip install 'penstock[nkeys]'"
 
 
+_BEGIN = "-----BEGIN "
 _SEED_LIKE = re.compile(r"S[A-Z2-7]{5,}")
 
 
@@ -33,12 +36,14 @@ def signed_fields(options: Options, nonce: str) -> dict[str, str]:
     """
     try:
         if options.creds:
-            found = read_credentials(_read(options.creds))
+            creds = text_of(options.creds)
+            found = read_credentials(creds if _BEGIN in creds else _read(creds))
             return _with_jwt(found, nonce)
+        jwt = text_of(options.jwt)
         if options.nkey:
-            seed = _seed(options.nkey)
-            if options.jwt:
-                return _with_jwt(Credentials(options.jwt, seed), nonce)
+            seed = _seed(text_of(options.nkey))
+            if jwt:
+                return _with_jwt(Credentials(jwt, seed), nonce)
             if not nonce:
                 raise CredentialsError("the server takes no nkeys: its INFO has no nonce")
             return {"nkey": KeyPair.from_seed(seed).public, "sig": sign_nonce(seed, nonce)}
@@ -46,7 +51,7 @@ def signed_fields(options: Options, nonce: str) -> dict[str, str]:
         raise CredentialsError(str(error)) from None
     except ImportError:
         raise CredentialsError(INSTALL) from None
-    return {"jwt": options.jwt} if options.jwt else {}
+    return {"jwt": jwt} if jwt else {}
 
 
 def _with_jwt(found: Credentials, nonce: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from penstock import __version__
 from penstock.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from .options import Options, Server
+    from .options import Given, Options, Server
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,14 +57,24 @@ def decode_info(text: bytes) -> ServerInfo:
         raise ProtocolError(f"bad INFO from the server: {error}") from error
 
 
+def text_of(given: Given) -> str:
+    """A credential as text: itself, or what the user's function returns now."""
+    if isinstance(given, str):
+        return given
+    text = given()
+    if not isinstance(text, str):
+        raise TypeError(f"a function for a credential must return text, not {type(text).__name__}")
+    return text
+
+
 def connect_line(options: Options, server: Server, info: ServerInfo, tls: bool) -> bytes:
     """The CONNECT operation; credentials in the URL take precedence over those of the options.
 
-    Raises CredentialsError, or the error of the authenticator.
+    Raises CredentialsError, or the error of the user's functions.
     """
     fields: dict[str, object] = {
-        "verbose": False,
-        "pedantic": False,
+        "verbose": options.verbose,
+        "pedantic": options.pedantic,
         "tls_required": tls,
         "lang": "python-penstock",
         "version": __version__,
@@ -76,10 +86,10 @@ def connect_line(options: Options, server: Server, info: ServerInfo, tls: bool) 
     if options.name:
         fields["name"] = options.name
     if server.token or (options.token and not server.user):
-        fields["auth_token"] = server.token or options.token
+        fields["auth_token"] = server.token or text_of(options.token)
     elif server.user or options.user:
-        fields["user"] = server.user or options.user
-        fields["pass"] = server.password if server.user else options.password
+        fields["user"] = server.user or text_of(options.user)
+        fields["pass"] = server.password if server.user else text_of(options.password)
     if options.creds or options.nkey or options.jwt:
         from .credentials import signed_fields
 

@@ -6,8 +6,9 @@ Knows the forms of a server's URL. Knows nothing of sockets: TLS settings are fi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 from urllib.parse import unquote, urlsplit
 
 from .durations import Duration, to_seconds
@@ -15,10 +16,13 @@ from .memory import SCHEME as MEMORY
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
 DEFAULT_URL = "nats://127.0.0.1:4222"
 DEFAULT_PORT = 4222
+
+Given: TypeAlias = str | Callable[[], str]
+"""A credential: the text, or a function that returns it and is called at every connect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +123,16 @@ class Options:
 
     servers: the servers to connect to; ``parse_servers`` makes them from URLs.
     name: the name of the connection in the server's list.
-    user: name of a user, for servers whose URL has no credentials.
+    user: name of a user, for servers whose URL has no credentials. This and the following five may
+        be functions that return the text: they are called at every connect.
     password: the user's password.
     token: a token, in place of user and password.
-    creds: a ``.creds`` file: a user's JWT and the seed that proves it; read at every connect.
+    creds: a ``.creds`` file: a user's JWT and the seed that proves it; read at every connect. Or
+        the contents of such a file.
     nkey: the seed of an nkey user, or the file with the seed; with ``jwt``, that user's.
     jwt: a user's JWT; without ``nkey`` it has to be a bearer token.
-    authenticator: called with the server's nonce ("" when it sent none); returns CONNECT fields:
-        ``nkey``, ``jwt``, ``sig``.
+    authenticator: called at every connect with the server's nonce ("" when it sent none); returns
+        CONNECT fields: ``nkey``, ``jwt``, ``sig``, ``user``, ``pass``, ``auth_token``.
     tls: None: TLS with the system's certificates when the URL says tls:// or the server asks for it.
     connect_timeout: for one attempt at one server, handshake included.
     timeout: how long to wait for answers when a call has no timeout.
@@ -137,9 +143,21 @@ class Options:
         never. A server that refuses the credentials twice in a row is always given up.
     reconnect_wait: before the second round over the servers; doubled every round, with jitter.
     reconnect_wait_max: the longest wait before a round.
+    reconnect_jitter: the share of a wait that is drawn at random, from 0 to 1.
+    reconnect_delay: called with the number of failures in a row of the server that is next; returns
+        the seconds to wait, in place of the three options above.
+    retry_first_connect: the first connection is tried again as a lost one is; otherwise ``connect``
+        tries each server once.
+    shuffle_servers: try the servers in random order, so that many clients spread over them.
+    learn_servers: also use the servers that a server names in its INFO.
     pending_bytes_max: bytes to keep when published without a connection; more raises OutputFull.
-    inbox_prefix: first token of the subjects of answers.
+    inbox_prefix: the beginning of the subjects of answers.
+    shared_inbox: all requests share one subscription for their answers; False makes one for each.
     echo: False: a client does not receive its own messages.
+    verbose: the server acknowledges every operation, which only helps to find faults.
+    pedantic: the server checks subjects more strictly.
+    jetstream_domain: the JetStream domain of ``jetstream()`` without a domain and a prefix.
+    jetstream_prefix: the prefix of the JetStream API, in place of a domain.
     """
 
     servers: tuple[Server, ...] = (Server("127.0.0.1"),)
@@ -147,7 +165,7 @@ class Options:
     user: str = ""
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
-    creds: str = ""
+    creds: Given = ""
     nkey: str = field(default="", repr=False)
     jwt: str = field(default="", repr=False)
     authenticator: Callable[[str], dict[str, str]] | None = field(default=None, repr=False)
@@ -160,9 +178,19 @@ class Options:
     reconnect_attempts_max: int = -1
     reconnect_wait: float = 0.05
     reconnect_wait_max: float = 4.0
+    reconnect_jitter: float = 0.5
+    reconnect_delay: Callable[[int], float] | None = None
+    retry_first_connect: bool = False
+    shuffle_servers: bool = False
+    learn_servers: bool = True
     pending_bytes_max: int = 8 * 1024 * 1024
     inbox_prefix: str = "_INBOX"
+    shared_inbox: bool = True
     echo: bool = True
+    verbose: bool = False
+    pedantic: bool = False
+    jetstream_domain: str = ""
+    jetstream_prefix: str = ""
 
     def __post_init__(self) -> None:
         """Refuse options that would only fail later: ValueError, TypeError.
@@ -181,21 +209,43 @@ class Options:
             raise ValueError("give an authenticator, or what it would be made of, not both")
         if self.creds and (self.nkey or self.jwt):
             raise ValueError("give a .creds file, or an nkey and a JWT, not both")
+        if self.jetstream_domain and self.jetstream_prefix:
+            raise ValueError("give jetstream_domain or jetstream_prefix, not both")
+        if not 0 <= self.reconnect_jitter <= 1:
+            raise ValueError(
+                f"reconnect_jitter is a share from 0 to 1, got {self.reconnect_jitter}"
+            )
         for what in ("connect_timeout", "timeout", "ping_interval"):
             if getattr(self, what) <= 0:
                 raise ValueError(f"{what} must be above 0, got {getattr(self, what)}")
 
+    @classmethod
+    def from_context(cls, name: str = "", **changed: Any) -> Options:
+        """The options of a context of the ``nats`` command, "" for the selected one.
+
+        ``changed`` are single options that replace those of the context. Raises ContextError when the
+        context can't be read or used.
+        """
+        from .contexts import read_context
+
+        return cls(**{**read_context(name), **changed})
+
 
 class ConnectOptions(TypedDict, total=False):
-    """The options of ``connect`` and ``connect_blocking``; ``help(Options)`` explains them."""
+    """The options of ``connect`` and ``connect_blocking``; ``help(Options)`` explains them.
 
+    ``context`` is the name of a context of the ``nats`` command, "" for the selected one; URLs and
+    options that are given replace those of the context.
+    """
+
+    context: str | None
     name: str
-    user: str
-    password: str
-    token: str
-    creds: str
-    nkey: str
-    jwt: str
+    user: Given
+    password: Given
+    token: Given
+    creds: Given
+    nkey: Given
+    jwt: Given
     authenticator: Callable[[str], dict[str, str]] | None
     connect_timeout: Duration
     timeout: Duration
@@ -205,13 +255,23 @@ class ConnectOptions(TypedDict, total=False):
     reconnect_attempts_max: int
     reconnect_wait: Duration
     reconnect_wait_max: Duration
+    reconnect_jitter: float
+    reconnect_delay: Callable[[int], float] | None
+    retry_first_connect: bool
+    shuffle_servers: bool
+    learn_servers: bool
     pending_bytes_max: int
     inbox_prefix: str
+    shared_inbox: bool
     echo: bool
+    verbose: bool
+    pedantic: bool
+    jetstream_domain: str
+    jetstream_prefix: str
 
 
 def make_options(
-    servers: str | Iterable[str] | Options,
+    servers: str | Iterable[str] | Options | None,
     tls: ssl.SSLContext | TlsOptions | None,
     given: Mapping[str, Any],
 ) -> tuple[Options, ssl.SSLContext | None]:
@@ -227,7 +287,7 @@ def make_options(
     files = tls if isinstance(tls, TlsOptions) else None
     context = None if isinstance(tls, TlsOptions) else tls
     if not isinstance(servers, Options):
-        options = Options(servers=parse_servers(servers), tls=files, **given)
+        options = _single(servers, files, dict(given))
     elif given or files is not None:
         single = [*given, *(["tls"] if files is not None else [])]
         raise TypeError(
@@ -242,3 +302,17 @@ def make_options(
     if used != TlsOptions(hostname=used.hostname, first=used.first):
         raise ValueError("give an ssl.SSLContext, or file names and verify, not both")
     return replace(options, tls=used), context
+
+
+def _single(
+    servers: str | Iterable[str] | None, tls: TlsOptions | None, given: dict[str, Any]
+) -> Options:
+    """Options of single values, over those of the context if one is named."""
+    context: str | None = given.pop("context", None)
+    if servers is not None:
+        given["servers"] = parse_servers(servers)
+    if tls is not None:
+        given["tls"] = tls
+    if context is not None:
+        return Options.from_context(context, **given)
+    return Options(**{"servers": parse_servers(DEFAULT_URL), **given})

@@ -1,9 +1,9 @@
 """The order in which a client tries servers, and the waits between attempts.
 
-Round robin over the servers of the options and those that INFO named. The first round does not wait.
-Before each further round the wait doubles, up to a limit, and is shortened at random so that many
-clients do not connect at once. Every failed attempt is logged. Knows nothing of sockets or time; the
-caller passes randomness in.
+Round robin over the servers of the options, in their order or shuffled, and those that INFO named. The
+first round does not wait. Before each further round the wait doubles, up to a limit, and is shortened
+at random so that many clients do not connect at once; or the user's function says how long.
+Every failed attempt is logged. Knows nothing of sockets or time; the caller passes randomness in.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ class ServerPool:
         self._options = options
         self._random = random
         self._candidates = deque(_Candidate(server) for server in options.servers)
+        if options.shuffle_servers:
+            self._shuffle(self._candidates)
         self._current: _Candidate | None = None
         self._reasons: list[str] = []
         self._connected_once = False
@@ -66,14 +68,21 @@ class ServerPool:
         self._current = candidate
         return candidate.server, self._wait(candidate.failures)
 
+    def _shuffle(self, candidates: deque[_Candidate]) -> None:
+        for last in range(len(candidates) - 1, 0, -1):
+            other = int(self._random() * (last + 1))
+            candidates[last], candidates[other] = candidates[other], candidates[last]
+
     def _wait(self, failures: int) -> float:
         if failures == 0:
             return 0.0
         options = self._options
+        if options.reconnect_delay is not None:
+            return max(0.0, options.reconnect_delay(failures))
         longest = min(
             options.reconnect_wait_max, options.reconnect_wait * 2.0 ** min(failures - 1, 30)
         )
-        return longest * (0.5 + 0.5 * self._random())
+        return longest * (1.0 - options.reconnect_jitter * (1.0 - self._random()))
 
     def succeeded(self) -> None:
         """The last server accepted the connection; logged if it is not the first connection."""
@@ -125,10 +134,16 @@ class ServerPool:
         kind = AuthenticationError if isinstance(last, AuthenticationError) else ConnectError
         return kind("cannot connect: " + ("; ".join(self._reasons) or "no server left to try"))
 
-    def learn(self, connect_urls: Iterable[str] | None) -> None:
-        """Add the addresses in a server's INFO; they use TLS if that server does."""
+    def learn(self, connect_urls: Iterable[str] | None) -> list[Server]:
+        """Add the addresses in a server's INFO; they use TLS if that server does.
+
+        Returns the new ones.
+        """
+        if not self._options.learn_servers:
+            return []
         known = {(candidate.server.host, candidate.server.port) for candidate in self._candidates}
         tls = self._current.server.tls if self._current else False
+        found: deque[_Candidate] = deque()
         for url in connect_urls or ():
             try:
                 server = parse_server(url)
@@ -136,4 +151,8 @@ class ServerPool:
                 continue
             if (server.host, server.port) not in known and len(known) < SERVERS_MAX:
                 known.add((server.host, server.port))
-                self._candidates.append(_Candidate(Server(server.host, server.port, tls)))
+                found.append(_Candidate(Server(server.host, server.port, tls)))
+        if self._options.shuffle_servers:
+            self._shuffle(found)
+        self._candidates.extend(found)
+        return [candidate.server for candidate in found]

@@ -7,6 +7,8 @@ randomness in.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import logging
 import math
 from abc import ABC, abstractmethod
@@ -15,7 +17,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 from penstock.errors import (
     ConnectionClosed,
     ConnectionLost,
-    NoResponders,
     PenstockError,
     PermissionsViolation,
     Timeout,
@@ -27,7 +28,10 @@ from .durations import Duration, to_seconds
 from .jetstream import Headers, encode_header_map
 from .message import BaseMessage
 from .pool import ServerPool
-from .steps import Dial, Mailbox, Owner, Ready, Sleep, Until, call
+from .protocol_lines import OnProtocol, ProtocolLines
+from .requests import Answers, Gathered, Question, is_end
+from .status import Kind, Status, StatusBox
+from .steps import SEND, Attach, Dial, Mailbox, Owner, Ready, Sleep, Until, call, flow
 
 if TYPE_CHECKING:
     import random
@@ -35,12 +39,14 @@ if TYPE_CHECKING:
 
     from .info import ServerInfo
     from .options import Options
-    from .steps import Steps
+    from .steps import Flow, Steps
 
 M = TypeVar("M", bound=BaseMessage)
 
 OUTPUT_BYTES = 64 * 1024
 """The size of queued output from which it is sent at once."""
+LEAVE_SHARE = 0.5
+"""The share of the time of a forced reconnect in which the old server may take queued output."""
 PENDING_MESSAGES_MAX = 524_288
 PENDING_BYTES_MAX = 128 * 1024 * 1024
 
@@ -55,49 +61,6 @@ class Stats(NamedTuple):
     bytes_received: int
     bytes_sent: int
     reconnects: int
-
-
-class Question(Mailbox):
-    """A request with an outstanding answer; made by ``ask``."""
-
-    def __init__(self, subject: str, inbox: str) -> None:
-        """``inbox``: the subject of the answer."""
-        self.subject = subject
-        self.inbox = inbox
-        self.answer: BaseMessage | None = None
-        self.error: PenstockError | None = None
-        """Why no answer will come."""
-
-    def is_over(self) -> bool:
-        """Whether the wait is over."""
-        return self.answer is not None or self.error is not None
-
-    def outcome(self, seconds: float) -> Any:
-        """The answer after a wait of ``seconds``; raises its error, or the reason why there is
-        none.
-        """
-        if self.answer is None:
-            if self.error is not None:
-                raise self.error
-            raise Timeout(f"no answer from {self.subject!r} in {seconds} s")
-        if self.answer.status == 503:
-            raise NoResponders(self.subject)
-        return self.answer
-
-    def lost(self, error: PenstockError) -> None:
-        """The connection broke after the request was sent, or the client was closed."""
-        if not isinstance(error, ConnectionLost) and isinstance(error, ConnectionClosed):
-            self.error = error
-        else:
-            self.error = ConnectionLost(f"no answer from {self.subject!r}: {error}")
-        self.stir()
-
-    def refused(self, complaint: PermissionsViolation) -> None:
-        """Fail when the server does not permit the request, or the subscription for the answer."""
-        inbox = f"{self.inbox.rpartition('.')[0]}.*"
-        if f'"{self.subject}"' in complaint.text or f'"{inbox}"' in complaint.text:
-            self.error = complaint
-            self.stir()
 
 
 class Ping(Mailbox):
@@ -121,27 +84,6 @@ class Ping(Mailbox):
         """No pong will come."""
         self.error = error
         self.stir()
-
-
-class Answers:
-    """The owner of the inbox that all requests of a client share."""
-
-    def __init__(self, client: Session[Any], questions: dict[str, Question]) -> None:
-        """``questions``: the requests by the subject of their answer."""
-        self.client = client
-        self.interest: machine.Interest
-        self._questions = questions
-
-    def receive(self, message: BaseMessage) -> None:
-        """An answer arrived."""
-        question = self._questions.get(message.subject)
-        if question is not None and question.answer is None:
-            question.answer = message
-            if question.waiting:
-                question.stir()
-
-    def end(self) -> None:
-        """The client is closed; the requests are told separately."""
 
 
 class Session(ABC, Generic[M]):
@@ -173,6 +115,12 @@ class Session(ABC, Generic[M]):
         self._inbox = ""
         self._questions: dict[str, Question] = {}
         self._asked = 0
+        self._arrivals = Mailbox()
+        self._was_connected = False
+        self.readers_of_status: set[StatusBox] = set()
+        """Those who iterate over the events of the connection."""
+        self.on_status: Callable[[Status], Any] | None = None
+        """Called with each event of the connection."""
         self._failed_at = -math.inf  # when an attempt to connect last failed
 
     # -- implemented by the shells -----------------------------------------------------------------
@@ -236,6 +184,12 @@ class Session(ABC, Generic[M]):
         """The timeout in seconds: the given one, or that of the options."""
         return self.options.timeout if timeout is None else to_seconds(timeout)
 
+    def api_of(self, domain: str | None, prefix: str | None) -> tuple[str | None, str | None]:
+        """Domain and prefix of a JetStream API: the given ones, or those of the options."""
+        if domain is not None or prefix is not None:
+            return domain, prefix
+        return self.options.jetstream_domain or None, self.options.jetstream_prefix or None
+
     def new_inbox(self) -> str:
         """A unique subject for answers."""
         return f"{self.options.inbox_prefix}.{self._nuid.next()}"
@@ -247,6 +201,38 @@ class Session(ABC, Generic[M]):
             self.plan_flush()
 
     # -- events ------------------------------------------------------------------------------------
+
+    def listen(
+        self,
+        on_status: Callable[[Status], Any] | None = None,
+        on_protocol: OnProtocol | None = None,
+    ) -> None:
+        """Set the functions that get each event of the connection, and each line of the protocol."""
+        self.on_status = on_status
+        self.connection.lines = None if on_protocol is None else ProtocolLines(on_protocol)
+
+    def tell(self, handler: Callable[..., Any] | None, *arguments: object) -> None:
+        """Call a handler of the user; its exceptions are logged."""
+        if handler is None:
+            return
+        try:
+            handler(*arguments)
+        except Exception:
+            logger.exception("a handler of the client failed")
+
+    def note(self, kind: Kind, error: Exception | None = None, servers: Any = ()) -> None:
+        """An event of the connection, for everybody who wants to know."""
+        if self.on_status is None and not self.readers_of_status:
+            return
+        at = self.connection.server
+        self._spread(
+            Status(kind, str(at) if at else "", error, tuple(str(each) for each in servers))
+        )
+
+    def _spread(self, status: Status) -> None:
+        for reader in list(self.readers_of_status):
+            reader.put(status)
+        self.tell(self.on_status, status)
 
     def process(self) -> None:
         """Process the events of the received bytes."""
@@ -268,13 +254,24 @@ class Session(ABC, Generic[M]):
             event.interest.owner.end()
             return
         if isinstance(event, machine.ServerComplaint):
+            self.note("error", event.error)
             self.report(event.error)
             if isinstance(event.error, PermissionsViolation):
                 for each in [*self._questions.values(), *self.watchers]:
                     each.refused(event.error)
             return
+        if isinstance(event, machine.Connected):
+            self._was_connected = True
+            self.note("reconnected" if event.again else "connected")
+            self._arrivals.stir()
         if isinstance(event, machine.Connected | machine.InfoChanged):
-            self._pool.learn(event.info.connect_urls)
+            if found := self._pool.learn(event.info.connect_urls):
+                self.note("servers_discovered", servers=found)
+        elif isinstance(event, machine.LameDuck):
+            self.note("lame_duck")
+        elif isinstance(event, machine.Disconnected) and self._was_connected:
+            self._was_connected = False
+            self.note("disconnected", event.error)
         self._changed(event)
 
     def _tell_lost(self, error: PenstockError, waiters: list[object]) -> None:
@@ -296,13 +293,17 @@ class Session(ABC, Generic[M]):
         self._tell_lost(self.connection.closed_error(), waiters)
         for owner in owners:
             owner.end()
+        self._arrivals.stir()
+        self.note("closed", ConnectionClosed(failure) if failure else None)
+        self.readers_of_status.clear()
 
     # -- servers -----------------------------------------------------------------------------------
 
     def _opening(self) -> Steps[None]:
         """Connect to the first server that accepts; ConnectError with every server's reason."""
         error: Exception | None = None
-        for _ in self.options.servers:
+        attempts = itertools.count() if self.options.retry_first_connect else self.options.servers
+        for _ in attempts:
             error = yield from self._trying(math.inf)
             if error is None:
                 return
@@ -334,6 +335,8 @@ class Session(ABC, Generic[M]):
             raise Timeout(f"no connection in time: {self._pool.error()}")
         if wait:
             yield Sleep(wait)
+        if self.connection.connections and (self.on_status or self.readers_of_status):
+            self._spread(Status("reconnecting", str(server)))
         try:
             yield Dial(server)
         except (PenstockError, OSError, ValueError) as error:  # ValueError: an invalid host name
@@ -346,6 +349,8 @@ class Session(ABC, Generic[M]):
     # -- requests ----------------------------------------------------------------------------------
 
     def _ask(self, subject: str, data: bytes, block: bytes) -> Question:
+        if not self.options.shared_inbox:
+            return self._ask_alone(subject, data, block)
         if not self._inbox:
             self._inbox = self.new_inbox()
             owner = Answers(self, self._questions)
@@ -356,9 +361,26 @@ class Session(ABC, Generic[M]):
         self._questions[question.inbox] = question
         return question
 
+    def _ask_alone(self, subject: str, data: bytes, block: bytes) -> Question:
+        """Ask with a subscription for this one answer."""
+        question = Question(subject, self.new_inbox())
+        owner = Answers(self, self._questions)
+        owner.interest = self.connection.subscribe(question.inbox, owner=owner)
+        try:
+            self.connection.unsubscribe(owner.interest, 1)
+            self.connection.publish(subject, data, question.inbox, block)
+        except BaseException:
+            self.connection.unsubscribe(owner.interest)
+            raise
+        question.interest = owner.interest
+        self._questions[question.inbox] = question
+        return question
+
     def forget(self, question: Question) -> None:
         """Forget a request: no caller waits for the answer any more."""
         self._questions.pop(question.inbox, None)
+        if question.interest is not None and question.answer is None:
+            self.release(question.interest)
 
     def requesting(
         self,
@@ -401,6 +423,53 @@ class Session(ABC, Generic[M]):
         answer: M = question.outcome(seconds)
         return answer
 
+    def gathering(
+        self,
+        subject: str,
+        data: bytes = b"",
+        *,
+        headers: Headers | None = None,
+        max_messages: int | None = None,
+        max_wait: Duration | None = None,
+        stall: Duration | None = None,
+        sentinel: Callable[[M], bool] | bool = False,
+    ) -> Flow[M]:
+        """Publish a request and yield its answers, as they come.
+
+        Ends after ``max_messages``, after ``max_wait`` (the timeout of the options), when ``stall``
+        passes after an answer without another one, or with the answer that ends the answers:
+        ``sentinel`` says which one does, True stands for an empty one; it is not yielded. Raises
+        NoResponders when nobody listens, and the errors of publish.
+        """
+        seconds = self.timeout_of(max_wait)
+        pause = math.inf if stall is None else to_seconds(stall)
+        if max_messages is not None and max_messages < 1:
+            raise ValueError(f"max_messages must be at least 1, got {max_messages}")
+        yield Ready(seconds)
+        answers = Gathered(subject, self.new_inbox())
+        yield Attach(answers.inbox, answers)
+        self.watchers.add(answers)
+        deadline, taken = self.clock() + seconds, 0
+        try:
+            self.connection.publish(subject, data, answers.inbox, encode_header_map(headers))
+            yield SEND
+            while max_messages is None or taken < max_messages:
+                left = deadline - self.clock()
+                if not answers.has_news():
+                    wait = min(left, pause) if taken else left
+                    if wait <= 0 or not (yield Until(answers, answers.has_news, wait)):
+                        return
+                message: Any = answers.take()
+                if message is None or is_end(message, sentinel):
+                    return
+                taken += 1
+                yield message
+        finally:
+            self.watchers.discard(answers)
+            self.release(answers.interest)
+
+    request_many = flow(gathering)
+
     # -- pings -------------------------------------------------------------------------------------
 
     def flushing(self, timeout: Duration | None = None) -> Steps[None]:
@@ -420,8 +489,34 @@ class Session(ABC, Generic[M]):
         yield from self.flushing()
         return self.clock() - start
 
+    def moving(self, timeout: Duration | None = None) -> Steps[None]:
+        """Leave the server and connect to the next one, or to the same when there is only one.
+
+        Subscriptions continue. The old server gets queued output before; half of the time is for that.
+        Raises Timeout when there is no new connection in time (the client goes on trying), ValueError with
+        the option ``reconnect=False``.
+        """
+        seconds = self.timeout_of(timeout)
+        if not self.options.reconnect:
+            raise ValueError("the option reconnect is off, so the client can't connect again")
+        if self.closed:
+            raise self.connection.closed_error()
+        if self.connection.connected:
+            with contextlib.suppress(Timeout, ConnectionLost):
+                yield from self.flushing(seconds * LEAVE_SHARE)
+            self.connection.receive_eof(ConnectionLost("asked to connect again"))
+            self.process()
+        yield Ready(seconds)
+        at = self.connection
+        done = yield Until(self._arrivals, lambda: at.connected or self.closed, seconds)
+        if self.closed:
+            raise at.closed_error()
+        if not done:
+            raise Timeout(f"no connection in {seconds} s; the client goes on trying")
+
     flush = call(flushing)
     rtt = call(measuring)
+    reconnect = call(moving)
 
     def _keep_alive(self) -> bool:
         """Send a ping; when too many pings have no answer, the connection counts as lost: False."""

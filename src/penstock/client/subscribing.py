@@ -80,6 +80,8 @@ class Subscribed(Mailbox, Generic[M]):
 
     def _drop(self) -> None:
         self.dropped += 1
+        if self.dropped == self._reported + 1:
+            self.client.note("slow_consumer", SlowConsumer(self.subject, 1))
         self.stir()
 
     # -- taking ------------------------------------------------------------------------------------

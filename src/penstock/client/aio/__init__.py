@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ..options import DEFAULT_URL, ConnectOptions, Options, TlsOptions, make_options
+from ..options import ConnectOptions, Options, TlsOptions, make_options
 from .connection import Client
 from .handlers import Handlers
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
 
     from penstock.errors import PenstockError
+
+    from ..protocol_lines import OnProtocol
+    from ..status import Status
 
 
 class Connecting:
@@ -52,7 +55,7 @@ class Connecting:
 
 
 def connect(
-    servers: str | Iterable[str] | Options = DEFAULT_URL,
+    servers: str | Iterable[str] | Options | None = None,
     *,
     tls: ssl.SSLContext | TlsOptions | None = None,
     on_error: Callable[[Exception], Any] | None = None,
@@ -60,22 +63,28 @@ def connect(
     on_reconnect: Callable[[], Any] | None = None,
     on_close: Callable[[], Any] | None = None,
     on_lame_duck: Callable[[], Any] | None = None,
+    on_status: Callable[[Status], Any] | None = None,
+    on_protocol: OnProtocol | None = None,
     **options: Unpack[ConnectOptions],
 ) -> Connecting:
     """Connect to one of the servers: ``await connect(...)`` or ``async with connect(...) as nc``.
 
-    ``servers``: a URL, several (also separated by commas), or whole ``Options``; ``options``: single
-    options, which ``help(Options)`` explains; ``tls``: file names, or a context.
+    ``servers``: a URL, several (also separated by commas), or whole ``Options``; None for
+    nats://127.0.0.1:4222, or for those of the ``context``; ``options``: single options, which
+    ``help(Options)`` explains; ``tls``: file names, or a context.
 
     Handlers are functions or coroutine functions. on_error: gets each error that no call can raise:
     CallbackFailed, SlowConsumer, ConnectionClosed of a subscription with a callback, ServerError.
     on_disconnect: gets the reason why the connection broke. on_reconnect: called when there is a
     connection again. on_close: called when the client is closed, by its owner or because no server was
-    left. on_lame_duck: called when the server is about to stop.
+    left. on_lame_duck: called when the server is about to stop. on_status: gets every event of the
+    connection, as ``Client.status()``. on_protocol: a plain function; gets each line of the protocol
+    with its direction, "in" or "out", without payloads and secrets.
 
     Raises ConnectError, AuthenticationError, ValueError for invalid values of options, and TypeError for
-    unknown options and for options beside whole ``Options``.
+    unknown options and for options beside whole ``Options``; ContextError for a context that can't be used.
     """
     settings, context = make_options(servers, tls, options)
     handlers = Handlers(on_error, on_disconnect, on_reconnect, on_close, on_lame_duck)
+    handlers = handlers._replace(on_status=on_status, on_protocol=on_protocol)
     return Connecting(settings, handlers, context)

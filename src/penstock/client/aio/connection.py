@@ -15,15 +15,17 @@ import math
 import random
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock.errors import ConnectError, ConnectionLost, PenstockError, Timeout
+from penstock.errors import CallbackFailed, ConnectError, ConnectionLost, PenstockError, Timeout
 
 from .. import connection as machine
 from ..jetstream import Headers, encode_header_map
 from ..memory import open_socket
 from ..session import OUTPUT_BYTES, PENDING_BYTES_MAX, PENDING_MESSAGES_MAX, Session
+from ..steps import made
 from ..tls import make_context
 from .messages import Message
 from .running import Awaited, Deadlines, run
+from .status import StatusEvents
 from .subscription import Subscription
 from .transport import Link
 
@@ -58,6 +60,7 @@ class Client(Awaited, Session[Message]):
         self.deadlines = Deadlines(self.loop)
         super().__init__(options, Message, self.loop.time, random.SystemRandom())
         self._handlers = handlers
+        self.listen(handlers.on_status, handlers.on_protocol)
         self._tls_context = tls_context
         self._link: Link | None = None
         self._handshake: asyncio.Future[None] | None = None
@@ -291,6 +294,8 @@ class Client(Awaited, Session[Message]):
     def report(self, error: Exception) -> None:
         """Report an error that no call can raise to ``on_error``, or to the log."""
         self.last_error = error
+        if isinstance(error, CallbackFailed):
+            self.note("error", error)
         if self._handlers.on_error is None:
             logger.warning("%s: %s", type(error).__name__, error, exc_info=error.__cause__)
         else:
@@ -380,6 +385,8 @@ class Client(Awaited, Session[Message]):
         owner.interest = self.connection.subscribe(subject, queue, owner)
         self.plan_flush()
 
+    status = made(StatusEvents)
+
     def jetstream(
         self,
         *,
@@ -387,9 +394,10 @@ class Client(Awaited, Session[Message]):
         prefix: str | None = None,
         timeout: Duration | None = None,
     ) -> JetStream:
-        """Streams and consumers over this connection."""
+        """Streams and consumers over this connection; domain or prefix replace those of the options."""
         from .jetstream import JetStream
 
+        domain, prefix = self.api_of(domain, prefix)
         return JetStream(self, domain=domain, prefix=prefix, timeout=self.timeout_of(timeout))
 
 

@@ -9,6 +9,9 @@ if TYPE_CHECKING:
 
     from penstock.errors import PenstockError
 
+    from ..protocol_lines import OnProtocol
+    from ..status import Status
+
 
 class Handlers(NamedTuple):
     """Handlers of the client's events; plain functions or coroutine functions, None for none."""
@@ -20,3 +23,7 @@ class Handlers(NamedTuple):
     on_close: Callable[[], Any] | None = None
     on_lame_duck: Callable[[], Any] | None = None
     """The server is about to stop."""
+    on_status: Callable[[Status], Any] | None = None
+    """Any event of the connection."""
+    on_protocol: OnProtocol | None = None
+    """A line of the protocol; a plain function."""

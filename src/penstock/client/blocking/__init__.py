@@ -10,28 +10,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
-from ..options import DEFAULT_URL, ConnectOptions, Options, TlsOptions, make_options
-from ..session import Question
+from ..options import ConnectOptions, Options, TlsOptions, make_options
+from ..requests import Question
 from .connection import BlockingClient
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+    from ..protocol_lines import OnProtocol
+    from ..status import Status
 
 __all__ = ["BlockingClient", "Question", "connect_blocking"]
 
 
 def connect_blocking(
-    servers: str | Iterable[str] | Options = DEFAULT_URL,
+    servers: str | Iterable[str] | Options | None = None,
     *,
     tls: ssl.SSLContext | TlsOptions | None = None,
+    on_status: Callable[[Status], object] | None = None,
+    on_protocol: OnProtocol | None = None,
     **options: Unpack[ConnectOptions],
 ) -> BlockingClient:
     """Connect to one of the servers; usable in ``with``.
 
-    ``servers``: a URL, several (also separated by commas), or whole ``Options``; ``options``: single
-    options, which ``help(Options)`` explains; ``tls``: file names, or a context. Raises ConnectError,
+    ``servers``: a URL, several (also separated by commas), or whole ``Options``; None for
+    nats://127.0.0.1:4222, or for those of the ``context``; ``options``: single options, which
+    ``help(Options)`` explains; ``tls``: file names, or a context. on_status gets every event of the
+    connection, as ``BlockingClient.status()``; on_protocol gets each line of the protocol with its
+    direction, "in" or "out", without payloads and secrets.
+
+    Raises ConnectError,
     AuthenticationError, ValueError for invalid values of options, and TypeError for unknown options and
-    for options beside whole ``Options``.
+    for options beside whole ``Options``; ContextError for a context that can't be used.
     """
-    return BlockingClient(*make_options(servers, tls, options))
+    settings, context = make_options(servers, tls, options)
+    return BlockingClient(settings, context, on_status=on_status, on_protocol=on_protocol)

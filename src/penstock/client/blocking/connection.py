@@ -27,12 +27,12 @@ from ..session import (
     OUTPUT_BYTES,
     PENDING_BYTES_MAX,
     PENDING_MESSAGES_MAX,
-    Question,
     Session,
 )
-from ..steps import call
+from ..steps import call, made
 from .messages import BlockingMessage
 from .running import Blocking, Guard, exclusive, run
+from .status import StatusEvents
 from .subscription import Subscription
 from .transport import Transport, open_transport
 
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
     from ..durations import Duration
     from ..options import Options, Server
+    from ..protocol_lines import OnProtocol
+    from ..requests import Question
+    from ..status import Status
     from ..steps import Owner
     from .jetstream import JetStream
 
@@ -53,9 +56,17 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
 
     stays_open = False
 
-    def __init__(self, options: Options, tls_context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        options: Options,
+        tls_context: ssl.SSLContext | None = None,
+        *,
+        on_status: Callable[[Status], object] | None = None,
+        on_protocol: OnProtocol | None = None,
+    ) -> None:
         """Connects; raises ConnectError, AuthenticationError."""
         super().__init__(options, BlockingMessage, time.monotonic, random.SystemRandom())
+        self.listen(on_status, on_protocol)
         self.guard = Guard()
         self._tls_context = tls_context
         self._transport: Transport | None = None
@@ -371,6 +382,8 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
         self.flush(timeout)
         self.close()
 
+    status = made(StatusEvents)
+
     def jetstream(
         self,
         *,
@@ -378,7 +391,8 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
         prefix: str | None = None,
         timeout: Duration | None = None,
     ) -> JetStream:
-        """Streams and consumers over this connection."""
+        """Streams and consumers over this connection; domain or prefix replace those of the options."""
         from .jetstream import JetStream
 
+        domain, prefix = self.api_of(domain, prefix)
         return JetStream(self, domain=domain, prefix=prefix, timeout=self.timeout_of(timeout))
