@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.core.protocol.subjects import subset
 from penstock.server.accounts.mapping import Mappings, problem_of
 from penstock.server.settings.accounts import Mapping, MappingTarget
 
@@ -78,3 +79,29 @@ def test_targets_for_clusters_do_not_count() -> None:
 )
 def test_what_is_no_mapping(mapping: Mapping, problem: str) -> None:
     assert problem in problem_of(mapping)
+
+
+def test_a_subject_is_not_compared_with_each_of_thousands_of_mappings() -> None:
+    many = 5000
+    listed = [Mapping(f"m.{n}.*", [MappingTarget(f"n.{n}.$1")]) for n in range(many)]
+    mappings = Mappings(listed, lambda below: 0)
+    before = mappings.steps
+    for number in range(100):
+        assert mappings(f"m.{number}.x") == f"n.{number}.x"
+        assert mappings(f"none.{number}") == f"none.{number}"
+    assert mappings.steps - before < 1000
+
+
+@given(
+    st.lists(st.sampled_from(["a.*", "a.>", "*.b", ">", "a.b", "*.*"]), max_size=5),
+    st.sampled_from(["a.b", "a.c", "b.b", "c", "x.y.z"]),
+)
+def test_the_first_mapping_that_covers_the_subject_applies(
+    patterns: list[str], subject: str
+) -> None:
+    tail = [".>" if pattern.endswith(">") else "" for pattern in patterns]
+    listed = [Mapping(p, [MappingTarget(f"t{n}{tail[n]}")]) for n, p in enumerate(patterns)]
+    first = next((n for n, p in enumerate(patterns) if subset(subject, p)), None)
+    found = Mappings(listed, lambda below: 0)(subject)
+    assert found is not None
+    assert found.partition(".")[0] == f"t{first}" if first is not None else found == subject

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.core.protocol.subjects import subset
 from penstock.server.accounts.sharing import (
-    export_of,
+    Exports,
+    Imports,
     local_pattern,
     may_import,
     problems,
@@ -43,9 +45,64 @@ def test_subjects_that_stay_need_no_transform() -> None:
 
 def test_an_export_of_the_same_subject_is_preferred() -> None:
     wide, same = Export("a.>"), Export("a.b")
-    assert export_of([wide, same], "a.b", False) is same
-    assert export_of([wide, same], "a.c", False) is wide
-    assert export_of([wide], "a.b", True) is None
+    assert Exports([wide, same]).of("a.b", False) is same
+    assert Exports([wide, same]).of("a.c", False) is wide
+    assert Exports([wide]).of("a.b", True) is None
+
+
+PATTERNS = st.lists(st.sampled_from("ab*"), min_size=1, max_size=3).flatmap(
+    lambda tokens: st.sampled_from([".".join(tokens), ".".join([*tokens[:2], ">"])])
+)
+
+
+@given(st.lists(st.tuples(PATTERNS, st.booleans()), max_size=6), PATTERNS, st.booleans())
+def test_an_export_is_found_as_by_looking_at_each(
+    pairs: list[tuple[str, bool]], subject: str, service: bool
+) -> None:
+    listed = [Export(each, service=kind) for each, kind in pairs]
+    same_kind = [each for each in listed if each.service == service]
+    equal = [each for each in same_kind if each.subject == subject]
+    wider = [each for each in same_kind if subset(subject, each.subject)]
+    assert Exports(listed).of(subject, service) is next(iter(equal + wider), None)
+
+
+MANY = 2000
+
+
+@pytest.mark.parametrize("service", [False, True])
+@pytest.mark.parametrize("wild", ["", ".*", ".>"])
+def test_thousands_of_imports_are_not_compared_with_thousands_of_exports(
+    service: bool, wild: str
+) -> None:
+    subjects = [f"s.{number}{wild}" for number in range(MANY)]
+    accounts = [
+        AccountSettings("A", exports=[Export(each, service=service) for each in subjects]),
+        AccountSettings("B", imports=[Import("A", each, service=service) for each in subjects]),
+        AccountSettings("C", imports=[Import("A", each, service=service) for each in subjects]),
+    ]
+    imports = Imports(accounts)
+    for account in accounts:
+        for wanted in account.imports:
+            assert imports.add(account.name, wanted) == ""
+    assert imports.add("B", accounts[1].imports[-1]) != ""
+    assert imports.steps < 50 * MANY
+
+
+def test_the_circles_of_thousands_of_imports_take_few_comparisons() -> None:
+    names = ("A", "B")
+    accounts = [
+        AccountSettings(
+            name,
+            exports=[Export(f"{name}.>", service=True)],
+            imports=[Import(other, f"{other}.{number}", service=True) for number in range(MANY)],
+        )
+        for name, other in (names, names[::-1])
+    ]
+    imports = Imports(accounts)
+    for account in accounts:
+        for wanted in account.imports:
+            assert imports.add(account.name, wanted) == ""
+    assert imports.steps < 50 * MANY
 
 
 def test_who_may_import() -> None:

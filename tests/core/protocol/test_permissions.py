@@ -378,3 +378,55 @@ def test_a_deny_holds_at_once_for_subscriptions_there_are() -> None:
     client.connection.permissions = ConnectionPermissions(subscribe_deny=["a.b"])
     server.client().send("PUB a.b 0\r\n\r\n")
     assert client.raw() == b""
+
+
+# --- the work of a decision ---
+
+MANY = 20_000
+LISTS = {
+    "literals": [f"a.{k}" for k in range(MANY)],
+    "tails": [f"a.{k}.>" for k in range(MANY)],
+    "stars": [f"*.{k}" for k in range(MANY)],
+    "queues": [f"a.{k} q{k}" for k in range(MANY)],
+}
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_a_decision_does_not_look_at_each_entry(kind: str) -> None:
+    entries = LISTS[kind]
+    plain = [entry.partition(" ")[0] for entry in entries]
+    for permits in (
+        ConnectionPermissions(subscribe_deny=entries),
+        ConnectionPermissions(plain, plain, [">", "> q", *entries], entries),
+    ):
+        before = permits.steps
+        permits.may_publish("a.5")
+        permits.may_publish("b.none.of.them")
+        for queue in ("", "q7"):
+            permits.may_receive("b.none.of.them", queue)
+            permits.may_receive("a.7", queue)
+            permits.may_subscribe("b.none.of.them", queue)
+            permits.may_subscribe("a.7", queue)
+        assert permits.steps - before < 200
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_a_subscription_that_would_be_compared_with_each_entry_is_filtered(kind: str) -> None:
+    permits = ConnectionPermissions(subscribe_deny=LISTS[kind])
+    for subject in ("*.none", "*.none.>"):
+        before = permits.steps
+        assert permits.may_subscribe(subject, "none") in (SUB_ALLOWED, SUB_FILTERED)
+        assert permits.steps - before < 3000
+    assert permits.may_receive("a.none", "none")
+
+
+def test_subjects_of_very_many_tokens_are_decided() -> None:
+    deep = ".".join("a" * 300_000)
+    permits = ConnectionPermissions([deep], [deep + ".>"], [deep], [deep + ".*"])
+    assert permits.may_publish(deep)
+    assert not permits.may_publish(deep + ".b")
+    assert permits.may_subscribe(deep) in (SUB_ALLOWED, SUB_FILTERED)
+    assert permits.may_subscribe(deep + ".b") == SUB_REFUSED
+    assert not permits.may_receive(deep + ".b")
+    stars = ".".join("*" * 300_000)
+    assert ConnectionPermissions(subscribe_deny=[deep]).may_subscribe(stars) == SUB_FILTERED

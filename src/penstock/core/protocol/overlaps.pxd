@@ -2,6 +2,10 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 
+cdef enum:
+    TOO_MANY = 2
+
+
 cdef struct Token:
     char* text                 # its own copy; NULL while the node is free
     uint32_t size
@@ -32,8 +36,14 @@ cdef class Patterns:
     cdef readonly size_t count             # (pattern, number) pairs
 
     cdef int insert(self, const char* s, size_t n, uint32_t number) except -1
-    cdef bint matches(self, const char* s, size_t n) noexcept      # some pattern matches this literal subject
-    cdef bint matched(self, uint32_t at, const char* s, const char* end) noexcept
+    cdef bint matches(self, const char* s, size_t n) except -1     # some pattern matches this literal subject
+    cdef bint covered(self, const char* s, size_t n) except -1     # some pattern matches all that this one matches
+    # Whether some subject matches both; with `found`, the numbers of all such patterns; TOO_MANY when the answer takes more steps.
+    cdef int met(self, const char* s, size_t n, uint64_t most_steps, set found) except -1
+    # The numbers of all patterns that match the literal subject, or all that the pattern matches.
+    cdef int gather_matches(self, const char* s, size_t n, set found) except -1
+    cdef int gather_covers(self, const char* s, size_t n, set found) except -1
+    cdef int matched(self, uint32_t at, const char* s, const char* end, set found) except -1
     cdef uint32_t slot(self, uint32_t parent, const char* s, uint32_t size) noexcept
     cdef uint32_t child(self, uint32_t at, const char* s, const char* stop) noexcept
     cdef uint32_t after(self, uint32_t id) noexcept
@@ -44,4 +54,4 @@ cdef class Patterns:
     cdef int meet(self, uint32_t at, const char* s, const char* end, int64_t apart, set found) except -1
     cdef int below(self, uint32_t at, int64_t apart, set found) except -1
     cdef int ending(self, uint32_t at, int64_t apart, set found) except -1
-    cdef int over(self, uint32_t at, const char* s, const char* end, int64_t apart) except -1
+    cdef int over(self, uint32_t at, const char* s, const char* end, int64_t apart, set found) except -1

@@ -16,7 +16,7 @@ from penstock.core.protocol.subjects cimport patterns_collide
 
 cdef enum:
     ROOT = 1
-    FIRST_CAP = 64
+    FIRST_CAP = 8               # there may be several sets for each user
     GONE = 1                    # in the table; the root is never there
     NOBODY = -1                 # `apart`: every number counts
 
@@ -285,7 +285,7 @@ cdef class Patterns:
                 return self.ending(at, apart, found)
             s = stop + 1
 
-    cdef int over(self, uint32_t at, const char* s, const char* end, int64_t apart) except -1:
+    cdef int over(self, uint32_t at, const char* s, const char* end, int64_t apart, set found) except -1:
         # Whether a pattern below this node matches all that the rest s..end matches.
         cdef const char* stop
         cdef uint32_t next
@@ -294,41 +294,73 @@ cdef class Patterns:
             stop = token_end(s, end)
             if self.tokens[at].tail:
                 next = self.tokens[at].tail
-                if self.ending(next, apart, None) or self.below(next, apart, None):
+                if self.ending(next, apart, found) or self.below(next, apart, found):
                     return 1
             if is_tail(s, stop):
                 return 0
             if not is_star(s, stop):
                 next = self.child(at, s, stop)
+                if next and not self.tokens[at].star and stop != end:
+                    at = next
+                    s = stop + 1
+                    continue
                 if next:
-                    if self.ending(next, apart, None) if stop == end else self.over(next, stop + 1, end, apart):
+                    if (self.ending(next, apart, found) if stop == end
+                            else self.over(next, stop + 1, end, apart, found)):
                         return 1
             at = self.tokens[at].star
             if not at:
                 return 0
             if stop == end:
-                return self.ending(at, apart, None)
+                return self.ending(at, apart, found)
             s = stop + 1
 
-    cdef bint matched(self, uint32_t at, const char* s, const char* end) noexcept:
+    cdef int matched(self, uint32_t at, const char* s, const char* end, set found) except -1:
+        # Whether a pattern below this node matches the rest s..end of a literal subject.
         cdef const char* stop
         cdef uint32_t next
         while True:
-            if self.tokens[at].tail:
-                return True
+            self.steps += 1
+            if self.tokens[at].tail and self.ending(self.tokens[at].tail, NOBODY, found):
+                return 1
             stop = token_end(s, end)
             next = self.child(at, s, stop)
-            if next and (self.tokens[next].cell != 0 if stop == end else self.matched(next, stop + 1, end)):
-                return True
+            if next and not self.tokens[at].star and stop != end:
+                at = next
+                s = stop + 1
+                continue
+            if next:
+                if (self.ending(next, NOBODY, found) if stop == end
+                        else self.matched(next, stop + 1, end, found)):
+                    return 1
             at = self.tokens[at].star
             if not at:
-                return False
+                return 0
             if stop == end:
-                return self.tokens[at].cell != 0
+                return self.ending(at, NOBODY, found)
             s = stop + 1
 
-    cdef bint matches(self, const char* s, size_t n) noexcept:
-        return self.matched(ROOT, s, s + n)
+    cdef bint matches(self, const char* s, size_t n) except -1:
+        return self.matched(ROOT, s, s + n, None) == 1
+
+    cdef int gather_matches(self, const char* s, size_t n, set found) except -1:
+        return self.matched(ROOT, s, s + n, found)
+
+    cdef int gather_covers(self, const char* s, size_t n, set found) except -1:
+        return self.over(ROOT, s, s + n, NOBODY, found)
+
+    cdef bint covered(self, const char* s, size_t n) except -1:
+        return self.over(ROOT, s, s + n, NOBODY, None) == 1
+
+    cdef int met(self, const char* s, size_t n, uint64_t most_steps, set found) except -1:
+        cdef uint64_t before = self.most
+        self.most = self.steps + most_steps
+        try:
+            return self.meet(ROOT, s, s + n, NOBODY, found)
+        except TooManyStepsError:
+            return TOO_MANY
+        finally:
+            self.most = before
 
     def bound(self, most_steps: int) -> None:
         """Bound the visited tokens of all later queries together; 0: no bound."""
@@ -389,7 +421,14 @@ cdef class Patterns:
     def covers(self, pattern: str, apart: int = NOBODY) -> bool:
         """Whether one pattern here, of another number than `apart`, matches all that this one matches."""
         cdef bytes p = pattern.encode("utf-8", "surrogateescape")
-        return self.over(ROOT, PyBytes_AS_STRING(p), PyBytes_AS_STRING(p) + PyBytes_GET_SIZE(p), apart) == 1
+        return self.over(ROOT, PyBytes_AS_STRING(p), PyBytes_AS_STRING(p) + PyBytes_GET_SIZE(p), apart, None) == 1
+
+    def first_covering(self, pattern: str) -> int:
+        """The lowest number of the patterns here that match all that this one matches; -1: there is none."""
+        cdef bytes p = pattern.encode("utf-8", "surrogateescape")
+        cdef set found = set()
+        self.gather_covers(PyBytes_AS_STRING(p), <size_t>PyBytes_GET_SIZE(p), found)
+        return min(found, default=-1)
 
     @property
     def nodes(self) -> int:

@@ -5,6 +5,7 @@ delivery to one that is marked for it. A connection without a ConnectionPermissi
 """
 from libc.stdint cimport int64_t, uint64_t
 from penstock.core.base.maps cimport BytesMap
+from penstock.core.protocol.overlaps cimport Patterns
 
 
 cdef enum Verdict:
@@ -13,22 +14,24 @@ cdef enum Verdict:
     SUB_FILTERED = 2       # allowed, but a part of what it matches is denied: each delivery has to be asked for
 
 
-cdef class Patterns:
-    """Subject patterns; whether one of them matches a literal subject."""
-    cdef readonly tuple patterns           # as given
-    cdef set literals                      # bytes
-    cdef dict by_first                     # first token -> list of patterns with wildcards behind it
-    cdef list anywhere                     # patterns whose first token is a wildcard
-    cdef bint matches(self, const char* s, size_t n) except -1
-    cdef list written(self)
+cdef class SubjectSet:
+    """Subjects, some with a queue, in tries: a decision looks at the tokens of one subject, not at each entry."""
+    cdef readonly tuple entries            # of (pattern, queue pattern or None), as given
+    cdef Patterns plain                    # those without a queue; None: there is none
+    cdef Patterns queued                   # the subjects of the others; each number is a place in `queues`
+    cdef list queues                       # of Patterns: the queues of one subject
+    cdef bint matches(self, const char* s, size_t n, bytes queue) except -1
+    cdef int covers(self, bytes subject, bytes queue) except -1
+    cdef bint collides(self, bytes subject, bytes queue) except -1
+    cdef bint fits(self, int number, bytes queue) except -1
 
 
 cdef class CompiledPermissions:
     """What is allowed and denied, compiled; shared by all connections of a user, together with the decisions taken so far."""
-    cdef Patterns publish_allow            # None: everything
-    cdef Patterns publish_deny
-    cdef tuple subscribe_allow             # of (pattern, queue pattern or None); None: everything
-    cdef tuple subscribe_deny
+    cdef SubjectSet publish_allow          # None: everything
+    cdef SubjectSet publish_deny
+    cdef SubjectSet subscribe_allow        # None: everything
+    cdef SubjectSet subscribe_deny
     cdef BytesMap publishes                # subject -> 0 or 1
     cdef BytesMap deliveries               # subject -> 0 or 1, for subscriptions without a queue
     cdef bint may_publish(self, const char* s, size_t n) except -1

@@ -40,6 +40,8 @@ class ConnectionPermissions:
     @property
     def open_replies(self) -> int:
         """Reply subjects that may be answered now, or could until they were found to be expired."""
+    @property
+    def steps(self) -> int: ...
     def copy(self) -> ConnectionPermissions:
         """The same rules for another connection: shares what is compiled and decided, not the leave to answer."""
     def may_publish(self, subject: str | bytes, now_ns: int = 0) -> bool:

@@ -12,18 +12,20 @@ from collections import OrderedDict
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint64_t
-from libc.string cimport memchr
 from penstock.core.base.buffer cimport hash_bytes
 from penstock.core.base.maps cimport BytesMap
-from penstock.core.protocol.subjects cimport (
-    pattern_subset, patterns_collide, subject_has_wildcard, subject_matches, subject_valid, tokens_filled,
-)
+from penstock.core.protocol.overlaps cimport TOO_MANY, Patterns
+from penstock.core.protocol.subjects cimport subject_valid, tokens_filled
 
 cdef enum:
     DECISION_BYTES = 256               # longer subjects are decided anew each time
     MOST_DECISIONS = 1024
     MOST_REPLIES = 32768
     MOST_REPLY_BYTES = 4194304
+    COLLIDE_STEPS = 1000               # a subscription that takes more steps to compare counts as denied in part
+    COVERS_PLAIN = 1
+    COVERS_NAMED = 2
+    COVERS_FITTING = 4
 
 DECISIONS_MAX = MOST_DECISIONS
 REPLIES_MAX = MOST_REPLIES
@@ -44,82 +46,97 @@ cdef bytes checked(object text):
     return subject
 
 
-cdef inline bint covers(bytes pattern, bytes other) noexcept:
-    """Whether everything that `other` matches is matched by the pattern."""
-    return pattern_subset(
-        PyBytes_AS_STRING(other), PyBytes_GET_SIZE(other), PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern)
-    )
-
-
-cdef inline bint collides(bytes a, bytes b) noexcept:
-    return patterns_collide(PyBytes_AS_STRING(a), PyBytes_GET_SIZE(a), PyBytes_AS_STRING(b), PyBytes_GET_SIZE(b))
-
-
-cdef inline bint fits_queue(bytes pattern, bytes queue) noexcept:
-    return pattern == queue or covers(pattern, queue)
-
-
-cdef tuple entries(object texts):
-    """Subscribe entries as (pattern, queue pattern or None)."""
-    found = []
-    for text in texts:
-        words = encoded(text).split()
-        if not 1 <= len(words) <= 2:
-            raise ValueError(f"not a subject, nor a subject and a queue: {text!r}")
-        found.append((checked(words[0]), checked(words[1]) if len(words) == 2 else None))
-    return tuple(found)
-
-
 cdef list written(tuple found):
     return [(p if q is None else p + b" " + q).decode("utf-8", "surrogateescape") for p, q in found]
 
 
-cdef class Patterns:
-    """Subject patterns; see permissions.pxd."""
+cdef class SubjectSet:
+    """Subjects, some with a queue; see permissions.pxd."""
 
-    def __init__(self, texts) -> None:
-        self.patterns = tuple([checked(text) for text in texts])
-        self.literals = set()
-        self.by_first = {}
-        self.anywhere = []
-        for pattern in self.patterns:
-            first = pattern.partition(b".")[0]
-            if not subject_has_wildcard(PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern)):
-                self.literals.add(pattern)
-            elif first == b"*" or first == b">":
-                self.anywhere.append(pattern)
+    def __init__(self, texts, bint queues=False) -> None:
+        cdef bytes subject
+        found = []
+        groups = {}
+        for text in texts:
+            words = encoded(text).split() if queues else [text]
+            if not 1 <= len(words) <= 2:
+                raise ValueError(f"not a subject, nor a subject and a queue: {text!r}")
+            subject = checked(words[0])
+            if len(words) == 1:
+                found.append((subject, None))
+                if self.plain is None:
+                    self.plain = Patterns()
+                self.plain.insert(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), 0)
             else:
-                self.by_first.setdefault(first, []).append(pattern)
+                queue = checked(words[1])
+                found.append((subject, queue))
+                groups.setdefault(subject, []).append(queue)
+        self.entries = tuple(found)
+        if not groups:
+            return
+        self.queued = Patterns()
+        self.queues = []
+        for subject, names in groups.items():
+            self.queued.insert(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), len(self.queues))
+            self.queues.append(SubjectSet(names).plain)
 
-    cdef bint matches(self, const char* s, size_t n) except -1:
-        cdef bytes pattern
-        cdef const char* dot
+    cdef bint matches(self, const char* s, size_t n, bytes queue) except -1:
+        """Whether a subject here matches a literal one; those with a queue count if theirs fits."""
+        cdef set found
         if not tokens_filled(s, n):
             return False
-        for pattern in self.anywhere:
-            if subject_matches(s, n, PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern)):
-                return True
-        if self.literals and PyBytes_FromStringAndSize(s, n) in self.literals:
+        if self.plain is not None and self.plain.matches(s, n):
             return True
-        if self.by_first:
-            dot = <const char*>memchr(s, c'.', n)
-            for pattern in self.by_first.get(PyBytes_FromStringAndSize(s, n if dot == NULL else dot - s), ()):
-                if subject_matches(s, n, PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern)):
-                    return True
-        return False
+        if self.queued is None or not queue:
+            return False
+        found = set()
+        self.queued.gather_matches(s, n, found)
+        return any([self.fits(number, queue) for number in found])
 
-    cdef list written(self):
-        return [pattern.decode("utf-8", "surrogateescape") for pattern in self.patterns]
+    cdef int covers(self, bytes subject, bytes queue) except -1:
+        """COVERS_PLAIN: an entry without a queue covers the whole subject; COVERS_NAMED: one with a queue does; COVERS_FITTING: with this one."""
+        cdef const char* s = PyBytes_AS_STRING(subject)
+        cdef size_t n = PyBytes_GET_SIZE(subject)
+        cdef int how = COVERS_PLAIN if self.plain is not None and self.plain.covered(s, n) else 0
+        cdef set found
+        if self.queued is None or not queue:
+            return how
+        found = set()
+        self.queued.gather_covers(s, n, found)
+        if found:
+            how |= COVERS_NAMED
+            if any([self.fits(number, queue) for number in found]):
+                how |= COVERS_FITTING
+        return how
+
+    cdef bint collides(self, bytes subject, bytes queue) except -1:
+        """Whether a part of the subject is here. If the answer takes many steps, it is yes: then each delivery is checked."""
+        cdef const char* s = PyBytes_AS_STRING(subject)
+        cdef size_t n = PyBytes_GET_SIZE(subject)
+        cdef set found
+        if self.plain is not None and self.plain.met(s, n, COLLIDE_STEPS, None):
+            return True
+        if self.queued is None or not queue:
+            return False
+        found = set()
+        return self.queued.met(s, n, COLLIDE_STEPS, found) == TOO_MANY or any([self.fits(number, queue) for number in found])
+
+    cdef bint fits(self, int number, bytes queue) except -1:
+        return (<Patterns>self.queues[number]).covered(PyBytes_AS_STRING(queue), PyBytes_GET_SIZE(queue))
+
+    def steps(self) -> int:
+        """Tokens looked at by all decisions so far."""
+        return sum([patterns.steps for patterns in (self.plain, self.queued, *(self.queues or ())) if patterns is not None])
 
 
 cdef class CompiledPermissions:
     """Compiled rules and the decisions taken; see permissions.pxd."""
 
     def __init__(self, publish_allow, publish_deny, subscribe_allow, subscribe_deny) -> None:
-        self.publish_allow = None if publish_allow is None else Patterns(publish_allow)
-        self.publish_deny = Patterns(publish_deny or ())
-        self.subscribe_allow = None if subscribe_allow is None else entries(subscribe_allow)
-        self.subscribe_deny = entries(subscribe_deny or ())
+        self.publish_allow = None if publish_allow is None else SubjectSet(publish_allow)
+        self.publish_deny = SubjectSet(publish_deny or ())
+        self.subscribe_allow = None if subscribe_allow is None else SubjectSet(subscribe_allow, True)
+        self.subscribe_deny = SubjectSet(subscribe_deny or (), True)
         self.publishes = BytesMap()
         self.deliveries = BytesMap()
 
@@ -140,9 +157,9 @@ cdef class CompiledPermissions:
         return allowed
 
     cdef bint publish_decision(self, const char* s, size_t n) except -1:
-        if self.publish_allow is not None and not self.publish_allow.matches(s, n):
+        if self.publish_allow is not None and not self.publish_allow.matches(s, n, b""):
             return False
-        return not self.publish_deny.matches(s, n)
+        return not self.publish_deny.matches(s, n, b"")
 
     cdef bint may_deliver(self, const char* s, size_t n, bytes queue) except -1:
         cdef uint64_t h
@@ -161,37 +178,19 @@ cdef class CompiledPermissions:
         return allowed
 
     cdef bint delivery_decision(self, const char* s, size_t n, bytes queue) except -1:
-        cdef bytes pattern
-        for pattern, only in self.subscribe_deny:
-            if only is not None and not (queue and fits_queue(<bytes>only, queue)):
-                continue
-            if subject_matches(s, n, PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern)):
-                return False
-        return True
+        return not self.subscribe_deny.matches(s, n, queue)
 
     cdef int may_subscribe(self, bytes subject, bytes queue) except -1:
-        cdef bint plain = False, named = False, fitting = False
-        cdef bytes pattern
+        cdef int how
         if not subject_valid(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject)):
             return SUB_ALLOWED if self.subscribe_allow is None else SUB_REFUSED
         if self.subscribe_allow is not None:
-            for pattern, only in self.subscribe_allow:
-                if (only is None or queue) and covers(pattern, subject):
-                    if only is None:
-                        plain = True
-                    else:
-                        named = True
-                        fitting = fitting or fits_queue(<bytes>only, queue)
-            if not (fitting if named else plain):
+            how = self.subscribe_allow.covers(subject, queue)
+            if not how & (COVERS_FITTING if how & COVERS_NAMED else COVERS_PLAIN):
                 return SUB_REFUSED
-        named = False
-        for pattern, only in self.subscribe_deny:
-            if only is not None and not (queue and fits_queue(<bytes>only, queue)):
-                continue
-            if covers(pattern, subject):
-                return SUB_REFUSED
-            named = named or collides(pattern, subject)
-        return SUB_FILTERED if named else SUB_ALLOWED
+        if self.subscribe_deny.covers(subject, queue) & (COVERS_PLAIN | COVERS_FITTING):
+            return SUB_REFUSED
+        return SUB_FILTERED if self.subscribe_deny.collides(subject, queue) else SUB_ALLOWED
 
 
 cdef class ConnectionPermissions:
@@ -268,27 +267,34 @@ cdef class ConnectionPermissions:
     @property
     def publish_allow(self) -> list | None:
         """Subjects that may be published; None: all."""
-        return None if self.rules.publish_allow is None else self.rules.publish_allow.written()
+        return None if self.rules.publish_allow is None else written(self.rules.publish_allow.entries)
 
     @property
     def publish_deny(self) -> list:
         """Subjects of those that may not."""
-        return self.rules.publish_deny.written()
+        return written(self.rules.publish_deny.entries)
 
     @property
     def subscribe_allow(self) -> list | None:
         """Subjects, some with a queue, that may be subscribed to; None: all."""
-        return None if self.rules.subscribe_allow is None else written(self.rules.subscribe_allow)
+        return None if self.rules.subscribe_allow is None else written(self.rules.subscribe_allow.entries)
 
     @property
     def subscribe_deny(self) -> list:
         """Those of them that may not."""
-        return written(self.rules.subscribe_deny)
+        return written(self.rules.subscribe_deny.entries)
 
     @property
     def open_replies(self) -> int:
         """Reply subjects for which leave is held."""
         return 0 if self.replies is None else len(self.replies)
+
+    @property
+    def steps(self) -> int:
+        """Tokens looked at by all decisions so far, for tests that they are few."""
+        cdef CompiledPermissions rules = self.rules
+        return sum([each.steps() for each in (rules.publish_allow, rules.publish_deny, rules.subscribe_allow, rules.subscribe_deny)
+                    if each is not None])
 
     def __repr__(self) -> str:
         return (

@@ -21,6 +21,8 @@ from penstock.engine.transforms import TransformError
 from penstock.server.accounts.client_info import RequestInfo
 from penstock.server.accounts.sharing import (
     SYSTEM_EXPORTS,
+    Exports,
+    exports_of,
     local_pattern,
     may_import,
     service_transform,
@@ -57,6 +59,7 @@ class _Linked:
         self.border = border
         self.services: dict[str, Service] = {}
         self.imports: dict[_Key, ServiceImport | StreamImport] = {}
+        self.exporters: set[str] = set()  # the accounts that its settings import from
 
 
 class ActiveImports:
@@ -66,6 +69,7 @@ class ActiveImports:
         """Start without exports and imports."""
         self._accounts = accounts
         self._linked: dict[str, _Linked] = {}
+        self._exports: dict[str, Exports] = {}  # by account; made when somebody imports
         self._measurements: Measurements | None = None
         self.sharing = Sharing(accounts.reactor)
         self.sharing.describe = RequestInfo(accounts.server_name)
@@ -91,14 +95,14 @@ class ActiveImports:
         self._export(account)
         self._import(account)
         for other in self._accounts.all():
-            if other is not account and any(
-                wanted.account == account.name for wanted in other.settings.imports
-            ):
+            linked = self._linked.get(other.name)
+            if other is not account and linked is not None and account.name in linked.exporters:
                 self._import(other)
 
     def unlink(self, account: "ServerAccount") -> None:
         """Remove the exports and imports of a deleted account."""
         linked = self._linked.pop(account.name, None)
+        self._exports.pop(account.name, None)
         if linked is None:
             return
         for each in linked.imports.values():
@@ -119,6 +123,7 @@ class ActiveImports:
         return linked
 
     def _export(self, account: "ServerAccount") -> None:
+        self._exports.pop(account.name, None)
         exports = [each for each in account.settings.exports if each.service]
         if account is self._accounts.system:
             exports += SYSTEM_EXPORTS
@@ -154,6 +159,7 @@ class ActiveImports:
         if not account.settings.imports and account.name not in self._linked:
             return
         linked = self._of(account)
+        linked.exporters = {each.account for each in account.settings.imports}
         wanted: dict[_Key, tuple[Import, Export]] = {}
         for each in account.settings.imports:
             export = self._authorized(account, each)
@@ -179,11 +185,19 @@ class ActiveImports:
         if exporter is None:
             return None
         exported = exporter.settings
-        export = may_import(exported, wanted, account.name, self._accounts.token_check)
+        check, exports = self._accounts.token_check, self._index(exported)
+        export = may_import(exported, wanted, account.name, check, exports)
         if export is None and exporter is self._accounts.system:
             stand_in = settings.AccountSettings(settings.SYSTEM_ACCOUNT)
             export = may_import(stand_in, wanted, account.name)
         return export
+
+    def _index(self, exporter: settings.AccountSettings) -> Exports:
+        """The index of an account's exports, made once until they change."""
+        found = self._exports.get(exporter.name)
+        if found is None:
+            found = self._exports[exporter.name] = exports_of(exporter)
+        return found
 
     def _outdated(self, made: ServiceImport | StreamImport, export: Export) -> bool:
         """Whether a service import belongs to a replaced or removed service."""

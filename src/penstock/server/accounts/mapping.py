@@ -9,7 +9,7 @@ caller gives the randomness.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from penstock.core.protocol.subjects import subset
+from penstock.core.protocol.overlaps import Patterns
 from penstock.engine.transforms import Transform, TransformError, check, parse
 from penstock.server.settings.accounts import Mapping
 
@@ -61,6 +61,12 @@ class Mappings:
         """
         self._random = random
         self._rules = [_rule(mapping, random) for mapping in mappings]
+        self._patterns = Patterns()
+        first = set()
+        for number, rule in enumerate(self._rules):
+            if rule.pattern not in first:
+                first.add(rule.pattern)
+                self._patterns.add(rule.pattern, number)
         self._found: dict[str, _Rule | None] = {}
 
     def __call__(self, subject: str) -> str | None:
@@ -80,12 +86,14 @@ class Mappings:
                 return target.transform.carry(subject)
         return None
 
+    @property
+    def steps(self) -> int:
+        """Tokens looked at so far, for tests that they are few."""
+        return self._patterns.steps
+
     def _find(self, subject: str) -> _Rule | None:
-        found = None
-        for rule in self._rules:
-            if subset(subject, rule.pattern):
-                found = rule
-                break
+        number = self._patterns.first_covering(subject)
+        found = None if number < 0 else self._rules[number]
         if len(self._found) >= _CACHED:
             self._found.clear()
         self._found[subject] = found

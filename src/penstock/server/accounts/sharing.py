@@ -5,7 +5,8 @@ nats-server's. The checks use settings only; core/broker/service_imports carries
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from penstock.core.protocol.subjects import collide, literal, subset, valid
+from penstock.core.protocol.overlaps import Patterns
+from penstock.core.protocol.subjects import literal, subset, valid
 from penstock.engine.transforms import TransformError, parse
 from penstock.server.settings.accounts import (
     SINGLETON,
@@ -30,24 +31,54 @@ SYSTEM_EXPORTS = (
 _PLACE = re.compile(r"\$([1-9][0-9]*)|\{\{\s*[wW]ildcard\s*\(\s*([0-9]+)\s*\)\s*\}\}")
 
 
-def export_of(exports: Iterable[Export], subject: str, service: bool) -> Export | None:
-    """The export that covers an import's subject: the equal one, else the first wider one."""
-    wider = None
-    for export in exports:
-        if export.service == service:
-            if export.subject == subject:
-                return export
-            if wider is None and valid(subject) and subset(subject, export.subject):
-                wider = export
-    return wider
+class Exports:
+    """The exports of one account, found by subject without a look at each of them."""
+
+    def __init__(self, exports: Iterable[Export]) -> None:
+        """Index these exports."""
+        self._all = list(exports)
+        self._equal: dict[tuple[bool, str], Export] = {}
+        self._wider = {False: Patterns(), True: Patterns()}
+        for number, export in enumerate(self._all):
+            key = export.service, export.subject
+            if key not in self._equal:
+                self._equal[key] = export
+                self._wider[export.service].add(export.subject, number)
+
+    @property
+    def steps(self) -> int:
+        """Tokens looked at so far, for tests that they are few."""
+        return sum(wider.steps for wider in self._wider.values())
+
+    def of(self, subject: str, service: bool) -> Export | None:
+        """The export that covers an import's subject: the equal one, else the first wider one."""
+        return self._equal.get((service, subject)) or (
+            self.wider(subject, service) if valid(subject) else None
+        )
+
+    def wider(self, subject: str, service: bool) -> Export | None:
+        """The first export that matches everything that `subject` matches."""
+        number = self._wider[service].first_covering(subject)
+        return None if number < 0 else self._all[number]
+
+
+def exports_of(exporter: AccountSettings) -> Exports:
+    """The index of an account's exports, with those that the system account always has."""
+    system = SYSTEM_EXPORTS if exporter.name == SYSTEM_ACCOUNT else ()
+    return Exports([*exporter.exports, *system])
 
 
 def may_import(
-    exporter: AccountSettings, wanted: Import, importer: str, token: TokenCheck | None = None
+    exporter: AccountSettings,
+    wanted: Import,
+    importer: str,
+    token: TokenCheck | None = None,
+    exports: Exports | None = None,
 ) -> Export | None:
-    """The export that permits an import; None when no export matches, or it excludes the importer."""
-    exports = [*exporter.exports, *(SYSTEM_EXPORTS if exporter.name == SYSTEM_ACCOUNT else ())]
-    export = export_of(exports, wanted.subject, wanted.service)
+    """The export that permits an import; None when no export matches, or it excludes the importer.
+    `exports`: the index of the exporter's exports, when the caller has it.
+    """
+    export = (exports or exports_of(exporter)).of(wanted.subject, wanted.service)
     if export is None:
         return None
     if export.account_token_position:
@@ -133,21 +164,52 @@ def _check_strict(source: str, target: str) -> None:
 # -- a whole set of accounts
 
 
+class _Added:
+    """The imports of one kind that an account has so far."""
+
+    def __init__(self) -> None:
+        self.imports: list[Import] = []
+        self.first: dict[tuple[str, str], Import] = {}  # (exporter, subject)
+        self._subjects = Patterns()
+
+    def append(self, wanted: Import, key: str, subject: str) -> None:
+        """Add an import; a later one with this key is a duplicate."""
+        self.first[wanted.account, key] = wanted
+        self._subjects.add(subject, len(self.imports))
+        self.imports.append(wanted)
+
+    def colliding(self, subject: str) -> list[Import]:
+        """The imports whose subjects overlap this one, in order."""
+        return [self.imports[number] for number in sorted(self._subjects.colliding(subject))]
+
+    @property
+    def steps(self) -> int:
+        return self._subjects.steps
+
+
 class Imports:
     """The imports of a set of accounts, added one after the other."""
 
     def __init__(self, accounts: Iterable[AccountSettings]) -> None:
         """Start with these accounts and without imports."""
         self.accounts = {account.name: account for account in accounts}
-        self._streams: dict[str, list[Import]] = {name: [] for name in self.accounts}
-        self._services: dict[str, list[Import]] = {name: [] for name in self.accounts}
+        self._exports = {name: exports_of(account) for name, account in self.accounts.items()}
+        self._streams = {name: _Added() for name in self.accounts}
+        self._services = {name: _Added() for name in self.accounts}
+
+    @property
+    def steps(self) -> int:
+        """Tokens compared so far, for tests that they are few."""
+        parts = (self._exports, self._streams, self._services)
+        return sum(each.steps for part in parts for each in part.values())
 
     def add(self, importer: str, wanted: Import, token: TokenCheck | None = None) -> str:
         """Add an import; returns its error, "" when it is valid."""
         exporter = self.accounts[wanted.account]
         if not valid(wanted.subject) or not valid(local_pattern(wanted)):
             return "invalid subject"
-        if may_import(exporter, wanted, importer, token) is None:
+        exports = self._exports[wanted.account]
+        if may_import(exporter, wanted, importer, token, exports) is None:
             what = "service" if wanted.service else "stream"
             return f"{what} import not authorized"
         if wanted.prefix and not literal(wanted.prefix.removesuffix(".")):
@@ -178,25 +240,23 @@ class Imports:
             if self._stream_circle(wanted.account, subject, {importer}):
                 return "import forms a cycle"
         stream_transform(wanted)
-        for other in self._streams[importer]:
-            if other.account == wanted.account and other.subject == wanted.subject:
-                return "stream import already exists"
-        self._streams[importer].append(wanted)
+        added = self._streams[importer]
+        if (wanted.account, wanted.subject) in added.first:
+            return "stream import already exists"
+        added.append(wanted, wanted.subject, local_pattern(wanted))
         return ""
 
     def _stream_circle(self, name: str, subject: str, visited: set[str]) -> bool:
-        exports = self.accounts[name].exports
-        if not any(not each.service and subset(subject, each.subject) for each in exports):
+        if self._exports[name].wider(subject, False) is None:
             return False
-        for each in self._streams[name]:
+        for each in self._streams[name].colliding(subject):
+            if each.account in visited:
+                return True
+            visited.add(name)
             local = local_pattern(each)
-            if collide(subject, local):
-                if each.account in visited:
-                    return True
-                visited.add(name)
-                narrower = local if subset(local, subject) else subject
-                if self._stream_circle(each.account, narrower, visited):
-                    return True
+            narrower = local if subset(local, subject) else subject
+            if self._stream_circle(each.account, narrower, visited):
+                return True
         return False
 
     def _service(self, importer: str, wanted: Import) -> str:
@@ -204,35 +264,36 @@ class Imports:
         if self._service_circle(wanted.account, subject, {importer}):
             return "import forms a cycle"
         service_transform(wanted)
-        for other in self._services[importer]:
-            if other.account == wanted.account and local_pattern(other) == subject:
-                return (
-                    f'duplicate service import subject "{subject}", previously used in import '
-                    f'for account "{other.account}", subject "{other.subject}"'
-                )
-        self._services[importer].append(wanted)
+        added = self._services[importer]
+        other = added.first.get((wanted.account, subject))
+        if other is not None:
+            return (
+                f'duplicate service import subject "{subject}", previously used in import '
+                f'for account "{other.account}", subject "{other.subject}"'
+            )
+        added.append(wanted, subject, wanted.subject)
         return ""
 
     def _service_circle(self, name: str, subject: str, visited: set[str]) -> bool:
-        for each in self._services[name]:
-            if collide(subject, each.subject):
-                if each.account in visited:
-                    return True
-                visited.add(name)
-                local = local_pattern(each)
-                narrower = local if subset(local, subject) else subject
-                if self._service_circle(each.account, narrower, visited):
-                    return True
+        for each in self._services[name].colliding(subject):
+            if each.account in visited:
+                return True
+            visited.add(name)
+            local = local_pattern(each)
+            narrower = local if subset(local, subject) else subject
+            if self._service_circle(each.account, narrower, visited):
+                return True
         return False
 
 
 def problems(accounts: list[AccountSettings], *, no_system: bool = False) -> Iterator[str]:
     """All errors in the exports and imports of a configuration."""
     names = {account.name for account in accounts}
-    for account in accounts:
-        for export in account.exports:
-            yield from _export_problems(account, export, names, no_system)
     imports = Imports(accounts)
+    for account in accounts:
+        exports = Exports(account.exports)
+        for export in account.exports:
+            yield from _export_problems(exports, export, names, no_system)
     for service in (False, True):
         what = "service" if service else "stream"
         for account in accounts:
@@ -248,7 +309,7 @@ def problems(accounts: list[AccountSettings], *, no_system: bool = False) -> Ite
 
 
 def _export_problems(
-    account: AccountSettings, export: Export, names: set[str], no_system: bool
+    exports: Exports, export: Export, names: set[str], no_system: bool
 ) -> Iterator[str]:
     what = "service" if export.service else "stream"
     for name in export.accounts or ():
@@ -264,7 +325,7 @@ def _export_problems(
     head = f'Error adding service latency sampling for "{export.subject}"'
     if no_system:
         yield f"{head}: system account not setup"
-    elif not literal(latency.subject) or export_of(account.exports, latency.subject, True):
+    elif not literal(latency.subject) or exports.of(latency.subject, True):
         yield f'{head} on subject "{latency.subject}": invalid publish subject'
     elif export.response != SINGLETON:
         yield f'{head} on subject "{latency.subject}": bad service response type'

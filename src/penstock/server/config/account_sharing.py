@@ -43,15 +43,17 @@ def exports(reader: Reader, name: str, item: Item) -> None:
 def imports(reader: Reader, name: str, item: Item) -> None:
     """An array of streams and services."""
     found: list[Import] = _entries(reader, item, "Imports", "Import", _import)
-    for i, each in enumerate(found):
-        for other in found[:i]:
-            both = each.service and other.service
-            if both and (each.local, each.account) == (other.local, other.account):
-                reader.problem(
-                    item,
-                    f'Duplicate service import subject "{each.local}", previously used in '
-                    f'import for account "{other.account}", subject "{other.subject}"',
-                )
+    services: dict[tuple[str, str], Import] = {}
+    for each in found:
+        if not each.service:
+            continue
+        other = services.setdefault((each.local, each.account), each)
+        if other is not each:
+            reader.problem(
+                item,
+                f'Duplicate service import subject "{each.local}", previously used in '
+                f'import for account "{other.account}", subject "{other.subject}"',
+            )
     reader.target.imports = found
 
 

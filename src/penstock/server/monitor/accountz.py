@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from penstock.api.times import format_time
-from penstock.core.protocol.subjects import subset
 from penstock.server.accounts.registry import ServerAccount
+from penstock.server.accounts.sharing import Exports
 from penstock.server.monitor.accstatz import connections_by_account
 from penstock.server.monitor.encoding import present
 from penstock.server.monitor.query import Query, QueryError
@@ -72,9 +72,14 @@ def details(server_state: ServerState, name: str) -> dict[str, Any]:
         "subscriptions": account.router.subscription_count(),
     }
     settings = account.settings
-    imports = [_import(each, server_state) for each in settings.imports] + _imports(
-        server_state, account
-    )
+    exporters = {each.account for each in settings.imports}
+    exports = {
+        each.name: Exports(each.settings.exports)
+        for each in server_state.accounts()
+        if each.name in exporters
+    }
+    imports = [_import(each, exports) for each in settings.imports]
+    imports += _imports(server_state, account)
     body |= present(
         mappings={
             each.subject: _targets(each)
@@ -163,7 +168,7 @@ def _latency(export: Export) -> dict[str, Any]:
     return {"sampling": found.sampling or "headers", "results": found.subject}
 
 
-def _import(wanted: Import, server_state: ServerState) -> dict[str, Any]:
+def _import(wanted: Import, exports: dict[str, Exports]) -> dict[str, Any]:
     row: dict[str, Any] = present(name=wanted.name)
     row |= {"subject": wanted.subject, "account": wanted.account}
     row |= present(to=wanted.local if wanted.service else "")
@@ -175,10 +180,8 @@ def _import(wanted: Import, server_state: ServerState) -> dict[str, Any]:
         "tracking": False,
     }
     if wanted.service:
-        exporter = server_state.account(wanted.account)
-        exports = exporter.settings.exports if exporter is not None else []
-        served = [each for each in exports if each.service]
-        found = next((each for each in served if subset(wanted.subject, each.subject)), None)
+        exporter = exports.get(wanted.account)
+        found = exporter.wider(wanted.subject, True) if exporter is not None else None
         row |= present(latency=_latency(found) if found else None)
     return row
 
