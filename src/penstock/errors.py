@@ -11,6 +11,7 @@
     ├── NoResponders                no subscription for the subject of a request
     ├── SlowConsumer                a subscription dropped messages because it was read too slowly
     ├── ClientInUse                 another thread uses the blocking client (also a RuntimeError)
+    ├── DirectGetError              a direct get of stored messages was refused; ``status``
     ├── ContextError                a context of the nats command can't be used (also a ValueError)
     ├── CallbackFailed              the callback of a subscription raised ``__cause__``
     ├── OutputFull                  too much output waits for a reconnect
@@ -30,6 +31,19 @@
         ├── MessageNotFound             10037
         ├── StreamExists                10058
         ├── WrongLastSequence           10071, an expectation of the publisher does not hold
+        ├── ConsumerExists              10013, 10148
+        ├── InvalidStreamConfig         10052
+        ├── JetStreamDisabled           10039, 10076
+        ├── JetStreamUnavailable        10008, 10009
+        ├── MaximumConsumers            10026
+        ├── MaximumStreams              10027
+        ├── MessageTooLarge             10054
+        ├── NotClustered                10010
+        ├── ResourcesExceeded           10002, 10023, 10028, 10047
+        ├── StreamSealed                10109
+        ├── SubjectsOverlap             10065
+        ├── WrongLastMessageId          10070
+        ├── WrongStream                 10060
         └── one class for each other error code, in ``penstock.api.errors_generated``
 
 This module does not depend on connections.
@@ -202,6 +216,23 @@ class PublishFailed(PenstockError):
         return type(self), (self.failures,)
 
 
+class DirectGetError(PenstockError):
+    """A direct get was refused; ``status`` and ``description`` are the server's.
+
+    413: more than 1024 subjects match. 408: the request is not one that the server knows.
+    """
+
+    def __init__(self, status: int, description: str) -> None:
+        """Status and description from the server."""
+        super().__init__(f"the direct get was refused: {status} {description}")
+        self.status = status
+        self.description = description
+
+    def __reduce__(self) -> tuple[type[DirectGetError], tuple[int, str]]:
+        """Copies and pickles rebuild the error from the same arguments."""
+        return type(self), (self.status, self.description)
+
+
 class BatchEnded(PenstockError):
     """A fast batch ended early: of ``sent`` messages the first ``count`` are stored.
 
@@ -255,3 +286,55 @@ class StreamExists(ApiError):
 
 class WrongLastSequence(ApiError):
     """The expected last sequence does not match; no message was stored."""
+
+
+class ConsumerExists(ApiError):
+    """The stream has a consumer with that name."""
+
+
+class InvalidStreamConfig(ApiError):
+    """The server refuses the configuration of a stream; ``description`` says which part."""
+
+
+class JetStreamDisabled(ApiError):
+    """The account or the server has no JetStream."""
+
+
+class JetStreamUnavailable(ApiError):
+    """The cluster can't answer now, e.g. because it elects a leader: try again."""
+
+
+class MaximumConsumers(ApiError):
+    """The stream or the account has as many consumers as it may have."""
+
+
+class MaximumStreams(ApiError):
+    """The account has as many streams as it may have."""
+
+
+class MessageTooLarge(ApiError):
+    """The message is larger than the stream's ``max_msg_size``; it was not stored."""
+
+
+class NotClustered(ApiError):
+    """Only a cluster of servers has this call."""
+
+
+class ResourcesExceeded(ApiError):
+    """The account or the server has no room left for that."""
+
+
+class StreamSealed(ApiError):
+    """The stream is sealed: nothing in it can change."""
+
+
+class SubjectsOverlap(ApiError):
+    """Another stream stores some of these subjects."""
+
+
+class WrongLastMessageId(ApiError):
+    """The expected id of the last message does not match; no message was stored."""
+
+
+class WrongStream(ApiError):
+    """Another stream than the expected one takes the subject; no message was stored."""

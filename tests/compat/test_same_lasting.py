@@ -375,7 +375,15 @@ def test_what_mirrors_can_not_have(client):
 
 # none that is taken is due within a test: a copy would take a sequence at any time
 PATTERNS = ["@at 2000-01-01T00:00:00Z", "@at 2100-01-01T00:00:00+02:00", "@at x", "@at  2100"]
-PATTERNS += ["@every 1h", "@every 999ms", "@every x", "@every 1h1.5s", "@daily", "@Daily", "@hourly"]
+PATTERNS += [
+    "@every 1h",
+    "@every 999ms",
+    "@every x",
+    "@every 1h1.5s",
+    "@daily",
+    "@Daily",
+    "@hourly",
+]
 PATTERNS += [
     "0 0 0 1 1 *",
     "* * * * *",

@@ -84,7 +84,8 @@ def decode(answer: bytes, kind: type[R]) -> R:
     return response
 
 
-def _present(value: T | None, answer: bytes = b"") -> T:
+def present(value: T | None, answer: bytes = b"") -> T:
+    """What an answer was asked for; ProtocolError when it is missing."""
     if value is None:
         raise ProtocolError(f"an answer without what was asked for: {answer[:200]!r}")
     return value
@@ -196,13 +197,17 @@ class Plans:
             raise ValueError(f"a name is empty: stream {stream!r}, consumer {consumer!r}")
         return self.subjects.consumer(call, stream, consumer)
 
+    def direct_get(self, stream: str, last_by_subject: str = "") -> str:
+        """The subject of direct gets; ValueError for an invalid name."""
+        return self.subjects.direct_get(stream, last_by_subject)
+
     def _one(self, subject: str, body: bytes, kind: type[R]) -> Plan[R]:
         return decode((yield Request(subject, body, self._seconds)), kind)
 
     def account_info(self) -> Plan[AccountInfo]:
         """The account's usage and limits."""
         answer = yield from self._one(self.subjects.info(), b"", wire.AccountInfoResponse)
-        return _present(answer.info)
+        return present(answer.info)
 
     # -- streams -----------------------------------------------------------------------------------
 
@@ -212,13 +217,13 @@ class Plans:
         """
         subject = self._stream("CREATE", config.name)
         answer = yield from self._one(subject, encode(config), StreamInfoResponse)
-        return _present(answer.info)
+        return present(answer.info)
 
     def update_stream(self, config: StreamConfig) -> Plan[StreamInfo]:
         """Change a stream to this whole config."""
         subject = self._stream("UPDATE", config.name)
         answer = yield from self._one(subject, encode(config), StreamInfoResponse)
-        return _present(answer.info)
+        return present(answer.info)
 
     def stream_info(
         self, stream: str, *, subjects_filter: str | None = None, deleted_details: bool = False
@@ -229,12 +234,12 @@ class Plans:
             subjects_filter=subjects_filter or "", deleted_details=deleted_details
         )
         answer = yield from self._one(subject, encode(request), StreamInfoResponse)
-        info = _present(answer.info)
+        info = present(answer.info)
         found = info.state.subjects
         while subjects_filter and len(found) < answer.total:
             request.offset = len(found)
             answer = yield from self._one(subject, encode(request), StreamInfoResponse)
-            page = _present(answer.info).state.subjects
+            page = present(answer.info).state.subjects
             if not page:
                 break
             found.update(page)
@@ -307,7 +312,7 @@ class Plans:
         )
         subject = self._stream("MSG.GET", stream)
         answer = yield from self._one(subject, encode(request), wire.MsgGetResponse)
-        stored = _present(answer.message)
+        stored = present(answer.message)
         headers = decode_headers(stored.hdrs)[2] if stored.hdrs else {}
         return StoredMessage(stored.subject, stored.seq, stored.data, headers, stored.time)
 
@@ -336,7 +341,7 @@ class Plans:
         else:
             subject = self.subjects.consumer("CREATE", stream)
         body = encode(wire.CreateConsumerRequest(stream_name=stream, config=config, action=action))
-        return _present((yield from self._one(subject, body, ConsumerInfoResponse)).info)
+        return present((yield from self._one(subject, body, ConsumerInfoResponse)).info)
 
     def update_consumer(self, stream: str, config: ConsumerConfig) -> Plan[ConsumerInfo]:
         """Change an existing consumer to this whole config."""
@@ -345,7 +350,7 @@ class Plans:
     def consumer_info(self, stream: str, consumer: str) -> Plan[ConsumerInfo]:
         """Config and state of one consumer."""
         subject = self._consumer("INFO", stream, consumer)
-        return _present((yield from self._one(subject, b"", ConsumerInfoResponse)).info)
+        return present((yield from self._one(subject, b"", ConsumerInfoResponse)).info)
 
     def consumer_names(self, stream: str) -> Plan[list[str]]:
         """Names of a stream's consumers in order."""

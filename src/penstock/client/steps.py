@@ -220,9 +220,12 @@ class Call(Generic[P, T]):
 class FlowCall(Generic[P, T]):
     """A flow of both shells, which the user iterates over."""
 
-    def __init__(self, steps: Callable[..., Flow[Any]]) -> None:
-        """``steps`` makes the generator."""
-        self.steps = self.like = steps
+    def __init__(
+        self, steps: Callable[..., Flow[Any]], like: Callable[..., Flow[Any]] | None = None
+    ) -> None:
+        """``steps`` makes the generator; the methods have the signature and docstring of ``like``."""
+        self.steps = steps
+        self.like = like or steps
 
     @overload
     def __get__(self, shell: None, kind: type) -> FlowCall[P, T]: ...
@@ -264,6 +267,15 @@ def planned(plan: Callable[Concatenate[Any, P], Steps[T]]) -> Call[P, T]:
 def flow(steps: Callable[Concatenate[Any, P], Flow[T]]) -> FlowCall[P, T]:
     """A flow of an object with a ``client``."""
     return FlowCall(steps)
+
+
+def planned_flow(plan: Callable[Concatenate[Any, P], Flow[T]]) -> FlowCall[P, T]:
+    """A flow that is one of the ``plans`` of its object."""
+
+    def begin(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Flow[T]:
+        return plan(self.plans, *args, **kwargs)
+
+    return FlowCall(begin, plan)
 
 
 def verb(body: Callable[Concatenate[Any, P], bytes], *, ends: bool = True) -> Verb[P]:

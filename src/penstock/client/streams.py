@@ -4,7 +4,7 @@ consumers. ``jetstream.py`` has the requests and answers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -12,6 +12,8 @@ from penstock.errors import NoResponders, PenstockError
 
 from .durations import Duration, to_seconds
 from .jetstream import Headers, Plans, decode_pub_ack, publish_headers
+from .managed import Managed
+from .management import ManagementPlans
 from .message import BaseMessage
 from .models import ConsumerConfig, ConsumerInfo, PubAck
 from .ordered import Ordered
@@ -41,7 +43,7 @@ def never() -> bool:
     return False
 
 
-class Streams(Generic[M]):
+class Streams(Managed[M]):
     """Streams and consumers over a connection.
 
     Every call raises ApiError when the server refuses, Timeout without an answer, NoResponders
@@ -53,7 +55,7 @@ class Streams(Generic[M]):
     ) -> None:
         """``timeout`` of every call, in seconds."""
         self.client = client
-        self.plans = Plans(domain, prefix, timeout)
+        self.plans = ManagementPlans(domain, prefix, timeout)
         self.timeout = timeout
 
     def seconds_of(self, timeout: Duration | None) -> float:
