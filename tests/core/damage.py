@@ -188,7 +188,7 @@ def build(kind: str) -> Store:
         site = Site(log=log)
         for size in (3, 2):
             drafts = [draft("s.1", b"group %d" % k * 3, b"H") for k in range(size)]
-            store_whole(site.stream, drafts)
+            store_whole(site.stream.path, drafts)
             site.reactor.settle()
             log.flush()
     else:

@@ -69,7 +69,7 @@ def make(which: int) -> dict[str, bytes]:
 def store_group(log: Log) -> None:
     stream = Stream(Router(Server().reactor), "S", log)
     stream.configure()
-    store_whole(stream, [draft("s.g", b"one", b""), draft("s.g", b"two", b"")])
+    store_whole(stream.path, [draft("s.g", b"one", b""), draft("s.g", b"two", b"")])
     log.flush()
 
 

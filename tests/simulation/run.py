@@ -28,7 +28,7 @@ STEPS = 45  # steps in the life of each server
 LAST_EVENTS = 40
 FULL = 0.2  # the part of restarts that find a full disk
 MADE_ROOM = 0.5  # the part of these that have room again before a client publishes
-SAVE_AFTER = 15  # messages between two saves of an agenda
+SAVE_AFTER = 15  # messages between two saves of deadlines
 
 
 @dataclass

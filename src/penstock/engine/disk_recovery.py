@@ -1,6 +1,6 @@
 """Recovery of streams whose disk fails: the engine retries, and reports the beginning and the end.
 
-A stream whose log cannot write refuses publishes by itself (core/stream/stream). The engine calls
+A stream whose log cannot write refuses publishes by itself (core/stream/committer). The engine calls
 this module several times a second until the log takes messages again, whether or not clients
 publish. The server's log gets one line when a failure begins and one when it ends; clients get an
 advisory when the disk is full. This module knows nothing of files: core/log/disk_recovery repairs

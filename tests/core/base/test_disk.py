@@ -230,7 +230,7 @@ def test_a_segment_that_could_not_be_begun_is_begun_by_the_next_message(whole: b
         site.stream.publish("s.a", b"y" * 900)
     # a small one: the full segment still has room for it, and must not get it
     if whole:
-        store_whole(site.stream, [draft("s.a", b"small", b"")])
+        store_whole(site.stream.path, [draft("s.a", b"small", b"")])
     else:
         site.stream.publish("s.a", b"small")
     log.fsync()

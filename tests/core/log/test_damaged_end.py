@@ -111,7 +111,7 @@ def test_of_a_group_that_is_known_to_have_been_whole_only_what_is_cut_is_lost(
     log = open_log("log", PyDisk(target), segment_bytes=1 << 20)
     log.add(1, "s", b"before")
     site = Site(log=log)
-    store_whole(site.stream, [draft("s", b"m" * 60, b"") for _ in range(3)])
+    store_whole(site.stream.path, [draft("s", b"m" * 60, b"") for _ in range(3)])
     site.reactor.settle()
     log.flush()
     maintenance.close(log)

@@ -75,7 +75,7 @@ def test_a_torn_end_at_every_byte_leaves_all_or_nothing(tmp_path: Path, removals
         site.stream.publish("s.a", b"before %d" % n)
     site.reactor.settle()
     before = contents(site.log)
-    assert store_whole(site.stream, group(b"1", b"22" * 30, b"333", b"4")) == [4, 5, 6, 7]
+    assert store_whole(site.stream.path, group(b"1", b"22" * 30, b"333", b"4")) == [4, 5, 6, 7]
     site.reactor.settle()
     after = contents(site.log)
     path = only_segment(tmp_path / "S")
@@ -114,7 +114,7 @@ def test_an_erasure_that_is_cut_short_costs_nothing_of_its_group(
     """Overwritten bytes that power has torn are no hole in a group that was on the disk."""
     rolled = follows == "a segment"
     site = Site(log=open_log(str(tmp_path / "S"), segment_bytes=4096 if rolled else 1 << 20))
-    store_whole(site.stream, group(*[b"%d" % n * 900 for n in range(1, 5)]))
+    store_whole(site.stream.path, group(*[b"%d" % n * 900 for n in range(1, 5)]))
     if follows != "nothing":
         site.stream.publish("s.a", b"after" * 100)
     site.reactor.settle()
@@ -146,7 +146,7 @@ def test_a_group_longer_than_a_segment_is_in_one(tmp_path: Path) -> None:
     disk = Disk()
     site = Site(log=open_log("S", PyDisk(disk), segment_bytes=SEGMENT), sync=SYNC_ALWAYS)
     site.stream.publish("s.a", b"x" * 100)
-    seqs = store_whole(site.stream, group(*[b"%d" % n * 300 for n in range(30)]))
+    seqs = store_whole(site.stream.path, group(*[b"%d" % n * 300 for n in range(30)]))
     assert seqs == list(range(2, 32))
     site.stream.publish("s.a", b"after")
     site.reactor.settle()
@@ -160,7 +160,7 @@ def test_a_group_longer_than_a_segment_is_in_one(tmp_path: Path) -> None:
 def test_compaction_and_removal_of_the_last_one_do_not_open_a_group(tmp_path: Path) -> None:
     folder = tmp_path / "S"
     site = Site(log=open_log(str(folder), segment_bytes=SEGMENT))
-    store_whole(site.stream, group(*[b"%02d" % n * 50 for n in range(20)]))
+    store_whole(site.stream.path, group(*[b"%02d" % n * 50 for n in range(20)]))
     for seq in [*range(2, 18), 20]:
         site.stream.delete_message(seq, seq == 20)
     for _ in range(20):
@@ -180,7 +180,7 @@ def test_compaction_and_removal_of_the_last_one_do_not_open_a_group(tmp_path: Pa
 
 def test_the_last_one_removed_before_a_crash(tmp_path: Path) -> None:
     site = Site(folder=str(tmp_path / "S"))
-    store_whole(site.stream, group(b"1", b"2", b"3"))
+    store_whole(site.stream.path, group(b"1", b"2", b"3"))
     site.stream.delete_message(3, erase=True)
     site.stream.delete_message(2, erase=False)
     site.reactor.settle()
@@ -192,7 +192,7 @@ def test_the_last_one_removed_before_a_crash(tmp_path: Path) -> None:
 def test_a_damaged_end_of_a_whole_group_is_told(tmp_path: Path, bits: int) -> None:
     site = Site(folder=str(tmp_path / "S"))
     site.stream.publish("s.a", b"0")
-    store_whole(site.stream, group(b"1", b"2", b"3"))
+    store_whole(site.stream.path, group(b"1", b"2", b"3"))
     site.reactor.settle()
     del site
     path = only_segment(tmp_path / "S")
@@ -215,7 +215,7 @@ def test_a_group_that_was_never_whole_does_not_come_back(tmp_path: Path) -> None
     # power went before its middle was on the disk; later it is no more at the end of the log
     site = Site(folder=str(tmp_path / "S"))
     site.stream.publish("s.a", b"0")
-    store_whole(site.stream, group(b"1", b"2" * 20, b"3"))
+    store_whole(site.stream.path, group(b"1", b"2" * 20, b"3"))
     site.stream.publish("s.a", b"4")
     site.reactor.settle()
     del site
@@ -237,8 +237,8 @@ def test_a_group_that_was_never_whole_does_not_come_back(tmp_path: Path) -> None
 
 def test_damage_to_one_of_a_group_in_the_middle_costs_that_one(tmp_path: Path) -> None:
     site = Site(folder=str(tmp_path / "S"))
-    store_whole(site.stream, group(b"1", b"2", b"3"))
-    store_whole(site.stream, group(b"4", b"5", b"6"))
+    store_whole(site.stream.path, group(b"1", b"2", b"3"))
+    store_whole(site.stream.path, group(b"4", b"5", b"6"))
     site.stream.publish("s.a", b"7")
     site.reactor.settle()
     del site
@@ -260,7 +260,7 @@ def test_a_hole_in_a_group_of_an_earlier_segment(tmp_path: Path, which: int, clo
     folder = tmp_path / "S"
     site = Site(log=open_log(str(folder), segment_bytes=SEGMENT))
     site.stream.publish("s.a", b"1")
-    assert store_whole(site.stream, group(b"2" * 500, b"3" * 500, b"4" * 500)) == [2, 3, 4]
+    assert store_whole(site.stream.path, group(b"2" * 500, b"3" * 500, b"4" * 500)) == [2, 3, 4]
     site.stream.publish("s.a", b"5" * 3000)
     site.reactor.settle()
     if closed:  # what its index file tells was on the disk once
@@ -291,7 +291,7 @@ def test_a_group_with_skips_is_dropped_for_any_hole(tmp_path: Path, low: int, hi
     site.consumer(filters=("s.a",))
     site.stream.publish("s.a", b"before")
     drafts = [draft(f"s.{letter}", b"%d" % n, b"") for n, letter in enumerate("aababa")]
-    store_whole(site.stream, drafts)
+    store_whole(site.stream.path, drafts)
     site.stream.publish("s.a", b"after")
     site.reactor.settle()
     assert set(contents(site.log)) == {1, 2, 3, 5, 7, 8}
@@ -312,11 +312,11 @@ def test_a_full_disk_takes_the_whole_group_or_none() -> None:
     site.stream.publish("s.a", b"0")
     site.reactor.settle()
     disk.room = disk.used() + 100
-    assert store_whole(site.stream, group(b"x" * 90, b"y" * 90)) == [2, 3]
+    assert store_whole(site.stream.path, group(b"x" * 90, b"y" * 90)) == [2, 3]
     site.reactor.settle()
     assert site.stream.visible == 1
     with pytest.raises(StreamRefused):
-        store_whole(site.stream, group(b"1", b"2"))
+        store_whole(site.stream.path, group(b"1", b"2"))
     assert set(contents(open_log("S", PyDisk(copy.deepcopy(disk))))) == {1}
     disk.room = None
     assert site.stream.mend()
@@ -331,7 +331,7 @@ def test_a_group_of_many_bytes_is_one_write() -> None:
     site = Site(log=open_log("S", PyDisk(disk)), sync=SYNC_ALWAYS)
     site.reactor.settle()
     disk.written.clear()
-    store_whole(site.stream, group(*[b"z" * 300_000] * 10))
+    store_whole(site.stream.path, group(*[b"z" * 300_000] * 10))
     site.reactor.settle()
     assert len([n for n in disk.written if n > 3_000_000]) == 1
     assert max(disk.written) == sum(disk.written)
@@ -382,7 +382,7 @@ class Crashes(RuleBasedStateMachine):
     @rule(sizes=st.lists(st.integers(1, 600), min_size=1, max_size=20))
     def batch(self, sizes: list[int]) -> None:
         payloads = [self.payload(size) for size in sizes]
-        seqs = store_whole(self.site.stream, group(*payloads))
+        seqs = store_whole(self.site.stream.path, group(*payloads))
         assert seqs == list(range(seqs[0], seqs[0] + len(sizes)))
         self.units.append(dict(zip(seqs, payloads, strict=True)))
 

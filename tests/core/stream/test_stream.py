@@ -172,7 +172,7 @@ class Recorder:
 
 def test_a_rule_for_rare_headers_is_asked_and_may_refuse() -> None:
     site = Site()
-    site.stream.rules = rules = Recorder()
+    site.stream.path.use_rules(rules := Recorder())
     assert site.answer("s.a", b"pay", block("Nats-Rollup: sub")) == stored(1)
     assert rules.seen == [(4, "s.a", "in.a", b"pay"), (6, "s.a", "in.a", b"pay")]
     assert site.answer("s.bad", b"", block("Nats-TTL: 1")) == error(
@@ -184,7 +184,7 @@ def test_a_rule_for_rare_headers_is_asked_and_may_refuse() -> None:
 
 def test_a_rule_may_change_a_message_and_its_answer() -> None:
     site = Site()
-    site.stream.rules = Recorder()
+    site.stream.path.use_rules(Recorder())
     answer = site.answer("s.changed", b"pay", block("Nats-Rollup: sub"))
     assert answer == stored(1)[:-1] + b',"val":"1"}'
     found = site.log.get(1)
@@ -193,33 +193,33 @@ def test_a_rule_may_change_a_message_and_its_answer() -> None:
 
 def test_a_rule_may_take_a_message_off() -> None:
     site = Site()
-    site.stream.rules = Recorder()
+    site.stream.path.use_rules(Recorder())
     site.publish("s.handled", b"", "in.a", block("Nats-Rollup: sub"))
     assert (site.heard(), site.log.last_seq) == ([], 0)
-    site.stream.answer("in.a", b"later")
-    site.stream.answer("in.a", site.stream.ack_text(7, b',"count":2'))
-    assert [m.payload for m in site.heard()] == [b"later", stored(7)[:-1] + b',"count":2}']
+    site.stream.path.announce("in.a", b"later", b"", after_seq=0)
+    assert [m.payload for m in site.heard()] == [b"later"]
 
 
 def test_a_stream_can_ask_for_each_message() -> None:
     site = Site()
-    site.stream.rules = rules = Recorder()
-    site.stream.every = True
+    site.stream.path.use_rules(rules := Recorder(), every=True)
     assert site.answer("s.a", b"pay") == stored(1)
     assert [stage for stage, *_ in rules.seen] == [STAGE_ARRIVED, STAGE_COUNT, STAGE_STORED]
 
 
 def test_messages_of_the_server_itself_are_stored_as_they_are() -> None:
     site = Site(max_msgs=2)
-    assert site.stream.store("s.a", b"one", block("Nats-Msg-Id: m", "Nats-TTL: 5"), ts_ns=5) == 1
-    assert site.stream.store("s.b", b"two", seq=10) == 10
+    assert (
+        site.stream.path.store("s.a", b"one", block("Nats-Msg-Id: m", "Nats-TTL: 5"), ts_ns=5) == 1
+    )
+    assert site.stream.path.store("s.b", b"two", seq=10) == 10
     assert (
         site.answer("s.c", b"", block("Nats-Msg-Id: m")) == stored(1)[:-1] + b',"duplicate": true}'
     )
-    assert site.stream.store("s.c", b"three") == 11
+    assert site.stream.path.store("s.c", b"three") == 11
     assert (site.log.first_seq, site.log.msgs) == (10, 2)
     with pytest.raises(ValueError, match="sequence 4 is taken"):
-        site.stream.store("s.d", b"", seq=4)
+        site.stream.path.store("s.d", b"", seq=4)
 
 
 def test_sizes() -> None:

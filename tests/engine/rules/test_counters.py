@@ -75,9 +75,9 @@ def test_what_is_refused(
     house.stream(subjects=["s.>"], allow_msg_counter=True)
     house.stream("T", subjects=["t.>"])
     core = house.engine.accounts["$G"].streams["S"].core
-    core.store("s.broken", b"no")
-    core.store("s.listed", b"[]")
-    core.store("s.sources", b'{"val":"1"}', block("Nats-Counter-Sources: {]"))
+    core.path.store("s.broken", b"no")
+    core.path.store("s.listed", b"[]")
+    core.path.store("s.sources", b'{"val":"1"}', block("Nats-Counter-Sources: {]"))
     headers = block(*lines) if lines else b""
     assert house.publish(subject, payload, headers)["error"]["err_code"] == code
     assert core.log.last_seq == 3
@@ -91,7 +91,7 @@ def test_counters_of_other_streams_are_gathered(tmp_path: Path) -> None:
     def take(origin: str, subject: str, total: int) -> None:
         headers = block("Nats-Incr: 1", f"Nats-Stream-Source: {origin} 1 > > {subject}")
         headers, payload = counters.gathered(entry, "s.a", headers, b'{"val":"%d"}' % total)
-        entry.core.store("s.a", payload, headers)
+        entry.core.path.store("s.a", payload, headers)
 
     take("ONE", "x", 5)
     take("TWO", "y<", 7)

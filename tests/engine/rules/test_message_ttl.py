@@ -206,7 +206,7 @@ def test_ttls_of_before_count_when_an_update_allows_them(tmp_path: Path) -> None
     house = House(tmp_path)
     house.stream(subjects=["s.>"])
     core = house.engine.accounts["$G"].streams["S"].core
-    core.store("s.a", b"x", block("Nats-TTL: 2"))
+    core.path.store("s.a", b"x", block("Nats-TTL: 2"))
     house.pass_time(3 * SECOND)
     assert len(stored(house)) == 1
     house.ok("STREAM.UPDATE.S", {"name": "S", "subjects": ["s.>"], "allow_msg_ttl": True})
@@ -229,7 +229,7 @@ def test_many_ends_take_several_turns_and_memory_that_is_known(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("damage", [b"", b"x", None])
-def test_the_agenda_on_disk_may_be_gone_or_damaged(damage: bytes | None, tmp_path: Path) -> None:
+def test_the_deadlines_on_disk_may_be_gone_or_damaged(damage: bytes | None, tmp_path: Path) -> None:
     house = House(tmp_path)
     house.stream(subjects=["s.>"], allow_msg_ttl=True)
     for ttl in (2, 60, 5):

@@ -82,6 +82,16 @@ cdef class DeadlineHeap:
             at -= 1
             self.sink(at)
 
+    cdef size_t keep_valid(self, Stands stands, object owner) except? 18446744073709551615:
+        cdef size_t i, n = 0, before_count = self.count
+        for i in range(before_count):
+            if stands(owner, &self.items[i]):
+                self.items[n] = self.items[i]
+                n += 1
+        self.count = n
+        self.order()
+        return before_count - n
+
     def __len__(self) -> int:
         return self.count
 
@@ -149,12 +159,12 @@ cdef class DeadlineHeap:
         cdef uint32_t check
         cdef void* grown
         if n < HEAD_BYTES + 4 or memcmp(p, b"PSAGENDA", 8) != 0:
-            raise ValueError("not an agenda")
+            raise ValueError("not a dump of deadlines")
         memcpy(words, p + 8, 24)
         memcpy(&check, p + n - 4, 4)
         count = (n - HEAD_BYTES - 4) // sizeof(Item)
         if words[2] != count or (n - HEAD_BYTES - 4) % sizeof(Item) or crc32c(p, n - 4, 0) != check:
-            raise ValueError("a damaged agenda")
+            raise ValueError("a damaged dump of deadlines")
         cap = self.count + count
         if cap > self.cap:
             grown = realloc(self.items, cap * sizeof(Item))

@@ -139,6 +139,7 @@ cdef class Reactor:
     cdef int submit_sync(self, Synced owner, int handle, uint64_t upto) except -1  # fdatasync(handle), then owner.synced(upto, errno)
     cdef int lend(self, Out* out) except -1  # an output buffer from the pool
     cdef int returned(self, Out* out) except -1  # drained: back into the pool
+    cdef void count_freed(self, uint64_t n) noexcept  # so many bytes of memory are free again
     cdef int report(self, object error) except -1
     cdef int resume(self) except -1
     cdef int serve(self, Connection c, Reader* r) except -1  # run the operations; an exception closes only that connection

@@ -371,6 +371,9 @@ cdef class Reactor:
             error = errno
         return owner.synced(upto, error)
 
+    cdef void count_freed(self, uint64_t n) noexcept:
+        self.freed += n
+
     cdef int report(self, object error) except -1:
         """Report the exception of a task; the server goes on."""
         if self.on_error is not None:

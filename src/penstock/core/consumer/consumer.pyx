@@ -51,14 +51,6 @@ cdef class Consumer(ConsumerTask):
     def bound(self) -> bool:
         return self.push.bound
 
-    @property
-    def on_unbound(self):
-        return self.push.on_unbound
-
-    @on_unbound.setter
-    def on_unbound(self, call) -> None:
-        self.push.on_unbound = call
-
     def configure(
         self, *, int ack_policy, ack_wait_ns: int = 30_000_000_000, tuple backoff_ns = (), max_deliver: int = -1,
         max_ack_pending: int = 1000, max_waiting: int = 512, max_batch: int = 0, max_expires_ns: int = 0, max_bytes: int = 0,
@@ -184,7 +176,7 @@ cdef class Consumer(ConsumerTask):
             redelivered = sum([1 for entry in d.pending.entries() if entry[2] > 1]) + len(d.spent or ())
         return ConsumerState(
             d.delivered, d.cursor.passed, d.delivered_ns, d.pending.floor_cseq, d.pending.floor_seq, d.acked_ns, d.pending.live,
-            redelivered, self.pull.requests.count, d.cursor.count(self.stream.removals),
+            redelivered, self.pull.requests.count, d.cursor.count(self.stream.listeners.removals),
         )
 
     def floor(self) -> int:

@@ -1,7 +1,8 @@
 """A consumer as its parts see it: its stream, its name, its place on the reactor's lists, its deadline."""
 from libc.stdint cimport uint64_t
 from penstock.core.broker.reactor cimport Reactor
-from penstock.core.stream.stream cimport Listener, Stream
+from penstock.core.stream.listeners cimport Listener
+from penstock.core.stream.stream cimport Stream
 
 
 cdef class ConsumerTask(Listener):
@@ -13,6 +14,7 @@ cdef class ConsumerTask(Listener):
     cdef readonly bint changed             # the state differs from the last snapshot()
     cdef public object on_change           # called without arguments when the state begins to differ; or None
     cdef public object deadline_changed    # called with (consumer, ns) when tick() is needed before the time of its last answer; or None
+    cdef public object on_unbound          # called without arguments when the last subscriber of the deliver subject has gone; or None
     cdef readonly object api_subjects      # the ApiSubjects it is registered with, which have the callbacks of advisories; or None
     cdef uint64_t deadline_ns              # when tick() is needed; 0: not needed
 

@@ -5,7 +5,8 @@ let the consumer run, and to mark its state as changed. A closed consumer leaves
 collector; ENDED replaces it there.
 """
 from libc.stdint cimport uint64_t
-from penstock.core.stream.stream cimport Listener, Stream
+from penstock.core.stream.listeners cimport Listener
+from penstock.core.stream.stream cimport Stream
 
 
 cdef class ConsumerTask(Listener):
@@ -15,7 +16,7 @@ cdef class ConsumerTask(Listener):
         self.stream = stream
         self.reactor = stream.reactor
         self.name = name
-        self.key = stream.name_bytes + b"." + name.encode("utf-8", "surrogateescape")
+        self.key = f"{stream.name}.{name}".encode("utf-8", "surrogateescape")
         self.changed = True
 
     cdef int register(self, object api_subjects) except -1:

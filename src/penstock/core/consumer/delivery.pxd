@@ -10,6 +10,8 @@ from penstock.core.consumer.pending cimport Pending, PendingMessages
 from penstock.core.log.cursor cimport Cursor
 from penstock.core.log.log cimport Log, Record
 from penstock.core.protocol.subjects cimport Route
+from penstock.core.stream.committer cimport Committer
+from penstock.core.stream.listeners cimport Listeners
 from penstock.core.stream.stream cimport Stream
 
 
@@ -42,6 +44,8 @@ cdef class AckConfirmer(Synced):
 cdef class Delivery:
     cdef ConsumerTask consumer             # ENDED when it is closed
     cdef Stream stream
+    cdef Listeners listeners               # of the stream
+    cdef Committer committer               # of the stream
     cdef Reactor reactor
     cdef Router router
     cdef Log log
@@ -55,7 +59,7 @@ cdef class Delivery:
     cdef int sample_percent                # percentage of acks that are reported as a metric
     # position
     cdef Cursor cursor
-    cdef uint64_t purges                   # Stream.purges when the position was last checked against the stream
+    cdef uint64_t purges                   # Listeners.purges when the position was last checked against the stream
     cdef PendingMessages pending
     cdef uint64_t delivered                # consumer sequence of the last delivery
     cdef uint64_t delivered_ns, acked_ns   # time of the last delivery and of the last ack; 0: never

@@ -61,6 +61,8 @@ cdef class Delivery:
     def __init__(self, ConsumerTask consumer, start_seq: int) -> None:
         self.consumer = consumer
         self.stream = consumer.stream
+        self.listeners = self.stream.listeners
+        self.committer = self.stream.committer
         self.router = self.stream.router
         self.reactor = self.stream.reactor
         self.log = self.stream.log
@@ -71,7 +73,7 @@ cdef class Delivery:
         self.cursor = Cursor(self.log, max(start_seq, self.log.first_seq))
         self.pending = PendingMessages()
         self.pending.set_floor(0, self.cursor.passed)
-        self.purges = self.stream.purges
+        self.purges = self.listeners.purges
         self.backoff_ns = ()
 
     def __dealloc__(self):
@@ -92,11 +94,11 @@ cdef class Delivery:
 
     cdef int set_filters(self, tuple patterns, bint first_time, bint last_per_subject) except -1:
         if first_time or patterns != self.cursor.filters:
-            self.stream.drop_listener(self.consumer, self.cursor.filters if self.cursor.filtered else ())
+            self.listeners.drop(self.consumer, self.cursor.filters if self.cursor.filtered else ())
             self.cursor.set_filters(patterns)
-            self.stream.add_listener(self.consumer, patterns if self.cursor.filtered else ())
+            self.listeners.add(self.consumer, patterns if self.cursor.filtered else ())
             if self.pending.live:
-                self.stream.hold(self.consumer)
+                self.listeners.hold(self.consumer)
         if last_per_subject and first_time:
             self.cursor.start_with_last()
             self.pending.set_floor(0, self.cursor.passed)
@@ -108,7 +110,7 @@ cdef class Delivery:
         self.pacing = None
         self.held_ns = 0
         if rate_limit_bps or replay_original:
-            burst = self.stream.max_msg_size if self.stream.max_msg_size > 0 else self.reactor.max_payload
+            burst = self.stream.path.max_msg_size if self.stream.path.max_msg_size > 0 else self.reactor.max_payload
             self.pacing = Pacing(rate_limit_bps, burst, self.log.last_seq if replay_original else 0)
             if replay_original and old is not None:
                 self.pacing.resume(old)
@@ -119,7 +121,7 @@ cdef class Delivery:
         return 0
 
     cdef int end(self) except -1:
-        self.stream.drop_listener(self.consumer, self.cursor.filters if self.cursor.filtered else ())
+        self.listeners.drop(self.consumer, self.cursor.filters if self.cursor.filtered else ())
         self.consumer = ENDED
         return 0
 
@@ -137,7 +139,7 @@ cdef class Delivery:
         if self.ack_policy != POLICY_NONE and self.max_ack_pending > 0 and self.pending.live >= <size_t>self.max_ack_pending:
             self.stalled = True
             return STALLED
-        self.picked = self.cursor.peek(self.stream.visible)
+        self.picked = self.cursor.peek(self.committer.visible)
         return NEXT if self.picked else NOTHING
 
     cdef int gone(self) except -1:
@@ -150,7 +152,7 @@ cdef class Delivery:
         return 0
 
     cdef uint64_t prepare(self, Record* r) except 0:
-        cdef uint64_t ahead = self.cursor.count(self.stream.removals)
+        cdef uint64_t ahead = self.cursor.count(self.listeners.removals)
         cdef char* p = self.reply + PyBytes_GET_SIZE(self.ack_prefix)
         cdef Message* m = &self.out
         if self.again == NULL and ahead:
@@ -264,7 +266,7 @@ cdef class Delivery:
                 return 0
             self.pending.push(self.picked, self.delivered, now)
             if not self.consumer.holding:
-                self.stream.hold(self.consumer)
+                self.listeners.hold(self.consumer)
             if self.ack_policy == POLICY_FLOW:
                 return 0                       # no ack wait
             due = now + self.wait_ns(1)
@@ -275,7 +277,7 @@ cdef class Delivery:
 
     cdef int await_more(self) except -1:
         if not self.cursor.caught_up and self.consumer.in_demand():
-            self.stream.await_more(self.consumer)
+            self.listeners.await_more(self.consumer)
         return 0
 
     cdef int read_later(self) except -1:
@@ -296,7 +298,7 @@ cdef class Delivery:
     cdef str position(self):
         cdef uint64_t last = self.cursor.passed
         if self.cursor.caught_up:
-            last = max(last, self.stream.visible)          # no message after `passed` matches the filters
+            last = max(last, self.committer.visible)          # no message after `passed` matches the filters
         return f"Nats-Last-Consumer: {self.delivered}\r\nNats-Last-Stream: {last}\r\n"
 
     cdef uint64_t last_wait_ns(self) except? 18446744073709551615:
@@ -317,7 +319,7 @@ cdef class Delivery:
     cdef int settle(self) except -1:
         """The stream's first sequence may have risen: drop the messages below it from the position and from pending."""
         cdef uint64_t first = self.log.first_seq
-        if self.purges != self.stream.purges:
+        if self.purges != self.listeners.purges:
             self.purged()
         if self.cursor.next_seq < first:
             self.cursor.skip_below(first)
@@ -343,7 +345,7 @@ cdef class Delivery:
         if self.cursor.caught_up:
             self.cursor.jump(seq)
             if self.consumer.in_demand():
-                self.stream.await_more(self.consumer)
+                self.listeners.await_more(self.consumer)
         return 0
 
     cdef int removed(self, uint64_t seq) except -1:
@@ -378,8 +380,8 @@ cdef class Delivery:
 
     cdef int purged(self) except -1:
         cdef uint32_t subject_id, size
-        cdef uint64_t first = self.stream.purged_first
-        self.purges = self.stream.purges
+        cdef uint64_t first = self.listeners.purged_first
+        self.purges = self.listeners.purges
         self.cursor.purged_below(first)
         self.pending.purge_below(first)
         self.consumer.touch()
@@ -649,7 +651,7 @@ cdef class Delivery:
         self.pending.set_floor(floor_cseq, floor_seq)
         self.look_again()
         if self.pending.live or self.spent is not None:
-            self.stream.hold(self.consumer)
+            self.listeners.hold(self.consumer)
         return self.settle()
 
 

@@ -94,7 +94,8 @@ cdef class PriorityGroups:
         return self.policy == PINNED and self.pin_until_ns == 0 and PyBytes_GET_SIZE(r.group) > 0
 
     cdef int assign(self, PullRequest r, bytes pin, uint64_t now_ns) except -1:
-        self.pin = r.client = pin
+        self.pin = pin
+        r.pinned(pin)
         self.pinned_group = r.group
         self.pinned_ns = now_ns
         self.pin_until_ns = now_ns + self.pin_ttl_ns

@@ -1,7 +1,7 @@
 """The pull requests of a consumer: how they arrive, wait, get messages and end."""
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
-from penstock.core.broker.reactor cimport Reactor, Task
+from penstock.core.broker.reactor cimport Reactor
 from penstock.core.broker.router cimport Router
 from penstock.core.consumer.consumer_task cimport ConsumerTask
 from penstock.core.consumer.delivery cimport Delivery
@@ -38,7 +38,6 @@ cdef class PullDelivery:
     cdef int refuse_request(self, const char* reply, size_t n, str line) except -1
     cdef int status(self, bytes subject, str line, str headers) except -1
     cdef int end_request(self, PullRequest r, str line) except -1  # the status has the messages and bytes that were not sent
-    cdef int ready(self, PullRequest r, Task waiter) except -1
     cdef PullRequest choose(self, uint64_t size)
     cdef PullRequest choose_in_groups(self, uint64_t size)
     cdef int no_request_may(self) except -1

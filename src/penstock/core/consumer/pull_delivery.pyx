@@ -6,22 +6,17 @@ their order; core/consumer/priority_groups decides which request is next in prio
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint64_t
-from penstock.core.broker.reactor cimport Task
 from penstock.core.consumer.consumer_task cimport ENDED, ConsumerTask
 from penstock.core.consumer.delivery cimport BUDGET, NEXT, STALLED, Delivery, send_status
 from penstock.core.consumer.priority_groups cimport PINNED, PRIORITIZED, TAKES, WRONG_PIN, PriorityGroups, needless
-from penstock.core.consumer.pull_requests cimport PullQueue, PullRequest, PullSpec, parse_pull
+from penstock.core.consumer.pull_requests cimport PullQueue, PullRequest, PullSpec, parse_pull, request_of
 from penstock.core.log.log cimport Record
 
 from penstock.core.base.durations import format_duration
 
 cdef enum:
     PIN_LEN = 22
-    LAST_PRIORITY = 10             # of requests without a priority
     SWEEP_STEP_NS = 1000000000     # a full queue of requests is searched for expired ones at most this often
-
-# A larger batch is cut to this, so that sums of batches do not overflow.
-cdef int64_t BATCH_MAX = 1 << 40
 
 _TOKEN = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -111,8 +106,8 @@ cdef class PullDelivery:
         if why == STALLED:
             return 0                                   # an ack makes room; requests with no_wait wait for it, too
         if self.requests.impatient and (
-                self.stream.visible >= self.delivery.log.last_seq or self.stream.failure
-                or self.delivery.cursor.count(self.stream.removals) == 0):
+                self.delivery.committer.visible >= self.delivery.log.last_seq or self.delivery.committer.failure
+                or self.delivery.cursor.count(self.delivery.listeners.removals) == 0):
             self.end_impatient()                       # not while a message is being written
         return self.delivery.await_more()
 
@@ -167,7 +162,7 @@ cdef class PullDelivery:
         cdef uint64_t ahead
         try:
             self.delivery.settle()
-            ahead = self.delivery.cursor.count(self.stream.removals) + self.delivery.pending.queued()
+            ahead = self.delivery.cursor.count(self.delivery.listeners.removals) + self.delivery.pending.queued()
         except OSError as error:
             self.stream.read_failed(error)
             return f"500 {error.strerror}"
@@ -187,21 +182,9 @@ cdef class PullDelivery:
         return self.requests.count >= <size_t>self.max_waiting
 
     cdef int enqueue(self, const char* reply, size_t reply_len, PullSpec* spec) except -1:
-        cdef uint64_t now = self.reactor.now_ns
-        cdef PullRequest r = PullRequest.__new__(PullRequest)
-        r.reply = PyBytes_FromStringAndSize(reply, reply_len)
-        r.left = max(min(spec.batch, BATCH_MAX), -BATCH_MAX)
-        r.bytes_left = spec.max_bytes
-        r.no_wait = spec.no_wait
-        r.heartbeat_ns = spec.heartbeat_ns
-        r.beat_ns = now + spec.heartbeat_ns
-        r.expires_ns = now + spec.expires_ns if spec.expires_ns else 0
+        cdef PullRequest r = request_of(spec, reply, reply_len, self.reactor.now_ns)
         if self.groups is not None:
-            r.group = PyBytes_FromStringAndSize(spec.group, spec.group_len)
-            r.client = PyBytes_FromStringAndSize(spec.client, spec.client_len)
-            r.min_pending = spec.min_pending
-            r.min_ack_pending = spec.min_ack_pending
-            r.priority = spec.priority if spec.json else LAST_PRIORITY
+            r.join_group(spec)
         self.requests.add(r)
         if self.requests.due_ns:
             self.consumer.arm(self.requests.due_ns)
@@ -226,17 +209,6 @@ cdef class PullDelivery:
     cdef int end_request(self, PullRequest r, str line) except -1:
         return self.status(r.reply, line, f"Nats-Pending-Messages: {r.left}\r\nNats-Pending-Bytes: {r.bytes_left}\r\n")
 
-    cdef int ready(self, PullRequest r, Task waiter) except -1:
-        """As Router.readiness of the reply subject; looks up the subject once more before it answers that no client listens there."""
-        cdef int n
-        if r.route is None or self.router.stale(r.route):
-            r.route = self.router.interest(PyBytes_AS_STRING(r.reply), PyBytes_GET_SIZE(r.reply))
-        n = self.router.readiness(r.route, waiter)
-        if n == 0:
-            r.route = self.router.interest(PyBytes_AS_STRING(r.reply), PyBytes_GET_SIZE(r.reply))
-            n = self.router.readiness(r.route, waiter)
-        return n
-
     cdef PullRequest choose(self, uint64_t size):
         """The request that gets the next message, now at the head of the queue; None: no request can take it."""
         cdef size_t tries = self.requests.count
@@ -248,7 +220,7 @@ cdef class PullDelivery:
             if r.expires_ns and r.expires_ns <= self.reactor.now_ns:
                 self.end_request(self.requests.pop(), "408 Request Timeout")
                 continue
-            n = self.ready(r, self.consumer)
+            n = r.readiness(self.router, self.consumer)
             if n == 0:
                 self.requests.pop()
             elif n == 1:
@@ -262,7 +234,7 @@ cdef class PullDelivery:
     cdef PullRequest choose_in_groups(self, uint64_t size):
         """As choose(), by the rules of the consumer's priority groups."""
         cdef size_t passed_over = 0
-        cdef uint64_t ahead = self.delivery.cursor.count(self.stream.removals) + (self.delivery.again != NULL)
+        cdef uint64_t ahead = self.delivery.cursor.count(self.delivery.listeners.removals) + (self.delivery.again != NULL)
         cdef PullRequest r = self.requests.head, before = None
         cdef int n, verdict
         cdef bint pinned
@@ -276,7 +248,7 @@ cdef class PullDelivery:
             elif verdict == WRONG_PIN:
                 line = "423 Nats-Wrong-Pin-Id"
             else:
-                n = self.ready(r, self.consumer) if verdict == TAKES else 1
+                n = r.readiness(self.router, self.consumer) if verdict == TAKES else 1
                 if n == 2:
                     pinned = self.groups.claims(r)
                     if r.bytes_left and size > <uint64_t>r.bytes_left:
@@ -311,7 +283,7 @@ cdef class PullDelivery:
         if self.requests.count:
             if self.requests.impatient:
                 self.end_impatient()
-            self.stream.await_more(self.consumer)
+            self.delivery.listeners.await_more(self.consumer)
         return 0
 
     cdef int pin(self, PullRequest r) except -1:
@@ -338,12 +310,7 @@ cdef class PullDelivery:
 
     cdef int completed(self, PullRequest r, uint64_t size) except -1:
         """The head of the queue has got a message."""
-        if r.bytes_left:
-            r.bytes_left -= size
-            if r.bytes_left == 0:
-                self.requests.wanted -= r.left - 1
-                r.left = 1
-        self.requests.served(self.reactor.now_ns)
+        self.requests.served(size, self.reactor.now_ns)
         if r.left <= 0 and r.bytes_left:
             self.end_request(r, "409 Batch Completed")
         return 0
@@ -373,10 +340,10 @@ cdef class PullDelivery:
                 self.end_request(r, "408 Request Timeout")
             elif at_the_end and r.no_wait and (r.delivered or r.expires_ns == 0):
                 self.status(r.reply, "404 No Messages", "")
-            elif self.ready(r, None):
+            elif r.readiness(self.router, None):
                 if r.heartbeat_ns and r.beat_ns <= now:
                     self.status(r.reply, "100 Idle Heartbeat", self.delivery.position())
-                    r.beat_ns = now + r.heartbeat_ns
+                    r.beat(now)
                 self.requests.add(r)
             r = following
         return 0
@@ -384,7 +351,7 @@ cdef class PullDelivery:
     cdef bint has_listener(self) except -1:
         cdef PullRequest r = self.requests.head
         while r is not None:
-            if self.ready(r, None):
+            if r.readiness(self.router, None):
                 return True
             r = r.next
         return False

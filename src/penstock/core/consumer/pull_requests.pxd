@@ -1,6 +1,8 @@
 """Pull requests of a consumer: the parser, and the queue of waiting requests."""
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
+from penstock.core.broker.reactor cimport Task
+from penstock.core.broker.router cimport Router
 from penstock.core.protocol.subjects cimport Route
 
 
@@ -36,6 +38,10 @@ cdef class PullRequest:
     cdef bytes client          # pin id; b"": none
     cdef int64_t priority, min_pending, min_ack_pending
     cdef PullRequest next
+    cdef int join_group(self, PullSpec* spec) except -1                    # the consumer has priority groups
+    cdef int pinned(self, bytes pin) except -1                             # its client got this pin id
+    cdef int readiness(self, Router router, Task waiter) except -1         # as Router.readiness of the reply subject
+    cdef void beat(self, uint64_t now_ns) noexcept                         # a message or a heartbeat was sent now
 
 
 @cython.final
@@ -49,13 +55,15 @@ cdef class PullQueue:
     cdef uint64_t due_ns                       # no expiry or heartbeat is due before this (0: none at all)
     cdef int order_by_priority(self, bint prioritized) except -1
     cdef int add(self, PullRequest r) except -1
-    cdef int served(self, uint64_t now_ns) except -1       # the head got a message: move it to the end, or remove it when it has all
+    cdef int served(self, uint64_t size, uint64_t now_ns) except -1  # the head got a message: move it to the end, or remove it when it has all
     cdef int place(self, PullRequest r) except -1
     cdef PullRequest pop(self)                             # the head leaves
     cdef int rotate(self) except -1                        # the head goes to the end (of all)
     cdef int promote(self, PullRequest before) except -1   # the request behind `before` becomes the head
     cdef PullRequest detach(self)                          # empties the queue; the requests are linked by `next`
 
+
+cdef PullRequest request_of(PullSpec* spec, const char* reply, size_t n, uint64_t now_ns)
 
 # Parse a request. 1: done; 0: it is not valid.
 cdef int parse_pull(const char* p, size_t n, PullSpec* spec) except -1

@@ -11,9 +11,15 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memchr, memcmp, memset
 from penstock.core.base.buffer cimport parse_u63
+from penstock.core.broker.reactor cimport Task
+from penstock.core.broker.router cimport Router
 
 cdef enum:
     INT_MAX_NS = 9223372036854775807
+    LAST_PRIORITY = 10             # of requests without a priority
+
+# A larger batch is cut to this, so that sums of batches do not overflow.
+cdef int64_t BATCH_MAX = 1 << 40
 
 _KEYS = {"batch": 0, "max_bytes": 1, "expires": 2, "idle_heartbeat": 3, "no_wait": 4, "min_pending": 5, "min_ack_pending": 6,
          "priority": 7, "group": 8, "id": 9}
@@ -25,6 +31,32 @@ _kept = (b"", b"")             # owns the texts of the last request when they we
 @cython.trashcan(True)
 cdef class PullRequest:
     """One waiting request."""
+
+    cdef int join_group(self, PullSpec* spec) except -1:
+        self.group = PyBytes_FromStringAndSize(spec.group, spec.group_len)
+        self.client = PyBytes_FromStringAndSize(spec.client, spec.client_len)
+        self.min_pending = spec.min_pending
+        self.min_ack_pending = spec.min_ack_pending
+        self.priority = spec.priority if spec.json else LAST_PRIORITY
+        return 0
+
+    cdef int pinned(self, bytes pin) except -1:
+        self.client = pin
+        return 0
+
+    cdef int readiness(self, Router router, Task waiter) except -1:
+        """As Router.readiness of the reply subject; looks up the subject once more before it answers that no client listens there."""
+        cdef int n
+        if self.route is None or router.stale(self.route):
+            self.route = router.interest(PyBytes_AS_STRING(self.reply), PyBytes_GET_SIZE(self.reply))
+        n = router.readiness(self.route, waiter)
+        if n == 0:
+            self.route = router.interest(PyBytes_AS_STRING(self.reply), PyBytes_GET_SIZE(self.reply))
+            n = router.readiness(self.route, waiter)
+        return n
+
+    cdef void beat(self, uint64_t now_ns) noexcept:
+        self.beat_ns = now_ns + self.heartbeat_ns
 
 
 cdef inline bint blank(char c) noexcept nogil:
@@ -207,6 +239,18 @@ def read_request(bytes text):
     return spec.batch, spec.max_bytes, spec.expires_ns, spec.heartbeat_ns, bool(spec.no_wait)
 
 
+cdef PullRequest request_of(PullSpec* spec, const char* reply, size_t n, uint64_t now_ns):
+    cdef PullRequest r = PullRequest.__new__(PullRequest)
+    r.reply = PyBytes_FromStringAndSize(reply, n)
+    r.left = max(min(spec.batch, BATCH_MAX), -BATCH_MAX)
+    r.bytes_left = spec.max_bytes
+    r.no_wait = spec.no_wait
+    r.heartbeat_ns = spec.heartbeat_ns
+    r.beat_ns = now_ns + spec.heartbeat_ns
+    r.expires_ns = now_ns + spec.expires_ns if spec.expires_ns else 0
+    return r
+
+
 @cython.final
 cdef class PullQueue:
     """The waiting requests of one consumer."""
@@ -292,12 +336,17 @@ cdef class PullQueue:
             self.tail = r
         return 0
 
-    cdef int served(self, uint64_t now_ns) except -1:
+    cdef int served(self, uint64_t size, uint64_t now_ns) except -1:
         cdef PullRequest r = self.head
+        if r.bytes_left:
+            r.bytes_left -= size
+            if r.bytes_left == 0:
+                self.wanted -= r.left - 1
+                r.left = 1
         r.left -= 1
         self.wanted -= 1
         r.delivered += 1
-        r.beat_ns = now_ns + r.heartbeat_ns
+        r.beat(now_ns)
         if r.left <= 0:
             self.pop()
         elif self.count > 1:
@@ -320,7 +369,7 @@ cdef class PullQueue:
         cdef PullRequest r = self.head
         if r is None:
             return None
-        self.served(now_ns)
+        self.served(0, now_ns)
         return r.reply
 
     def replies(self) -> list:

@@ -22,7 +22,6 @@ cdef class PushDelivery:
     cdef Route gate                        # the subscribers that are required for sending: the deliver group, or plain subscribers
     cdef bint bound                        # the gate had a subscriber when it was last looked up
     cdef uint64_t unbound_ns               # since when it had none
-    cdef public object on_unbound          # called without arguments when the last subscriber has gone; or None
     cdef uint64_t beat_ns                  # time of the next idle heartbeat
     cdef FlowWindow window                 # None: no flow control
     cdef uint64_t refused                  # the message that no subscriber took at the last try

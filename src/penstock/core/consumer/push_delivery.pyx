@@ -139,8 +139,8 @@ cdef class PushDelivery:
         elif n == 0 and self.bound:
             self.bound = False
             self.unbound_ns = self.reactor.now_ns
-            if self.on_unbound is not None:
-                self.on_unbound()
+            if self.consumer.on_unbound is not None:
+                self.consumer.on_unbound()
         return n
 
     cdef bint flow_forced(self) noexcept:

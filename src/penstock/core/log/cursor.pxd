@@ -35,6 +35,7 @@ cdef class Cursor:
     cdef int skip_below(self, uint64_t seq) except -1                          # the stream starts at `seq` now
     cdef int purged_below(self, uint64_t seq) except -1                        # the stream starts at `seq` now, after a purge
     cdef uint64_t count(self, uint64_t removals) except? 18446744073709551615  # wanted messages not handed out yet
+    cdef uint64_t count_anew(self, uint64_t removals) except? 18446744073709551615  # the same, when not every message was passed to took()
     cdef int want_matching(self, tuple filters) except -1                      # all subjects that match a filter pass
     cdef int want_all(self, uint32_t* ids, size_t n) except -1
     cdef int spread(self) except -1

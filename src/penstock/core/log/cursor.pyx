@@ -326,6 +326,10 @@ cdef class Cursor:
             self.counted = seq - 1
         return 0
 
+    cdef uint64_t count_anew(self, uint64_t removals) except? 18446744073709551615:
+        self.known = False
+        return self.count(removals)
+
     cdef uint64_t count(self, uint64_t removals) except? 18446744073709551615:
         cdef uint64_t last = self.log.last_seq
         if self.next_seq < self.log.first_seq:

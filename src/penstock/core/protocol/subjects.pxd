@@ -32,6 +32,9 @@ cdef class Route:
     cdef tuple held
 
 
+cdef Route empty_route(uint64_t generation)        # a Route without objects
+
+
 cdef class SubjectTrie:
     """Pattern -> objects, with a cache of routes for literal subjects that are used more than once."""
     cdef readonly uint64_t generation       # changes when any wildcard pattern does (cached routes go stale lazily)
@@ -51,6 +54,7 @@ cdef class SubjectTrie:
     cdef bint discard(self, const char* pattern, size_t n, object value) except -1     # True when it was there
     cdef Route route(self, const char* s, size_t n)        # cached if the subject was seen before; never None
     cdef Route match(self, const char* s, size_t n)        # uncached: for subjects that are never used twice (reply inboxes)
+    cdef Route match_for(self, const char* s, size_t n, uint64_t generation)     # as match; a caller with an own count of changes keeps it with that count
     cdef int gather(self, Node node, const char* s, const char* end) except -1
     cdef int gather_values(self, Node node) except -1
     cdef int keep(self, Route route) except -1

@@ -156,6 +156,12 @@ cdef Route own(Route route):
     return route
 
 
+cdef Route empty_route(uint64_t generation):
+    cdef Route route = own(NOTHING)
+    route.generation = generation
+    return route
+
+
 cdef class SubjectTrie:
     """Pattern -> objects. The same pair inserted twice is held twice; objects are compared by identity."""
 
@@ -291,6 +297,11 @@ cdef class SubjectTrie:
     cdef Route match(self, const char* s, size_t n):
         self.lookups += 1
         return self.build(s, n)
+
+    cdef Route match_for(self, const char* s, size_t n, uint64_t generation):
+        cdef Route route = own(self.match(s, n))
+        route.generation = generation
+        return route
 
     cdef Route build(self, const char* s, size_t n):
         # A route that nobody else has, or NOTHING.

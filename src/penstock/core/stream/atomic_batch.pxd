@@ -27,7 +27,7 @@ cdef class Group:
 
 
 # Store messages that have passed their checks, all or none; returns the sequence of the last one. Errors as store_whole().
-cdef uint64_t store_group(PublishPath stream, Group group) except? 0
+cdef uint64_t store_group(PublishPath path, Group group) except? 0
 cdef int hold(Log log, uint64_t size, uint32_t count) except -1    # make room for all messages in one segment; nothing is written until let_go()
 # Mark the records from first_seq on as one group, complete or not; writes continue.
 cdef int let_go(Log log, uint64_t first_seq, bint whole) except -1

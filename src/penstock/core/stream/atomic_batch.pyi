@@ -1,9 +1,9 @@
 """Messages that are stored as a whole or not at all."""
 
 from penstock.core.stream.draft import Draft
-from penstock.core.stream.stream import Stream
+from penstock.core.stream.publish import PublishPath
 
-def store_whole(stream: Stream, drafts: list[Draft]) -> list[int]:
+def store_whole(path: PublishPath, drafts: list[Draft]) -> list[int]:
     """Store drafts that have passed their checks as one group, all or none; returns their sequences.
 
     Each message is treated as if it was published alone: the stream remembers its id, and applies limits and the rules after the store.

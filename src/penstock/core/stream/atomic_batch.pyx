@@ -106,7 +106,7 @@ cdef class Group:
         return 0
 
 
-def store_whole(PublishPath stream, list drafts) -> list:
+def store_whole(PublishPath path, list drafts) -> list:
     """Store drafts that have passed their checks as one group, all or none; returns their sequences.
 
     Each message is treated as if it was published alone: the stream remembers its id, and applies limits and the rules after the store.
@@ -116,15 +116,15 @@ def store_whole(PublishPath stream, list drafts) -> list:
     cdef Group group = Group()
     for draft in drafts:
         group.add(NULL, draft)
-    store_group(stream, group)
+    store_group(path, group)
     return [(<Draft>each).seq for each in drafts]
 
 
-cdef uint64_t store_group(PublishPath stream, Group group) except? 0:
+cdef uint64_t store_group(PublishPath path, Group group) except? 0:
     cdef Draft draft
     cdef Message m
     cdef PublishHeaders h
-    cdef Log log = stream.log
+    cdef Log log = path.log
     cdef uint64_t size = 0, seq = 0, first, ts_ns, known = log.appended
     cdef size_t i
     cdef bint asked
@@ -132,30 +132,31 @@ cdef uint64_t store_group(PublishPath stream, Group group) except? 0:
         group.point(i, &m)
         size += m.subject_len + m.body_len + log.record_extra
     if full(log.usage, size):
-        stream.refuse_for_room()
-        raise StreamRefused(*stream.refusal)
+        path.refuse_for_room()
+        raise StreamRefused(*path.refusal)
     try:
         hold(log, size, <uint32_t>group.count)
     except OSError as error:
         raise StreamRefused(503, 10077, error.strerror or str(error)) from error
     first = log.last_seq + 1
-    ts_ns = max(stream.reactor.now_ns, log.last_ts_ns)
+    ts_ns = max(path.reactor.now_ns, log.last_ts_ns)
     failure = None
     try:
         for i in range(group.count):
             group.point(i, &m)
             scan_headers(m.body, m.hlen, &h)
-            asked = stream.rules is not None and (stream.every or h.rare & ~RARE_BATCH)
+            asked = path.rules is not None and (path.every or h.rare & ~RARE_BATCH)
             draft = group.draft(i) if asked else group.known(i)
-            if stream.append(&m, &h, ts_ns, 0 if draft is None else draft.flags, &seq) == REFUSED:
-                raise StreamRefused(*stream.refusal)
+            if path.append(&m, &h, ts_ns, 0 if draft is None else draft.flags, &seq) == REFUSED:
+                raise StreamRefused(*path.refusal)
             if draft is not None:
-                draft.seq = seq
-                draft.skipped = log.appended == known
+                draft.stored(seq)
+                if log.appended == known:
+                    draft.skip()
             known = log.appended
             if asked:
                 try:
-                    stream.rules.ask(STAGE_STORED, draft)
+                    path.rules.ask(STAGE_STORED, draft)
                 except OSError:
                     pass                       # the message is stored; older ones that can't be read now are removed with a later message
                 except Exception as error:
@@ -164,8 +165,8 @@ cdef uint64_t store_group(PublishPath stream, Group group) except? 0:
         let_go(log, first, False)
         raise
     let_go(log, first, True)
-    stream.trim()
-    stream.commit()
+    path.trim()
+    path.committer.enlist()
     if failure is not None:
         raise failure
     return seq

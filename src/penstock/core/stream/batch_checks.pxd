@@ -9,7 +9,7 @@ from penstock.core.stream.publish cimport PublishPath
 
 cdef class StagedBatch:
     """A batch during its checks; rules see the messages that have passed."""
-    cdef PublishPath stream
+    cdef PublishPath path
     cdef Group group                   # None: the checks are over
     cdef bint ttl                      # the stream allows message TTLs
     cdef size_t checked                # number of messages that have passed
@@ -29,4 +29,4 @@ cdef class StagedBatch:
 
 
 # Check all messages: an Outcome; 0: all can be stored. `more`: bytes that the store adds to the last message.
-cdef int check_group(PublishPath stream, Group group, bint ttl, uint64_t more) except -1
+cdef int check_group(PublishPath path, Group group, bint ttl, uint64_t more) except -1

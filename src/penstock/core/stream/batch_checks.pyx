@@ -30,23 +30,23 @@ cdef class StagedBatch:
     """A batch during its checks."""
 
     cdef int check(self, size_t i) except -1:
-        cdef PublishPath stream = self.stream
+        cdef PublishPath path = self.path
         cdef Draft draft
         cdef Message m
         cdef PublishHeaders h
         cdef int outcome
         self.group.point(i, &m)
         scan_headers(m.body, m.hlen, &h)
-        draft = self.group.draft(i) if stream.every or h.rare & ASKED else self.group.known(i)
+        draft = self.group.draft(i) if path.every or h.rare & ASKED else self.group.known(i)
         if draft is not None:
-            draft.notes[STAGED] = self
+            draft.note(STAGED, self)
         if self.check_shape(&m, &h):
             return REFUSED
         if h.rare & RARE_COUNTER:
-            outcome = stream.ask(COUNTER, &m, &h, draft)
+            outcome = path.ask(COUNTER, &m, &h, draft)
             if outcome:
                 return outcome
-        if stream.check_expected_stream(&h):
+        if path.check_expected_stream(&h):
             return REFUSED
         if h.rare & RARE_TTL:
             outcome = self.check_ttl(&m, &h, draft)
@@ -54,92 +54,93 @@ cdef class StagedBatch:
                 return outcome
         if h.message_id.at != NULL and self.check_id(&h):
             return REFUSED
-        if stream.check_source_header(&h):
+        if path.check_source_header(&h):
             return REFUSED
-        if stream.every:
-            outcome = stream.ask(COUNT, &m, &h, draft)
+        if path.every:
+            outcome = path.ask(COUNT, &m, &h, draft)
             if outcome:
                 return outcome
-            if stream.check_size(&m):          # check the size of the message as a rule changed it
+            if path.check_size(&m):          # check the size of the message as a rule changed it
                 return REFUSED
         if self.check_sequences(&m, &h):
             return REFUSED
         if h.rare & RARE_SCHEDULE:
-            outcome = stream.ask(SCHEDULE, &m, &h, draft)
+            outcome = path.ask(SCHEDULE, &m, &h, draft)
             if outcome:
                 return outcome
         if h.rare & RARE_ROLLUP:
-            outcome = stream.ask(ROLLUP, &m, &h, draft)
+            outcome = path.ask(ROLLUP, &m, &h, draft)
             if outcome:
                 return outcome
             if self.check_rollup(&m):
                 return REFUSED
         self.checked += 1
-        return self.check_room(&m, &h) if stream.discard_new else 0
+        return self.check_room(&m, &h) if path.discard_new else 0
 
     cdef int check_shape(self, Message* m, PublishHeaders* h) except -1:
         if h.last_id.at != NULL:
-            return self.stream.refuse(400, 10177, "atomic publish unsupported header used: Nats-Expected-Last-Msg-Id")
-        return REFUSED if self.stream.check_record_size(m) or self.stream.check_header_size(m) else 0
+            return self.path.refuse(400, 10177, "atomic publish unsupported header used: Nats-Expected-Last-Msg-Id")
+        return REFUSED if self.path.check_record_size(m) or self.path.check_header_size(m) else 0
 
     cdef int check_ttl(self, Message* m, PublishHeaders* h, object draft) except -1:
         cdef Text ttl = header_value(m.body, m.hlen, b"Nats-TTL", 8)
         cdef int outcome
         if not self.ttl and parse_ttl(PyBytes_FromStringAndSize(ttl.at, ttl.n).decode("utf-8", "replace")) is None:
-            return self.stream.refuse(400, 10166, "per-message TTL is disabled")
-        outcome = self.stream.ask(TTL, m, h, draft)
-        return outcome if outcome else self.stream.ask(TTL_VALUE, m, h, draft)
+            return self.path.refuse(400, 10166, "per-message TTL is disabled")
+        outcome = self.path.ask(TTL, m, h, draft)
+        return outcome if outcome else self.path.ask(TTL_VALUE, m, h, draft)
 
     cdef int check_id(self, PublishHeaders* h) except -1:
+        cdef uint64_t there
         id = PyBytes_FromStringAndSize(h.message_id.at, h.message_id.n)
-        there = self.stream.duplicate_of(id)
-        if there and self.stream.in_doubt(there):
+        there = self.path.find_duplicate(h.message_id)
+        if there and self.path.in_doubt(there):
             return REFUSED
         if there or id in self.ids:
-            return self.stream.refuse(400, 10201, "atomic publish batch contains duplicate message id")
+            return self.path.refuse(400, 10201, "atomic publish batch contains duplicate message id")
         self.ids.add(id)
         return 0
 
     cdef int check_sequences(self, Message* m, PublishHeaders* h) except -1:
-        cdef PublishPath stream = self.stream
+        cdef PublishPath path = self.path
         cdef Text subject = h.subject
-        cdef uint64_t actual = stream.log.last_seq + self.checked
+        cdef uint64_t actual = path.log.last_seq + self.checked
         if h.last_sequence.at != NULL:
             if <uint64_t>parse_u63(h.last_sequence.at, h.last_sequence.n) != actual:
-                return stream.refuse_sequence(actual)
+                return path.refuse_sequence(actual)
             if self.checked:
-                return stream.refuse(400, 10164, "wrong last sequence")
+                return path.refuse(400, 10164, "wrong last sequence")
         if subject.at == NULL:
             subject.at, subject.n = m.subject, m.subject_len
         if h.subject_sequence.at != NULL and self.latest_on(subject.at, subject.n) >= 0:
-            return stream.refuse(400, 10164, "wrong last sequence")
-        return stream.check_subject_sequence(m, h)
+            return path.refuse(400, 10164, "wrong last sequence")
+        return path.check_subject_sequence(m, h)
 
     cdef int check_rollup(self, Message* m) except -1:
         cdef Text t = header_value(m.body, m.hlen, b"Nats-Rollup", 11)
         wanted = PyBytes_FromStringAndSize(t.at, t.n).lower()
         if wanted == b"sub" and self.latest_on(m.subject, m.subject_len) >= 0:
-            return self.stream.refuse(500, 10111, "batch rollup sub invalid")
+            return self.path.refuse(500, 10111, "batch rollup sub invalid")
         if wanted == b"all" and self.checked:
-            return self.stream.refuse(500, 10111, "batch rollup all invalid")
+            return self.path.refuse(500, 10111, "batch rollup all invalid")
         return 0
 
     cdef int check_room(self, Message* m, PublishHeaders* h) except -1:
         """Whether a stream that discards new messages has room for all messages so far."""
-        cdef PublishPath stream = self.stream
-        cdef Log log = stream.log
+        cdef PublishPath path = self.path
+        cdef Log log = path.log
         cdef uint64_t hash, most, there = 0
         cdef uint64_t* on
         cdef SubjectState* state
         cdef int64_t id
-        self.bytes += stream.size_of(m)
+        self.bytes += path.size_of(m)
         if self.checked == self.group.count:
             self.bytes += self.more
-        if stream.max_msgs > 0 and log.msgs + self.checked > <uint64_t>stream.max_msgs:
-            return stream.refuse_msgs()
-        if stream.max_bytes > 0 and log.bytes + self.bytes > <uint64_t>stream.max_bytes:
-            return stream.refuse_bytes()
-        if not stream.discard_new_per_subject:
+        if path.max_msgs > 0 and log.msgs + self.checked > <uint64_t>path.max_msgs:
+            return path.refuse_msgs()
+        if path.max_bytes > 0 and log.bytes + self.bytes > <uint64_t>path.max_bytes:
+            return path.refuse_bytes()
+        if not path.discard_new_per_subject:
             return 0
         hash = hash_bytes(m.subject, m.subject_len)
         on = self.counts.find(m.subject, m.subject_len, hash)
@@ -152,9 +153,9 @@ cdef class StagedBatch:
         state = log.subject(<uint32_t>id) if id >= 0 else NULL
         if state != NULL:
             there = state.msgs
-        most = <uint64_t>max(stream.max_msgs_per_subject, 0)
+        most = <uint64_t>max(path.max_msgs_per_subject, 0)
         if there + on[0] > most:
-            return stream.refuse_msgs_per_subject()
+            return path.refuse_msgs_per_subject()
         return 0
 
     cdef int64_t latest_on(self, const char* subject, size_t n) except -2:
@@ -177,11 +178,11 @@ cdef class StagedBatch:
         return default if i < 0 else self.group.draft(<size_t>i)
 
 
-cdef int check_group(PublishPath stream, Group group, bint ttl, uint64_t more) except -1:
+cdef int check_group(PublishPath path, Group group, bint ttl, uint64_t more) except -1:
     cdef StagedBatch staged = StagedBatch()
     cdef size_t i
     cdef int outcome
-    staged.stream = stream
+    staged.path = path
     staged.group = group
     staged.ttl = ttl
     staged.latest = BytesMap()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from penstock.core.stream.stream import Stream
+from penstock.core.stream.publish import PublishPath
 
-def recalling(stream: Stream) -> Iterator[None]:
+def recalling(path: PublishPath) -> Iterator[None]:
     """Rebuild the ids inside the duplicate window and the id of the last message; each item is one step."""

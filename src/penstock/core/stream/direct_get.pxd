@@ -2,7 +2,8 @@
 from libc.stdint cimport int64_t, uint64_t
 from penstock.core.base.buffer cimport Out
 from penstock.core.log.log cimport Record
-from penstock.core.stream.stream cimport Listener, Stream
+from penstock.core.stream.listeners cimport Listener
+from penstock.core.stream.stream cimport Stream
 
 
 cdef class Answers(Listener):

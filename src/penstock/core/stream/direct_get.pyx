@@ -18,7 +18,8 @@ from penstock.core.broker.router cimport Message
 from penstock.core.log.disk_condition cimport CLOSED
 from penstock.core.log.log cimport Log, Record
 from penstock.core.log.queries cimport Wanted, walk, wanted_from, wanted_of
-from penstock.core.stream.stream cimport Listener, Stream
+from penstock.core.stream.listeners cimport Listener
+from penstock.core.stream.stream cimport Stream
 
 cdef enum:
     LINES_ROOM = 320               # bytes of the added lines without stream name and subject
@@ -125,11 +126,11 @@ cdef class Answers(Listener):
 
     def when_visible(self, seq: int, then: object) -> None:
         """Call then() when the stream is durable up to a sequence as promised: now, or in the delivery phase of a later turn."""
-        if seq <= self.stream.visible:
+        if seq <= self.stream.committer.visible:
             then()
         elif self.stream.log.state.condition < CLOSED:
             self.held.append((seq, then, None))
-            self.stream.await_more(self)
+            self.stream.listeners.await_more(self)
 
     # --- composing -----------------------------------------------------------------------------------------------------
 
@@ -177,11 +178,11 @@ cdef class Answers(Listener):
         memset(&self.out, 0, sizeof(Out))
         self.barrier = 0
         try:
-            if barrier <= self.stream.visible:
+            if barrier <= self.stream.committer.visible:
                 self.send(to, &out)
             elif self.stream.log.state.condition < CLOSED:
                 self.held.append((barrier, to, PyBytes_FromStringAndSize(out.data, out.len)))
-                self.stream.await_more(self)
+                self.stream.listeners.await_more(self)
         finally:
             out_free(&out)
         return 0
@@ -211,7 +212,7 @@ cdef class Answers(Listener):
         self.held = []
         memset(&out, 0, sizeof(Out))
         for one in held:
-            if one[0] > self.stream.visible:
+            if one[0] > self.stream.committer.visible:
                 self.held.append(one)
             elif one[2] is None:
                 one[1]()
@@ -221,7 +222,7 @@ cdef class Answers(Listener):
                 out.len = PyBytes_GET_SIZE(text)
                 self.send(one[1], &out)
         if self.held and self.stream.log.state.condition < CLOSED:
-            self.stream.await_more(self)
+            self.stream.listeners.await_more(self)
         return 0
 
 

@@ -15,6 +15,11 @@ cdef class Draft:
     cdef bytes subject_bytes, body                 # the bytes that a Message points to
     cdef bint changed
     cdef int point(self, Message* m) except -1     # let m be this draft; its reply stays
+    cdef int take_headers(self, Message* m) except -1  # the message's headers were tidied
+    cdef int note(self, str name, object value) except -1
+    cdef int skip(self) except -1                  # no consumer takes the message: it is not stored
+    cdef int stored(self, uint64_t seq) except -1  # the message has this sequence
 
 
 cdef Draft draft_of(Message* m)
+cdef Draft draft_of_record(Message* m, int flags, bint sourced)   # of a message that has its record flags

@@ -31,6 +31,22 @@ cdef class Draft:
         self.changed = False
         return 0
 
+    cdef int take_headers(self, Message* m) except -1:
+        self.headers = PyBytes_FromStringAndSize(m.body, m.hlen)
+        return 0
+
+    cdef int note(self, str name, object value) except -1:
+        self.notes[name] = value
+        return 0
+
+    cdef int skip(self) except -1:
+        self.skipped = True
+        return 0
+
+    cdef int stored(self, uint64_t seq) except -1:
+        self.seq = seq
+        return 0
+
 
 def draft(str subject, bytes payload, bytes headers = b"", str reply = "") -> Draft:
     """Make a draft of a message of the server's own."""
@@ -50,4 +66,11 @@ cdef Draft draft_of(Message* m):
     draft.headers = PyBytes_FromStringAndSize(m.body, m.hlen) if m.hlen else b""
     draft.payload = PyBytes_FromStringAndSize(m.body + m.hlen, m.body_len - m.hlen)
     draft.notes = {}
+    return draft
+
+
+cdef Draft draft_of_record(Message* m, int flags, bint sourced):
+    cdef Draft draft = draft_of(m)
+    draft.flags = flags
+    draft.sourced = sourced
     return draft

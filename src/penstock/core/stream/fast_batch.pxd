@@ -3,8 +3,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from penstock.core.base.buffer cimport Out
 from penstock.core.base.maps cimport BytesMap
 from penstock.core.broker.router cimport Message
-from penstock.core.stream.publish cimport FastBatchHandler
-from penstock.core.stream.stream cimport Stream
+from penstock.core.stream.publish cimport FastBatchHandler, PublishPath
 
 
 cdef enum Operation:
@@ -26,8 +25,9 @@ cdef struct Place:
 
 
 cdef class Inflight:
-    cdef public int64_t count              # open batches of all streams that share this object
+    cdef readonly int64_t count            # open batches of all streams that share this object
     cdef public int64_t limit
+    cdef int add(self, int64_t n) except -1  # n more are open; below 0: fewer
 
 
 cdef class FastBatch:
@@ -42,7 +42,7 @@ cdef class FastBatch:
 
 
 cdef class OpenFastBatches(FastBatchHandler):
-    cdef readonly Stream stream
+    cdef PublishPath path
     cdef readonly dict batches             # id -> FastBatch
     cdef BytesMap places                   # id -> address of the FastBatch
     cdef FastBatch latest

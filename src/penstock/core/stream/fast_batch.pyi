@@ -1,6 +1,6 @@
 """Fast-ingest batches of one stream."""
 
-from penstock.core.stream.stream import FastBatchHandler, Stream
+from penstock.core.stream.publish import FastBatchHandler, PublishPath
 
 class Inflight:
     """The number of open batches of all streams together."""
@@ -14,13 +14,12 @@ class FastBatch: ...
 class OpenFastBatches(FastBatchHandler):
     """The fast-ingest batches of one stream. The stream passes it every publish whose reply subject ends in ``.$FI``."""
 
-    stream: Stream
     batches: dict[bytes, FastBatch]
     inflight: Inflight
     limit: int  # open batches of this stream
     timeout_ns: int
     def __init__(
-        self, stream: Stream, inflight: Inflight, *, limit: int, timeout_ns: int
+        self, path: PublishPath, inflight: Inflight, *, limit: int, timeout_ns: int
     ) -> None: ...
     def expire(self, now_ns: int) -> None:
         """Abandon the batches that got no message for `timeout_ns`; their publishers get no answer."""

@@ -22,8 +22,7 @@ from penstock.core.broker.router cimport Message
 from penstock.core.protocol.api_level import API_LEVEL
 from penstock.core.protocol.publish_headers cimport Text, header_value
 from penstock.core.stream.puback_queue import json_string
-from penstock.core.stream.publish cimport DUPLICATE, REFUSED, FastBatchHandler
-from penstock.core.stream.stream cimport Stream
+from penstock.core.stream.publish cimport DUPLICATE, REFUSED, FastBatchHandler, PublishPath
 
 cdef enum:
     SUFFIX_LEN = 4                 # .$FI
@@ -101,6 +100,10 @@ cdef class Inflight:
     def __init__(self, limit: int) -> None:
         self.limit = limit
 
+    cdef int add(self, int64_t n) except -1:
+        self.count += n
+        return 0
+
 
 cdef class FastBatch:
     """One open batch."""
@@ -112,8 +115,8 @@ cdef class OpenFastBatches(FastBatchHandler):
     def __cinit__(self):
         memset(&self.scratch, 0, sizeof(Out))
 
-    def __init__(self, Stream stream, Inflight inflight, *, limit: int, timeout_ns: int) -> None:
-        self.stream = stream
+    def __init__(self, PublishPath path, Inflight inflight, *, limit: int, timeout_ns: int) -> None:
+        self.path = path
         self.inflight = inflight
         self.limit = limit
         self.timeout_ns = timeout_ns
@@ -124,11 +127,11 @@ cdef class OpenFastBatches(FastBatchHandler):
         out_free(&self.scratch)
 
     cdef int take(self, Message* m) except -1:
-        cdef Stream stream = self.stream
+        cdef PublishPath path = self.path
         cdef FastBatch b
         cdef Place place
-        if stream.check_sealed() or stream.check_usage(m) or stream.check_payload_size(m):
-            return 0 if stream.no_ack else self.say(m, 0, stream.refusal_text)
+        if path.check_sealed() or path.check_usage(m) or path.check_payload_size(m):
+            return 0 if path.no_ack else self.say(m, 0, path.refusal_text)
         if not read_place(m.reply, m.reply_len, &place):
             return self.refuse(m, INVALID_PATTERN)
         if place.id_len > ID_MAX:
@@ -140,7 +143,7 @@ cdef class OpenFastBatches(FastBatchHandler):
             b = self.begin(&place)
             if b is None:
                 return self.refuse(m, TOO_MANY)
-        b.due_ns = stream.reactor.now_ns + self.timeout_ns
+        b.due_ns = path.reactor.now_ns + self.timeout_ns
         if m.hlen and header_value(m.body, m.hlen, LEVEL, LEVEL_LEN).n and self.level_refused(m):
             self.end(b)
             return self.refuse(m, LEVEL_TOO_LOW)
@@ -152,29 +155,25 @@ cdef class OpenFastBatches(FastBatchHandler):
         if place.operation == COMMIT_EOB:
             b.last -= 1
             return self.commit(b, m)
-        if place.seq == 1 and place.operation != COMMIT and not stream.no_ack:
+        if place.seq == 1 and place.operation != COMMIT and not path.no_ack:
             self.say(m, 0, b'{"type":"ack","seq":0,"msgs":%d}' % b.every)
         return self.store(b, &place, m)
 
     cdef int store(self, FastBatch b, Place* place, Message* m) except -1:
         """Store an ordinary publish without its own answer, then send the batch's answer."""
-        cdef Stream stream = self.stream
+        cdef PublishPath path = self.path
         cdef Message one = m[0]
         cdef uint64_t seq = 0
         cdef bint committing = place.operation == COMMIT
         cdef int outcome
         one.reply = NULL
         one.reply_len = 0
-        stream.batching = True             # headers of atomic batches have no effect here
-        try:
-            outcome = stream.accept(&one, &seq)
-        finally:
-            stream.batching = False
+        outcome = path.accept_in_batch(&one, &seq)
         if outcome == REFUSED:
             if not b.gap_ok and b.last == 1:
                 self.end(b)
-                return self.say(m, 0, stream.refusal_text)
-            code, err_code, description = stream.refusal
+                return self.say(m, 0, path.refusal_text)
+            code, err_code, description = path.refusal
             self.say(m, 0, (f'{{"type":"err","seq":{place.seq},"error":{{"code":{code},"err_code":{err_code},'
                             f'"description":{json_string(description)}}}}}').encode("utf-8", "replace"))
             if b.gap_ok and not committing:
@@ -189,9 +188,9 @@ cdef class OpenFastBatches(FastBatchHandler):
             if not b.gap_ok and b.last == 1:
                 self.end(b)
                 extra = b',"duplicate": true,"batch":%b,"count":%d' % (json_string(b.id.decode("utf-8", "replace")).encode(), place.seq)
-                return self.say(m, seq, stream.acks.stored_text(seq, extra))
+                return self.say(m, seq, path.acks.stored_text(seq, extra))
             return self.commit(b, m)
-        b.stream_seq = seq if seq else stream.log.last_seq
+        b.stream_seq = seq if seq else path.log.last_seq
         b.stored = b.last
         if committing:
             return self.commit(b, m)
@@ -223,7 +222,7 @@ cdef class OpenFastBatches(FastBatchHandler):
         """End the batch and send its PubAck."""
         self.end(b)
         extra = b',"batch":%b,"count":%d' % (json_string(b.id.decode("utf-8", "replace")).encode(), b.last)
-        return self.say(m, b.stream_seq, self.stream.acks.stored_text(b.stream_seq, extra))
+        return self.say(m, b.stream_seq, self.path.acks.stored_text(b.stream_seq, extra))
 
     # --- flow ----------------------------------------------------------------------------------------------------------
     cdef bint flow(self, FastBatch b, Message* m) except -1:
@@ -244,15 +243,15 @@ cdef class OpenFastBatches(FastBatchHandler):
         return self.say(m, b.stream_seq, b'{"type":"ack","seq":%d,"msgs":%d}' % (b.told, b.every))
 
     cdef int say(self, Message* m, uint64_t barrier, bytes text) except -1:
-        if self.stream.failure and barrier == 0:
-            return self.stream.acks.say(self.stream.router, m.reply, m.reply_len, text)
-        return self.stream.acks.push_text(m.reply, m.reply_len, barrier, text)
+        if self.path.committer.failure and barrier == 0:
+            return self.path.acks.say(self.path.router, m.reply, m.reply_len, text)
+        return self.path.acks.push_text(m.reply, m.reply_len, barrier, text)
 
     cdef int refuse(self, Message* m, tuple refusal) except -1:
-        if self.stream.no_ack:
+        if self.path.no_ack:
             return 0
-        self.stream.refuse(refusal[0], refusal[1], refusal[2])
-        return self.say(m, 0, self.stream.refusal_text)
+        self.path.refuse(refusal[0], refusal[1], refusal[2])
+        return self.say(m, 0, self.path.refusal_text)
 
     cdef bint level_refused(self, Message* m) except -1:
         """Whether the message requires a higher API level than the server has; if not, remove that header from the message."""
@@ -290,7 +289,7 @@ cdef class OpenFastBatches(FastBatchHandler):
                 return None
             b = <FastBatch><void*>at[0]
             self.latest = b
-        if b.due_ns <= self.stream.reactor.now_ns:
+        if b.due_ns <= self.path.reactor.now_ns:
             self.end(b)
             return None
         return b
@@ -299,7 +298,7 @@ cdef class OpenFastBatches(FastBatchHandler):
         """Begin a batch; None: there are too many."""
         cdef FastBatch b
         if len(self.batches) >= self.limit or self.inflight.count >= self.inflight.limit:
-            self.expire(self.stream.reactor.now_ns)
+            self.expire(self.path.reactor.now_ns)
             if len(self.batches) >= self.limit or self.inflight.count >= self.inflight.limit:
                 return None
         b = FastBatch()
@@ -308,7 +307,7 @@ cdef class OpenFastBatches(FastBatchHandler):
         b.most = place.flow
         self.batches[b.id] = b
         self.places.put(place.id, place.id_len, hash_bytes(place.id, place.id_len), <uint64_t><void*>b)
-        self.inflight.count += 1
+        self.inflight.add(1)
         b.every = min(<uint32_t>FLOW_SHARED, b.most) if len(self.batches) == 1 else 1
         self.latest = b
         return b
@@ -316,7 +315,7 @@ cdef class OpenFastBatches(FastBatchHandler):
     cdef int end(self, FastBatch b) except -1:
         if self.batches.pop(b.id, None) is None:
             return 0
-        self.inflight.count -= 1
+        self.inflight.add(-1)
         self.places.remove(PyBytes_AS_STRING(b.id), PyBytes_GET_SIZE(b.id), hash_bytes(PyBytes_AS_STRING(b.id), PyBytes_GET_SIZE(b.id)))
         if self.latest is b:
             self.latest = None

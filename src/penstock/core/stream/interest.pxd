@@ -1,7 +1,7 @@
 """Interest and workqueue retention: which messages of a stream a consumer still needs."""
 from libc.stdint cimport uint64_t
 from penstock.core.protocol.subjects cimport Route
-from penstock.core.stream.stream cimport Retention, Listener, Stream
+from penstock.core.stream.stream cimport Retention, Stream
 
 
 cdef enum Verdict:

@@ -19,7 +19,8 @@ from libc.stdint cimport uint32_t, uint64_t
 from penstock.core.log.log cimport Log
 from penstock.core.log.subject_table cimport SubjectState
 from penstock.core.protocol.subjects cimport Route
-from penstock.core.stream.stream cimport Retention, Listener, Stream
+from penstock.core.stream.listeners cimport Listener
+from penstock.core.stream.stream cimport Retention, Stream
 
 cdef enum:
     SWEEP_FIRST = 32768            # messages that the start of a sweep looks at
@@ -57,14 +58,14 @@ cdef class InterestRetention(Retention):
         cdef uint32_t subject_id = 0, size = 0
         cdef SubjectState* subject
         cdef Route route
-        cdef bint taken = PyList_GET_SIZE(stream.unfiltered) > 0
+        cdef bint taken = PyList_GET_SIZE(stream.listeners.unfiltered) > 0
         if taken and self.needed_by_unfiltered(seq):
             return NEEDED
         if not stream.log.peek(seq, &subject_id, &size):
             return MISSING
-        if stream.filters.count:
+        if stream.listeners.filters.count:
             subject = &stream.log.subjects_table.table[subject_id].state
-            route = stream.route_for(subject_id, subject.name, subject.name_len)
+            route = stream.listeners.route_for(subject_id, subject.name, subject.name_len)
             if route.n:
                 if self.needed_by_route(route, seq):
                     return NEEDED
@@ -72,7 +73,7 @@ cdef class InterestRetention(Retention):
         return DONE if taken else ORPHAN
 
     cdef bint needed_by_unfiltered(self, uint64_t seq) except -1:
-        cdef list members = self.stream.unfiltered
+        cdef list members = self.stream.listeners.unfiltered
         cdef Py_ssize_t n = PyList_GET_SIZE(members), k, i = self.hint
         for k in range(n):
             if i >= n:
@@ -149,10 +150,10 @@ cdef class InterestRetention(Retention):
         if stream.committer.queued:
             return 0
         if stream.log.doomed:
-            return stream.commit()
+            return stream.committer.enlist()
         if stream.log.dirty():
             try:
                 stream.log.write()
             except OSError as error:
-                return stream.write_failed(error)
+                return stream.committer.write_failed(error)
         return 0

@@ -4,17 +4,17 @@ from penstock.core.base.deadlines import DeadlineHeap
 from penstock.core.log.log import Log
 from penstock.core.stream.stream import Stream
 
-def learn(agenda: DeadlineHeap, log: Log, start: int) -> int:
-    """Add the messages with a Nats-TTL from a sequence on to the agenda; returns how many have `never`."""
+def learn(deadlines: DeadlineHeap, log: Log, start: int) -> int:
+    """Add the messages with a Nats-TTL from a sequence on to the deadlines; returns how many have `never`."""
 
 def marked(log: Log, start: int, prefix: bytes) -> list[int]:
     """The messages from a sequence on that have a header whose name starts with the prefix."""
 
-def prune(agenda: DeadlineHeap, log: Log) -> int:
-    """Drop the agenda's items whose message is removed; returns how many."""
+def prune(deadlines: DeadlineHeap, log: Log) -> int:
+    """Drop the deadlines whose message is removed; returns how many."""
 
 def end_due(
-    agenda: DeadlineHeap, stream: Stream, limit: int, markers: bool
+    deadlines: DeadlineHeap, stream: Stream, limit: int, markers: bool
 ) -> tuple[int, list[int]]:
     """Remove the messages whose TTL is over at the reactor's time, looking at `limit` items at most.
 

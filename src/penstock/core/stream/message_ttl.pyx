@@ -1,7 +1,7 @@
 """Message TTLs: find the messages with a TTL in a log, and remove them from the stream when the TTL is over.
 
-The headers say when a message ends: its timestamp plus its Nats-TTL. The agenda is only a hint: each message is read before it is
-removed. Knows nothing of configuration or of delete markers, which the caller makes.
+The headers say when a message ends: its timestamp plus its Nats-TTL. A deadline in the heap is only a hint: each message is read before it
+is removed. Knows nothing of configuration or of delete markers, which the caller makes.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -57,8 +57,8 @@ cdef inline uint64_t end_of(Record* r, int64_t seconds) noexcept:
     return r.ts_ns + <uint64_t>seconds * 1000000000u
 
 
-def learn(DeadlineHeap agenda, Log log, start: int) -> int:
-    """Add the messages with a Nats-TTL from a sequence on to the agenda; returns how many have `never`."""
+def learn(DeadlineHeap deadlines, Log log, start: int) -> int:
+    """Add the messages with a Nats-TTL from a sequence on to the deadlines; returns how many have `never`."""
     cdef Segment s
     cdef Record r
     cdef uint64_t first = start, never = 0
@@ -76,7 +76,7 @@ def learn(DeadlineHeap agenda, Log log, start: int) -> int:
                 if seconds == NEVER:
                     never += 1
                 elif seconds != NONE:
-                    agenda.put(end_of(&r, seconds), r.seq)
+                    deadlines.put(end_of(&r, seconds), r.seq)
             i = s.next_live(i + 1)
     return never
 
@@ -103,18 +103,13 @@ def marked(Log log, start: int, bytes prefix) -> list[int]:
     return found
 
 
-def prune(DeadlineHeap agenda, Log log) -> int:
-    """Drop the agenda's items whose message is removed; returns how many."""
-    cdef size_t i, n = 0, before = agenda.count
-    cdef uint64_t seq
-    for i in range(before):
-        seq = agenda.items[i].seq
-        if log.next_live(seq) == seq:
-            agenda.items[n] = agenda.items[i]
-            n += 1
-    agenda.count = n
-    agenda.order()
-    return before - n
+cdef bint is_live(object log, Item* item) except -1:
+    return (<Log>log).next_live(item.seq) == item.seq
+
+
+def prune(DeadlineHeap deadlines, Log log) -> int:
+    """Drop the deadlines whose message is removed; returns how many."""
+    return deadlines.keep_valid(is_live, log)
 
 
 cdef bint is_only(Log log, uint32_t subject_id) except -1:
@@ -126,7 +121,7 @@ cdef int gone(Stream stream, list doomed) except -1:
     """Remove messages and tell the consumers."""
     if len(doomed) <= FEW:
         for seq in doomed:
-            stream.evict(seq)
+            stream.path.evict(seq)
         stream.settle()
     else:
         for seq in doomed:
@@ -135,7 +130,7 @@ cdef int gone(Stream stream, list doomed) except -1:
     return 0
 
 
-def end_due(DeadlineHeap agenda, Stream stream, limit: int, markers: bool) -> tuple[int, list[int]]:
+def end_due(DeadlineHeap deadlines, Stream stream, limit: int, markers: bool) -> tuple[int, list[int]]:
     """Remove the messages whose TTL is over at the reactor's time; see message_ttl.pyi."""
     cdef uint64_t now = stream.reactor.now_ns
     cdef size_t left = limit
@@ -144,8 +139,8 @@ def end_due(DeadlineHeap agenda, Stream stream, limit: int, markers: bool) -> tu
     cdef int64_t seconds
     cdef bint wanted = markers
     cdef list due = [], doomed = [], last = []
-    while left and agenda.count and agenda.items[0].due_ns <= now:
-        due.append(agenda.pop().seq)
+    while left and deadlines.count and deadlines.items[0].due_ns <= now:
+        due.append(deadlines.pop().seq)
         left -= 1
     due.sort()
     for seq in due:
@@ -154,7 +149,7 @@ def end_due(DeadlineHeap agenda, Stream stream, limit: int, markers: bool) -> tu
                 continue
         except OSError as error:
             stream.read_failed(error)
-            agenda.put(now + READ_AGAIN_NS, seq)
+            deadlines.put(now + READ_AGAIN_NS, seq)
             continue
         seconds = seconds_of(&r)
         if seconds <= 0 or end_of(&r, seconds) > now:
@@ -165,7 +160,7 @@ def end_due(DeadlineHeap agenda, Stream stream, limit: int, markers: bool) -> tu
             if is_only(log, r.subject_id):
                 last.append(doomed.pop())
             else:
-                stream.evict(seq)
+                stream.path.evict(seq)
     if wanted:
         stream.settle()
     else:
@@ -201,7 +196,7 @@ def end_aged(Stream stream, start: int, max_age_ns: int, limit: int, markers: bo
                 elif is_only(log, r.subject_id):
                     last.append(seq)
                 else:
-                    stream.evict(seq)
+                    stream.path.evict(seq)
         left -= 1
         seq = log.next_live(seq + 1)
     if wanted:

@@ -4,8 +4,7 @@ from penstock.core.broker.router cimport Message
 from penstock.core.stream.atomic_batch cimport Group
 from penstock.core.stream.draft cimport Draft
 from penstock.core.stream.fast_batch cimport Inflight
-from penstock.core.stream.publish cimport AtomicBatchHandler
-from penstock.core.stream.stream cimport Stream
+from penstock.core.stream.publish cimport AtomicBatchHandler, PublishPath
 
 
 cdef enum Ending:
@@ -24,7 +23,7 @@ cdef class OpenBatch:
 
 
 cdef class OpenAtomicBatches(AtomicBatchHandler):
-    cdef readonly Stream stream
+    cdef PublishPath path
     cdef dict batches                      # id -> OpenBatch
     cdef OpenBatch latest
     cdef Inflight inflight                 # open batches of all streams

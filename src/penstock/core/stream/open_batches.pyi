@@ -3,16 +3,15 @@
 from collections.abc import Callable
 
 from penstock.core.stream.fast_batch import Inflight
-from penstock.core.stream.stream import AtomicBatchHandler, Stream
+from penstock.core.stream.publish import AtomicBatchHandler, PublishPath
 
 class OpenAtomicBatches(AtomicBatchHandler):
     """The atomic batches of one stream. The stream passes it every message with a batch id."""
 
-    stream: Stream
     ttl: bool  # the stream allows message TTLs
     def __init__(
         self,
-        stream: Stream,
+        path: PublishPath,
         inflight: Inflight,
         held: Inflight,
         *,

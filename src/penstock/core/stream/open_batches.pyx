@@ -20,8 +20,7 @@ from penstock.core.stream.batch_checks cimport check_group
 from penstock.core.stream.draft cimport Draft
 from penstock.core.stream.fast_batch cimport Inflight
 from penstock.core.stream.puback_queue import json_string
-from penstock.core.stream.publish cimport HANDLED, REFUSED, STORED, AtomicBatchHandler
-from penstock.core.stream.stream cimport Stream
+from penstock.core.stream.publish cimport HANDLED, REFUSED, STORED, AtomicBatchHandler, PublishPath
 
 from penstock.core.stream.publish import StreamRefused
 
@@ -49,9 +48,9 @@ cdef class OpenBatch:
 cdef class OpenAtomicBatches(AtomicBatchHandler):
     """The atomic batches of one stream. The stream passes it every message with a batch id."""
 
-    def __init__(self, Stream stream, Inflight inflight, Inflight held, *, limit: int, messages_max: int, timeout_ns: int,
+    def __init__(self, PublishPath path, Inflight inflight, Inflight held, *, limit: int, messages_max: int, timeout_ns: int,
                  offer, opened, abandoned) -> None:
-        self.stream = stream
+        self.path = path
         self.inflight, self.held = inflight, held
         self.limit, self.messages_max, self.timeout_ns = limit, messages_max, timeout_ns
         self.offer, self.opened, self.abandoned = offer, opened, abandoned
@@ -61,7 +60,7 @@ cdef class OpenAtomicBatches(AtomicBatchHandler):
         return len(self.batches)
 
     cdef int take(self, Message* m, Draft draft) except -1:
-        cdef Stream stream = self.stream
+        cdef PublishPath path = self.path
         cdef Text id = header_value(m.body, m.hlen, b"Nats-Batch-Id", 13)
         cdef Text number = header_value(m.body, m.hlen, b"Nats-Batch-Sequence", 19)
         cdef int ending = ending_of(header_value(m.body, m.hlen, b"Nats-Batch-Commit", 17))
@@ -70,38 +69,38 @@ cdef class OpenAtomicBatches(AtomicBatchHandler):
         cdef Text level
         cdef Message own
         if id.n > ID_MAX:
-            return stream.refuse(400, 10179, "atomic publish batch ID is invalid")
+            return path.refuse(400, 10179, "atomic publish batch ID is invalid")
         if sequence < 0:
-            return stream.refuse(400, 10175, "atomic publish sequence is missing")
+            return path.refuse(400, 10175, "atomic publish sequence is missing")
         b = self.find(id.at, id.n)
         if b is None:
             if sequence != 1:
                 if sequence - (ending == BEFORE_THIS) > self.messages_max:
                     return self.refuse_size()
-                return stream.refuse(400, 10176, "atomic publish batch is incomplete")
+                return path.refuse(400, 10176, "atomic publish batch is incomplete")
             if self.begin(id.at, id.n) == REFUSED:
                 return REFUSED
             b = self.latest
         if ending == UNKNOWN:
             self.drop(b, None)
-            return stream.refuse(400, 10200, "atomic publish batch commit is invalid")
+            return path.refuse(400, 10200, "atomic publish batch commit is invalid")
         level = header_value(m.body, m.hlen, b"Nats-Required-Api-Level", 23)
         if level.n:
             block = self.offer(PyBytes_FromStringAndSize(m.body, m.hlen))
             if block is None:
                 self.drop(b, "unsupported")
-                return stream.refuse(412, 10185, "JetStream minimum api level required")
+                return path.refuse(412, 10185, "JetStream minimum api level required")
             body = block + PyBytes_FromStringAndSize(m.body + m.hlen, m.body_len - m.hlen)
             own = m[0]
             m = &own
             m.body, m.hlen, m.body_len = PyBytes_AS_STRING(body), <uint32_t>len(block), <uint32_t>PyBytes_GET_SIZE(body)
             if draft is not None:
                 draft.change(headers=block)
-        b.due_ns = stream.reactor.now_ns + self.timeout_ns
+        b.due_ns = path.reactor.now_ns + self.timeout_ns
         b.last += 1
         if b.last != sequence or (sequence == 1 and ending == BEFORE_THIS):
             self.drop(b, "incomplete")
-            return stream.refuse(400, 10176, "atomic publish batch is incomplete")
+            return path.refuse(400, 10176, "atomic publish batch is incomplete")
         if ending != BEFORE_THIS and self.keep(b, m, draft) == REFUSED:
             return REFUSED
         if ending == NOT_YET:
@@ -116,10 +115,10 @@ cdef class OpenAtomicBatches(AtomicBatchHandler):
             self.drop(b, "large")
             return self.refuse_size()
         b.held_bytes += size
-        self.held.count += size
+        self.held.add(size)
         if self.held.count > self.held.limit:
             self.drop(b, "large")
-            return self.stream.refuse(503, 10023, "insufficient resources")
+            return self.path.refuse(503, 10023, "insufficient resources")
         b.group.add(m, draft)
         return STORED
 
@@ -127,30 +126,30 @@ cdef class OpenAtomicBatches(AtomicBatchHandler):
         try:
             return self.store(b, m, before)
         except StreamRefused as refused:
-            return self.stream.refuse(refused.code, refused.err_code, refused.description)
+            return self.path.refuse(refused.code, refused.err_code, refused.description)
         except OSError as error:
-            return self.stream.refuse_for_disk(error)
+            return self.path.refuse_for_disk(error)
 
     cdef int store(self, OpenBatch b, Message* m, bint before) except -1:
-        cdef int outcome = check_group(self.stream, b.group, self.ttl, COMMIT_LINE_LEN if before else 0)
+        cdef int outcome = check_group(self.path, b.group, self.ttl, COMMIT_LINE_LEN if before else 0)
         cdef uint64_t seq
         if outcome:
             return outcome
         if before:
             b.group.end_with(COMMIT_LINE, COMMIT_LINE_LEN)
-        seq = store_group(self.stream, b.group)
+        seq = store_group(self.path, b.group)
         batch_id = json_string(b.id.decode("utf-8", "surrogateescape")).encode("utf-8", "replace")
-        self.say(m, seq, self.stream.acks.stored_text(seq, b',"batch":%b,"count":%d' % (batch_id, b.group.count)))
+        self.say(m, seq, self.path.acks.stored_text(seq, b',"batch":%b,"count":%d' % (batch_id, b.group.count)))
         return HANDLED
 
     cdef int say(self, Message* m, uint64_t barrier, bytes text) except -1:
-        if m.reply_len and not self.stream.no_ack:
-            self.stream.acks.push_text(m.reply, m.reply_len, barrier, text)
-            return self.stream.commit()
+        if m.reply_len and not self.path.no_ack:
+            self.path.acks.push_text(m.reply, m.reply_len, barrier, text)
+            return self.path.committer.enlist()
         return 0
 
     cdef int refuse_size(self) except -1:
-        return self.stream.refuse(400, 10199, f"atomic publish batch is too large: {self.messages_max}")
+        return self.path.refuse(400, 10199, f"atomic publish batch is too large: {self.messages_max}")
 
     # --- open batches --------------------------------------------------------------------------------------------------
     cdef OpenBatch find(self, const char* id, uint32_t n):
@@ -160,7 +159,7 @@ cdef class OpenAtomicBatches(AtomicBatchHandler):
             if b is None:
                 return None
             self.latest = b
-        if b.due_ns <= self.stream.reactor.now_ns:
+        if b.due_ns <= self.path.reactor.now_ns:
             self.drop(b, "timeout")
             return None
         return b
@@ -169,13 +168,13 @@ cdef class OpenAtomicBatches(AtomicBatchHandler):
         """Begin a batch, and make it the latest."""
         cdef OpenBatch b
         if len(self.batches) >= self.limit or self.inflight.count >= self.inflight.limit:
-            return self.stream.refuse(429, 10210, "atomic publish too many inflight")
+            return self.path.refuse(429, 10210, "atomic publish too many inflight")
         b = OpenBatch()
         b.id = PyBytes_FromStringAndSize(id, n)
         b.group = Group()
-        b.due_ns = self.stream.reactor.now_ns + self.timeout_ns
+        b.due_ns = self.path.reactor.now_ns + self.timeout_ns
         self.batches[b.id] = self.latest = b
-        self.inflight.count += 1
+        self.inflight.add(1)
         self.opened(b.due_ns)
         return STORED
 
@@ -185,8 +184,8 @@ cdef class OpenAtomicBatches(AtomicBatchHandler):
             return 0
         if self.latest is b:
             self.latest = None
-        self.inflight.count -= 1
-        self.held.count -= b.held_bytes
+        self.inflight.add(-1)
+        self.held.add(-b.held_bytes)
         if reason is not None:
             self.abandoned(b.id.decode("utf-8", "surrogateescape"), reason)
         return 0
@@ -197,7 +196,7 @@ cdef class OpenAtomicBatches(AtomicBatchHandler):
         cdef uint64_t next_ns = 0
         for b in list(self.batches.values()):
             if b.due_ns <= <uint64_t>now_ns:
-                self.stream.reactor.freed += b.held_bytes
+                self.path.reactor.count_freed(b.held_bytes)
                 self.drop(b, "timeout")
             elif next_ns == 0 or b.due_ns < next_ns:
                 next_ns = b.due_ns

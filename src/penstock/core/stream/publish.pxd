@@ -1,12 +1,15 @@
 """The publish path of a stream: headers, expectations, duplicates, limits, append."""
+cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from penstock.core.base.buffer cimport Out
 from penstock.core.broker.reactor cimport Reactor
-from penstock.core.broker.router cimport Message, Router, Sink
+from penstock.core.broker.router cimport Message, Router
 from penstock.core.log.log cimport Log
 from penstock.core.protocol.publish_headers cimport PublishHeaders, Text
+from penstock.core.stream.committer cimport Committer
 from penstock.core.stream.dedupe cimport MessageIds
 from penstock.core.stream.draft cimport Draft
+from penstock.core.stream.listeners cimport Listeners
 from penstock.core.stream.puback_queue cimport PubAckQueue
 
 
@@ -42,25 +45,29 @@ cdef class AtomicBatchHandler:
     cdef int take(self, Message* m, Draft draft) except -1             # REFUSED or HANDLED
 
 
-cdef class PublishPath(Sink):
-    cdef readonly Router router
+@cython.final
+cdef class PublishPath:
+    cdef Router router
     cdef Reactor reactor
     cdef readonly str name
     cdef bytes name_bytes
     cdef readonly Log log
+    cdef Listeners listeners                 # who takes the messages
+    cdef Committer committer                 # makes them durable and visible
+    cdef PubAckQueue acks
     # configuration
     cdef int64_t max_msgs, max_bytes, max_msgs_per_subject, max_msg_size
     cdef uint64_t max_age_ns, duplicate_window_ns
     cdef bint discard_new, discard_new_per_subject, no_ack, sealed
     cdef bint selective                      # a message that no consumer takes gets a sequence and is not stored
-    cdef bint configured
-    cdef public object rules                 # the stream's rules; see stream.pyi
+    cdef object rules                        # the stream's rules; see publish.pyi
+    cdef bint every                          # rules are asked about each message, not only those with headers for rules
+    cdef FastBatchHandler fast_batches       # None: fast-ingest batches are refused
+    cdef AtomicBatchHandler atomic_batches   # None: atomic batches are refused
+    # state
     cdef bint batching                       # the message being accepted is of a fast-ingest batch
-    cdef public FastBatchHandler batched     # None: fast-ingest batches are refused
-    cdef public AtomicBatchHandler gathered  # None: atomic batches are refused
-    cdef public bint every                   # rules are asked about each message, not only those with headers for rules
-    cdef PubAckQueue acks
     cdef MessageIds ids
+    cdef Out last_id                         # message id of the last stored message
     cdef tuple refusal                       # (code, err_code, description) of the last REFUSED
     cdef bytes refusal_text                  # the PubAck of the last REFUSED
     cdef bytes answer_text                   # the PubAck of the last ANSWERED
@@ -68,9 +75,11 @@ cdef class PublishPath(Sink):
     cdef Out scratch                         # a message with tidied headers
     cdef Out last_subject                    # subject of the last message, whose id is last_subject_id
     cdef uint32_t last_subject_id
-    cdef Out last_id                         # message id of the last stored message
 
+    cdef int take(self, Message* m) except -1                          # accept a publish and answer it; the stream commits at the end of the turn
     cdef int accept(self, Message* m, uint64_t* seq) except -1         # an Outcome
+    cdef int accept_in_batch(self, Message* m, uint64_t* seq) except -1  # as accept(); headers of atomic batches have no effect
+    cdef bint unwanted(self, Message* m) except -1                     # the message gets a sequence and is not stored
     cdef int store_checked(self, Message* m, PublishHeaders* h, uint64_t* seq, Draft draft) except -1
     cdef int stored_or_refused(self, int outcome, Message* m, PublishHeaders* h, uint64_t seq, Draft draft) except -1
     cdef int weigh(self, Message* m) except -1
@@ -92,6 +101,7 @@ cdef class PublishPath(Sink):
     cdef int check_room(self, bint rollup, Message* m) except -1
     cdef uint64_t last_seq_on(self, Message* m, PublishHeaders* h) except? 18446744073709551615
     cdef uint64_t find_duplicate(self, Text id) except? 18446744073709551615
+    cdef int clear_refusal(self) except -1
     # Refusals; each returns REFUSED.
     cdef int refuse(self, int code, int err_code, str description) except -1
     cdef int refuse_sequence(self, uint64_t actual) except -1
@@ -104,6 +114,10 @@ cdef class PublishPath(Sink):
     cdef int append(self, Message* m, PublishHeaders* h, uint64_t ts_ns, int flags, uint64_t* seq) except -1
     cdef int skip(self, PublishHeaders* h, uint64_t* seq) except -1
     cdef int remember(self, PublishHeaders* h, uint64_t seq) except -1
+    cdef int forget_ids(self) except -1                                # forget all message ids, also the last one
+    cdef int recall_last(self, PublishHeaders* h) except -1            # the last stored message has these headers
+    cdef int recall(self, PublishHeaders* h, uint64_t seq, uint64_t ts_ns) except -1  # a stored message inside the duplicate window has these headers
+    cdef uint64_t forget_old_ids(self) except? 18446744073709551615    # drop ids outside the duplicate window; when to call again (ns, 0: there are none)
     # Store a message of an origin (mirrored: with the origin's sequence and time); an Outcome.
     cdef int accept_sourced(self, Message* m, uint64_t* seq, uint64_t ts_ns, int flags, bint mirrored) except -1
     cdef uint64_t size_of(self, Message* m) noexcept
@@ -111,8 +125,4 @@ cdef class PublishPath(Sink):
     cdef int tidied(self, Message* m) except -1
     cdef int trim_subject(self, uint32_t subject_id) except -1
     cdef int trim(self) except -1
-    # Stream overrides these
-    cdef int commit(self) except -1                                    # put the stream on the commit phase's list
-    cdef bint anyone(self, Message* m) except -1                       # whether a consumer takes messages of this subject
-    cdef int stored(self, uint32_t subject_id, Message* m, uint64_t seq) except -1
-    cdef int evict(self, uint64_t seq) except -1
+    cdef int evict(self, uint64_t seq) except -1                       # remove a message and tell the consumers that hold it; 1: removed

@@ -1,6 +1,6 @@
 """The publish path of a stream: headers, expectations, duplicates, limits, append. The order of the checks is nats-server's.
 
-    publish           Stream.take ─► accept ────────────────┐
+    publish           take ─► accept ───────────────────────┐
     fast batch        core/stream/fast_batch ─► accept ─────┤
     mirror, source    source_copy ─► accept_sourced ────────┼─► check_*, ask (rules) ─► append ─► the log
     atomic batch      batch_checks, then atomic_batch ──────┘
@@ -9,9 +9,8 @@ Each limit and each text of a refusal is in one check_ or refuse_ method here; t
 accepted message has its sequence and is in the log; a refused one has used no sequence. For headers of rarer features (rollup, TTL,
 counters, schedules, batches) the stream's rules answer, in Python; a stream without rules answers with a fixed refusal.
 
-Stream overrides five methods: `commit`, `anyone`, `stored`, `evict` and `in_doubt`. Their answers depend on the stream's state after the
-messages before this one (its consumers, its watermark). That state changes with each message of a batch, so the caller can't pass it in.
-They are calls through the method table of one object, without a look-up. Knows nothing of consumers, or when a PubAck is sent.
+A PublishPath has what it needs of its stream: the log, the message ids, the PubAcks that wait, the Listeners (who takes the messages)
+and the Committer (which makes them durable, and knows when a disk fails). Knows nothing of the stream itself.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -19,17 +18,18 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memset
 from penstock.core.base.buffer cimport Out, out_free, out_put, parse_u63
 from penstock.core.base.quota cimport Usage, full
-from penstock.core.broker.reactor cimport Connection, Trace
-from penstock.core.broker.router cimport Message, Router, Sink
+from penstock.core.broker.router cimport Message, Router
 from penstock.core.log.log cimport Log
 from penstock.core.log.subject_table cimport SubjectState
 from penstock.core.protocol.publish_headers cimport (
     RARE_BATCH, RARE_COUNTER, RARE_ROLLUP, RARE_SCHEDULE, RARE_SOURCE, RARE_TTL, PublishHeaders, Text, header_value, scan_headers,
     tidy,
 )
+from penstock.core.stream.committer cimport Committer
 from penstock.core.stream.dedupe cimport MessageIds
-from penstock.core.stream.draft cimport Draft, draft_of
-from penstock.core.stream.puback_queue cimport PubAckQueue
+from penstock.core.stream.draft cimport Draft, draft_of, draft_of_record
+from penstock.core.stream.listeners cimport Listeners
+from penstock.core.stream.puback_queue cimport ACK_DUPLICATE, ACK_STORED, PubAckQueue
 
 from penstock.core.log import queries
 from penstock.core.stream.refusals import not_allowed
@@ -64,21 +64,24 @@ cdef class AtomicBatchHandler:
         return REFUSED
 
 
-cdef class PublishPath(Sink):
-    """The publish path that Stream extends."""
+@cython.final
+cdef class PublishPath:
+    """The publish path of one stream: its settings, its rules, and what it remembers of earlier messages."""
 
     def __cinit__(self):
         memset(&self.scratch, 0, sizeof(Out))
         memset(&self.last_subject, 0, sizeof(Out))
         memset(&self.last_id, 0, sizeof(Out))
 
-    def __init__(self, Router router, str name, Log log, str domain) -> None:
+    def __init__(self, Router router, str name, Log log, PubAckQueue acks, Listeners listeners, Committer committer) -> None:
         self.router = router
         self.reactor = router.reactor
         self.name = name
         self.name_bytes = name.encode("utf-8", "surrogateescape")
         self.log = log
-        self.acks = PubAckQueue(name, domain)
+        self.acks = acks
+        self.listeners = listeners
+        self.committer = committer
         self.ids = MessageIds()
         self.refusal_texts = {}
 
@@ -87,35 +90,73 @@ cdef class PublishPath(Sink):
         out_free(&self.last_subject)
         out_free(&self.last_id)
 
-    cdef int commit(self) except -1:
-        return 0
+    def configure(
+        self, *, max_msgs: int, max_bytes: int, max_age_ns: int, max_msgs_per_subject: int, max_msg_size: int, discard_new: bool,
+        discard_new_per_subject: bool, duplicate_window_ns: int, no_ack: bool, sealed: bool,
+    ) -> None:
+        """Set or change the settings; limits that became lower are enforced at once."""
+        cdef uint32_t i
+        cdef bint obeyed = 0 < self.max_msgs_per_subject <= max_msgs_per_subject
+        self.max_msgs = max_msgs
+        self.max_bytes = max_bytes
+        self.max_age_ns = max_age_ns
+        self.max_msgs_per_subject = max_msgs_per_subject
+        self.max_msg_size = max_msg_size
+        self.discard_new = discard_new
+        self.discard_new_per_subject = discard_new_per_subject
+        self.duplicate_window_ns = duplicate_window_ns
+        self.no_ack = no_ack
+        self.sealed = sealed
+        if self.max_msgs_per_subject > 0 and not obeyed:
+            for i in range(self.log.subject_ids):
+                if self.log.subjects_table.table[i].state.msgs > <uint64_t>self.max_msgs_per_subject:
+                    self.trim_subject(i)
+        self.trim()
 
-    cdef bint anyone(self, Message* m) except -1:
-        return True
+    def select(self, bint selective) -> None:
+        """Whether a message that no consumer takes gets a sequence and is not stored."""
+        self.selective = selective
 
-    cdef int stored(self, uint32_t subject_id, Message* m, uint64_t seq) except -1:
-        return 0
+    def use_rules(self, rules, bint every = False) -> None:
+        """Ask these rules from now on; None: ask none. `every`: about each message, not only those with headers for rules."""
+        self.rules = rules
+        self.every = every
 
-    cdef int evict(self, uint64_t seq) except -1:
-        return self.log.remove(seq)
+    def use_fast_batches(self, FastBatchHandler handler) -> None:
+        """Pass the messages of fast-ingest batches to the handler; None: refuse them."""
+        self.fast_batches = handler
 
-    cdef bint in_doubt(self, uint64_t seq) except -1:
-        return False
+    def use_atomic_batches(self, AtomicBatchHandler handler) -> None:
+        """Pass the messages of atomic batches to the handler; None: refuse them."""
+        self.atomic_batches = handler
 
-    cdef int traced(self, Connection source, Message* m) except -1:
-        """As take(); the trace gets the stream, whether a consumer takes the message, and the reason of a refusal."""
-        cdef Trace trace = self.reactor.trace
-        cdef bint unwanted = self.selective and not self.anyone(m)
-        subject = PyBytes_FromStringAndSize(m.subject, m.subject_len).decode("utf-8", "surrogateescape")
-        cdef int took
-        self.refusal = None
-        if trace.only:
-            took = 1
-            self.weigh(m)
+    # --- a publish -----------------------------------------------------------------------------------------------------
+    cdef int take(self, Message* m) except -1:
+        """Accept a publish, or refuse it, and queue its PubAck."""
+        cdef uint64_t seq = 0
+        cdef int outcome
+        if self.fast_batches is not None and m.reply_len > 4 and memcmp(m.reply + m.reply_len - 4, b".$FI", 4) == 0:
+            return self.fast_batches.take(m)
+        outcome = self.accept(m, &seq)
+        if m.reply_len == 0 or self.no_ack:
+            return 0
+        if outcome == STORED:
+            self.acks.push(m.reply, m.reply_len, seq, seq, ACK_STORED)
+        elif outcome == DUPLICATE:
+            self.acks.push(m.reply, m.reply_len, seq, seq, ACK_DUPLICATE)
+        elif outcome == ANSWERED:
+            self.acks.push_text(m.reply, m.reply_len, seq, self.answer_text)
+        elif outcome == HANDLED:
+            pass
+        elif self.committer.failure:
+            self.acks.say(self.router, m.reply, m.reply_len, self.refusal_text)        # not behind acks that may never be sent
         else:
-            took = Sink.traced(self, source, m)
-        trace.events.append(("js", self.name, subject, unwanted, "" if self.refusal is None else self.refusal[2]))
-        return took
+            self.acks.push_text(m.reply, m.reply_len, 0, self.refusal_text)
+        return 0
+
+    cdef int clear_refusal(self) except -1:
+        self.refusal = None
+        return 0
 
     cdef int weigh(self, Message* m) except -1:
         """Make the checks that do not depend on rules or message ids; nothing is stored."""
@@ -160,7 +201,7 @@ cdef class PublishPath(Sink):
                 self.tidied(m)
                 scan_headers(m.body, m.hlen, &h)
                 if draft is not None:
-                    draft.headers = PyBytes_FromStringAndSize(m.body, m.hlen)
+                    draft.take_headers(m)
             if draft is None and h.rare and self.rules is not None and not self.gathers(&h):
                 own = m[0]
                 m = &own
@@ -181,14 +222,23 @@ cdef class PublishPath(Sink):
             return ANSWERED
         return outcome
 
-    @cython.final
+    cdef int accept_in_batch(self, Message* m, uint64_t* seq) except -1:
+        self.batching = True
+        try:
+            return self.accept(m, seq)
+        finally:
+            self.batching = False
+
+    cdef bint unwanted(self, Message* m) except -1:
+        return self.selective and not self.listeners.anyone_takes(m.subject, m.subject_len)
+
     cdef int store_checked(self, Message* m, PublishHeaders* h, uint64_t* seq, Draft draft) except -1:
         """The last checks of a publish (room, TTL), then the store; STORED, or the Outcome that says why not."""
         cdef int outcome
-        if self.selective and not self.anyone(m):
+        if self.unwanted(m):
             outcome = self.skip(h, seq)
             if draft is not None:
-                draft.skipped = True
+                draft.skip()
             return self.stored_or_refused(outcome, m, h, seq[0], draft)
         if self.check_usage(m):
             return REFUSED
@@ -201,22 +251,20 @@ cdef class PublishPath(Sink):
         outcome = self.append(m, h, max(self.reactor.now_ns, self.log.last_ts_ns), 0 if draft is None else draft.flags, seq)
         return self.stored_or_refused(outcome, m, h, seq[0], draft)
 
-    @cython.final
     cdef int stored_or_refused(self, int outcome, Message* m, PublishHeaders* h, uint64_t seq, Draft draft) except -1:
         """After the store: rules see the stored message, limits remove old ones. Returns the same outcome."""
         if outcome != STORED:
             return outcome
         if draft is not None:
-            draft.seq = seq
+            draft.stored(seq)
             self.ask(AFTER, m, h, draft)
         self.trim()
         return STORED
 
-    @cython.final
     cdef int append(self, Message* m, PublishHeaders* h, uint64_t ts_ns, int flags, uint64_t* seq) except -1:
         """Store a message that passed the checks; STORED or REFUSED. The caller applies the limits of the whole stream."""
         cdef uint32_t subject_id
-        if self.selective and not self.anyone(m):
+        if self.unwanted(m):
             return self.skip(h, seq)
         try:
             subject_id = self.id_of(m.subject, m.subject_len)
@@ -224,7 +272,7 @@ cdef class PublishPath(Sink):
         except (OSError, ValueError) as error:
             return self.refuse_for_disk(error)
         self.remember(h, seq[0])
-        self.stored(subject_id, m, seq[0])
+        self.listeners.stored(subject_id, m.subject, m.subject_len, seq[0])
         if self.max_msgs_per_subject > 0:
             self.trim_subject(subject_id)
         return STORED
@@ -236,11 +284,10 @@ cdef class PublishPath(Sink):
             self.log.skip_to(seq[0] + 1)
         except OSError as error:
             return self.refuse_for_disk(error)
-        self.log.last_ts_ns = max(self.reactor.now_ns, self.log.last_ts_ns)
+        self.log.raise_last(seq[0], self.reactor.now_ns)
         self.remember(h, seq[0])
         return STORED
 
-    @cython.final
     cdef int remember(self, PublishHeaders* h, uint64_t seq) except -1:
         """Remember the message's id as the last one, and inside the duplicate window."""
         self.last_id.len = 0
@@ -249,6 +296,30 @@ cdef class PublishPath(Sink):
             if self.duplicate_window_ns:
                 self.ids.add(h.message_id.at, h.message_id.n, seq, self.reactor.now_ns)
         return 0
+
+    cdef int forget_ids(self) except -1:
+        self.ids = MessageIds()
+        self.last_id.len = 0
+        return 0
+
+    cdef int recall_last(self, PublishHeaders* h) except -1:
+        out_put(&self.last_id, h.message_id.at, h.message_id.n)
+        return 0
+
+    cdef int recall(self, PublishHeaders* h, uint64_t seq, uint64_t ts_ns) except -1:
+        cdef uint64_t now = self.reactor.now_ns
+        if ts_ns + self.duplicate_window_ns > now and self.ids.find(h.message_id.at, h.message_id.n) == 0:
+            self.ids.add(h.message_id.at, h.message_id.n, seq, min(ts_ns, now))
+        return 0
+
+    cdef uint64_t forget_old_ids(self) except? 18446744073709551615:
+        cdef uint64_t now = self.reactor.now_ns, oldest
+        if not self.duplicate_window_ns:
+            return 0
+        if now >= self.duplicate_window_ns:
+            self.ids.forget_until(now - self.duplicate_window_ns)
+        oldest = self.ids.oldest_ns()
+        return oldest + self.duplicate_window_ns if oldest else 0
 
     # --- for rules -----------------------------------------------------------------------------------------------------
     def store(self, str subject, bytes payload, bytes headers = b"", *, seq: int = 0, ts_ns: int = 0, flags: int = 0) -> int:
@@ -279,17 +350,17 @@ cdef class PublishPath(Sink):
                 raise ValueError(f"sequence {seq} is taken: the stream is at {self.log.last_seq}")
             self.log.skip_to(seq)
         if self.rules is not None and (h.rare or self.every):
-            draft = draft_of(&m)
-            draft.flags = flags
-            draft.notes["previous"] = queries.subject_state(self.log, subject)[2]
+            draft = draft_of_record(&m, flags, False)
+            draft.note("previous", queries.subject_state(self.log, subject)[2])
         if self.append(&m, &h, ts_ns or max(self.reactor.now_ns, self.log.last_ts_ns), flags, &given) == REFUSED:
             raise StreamRefused(*self.refusal)
         if draft is not None:
-            draft.seq = given
-            draft.skipped = self.selective and not self.anyone(&m)
+            draft.stored(given)
+            if self.unwanted(&m):
+                draft.skip()
             self.ask(AFTER, &m, &h, draft)
         self.trim()
-        self.commit()
+        self.committer.enlist()
         return given
 
     cdef int accept_sourced(self, Message* m, uint64_t* seq, uint64_t ts_ns, int flags, bint mirrored) except -1:
@@ -304,9 +375,7 @@ cdef class PublishPath(Sink):
             return REFUSED
         scan_headers(m.body, m.hlen, &h)
         if self.rules is not None and (self.every or h.rare):
-            draft = draft_of(m)
-            draft.sourced = True
-            draft.flags = flags
+            draft = draft_of_record(m, flags, True)
             if self.every:
                 outcome = self.ask(ARRIVED, m, &h, draft)
                 if outcome:
@@ -323,9 +392,9 @@ cdef class PublishPath(Sink):
                 return outcome
         if self.check_size(m):
             return REFUSED
-        if self.selective and not self.anyone(m):
+        if self.unwanted(m):
             if draft is not None:
-                draft.skipped = True
+                draft.skip()
         elif self.check_usage(m):
             return REFUSED
         if draft is not None and h.rare & RARE_TTL:
@@ -344,33 +413,11 @@ cdef class PublishPath(Sink):
         outcome = self.append(m, &h, ts_ns, flags if draft is None else draft.flags, seq)
         return self.stored_or_refused(outcome, m, &h, seq[0], draft)
 
-    def answer(self, str reply, bytes text, *, after_seq: int = 0) -> None:
-        """Send an answer to a publisher in the order of the stream's acks, once the stream is durable up to a sequence."""
-        cdef bytes r = reply.encode("utf-8", "surrogateescape")
-        if len(r) and not self.no_ack:
-            self.acks.push_text(PyBytes_AS_STRING(r), <uint32_t>PyBytes_GET_SIZE(r), after_seq, text)
-            self.commit()
-
     def announce(self, str subject, bytes payload, bytes headers, *, after_seq: int) -> None:
         """Publish a message in the order of the stream's acks, once the stream is durable up to a sequence."""
         self.acks.push_message(subject.encode("utf-8", "surrogateescape"), after_seq, headers, payload)
-        self.commit()
+        self.committer.enlist()
 
-    def duplicate_of(self, bytes message_id) -> int:
-        """The sequence of the message with this id inside the duplicate window, or 0."""
-        cdef Text id
-        id.at, id.n = PyBytes_AS_STRING(message_id), <uint32_t>PyBytes_GET_SIZE(message_id)
-        return self.find_duplicate(id)
-
-    def ack_text(self, seq: int, extra: bytes = b"") -> bytes:
-        """The PubAck of a stored message; `extra`: further members, b',"batch":"x","count":2'."""
-        return self.acks.stored_text(seq, extra)
-
-    def error_text(self, int code, int err_code, str description) -> bytes:
-        """The error PubAck of a refusal."""
-        return self.acks.error(code, err_code, description)
-
-    @cython.final
     cdef uint32_t id_of(self, const char* subject, uint32_t n) except? 4294967295:
         """The log's id of a subject; the last subject is cached."""
         if n == self.last_subject.len and memcmp(self.last_subject.data, subject, n) == 0:
@@ -405,31 +452,33 @@ cdef class PublishPath(Sink):
 
     cdef bint gathers(self, PublishHeaders* h) noexcept:
         """Whether a message is of an atomic batch, and so kept unchanged until the commit."""
-        return h.rare & RARE_BATCH and self.gathered is not None and not self.batching
+        return h.rare & RARE_BATCH and self.atomic_batches is not None and not self.batching
+
+    cdef bint in_doubt(self, uint64_t seq) except -1:
+        """Refuse a duplicate while the disk fails and its original may be lost; whether it was refused."""
+        if not self.committer.may_lose(seq):
+            return False
+        self.refuse(503, 10077, self.committer.failure)
+        return True
 
     # --- checks: each refuses with its text (REFUSED) or passes (0) ----------------------------------------------------
-    @cython.final
     cdef int check_sealed(self) except -1:
         return self.refuse(400, 10109, "invalid operation on sealed stream") if self.sealed else 0
 
-    @cython.final
     cdef int check_record_size(self, Message* m) except -1:
         if not self.log.memory and <uint64_t>m.subject_len + m.body_len + RECORD_EXTRA > RECORD_MAX:
             return self.refuse(503, 10077, "message too large")
         return 0
 
-    @cython.final
     cdef int check_payload_size(self, Message* m) except -1:
         """Check max_msg_size, which counts headers and payload."""
         if self.max_msg_size >= 0 and m.body_len > <uint64_t>self.max_msg_size:
             return self.refuse(400, 10054, "message size exceeds maximum allowed")
         return 0
 
-    @cython.final
     cdef int check_header_size(self, Message* m) except -1:
         return self.refuse(400, 10097, "header size exceeds maximum allowed of 64k") if m.hlen > HEADER_MAX else 0
 
-    @cython.final
     cdef int check_size(self, Message* m) except -1:
         return REFUSED if self.check_payload_size(m) or self.check_header_size(m) else 0
 
@@ -446,29 +495,24 @@ cdef class PublishPath(Sink):
         self.refusal = None
         return 0
 
-    @cython.final
     cdef int check_usage(self, Message* m) except -1:
         """Check the room of the account and of the server."""
         return self.refuse_for_room() if full(self.log.usage, self.size_of(m)) else 0
 
-    @cython.final
     cdef int check_expected_stream(self, PublishHeaders* h) except -1:
         if h.stream.at != NULL and (h.stream.n != <uint32_t>PyBytes_GET_SIZE(self.name_bytes)
                                     or memcmp(h.stream.at, PyBytes_AS_STRING(self.name_bytes), h.stream.n) != 0):
             return self.refuse(400, 10060, "expected stream does not match")
         return 0
 
-    @cython.final
     cdef int check_last_sequence(self, PublishHeaders* h) except -1:
         if h.last_sequence.at != NULL and <uint64_t>parse_u63(h.last_sequence.at, h.last_sequence.n) != self.log.last_seq:
             return self.refuse_sequence(self.log.last_seq)
         return 0
 
-    @cython.final
     cdef int check_source_header(self, PublishHeaders* h) except -1:
         return self.refuse(400, 10227, "message stream source header is not allowed") if h.rare & RARE_SOURCE else 0
 
-    @cython.final
     cdef int check_headers(self, Message* m, PublishHeaders* h, uint64_t* seq, Draft draft) except -1:
         """Check the publisher's expectations, and whether the message is a duplicate; STORED: the message passes."""
         cdef int outcome
@@ -476,8 +520,8 @@ cdef class PublishPath(Sink):
             if h.rare & RARE_BATCH and not self.batching:
                 if self.check_usage(m) or self.check_payload_size(m):
                     return REFUSED
-                if self.gathered is not None:
-                    return self.gathered.take(m, draft)
+                if self.atomic_batches is not None:
+                    return self.atomic_batches.take(m, draft)
                 outcome = self.ask(BATCH, m, h, draft)
                 if outcome:
                     return outcome
@@ -514,7 +558,6 @@ cdef class PublishPath(Sink):
                 return outcome
         return STORED
 
-    @cython.final
     cdef int check_subject_sequence(self, Message* m, PublishHeaders* h) except -1:
         cdef uint64_t last = 0
         if h.subject_sequence.at == NULL:
@@ -538,7 +581,6 @@ cdef class PublishPath(Sink):
         state = self.log.subject(<uint32_t>id) if id >= 0 else NULL
         return state.last if state != NULL else 0
 
-    @cython.final
     cdef uint64_t find_duplicate(self, Text id) except? 18446744073709551615:
         """The sequence of the message with this id inside the duplicate window, or 0."""
         cdef uint64_t now = self.reactor.now_ns
@@ -582,7 +624,6 @@ cdef class PublishPath(Sink):
         code, err_code, description = verdict
         return self.refuse(code, err_code, description)
 
-    @cython.final
     cdef uint64_t size_of(self, Message* m) noexcept:
         """The size of a message as the stream's limits count it."""
         return <uint64_t>m.subject_len + m.body_len + self.log.size_extra + (self.log.header_extra if m.hlen else 0)
@@ -629,6 +670,13 @@ cdef class PublishPath(Sink):
                 return self.refuse_bytes()
         return 0
 
+    cdef int evict(self, uint64_t seq) except -1:
+        cdef bint oldest = seq == self.log.first_seq
+        if not self.log.remove(seq):
+            return 0
+        self.listeners.removed(seq, oldest)
+        return 1
+
     cdef int trim_subject(self, uint32_t subject_id) except -1:
         """Remove a subject's messages above its limit, oldest first."""
         cdef SubjectState* state
@@ -643,7 +691,6 @@ cdef class PublishPath(Sink):
             return 0                           # the disk could not read an old message: a later publish removes it
         return 0
 
-    @cython.final
     cdef int trim(self) except -1:
         """Remove messages above the limits of the whole stream, oldest first."""
         if self.discard_new or not (

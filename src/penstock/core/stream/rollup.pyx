@@ -29,7 +29,7 @@ def roll_up(Stream stream, below: int, str subject = "") -> int:
             return 0
         if state.msgs <= FEW:
             while state != NULL and state.first < end:
-                n += stream.evict(state.first)
+                n += stream.path.evict(state.first)
                 state = stream.log.subject(<uint32_t>id)
             if stream.log.first_seq != first:
                 stream.told()            # consumers that are below the first message move to it

@@ -3,7 +3,8 @@ from libc.stdint cimport uint32_t, uint64_t
 from penstock.core.base.buffer cimport Out
 from penstock.core.broker.router cimport Message
 from penstock.core.log.cursor cimport Cursor
-from penstock.core.stream.stream cimport Listener, Stream
+from penstock.core.stream.listeners cimport Listener
+from penstock.core.stream.stream cimport Stream
 
 cdef enum:
     SOURCED = 0x8000               # flag of a record that came through a source of this server, which wrote its Nats-Stream-Source

@@ -20,7 +20,8 @@ from penstock.core.log.cursor cimport Cursor
 from penstock.core.log.log cimport Log, Record
 from penstock.core.protocol.publish_headers cimport Text, header_value
 from penstock.core.stream.publish cimport REFUSED, STORED
-from penstock.core.stream.stream cimport Listener, Stream
+from penstock.core.stream.listeners cimport Listener
+from penstock.core.stream.stream cimport Stream
 
 cdef enum:
     BATCH = 4096                   # the most messages copied in one turn
@@ -63,7 +64,7 @@ cdef class SourceWriter:
             return 0
         if m.hlen or not self.mirror:
             self.dress(seq, m)
-        elif self.target.rules is not None:
+        elif self.target.path.rules is not None:
             # a rule may change the log that m points into
             kept = PyBytes_FromStringAndSize(m.subject, m.subject_len), PyBytes_FromStringAndSize(m.body, m.body_len)
             m.subject = PyBytes_AS_STRING(<bytes>(<tuple>kept)[0])
@@ -72,16 +73,16 @@ cdef class SourceWriter:
             self.rename(m)
         m.reply = NULL
         m.reply_len = 0
-        outcome = self.target.accept_sourced(m, &stored, ts_ns, 0 if self.mirror else SOURCED, self.mirror)
+        outcome = self.target.path.accept_sourced(m, &stored, ts_ns, 0 if self.mirror else SOURCED, self.mirror)
         if outcome == REFUSED:
-            self.refusal = self.target.refusal
+            self.refusal = self.target.path.refusal
             return 0
         self.refusal = None
         self.position = seq
         self.taken += 1
         if outcome == STORED:
             self.anchor = stored
-            self.target.commit()
+            self.target.committer.enlist()
         return 1
 
     cdef int rename(self, Message* m) except -1:
@@ -148,7 +149,7 @@ cdef class SourceWriter:
             self.position = upto
         if self.mirror and upto > self.target.log.last_seq:
             self.target.log.skip_to(upto + 1)
-            self.target.commit()
+            self.target.committer.enlist()
 
     def restart(self) -> None:
         """The origin is a new stream with the same name: begin again with its first message."""
@@ -168,7 +169,7 @@ cdef class Copier(Listener):
         self.cursor.set_filters(self.filters)
         if not self.cursor.filtered:
             self.filters = ()
-        origin.add_listener(self, self.filters)
+        origin.listeners.add(self, self.filters)
         origin.reactor.enlist_delivery(self)
 
     cdef int run(self) except -1:
@@ -187,11 +188,11 @@ cdef class Copier(Listener):
                 return self.block()
             self.start_seq = 0
         while budget and size < BATCH_BYTES:
-            seq = cursor.peek(self.origin.visible)
+            seq = cursor.peek(self.origin.committer.visible)
             if seq == 0:
                 self.caught_up = True
                 if not cursor.caught_up:
-                    self.origin.await_more(self)
+                    self.origin.listeners.await_more(self)
                 return 0
             try:
                 found = log.read(seq, &r)
@@ -223,7 +224,7 @@ cdef class Copier(Listener):
     cdef int signalled(self, uint64_t seq) except -1:
         if self.cursor.caught_up:
             self.cursor.jump(seq)
-            self.origin.await_more(self)
+            self.origin.listeners.await_more(self)
         return 0
 
     cdef int wants(self, uint32_t subject_id) except -1:
@@ -248,14 +249,13 @@ cdef class Copier(Listener):
 
     def lag(self) -> int:
         """Number of the origin's messages that are not copied yet."""
-        self.cursor.known = False                       # copying does not keep the cursor's count up to date
-        return self.cursor.count(self.origin.removals)
+        return self.cursor.count_anew(self.origin.listeners.removals)
 
     def close(self) -> None:
         """Stop; the copied messages stay."""
         if not self.closed:
             self.closed = True
-            self.origin.drop_listener(self, self.filters)
+            self.origin.listeners.drop(self, self.filters)
 
 
 def last_positions(Log log, above: int, names: set, bint marked = True) -> dict:

@@ -1,4 +1,4 @@
-"""A stream's data path: publish -> header scan -> expectations -> dedupe -> limits -> append -> PubAck -> wake consumers."""
+"""A stream: its parts, and its methods for the engine."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -6,13 +6,11 @@ from typing import Any
 from penstock.core.broker.router import Router, Sink
 from penstock.core.consumer.consumer import Consumer
 from penstock.core.log.log import Log
-from penstock.core.stream.refusals import Rules
+from penstock.core.stream.publish import PublishPath
+from penstock.core.stream.publish import StreamRefused as StreamRefused
 
 SYNC_ALWAYS: int  # acks and deliveries wait for the fsync (group commit)
 SYNC_INTERVAL: int  # acks wait for the write only; the engine calls sync_soon() at intervals
-
-class FastBatchHandler: ...
-class AtomicBatchHandler: ...
 
 class Stream(Sink):
     """One stream. The engine makes it and attaches it to its subjects with ``router.attach``."""
@@ -28,42 +26,7 @@ class Stream(Sink):
     closed: bool
     failure: str  # why the log can't write; "" while it can
     unread: str  # why the disk could not read a message; "": no read failed since read_again()
-    rules: Rules | None
-    """The stream's rules, for headers of rarer features. None: such messages are refused as by a stream with the features off."""
-    batched: (
-        FastBatchHandler | None
-    )  # takes the messages of fast-ingest batches; None: they are refused
-    gathered: (
-        AtomicBatchHandler | None
-    )  # takes the messages of atomic batches; None: they are refused
-    every: bool  # rules are asked for each message (STAGE_ARRIVED, STAGE_COUNT), not only for those with headers for rules
-    def store(
-        self,
-        subject: str,
-        payload: bytes,
-        headers: bytes = b"",
-        *,
-        seq: int = 0,
-        ts_ns: int = 0,
-        flags: int = 0,
-    ) -> int:
-        """Store a message as it is, after the limits of discard new only; returns its sequence.
-
-        For messages that were checked elsewhere or that are the server's own: committed batches, markers, sourced messages.
-        Rules are asked at STAGE_STORED only. The stream remembers Nats-Msg-Id.
-        `seq`: the sequence that the message must have (a mirror; sequences between are skipped); `ts_ns`: 0 = now.
-        Raises StreamRefused (discard new, disk); ValueError when the sequence is taken.
-        """
-    def answer(self, reply: str, text: bytes, *, after_seq: int = 0) -> None:
-        """Send an answer to a publisher in the order of the stream's acks, once the stream is durable up to a sequence."""
-    def announce(self, subject: str, payload: bytes, headers: bytes, *, after_seq: int) -> None:
-        """Publish a message in the order of the stream's acks, once the stream is durable up to a sequence."""
-    def duplicate_of(self, message_id: bytes) -> int:
-        """The sequence of the message with this id inside the duplicate window, or 0."""
-    def ack_text(self, seq: int, extra: bytes = b"") -> bytes:
-        """The PubAck of a stored message; `extra`: further members, b',"batch":"x","count":2'."""
-    def error_text(self, code: int, err_code: int, description: str) -> bytes:
-        """The error PubAck of a refusal."""
+    path: PublishPath  # takes publishes; rules and batches are set there
     def configure(
         self,
         *,
@@ -121,8 +84,3 @@ class Stream(Sink):
     def consumers(self) -> list[Consumer]: ...
     def close(self) -> None:
         """Stop taking messages. The engine closes the consumers first."""
-
-class StreamRefused(Exception):
-    code: int
-    err_code: int
-    description: str

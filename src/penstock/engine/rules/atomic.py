@@ -40,7 +40,7 @@ class Atomic(Rule):
         self._entry = entry
         batches = account.batches
         self.batches = OpenAtomicBatches(
-            entry.core,
+            entry.core.path,
             batches.atomic,
             batches.staged_bytes,
             limit=batches.atomic_per_stream,
@@ -50,7 +50,7 @@ class Atomic(Rule):
             opened=self._opened,
             abandoned=self._abandoned,
         )
-        entry.core.gathered = self.batches
+        entry.core.path.use_atomic_batches(self.batches)
 
     def tick(self, now_ns: int) -> int:
         """Give up batches whose publisher is silent for too long; return the time of the next call."""
@@ -59,7 +59,7 @@ class Atomic(Rule):
     def close(self) -> None:
         """Drop the open batches without an advisory."""
         self.batches.close()
-        self._entry.core.gathered = None
+        self._entry.core.path.use_atomic_batches(None)
 
     def _offer(self, headers: bytes) -> bytes | None:
         """Return the header block without its required level; None when the server does not support

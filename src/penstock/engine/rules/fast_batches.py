@@ -39,12 +39,12 @@ class FastBatches(Rule):
         batches = account.batches
         self._core = entry.core
         self.batches = OpenFastBatches(
-            entry.core,
+            entry.core.path,
             batches.fast,
             limit=batches.fast_per_stream,
             timeout_ns=batches.limits.timeout_ns,
         )
-        entry.core.batched = self.batches
+        entry.core.path.use_fast_batches(self.batches)
 
     def tick(self, now_ns: int) -> int:
         """Give up batches whose publisher is silent for too long; return the time of the next call."""
@@ -54,4 +54,4 @@ class FastBatches(Rule):
     def close(self) -> None:
         """Drop the open batches without an answer."""
         self.batches.close()
-        self._core.batched = None
+        self._core.path.use_fast_batches(None)

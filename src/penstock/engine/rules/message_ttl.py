@@ -75,17 +75,17 @@ class MessageTtl(Rule):
     """The deadlines of one stream's messages."""
 
     def __init__(self, account: "JetStreamAccount", entry: "StreamEntry") -> None:
-        """Read the agenda from the disk, and the deadlines of later messages from the messages."""
+        """Read the saved deadlines from the disk, and the deadlines of later messages from the messages."""
         self._entry = entry
         self._core = entry.core
         self._report = account.report
         # its note: how many messages never expire
         self._saved = SavedDeadlines(account, entry, "agenda")
-        self._agenda = self._saved.agenda
+        self._deadlines = self._saved.deadlines
         # below this sequence, every message that is older than max_age was handled
         self._aged_to = 0
         start = self._saved.read_from
-        self._saved.note += learn(self._agenda, self._core.log, start)
+        self._saved.note += learn(self._deadlines, self._core.log, start)
         if self._core.log.last_seq - start >= SAVE_AFTER:
             with contextlib.suppress(OSError):  # save_if_worth() tries again later
                 self._saved.save()
@@ -122,7 +122,7 @@ class MessageTtl(Rule):
                 self._saved.note += 1
             elif seconds:
                 due_ns = min(self._core.log.last_ts_ns + seconds * SECOND, _LAST_NS)
-                self._agenda.add(due_ns, draft.seq)
+                self._deadlines.add(due_ns, draft.seq)
                 self._entry.rules_at_ns = min(self._entry.rules_at_ns, due_ns)
         return None
 
@@ -133,8 +133,8 @@ class MessageTtl(Rule):
         log = self._core.log
         try:
             due_ns = self._end(now_ns)
-            if len(self._agenda) > 2 * log.msgs + 4096:
-                prune(self._agenda, log)
+            if len(self._deadlines) > 2 * log.msgs + 4096:
+                prune(self._deadlines, log)
             self._saved.save_if_worth()
         except OSError as error:
             self._report(
@@ -147,13 +147,13 @@ class MessageTtl(Rule):
         config = self._entry.config
         markers = config.subject_delete_marker_ttl > 0
         aged_ns = self._end_aged(now_ns, markers) if config.max_age and not config.sealed else 0
-        looked, last = end_due(self._agenda, self._core, PER_TICK, markers)
+        looked, last = end_due(self._deadlines, self._core, PER_TICK, markers)
         for seq in last:
             if not self._leave_marker(seq):
-                self._agenda.add(now_ns + RETRY_NS, seq)
+                self._deadlines.add(now_ns + RETRY_NS, seq)
         if looked == PER_TICK:
             return now_ns
-        due = [ns for ns in (self._agenda.next_ns(), aged_ns) if ns]
+        due = [ns for ns in (self._deadlines.next_ns(), aged_ns) if ns]
         return max(min(due), now_ns + STEP_NS) if due else 0
 
     def _end_aged(self, now_ns: int, markers: bool) -> int:
@@ -192,12 +192,12 @@ class MessageTtl(Rule):
         if self._entry.config.sealed:
             return True
         try:
-            self._core.store(message.subject, b"", headers)
+            self._core.path.store(message.subject, b"", headers)
         except StreamRefused:
             return False
         return True
 
     def close(self) -> None:
-        """Save the agenda, so that the next opening need not read the messages."""
-        prune(self._agenda, self._core.log)
+        """Save the deadlines, so that the next opening need not read the messages."""
+        prune(self._deadlines, self._core.log)
         self._saved.close()

@@ -77,5 +77,5 @@ class Republish(Rule):
         )
         headers = (draft.headers[:-2] or STATUS) + added.encode("utf-8", "surrogateescape")
         payload = b"" if self._headers_only else draft.payload
-        self._core.announce(target, payload, headers, after_seq=draft.seq)
+        self._core.path.announce(target, payload, headers, after_seq=draft.seq)
         return None

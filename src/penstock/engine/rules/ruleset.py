@@ -104,8 +104,7 @@ def apply(account: "JetStreamAccount", entry: "StreamEntry") -> None:
             if former not in rules:
                 former.close()
     entry.rules = RuleSet(rules) if rules else None
-    entry.core.rules = entry.rules
-    entry.core.every = any(rule.every for rule in rules)
+    entry.core.path.use_rules(entry.rules, any(rule.every for rule in rules))
     entry.rules_at_ns = 0
 
 

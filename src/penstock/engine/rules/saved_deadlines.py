@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from penstock.engine.catalog import StreamEntry
 
 SAVE_AFTER = 1_000_000
-"""How many messages are stored before the agenda is written again."""
+"""How many messages are stored before the deadlines are written again."""
 
 
 class SavedDeadlines:
-    """The agenda of one rule of one stream. A stream in memory has no file."""
+    """The deadlines of one rule of one stream. A stream in memory has no file."""
 
     def __init__(self, account: "JetStreamAccount", entry: "StreamEntry", name: str) -> None:
         """Read the file."""
-        self.agenda = DeadlineHeap()
-        self.note = 0  # a number that is saved with the agenda
-        self.read_from = 0  # the first sequence that the agenda does not include
+        self.deadlines = DeadlineHeap()
+        self.note = 0  # a number that is saved with the deadlines
+        self.read_from = 0  # the first sequence that the deadlines do not include
         self._core = entry.core
         self._report = account.report
         self._small = entry.files.small if entry.files is not None else None
@@ -35,19 +35,19 @@ class SavedDeadlines:
     def _load(self) -> None:
         try:
             assert self._small is not None
-            upto, note = self.agenda.load(self._small.read_file(self._path))
+            upto, note = self.deadlines.load(self._small.read_file(self._path))
         except (OSError, ValueError) as error:
             self._report(f"ignored the unreadable file {self._path}: {error}")
             return
         if upto > self._core.log.last_seq:  # the file belongs to another log
-            self.agenda = DeadlineHeap()
+            self.deadlines = DeadlineHeap()
             return
         self.note = note
         self.read_from = upto + 1
 
     def save_if_worth(self) -> None:
         """Write the file when enough messages were stored since the last time. OSError."""
-        if self._core.log.last_seq - self._saved_upto > max(SAVE_AFTER, len(self.agenda)):
+        if self._core.log.last_seq - self._saved_upto > max(SAVE_AFTER, len(self.deadlines)):
             self.save()
 
     def save(self) -> None:
@@ -58,7 +58,7 @@ class SavedDeadlines:
             # Sync the removals first: the file does not have expired messages. After a power cut
             # that lost their removals, they would stay for ever.
             log.fsync()
-            data = self.agenda.dump(log.synced_seq, self.note)
+            data = self.deadlines.dump(log.synced_seq, self.note)
             self._small.write_file_atomic(self._path, data, False)
 
     def close(self) -> None:

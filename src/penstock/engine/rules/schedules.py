@@ -152,7 +152,7 @@ class Schedules(Rule):
         except (ZoneError, TimetableError):
             return
         if made is not None:
-            self._saved.agenda.add(max(made.ns, 1), seq)
+            self._saved.deadlines.add(max(made.ns, 1), seq)
             wake_ns = max(made.ns, self._account.now_ns + STEP_NS)
             self._entry.rules_at_ns = min(self._entry.rules_at_ns, wake_ns)
 
@@ -160,17 +160,17 @@ class Schedules(Rule):
 
     def tick(self, now_ns: int) -> int:
         """Publish the messages that are due; return the time of the next call."""
-        agenda = self._saved.agenda
+        deadlines = self._saved.deadlines
         try:
             if self._entry.config.sealed:
                 return 0
             overdue: list[tuple[int, int]] = []
-            while len(overdue) < PER_TICK and 0 < (after_ns := agenda.next_ns()) <= now_ns:
-                overdue.append((agenda.take(now_ns, 1)[0], after_ns))
+            while len(overdue) < PER_TICK and 0 < (after_ns := deadlines.next_ns()) <= now_ns:
+                overdue.append((deadlines.take(now_ns, 1)[0], after_ns))
             for seq, after_ns in sorted(overdue):
                 self._run(seq, after_ns, now_ns)
-            if len(agenda) > 2 * self._core.log.msgs + 4096:
-                prune(agenda, self._core.log)
+            if len(deadlines) > 2 * self._core.log.msgs + 4096:
+                prune(deadlines, self._core.log)
             self._saved.save_if_worth()
         except OSError as error:
             name = self._entry.config.name
@@ -178,7 +178,7 @@ class Schedules(Rule):
                 f"stream {name} cannot publish scheduled messages and retries: {error}"
             )
             return now_ns + RETRY_NS
-        due_ns = agenda.next_ns()
+        due_ns = deadlines.next_ns()
         if due_ns and len(overdue) < PER_TICK:
             return max(due_ns, now_ns + STEP_NS)
         return due_ns
@@ -200,12 +200,12 @@ class Schedules(Rule):
         block = produced(content.headers, message, following)
         target = subject_transform.subject_of(self._entry, target)
         try:
-            self._core.store(target, content.payload, message_ttl.raised(self._entry, block))
+            self._core.path.store(target, content.payload, message_ttl.raised(self._entry, block))
         except StreamRefused:
-            self._saved.agenda.add(now_ns + RETRY_NS, seq)
+            self._saved.deadlines.add(now_ns + RETRY_NS, seq)
             return
         if following.repeats:
-            self._saved.agenda.add(following.ns, seq)
+            self._saved.deadlines.add(following.ns, seq)
 
     def _standing(self, seq: int) -> StoredMessage | None:
         """Return the message of a schedule, or None when its subject has a later message."""
@@ -217,7 +217,7 @@ class Schedules(Rule):
     # --- recovery
 
     def _recover(self) -> None:
-        """Read the saved agenda, and the schedules in messages that were stored after it was saved."""
+        """Read the saved deadlines, and the schedules in messages that were stored after it was saved."""
         log = self._core.log
         told: dict[str, int] = {}
         fresh = []
@@ -235,15 +235,15 @@ class Schedules(Rule):
             if message.subject not in told:
                 self._plan(message.seq, message.headers, message.ts_ns)
         # a produced message has the next time of its schedule, which replaces the time in the
-        # agenda
+        # deadlines
         known = {queries.subject_state(log, subject)[2]: ns for subject, ns in told.items()}
-        self._saved.agenda.keep(lambda _, seq: seq not in known)
+        self._saved.deadlines.keep(lambda _, seq: seq not in known)
         for seq, ns in known.items():
             if seq and ns:
-                self._saved.agenda.add(ns, seq)
+                self._saved.deadlines.add(ns, seq)
 
     def close(self) -> None:
-        """Save the agenda for the next opening."""
+        """Save the deadlines for the next opening."""
         self._saved.close()
 
 

@@ -1,0 +1,191 @@
+"""The commits of a stream: accepted messages become as durable as the stream promises, and then visible.
+
+    visible  <=  log.written_seq  <=  log.last_seq
+
+A publish is accepted at once: the message has its sequence and is in the log. Its PubAck waits in a queue, and consumers can't see it,
+until the commit phase of the turn has made it as durable as the stream promises:
+
+    SYNC_INTERVAL   when the log's write() has returned (memory streams too)
+    SYNC_ALWAYS     when an fsync that covers it has ended: one runs at a time, and the next one covers all messages accepted meanwhile
+
+Knows nothing of how a message is accepted: it moves `visible`, sends the PubAcks in the queue, and wakes the consumers that wait.
+"""
+import os
+
+cimport cython
+from libc.stdint cimport uint64_t
+from penstock.core.broker.reactor cimport Reactor, Synced
+from penstock.core.broker.router cimport Router
+from penstock.core.log.disk_condition cimport TAKES
+from penstock.core.log.log cimport Log
+from penstock.core.log.segment cimport Segment
+from penstock.core.stream.listeners cimport Listeners
+from penstock.core.stream.puback_queue cimport PubAckQueue
+
+from penstock.core.log import disk_recovery
+
+cdef enum:
+    SYNC_HANDLES = 64
+    UNSYNCED_MAX = 32              # sealed segments that wait for their fsync: above this a sync starts before the interval is over
+
+
+@cython.final
+cdef class Committer(Synced):
+    """The stream's task in the commit phase: write, sync when that is promised, then release."""
+
+    def __init__(self, Router router, Log log, PubAckQueue acks, Listeners listeners, int sync) -> None:
+        self.router = router
+        self.reactor = router.reactor
+        self.log = log
+        self.acks = acks
+        self.listeners = listeners
+        self.sync = sync
+        self.removing = []
+        self.failure = ""
+        log.marks.use_sync(True)  # the stream will sync: a segment that the opening replaced is not deleted before that
+        self.visible = log.last_seq if sync == 0 or log.memory else log.marks.synced_seq
+        if log.state.condition != TAKES and not log.memory:
+            self.failure = os.strerror(log.state.failure)          # the opening met a disk that refused a write
+
+    cdef int enlist(self) except -1:
+        if not self.queued:
+            self.reactor.enlist_commit(self)
+        return 0
+
+    # --- the commit phase ----------------------------------------------------------------------------------------------
+    cdef int run(self) except -1:
+        if self.log.dirty():
+            try:
+                self.log.write()
+            except OSError as error:
+                return self.write_failed(error)
+            if self.failure and self.log.state.condition == TAKES:
+                self.failure = ""
+        if self.sync == 0 or self.log.memory:
+            self.syncing = len(self.removing)
+            self.reveal(self.log.last_seq)
+            if self.outstanding == 0 and len(self.log.unsynced) > UNSYNCED_MAX:
+                self.begin()
+            return 0
+        if self.outstanding == 0:
+            self.begin()
+        return self.acks.release(self.router, self.visible)
+
+    cdef int begin(self) except -1:
+        """Start a sync of everything written."""
+        cdef int handles[SYNC_HANDLES]
+        cdef int n, i
+        if self.removing and not self.log.dirty():
+            self.syncing = len(self.removing)
+        try:
+            n = self.log.sync_begin(handles, SYNC_HANDLES, &self.upto)
+        except OSError as error:
+            return self.write_failed(error)
+        if n == 0:
+            return self.reveal(self.log.marks.synced_seq)
+        self.error = 0
+        self.outstanding = n
+        for i in range(n):
+            self.reactor.submit_sync(self, handles[i], self.upto)
+        return 0
+
+    cdef int synced(self, uint64_t upto, int error) except -1:
+        if error and not self.error:
+            self.error = error
+        self.outstanding -= 1
+        return 0 if self.outstanding else self.ended()
+
+    cdef int ended(self) except -1:
+        try:
+            self.log.sync_end(self.upto, self.error)
+        except OSError as error:
+            return self.write_failed(error)
+        self.reveal(self.log.marks.synced_seq)
+        if self.sync != 0 and (self.log.marks.synced_seq < self.log.marks.written_seq or self.removing):
+            self.begin()
+        return 0
+
+    cdef int sync_soon(self) except -1:
+        """For SYNC_INTERVAL: start an fsync of everything accepted, unless one is running."""
+        if self.sync != 0 or self.log.memory or self.outstanding:
+            return 0
+        if self.log.dirty():
+            self.run()
+        return self.begin()
+
+    # --- release -------------------------------------------------------------------------------------------------------
+    cdef int reveal(self, uint64_t upto) except -1:
+        """Messages up to a sequence are as durable as promised: send their acks, run the consumers that wait for them."""
+        if upto > self.log.marks.written_seq and not self.log.memory:
+            raise AssertionError(f"release of {upto} before its write ({self.log.marks.written_seq})")
+        if upto > self.visible:
+            self.visible = upto
+            self.listeners.wake()
+        while self.syncing and self.log.state.condition == TAKES:
+            self.syncing -= 1
+            self.removing.pop(0)()
+        return self.acks.release(self.router, self.visible)
+
+    cdef int when_removed(self, object then) except -1:
+        self.removing.append(then)
+        return self.enlist()
+
+    cdef int close(self) except -1:
+        """The engine closes the log next, and that syncs it: call all that wait for removals."""
+        self.syncing = 0
+        while self.removing and self.log.state.condition == TAKES:
+            self.removing.pop(0)()
+        return 0
+
+    # --- a disk that fails ---------------------------------------------------------------------------------------------
+    cdef int write_failed(self, object error) except -1:
+        """The log could not write or sync.
+
+        Accepted messages stay in memory, their acks wait until they are as durable as promised, and further publishes are refused: the
+        engine calls mend() at intervals.
+        """
+        self.failure = error.strerror or str(error)
+        if self.sync == 0:
+            self.reveal(self.log.marks.written_seq)
+        return self.acks.release(self.router, self.visible)
+
+    cdef bint may_lose(self, uint64_t seq) except -1:
+        """Whether the disk fails and a stored message may be lost: it is above the visible watermark, or in a segment that the previous
+        process could not sync.
+        """
+        cdef Segment s
+        if not self.failure:
+            return False
+        if seq > self.visible:
+            return True
+        s = self.log.segments.find(seq) if self.sync else None
+        return s is not None and s.synced_size == 0
+
+    cdef int owe(self, object error, object call) except -1:
+        self.log.owe(error, call)
+        self.failure = os.strerror(self.log.state.failure)
+        return 0
+
+    cdef object mend(self):
+        """As Stream.mend."""
+        cdef Py_ssize_t known = len(self.log.lost)
+        if self.outstanding:
+            return None
+        try:
+            whole = disk_recovery.mend(self.log)
+        except OSError as error:
+            self.failure = error.strerror or str(error)
+            whole = None
+        if len(self.log.lost) > known:
+            self.acks.refuse(self.log.lost[known:], self.acks.error(503, 10077, "message lost: " + self.failure))
+            self.listeners.purged()
+            self.enlist()
+        if not whole:
+            return whole
+        self.failure = ""
+        if self.sync == 0:
+            self.reveal(self.log.marks.written_seq)
+        else:
+            self.reveal(self.log.marks.synced_seq)
+        self.enlist()
+        return True
