@@ -11,10 +11,10 @@ from penstock.core.base.disk import PyDisk
 from penstock.core.log import disk_recovery, maintenance
 from penstock.core.log.log import Log
 from penstock.core.log.recovery import LogOpening
+from penstock.testing.simulated_disk import PowerCut, SimDisk
 from penstock.vault import Vault
 from tests.engine.house import SECOND, House
 from tests.engine.test_encryption import MARKS, busy, facts
-from tests.simulation.disk import PowerCut, SimDisk
 
 STORE = Path("store")
 CHANGES = [

@@ -18,9 +18,9 @@ import pytest
 
 from penstock.core.base.disk import PyDisk
 from penstock.core.broker.reactor import HandedSync
+from penstock.testing.simulated_disk import SimDisk
 from tests.core.log.test_disk_recovery import NthFails
 from tests.engine.house import SECOND, House
-from tests.simulation.disk import SimDisk
 from tests.ways import FULL
 
 STORE = Path("store")

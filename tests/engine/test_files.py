@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.core.base.disk import PyDisk
 from penstock.engine.files import AccountFiles
-from tests.simulation.disk import SimDisk
+from penstock.testing.simulated_disk import SimDisk
 
 
 def test_a_stream_whose_removal_is_finished_at_a_start_stays_removed() -> None:

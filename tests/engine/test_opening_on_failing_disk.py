@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.core.base.disk import PyDisk
+from penstock.testing.simulated_disk import SimDisk
 from penstock.vault import Vault
 from tests.engine.house import SECOND, House
-from tests.simulation.disk import SimDisk
 from tests.ways import FULL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.simulation.inodes import File
+    from penstock.testing.inodes import File
 
 STORE = Path("store")
 S = "store/jetstream/$G/streams/S"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock.core.base.disk import PyDisk
+from penstock.testing.simulated_disk import SimDisk
 from tests.engine.house import SECOND, House
-from tests.simulation.disk import SimDisk
 
 STORE = Path("store")
 STREAMS = "store/jetstream/$G/streams"

@@ -13,6 +13,7 @@ from penstock.core.base.disk import PyDisk
 from penstock.core.base.s2 import compress
 from penstock.engine import restores
 from penstock.engine.nats_files import checksum
+from penstock.testing.simulated_disk import SimDisk
 from tests.core.stream.test_backup import END, entry
 from tests.engine.backups import (
     backup,
@@ -24,7 +25,6 @@ from tests.engine.backups import (
     unpacked,
 )
 from tests.engine.house import SECOND, House
-from tests.simulation.disk import SimDisk
 
 
 def fill(house: House, seed: int, count: int = 60) -> None:

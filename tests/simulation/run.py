@@ -13,10 +13,10 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from penstock.engine.rules import message_ttl, saved_deadlines
+from penstock.testing.simulated_disk import PowerCut
 
 from .checks import Checks
 from .clients import Clients
-from .disk import PowerCut
 from .readers import Readers
 from .world import SECOND, Violation, World
 

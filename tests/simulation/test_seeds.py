@@ -16,11 +16,11 @@ from collections import Counter
 
 import pytest
 
+from penstock.testing.simulated_disk import SimDisk
 from tests.ways import SEED
 
 from . import __main__
 from .checks import rightly_twice
-from .disk import SimDisk
 from .exercised import IN_A_HUNDRED, IN_EACH, IN_TEN, missing
 from .model import Publish
 from .run import Outcome, run

@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.core.base.disk import PyDisk
 from penstock.engine import Engine, Settings
+from penstock.testing.simulated_disk import Handle, PowerCut, SimDisk
 from penstock.vault import Vault
 from tests.core.wires import Client as Wire
 from tests.core.wires import Server
-
-from .disk import Handle, PowerCut, SimDisk
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -133,6 +133,16 @@ class JetStream:
             remote = OriginLink(each, self._event_loop, self._log, Random(os.urandom(16)))
             self._remotes.append(remote)
 
+    @property
+    def engine(self) -> Engine:
+        """The engine, for a clock that is set by hand."""
+        return self._engine
+
+    def recover_now(self) -> None:
+        """Recover all streams before the next turn."""
+        for account in self.accounts():
+            self._engine.finish(account.name)
+
     # -- accounts
 
     def accounts(self) -> list[JetStreamAccount]:
@@ -455,8 +465,7 @@ class JetStream:
         """Create or change these streams and consumers. StartError when that fails."""
         from penstock.server.declared import apply
 
-        for made in self.accounts():
-            self._engine.finish(made.name)
+        self.recover_now()
         self._event_loop.now_ns = self._event_loop.clock.now()
         apply(declared, self._account_of, self._log)
         self._event_loop.kick()

@@ -1,40 +1,92 @@
-"""A server for the length of a test.
+"""Servers for tests.
 
 ::
 
-    async with penstock.testing.server() as nc:
+    with penstock.testing.broker(clock="manual") as broker:      # in this process, ready at once
+        with broker.connect_blocking() as nc:
+            nc.publish("orders.new", b"42 bolts")
+            broker.clock.advance(30)
+            broker.assert_published("orders.*", b"42 bolts", times=1)
+
+    async with penstock.testing.server() as nc:                  # only a client, with a server behind it
         await nc.publish("greetings", b"hello")
 
-    with penstock.testing.server_blocking() as nc:
-        nc.publish("greetings", b"hello")
-
-Each starts a penstock-server as a child process on a free loopback port, with JetStream on a
-temporary store, and connects a client to it. Both end with the block. `LocalServer` is the process
-alone, for tests that kill it, restart it or read its log.
+``LocalServer`` is a penstock-server as a child process, for tests that kill it, restart it or read its
+log. ``penstock.testing.plugin`` has fixtures for pytest, which finds it by itself.
 """
 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Unpack
 
-from penstock.testing.process import LocalServer, StartFailedError
+from .process import LocalServer, StartFailedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
     from penstock.client import BlockingClient, Client
+    from penstock.embedded import ServerOptions
 
-__all__ = ["LocalServer", "StartFailedError", "server", "server_blocking"]
+    from .brokers import Broker, NoSimulatedDiskError
+    from .clock import ClockNotManualError
+    from .states import Snapshot
+
+__all__ = [
+    "Broker",
+    "ClockNotManualError",
+    "LocalServer",
+    "NoSimulatedDiskError",
+    "Snapshot",
+    "StartFailedError",
+    "broker",
+    "server",
+    "server_blocking",
+]
+
+# Imported at first use: a test that only uses LocalServer does not load the server.
+_LATER = {
+    "Broker": "brokers",
+    "ClockNotManualError": "clock",
+    "NoSimulatedDiskError": "brokers",
+    "Snapshot": "states",
+}
+
+
+def broker(
+    *,
+    clock: Literal["system", "manual"] = "system",
+    store: str = "memory",
+    port: int | None = None,
+    name: str = "",
+    **options: Unpack[ServerOptions],
+) -> Broker:
+    """A server in this process, for ``with`` and ``async with``.
+
+    ``clock``: "manual" stands still until ``broker.clock.advance(30)``. ``store``: "memory" is a
+    simulated disk, which can fill up and fail; or a folder. ``port``: for clients of other kinds and
+    processes; 0: any free one; None: no port. ``options``: ``help(penstock.embedded.ServerOptions)``.
+
+    Raises TypeError for unknown options, ValueError for bad values; its start StartFailedError.
+    """
+    from .brokers import Broker as Made
+
+    return Made(clock=clock, store=store, port=port, name=name, **options)
 
 
 @asynccontextmanager
-async def server(*, options: Sequence[str] = (), store: str | None = None) -> AsyncIterator[Client]:
-    """A connected asyncio client and its own server.
+async def server(
+    *, options: Sequence[str] = (), store: str | None = None, process: bool = False
+) -> AsyncIterator[Client]:
+    """A connected asyncio client and its own server, in this process or in one of its own.
 
-    `options` are more options of penstock-server; `store` is a folder to keep (default: a temporary
-    one). Raises StartFailedError if the server does not start.
+    `options` are more options of penstock-server; `store` is a folder to keep (default: none is
+    kept). Raises StartFailedError if the server does not start.
     """
+    if not process:
+        async with broker(store=store or "memory", arguments=options) as made, made.connect() as nc:
+            yield nc
+        return
     import asyncio
 
     from penstock.client import connect
@@ -51,10 +103,27 @@ async def server(*, options: Sequence[str] = (), store: str | None = None) -> As
 
 @contextmanager
 def server_blocking(
-    *, options: Sequence[str] = (), store: str | None = None
+    *, options: Sequence[str] = (), store: str | None = None, process: bool = False
 ) -> Iterator[BlockingClient]:
     """As `server`, with a blocking client."""
+    if not process:
+        with (
+            broker(store=store or "memory", arguments=options) as made,
+            made.connect_blocking() as client,
+        ):
+            yield client
+        return
     from penstock.client import connect_blocking
 
     with LocalServer(options=options, store=store) as local, connect_blocking(local.url) as client:
         yield client
+
+
+def __getattr__(name: str) -> object:
+    """Import a name at first use."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    found = globals()[name] = getattr(import_module(f".{_LATER[name]}", __name__), name)
+    return found

@@ -20,8 +20,8 @@ from penstock.core.log.recovery import open_log
 from penstock.core.stream.atomic_batch import store_whole
 from penstock.core.stream.draft import draft
 from penstock.core.stream.stream import StreamRefused
+from penstock.testing.simulated_disk import SimDisk
 from tests.core.streams import Site
-from tests.simulation.disk import SimDisk
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ import pytest
 from penstock.core.base.disk import Disk, PyDisk
 from penstock.core.consumer.ack_journal import AckJournal
 from penstock.engine.consumer_states import ConsumerStates
+from penstock.testing.simulated_disk import SimDisk
 from tests.core.streams import Site
-from tests.simulation.disk import SimDisk
 
 FOLDER = "consumers"
 CREATED = 77

@@ -12,8 +12,8 @@ from penstock.core.base.disk import PyDisk
 from penstock.core.log import maintenance, queries
 from penstock.core.log.log import Log
 from penstock.core.log.recovery import open_log
+from penstock.testing.simulated_disk import SimDisk
 from tests.fuzz import seals
-from tests.simulation.disk import SimDisk
 
 Question = Callable[[Log], object]
 

@@ -20,7 +20,7 @@ from penstock.core.base.disk import PyDisk
 from penstock.core.base.s2 import decompress
 from penstock.core.log import maintenance, queries, recovery
 from penstock.core.log.log import Log, StoredMessage
-from tests.simulation.disk import SimDisk
+from penstock.testing.simulated_disk import SimDisk
 
 from .test_recovery import copy, drop_indexes, everything, segments
 

@@ -10,9 +10,9 @@ from penstock.core.log import maintenance
 from penstock.core.log.recovery import open_log
 from penstock.core.stream.atomic_batch import store_whole
 from penstock.core.stream.draft import draft
+from penstock.testing.simulated_disk import SimDisk
 from tests.core.damage import everything
 from tests.core.streams import Site
-from tests.simulation.disk import SimDisk
 
 
 @settings(max_examples=400, deadline=None)

@@ -7,9 +7,9 @@ import errno
 from penstock.core.base.disk import PyDisk
 from penstock.core.log import maintenance
 from penstock.core.log.recovery import open_log
+from penstock.testing.inodes import Write
+from penstock.testing.simulated_disk import SimDisk
 from tests.core.damage import everything
-from tests.simulation.disk import SimDisk
-from tests.simulation.inodes import Write
 
 FAR = 1 << 21
 """More sequences than a segment leaves out."""

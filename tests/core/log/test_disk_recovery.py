@@ -2,7 +2,7 @@
 
 The calls of a scenario are counted; then it runs once for each of them, with that call failing. What the
 disk may do besides (a failed sync drops what it was to write and the next one says nothing) is in
-tests/simulation/disk.py.
+penstock/testing/simulated_disk.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.core.base.disk import PyDisk
 from penstock.core.log import disk_recovery, maintenance
 from penstock.core.log.log import Log
 from penstock.core.log.recovery import open_log
-from tests.simulation.disk import SimDisk
+from penstock.testing.simulated_disk import SimDisk
 from tests.ways import FULL
 
 if TYPE_CHECKING:

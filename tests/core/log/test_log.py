@@ -19,7 +19,7 @@ from penstock.core.base.quota import Usage
 from penstock.core.log import maintenance, queries
 from penstock.core.log.log import Log, LogClosed
 from penstock.core.log.recovery import open_log
-from tests.simulation.disk import SimDisk
+from penstock.testing.simulated_disk import SimDisk
 
 if TYPE_CHECKING:
     import random

@@ -14,9 +14,9 @@ from penstock.core.base.buffer import seed_hash
 from penstock.core.base.disk import PyDisk
 from penstock.core.log import maintenance, queries, recovery
 from penstock.core.log.log import Log, StoredMessage
+from penstock.testing.simulated_disk import SimDisk
 from tests.core.damage import everything
 from tests.core.streams import Site
-from tests.simulation.disk import SimDisk
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,8 +20,8 @@ from penstock.core.stream.atomic_batch import store_whole
 from penstock.core.stream.draft import Draft, draft
 from penstock.core.stream.interest import InterestRetention
 from penstock.core.stream.stream import SYNC_ALWAYS, StreamRefused
+from penstock.testing.simulated_disk import SimDisk
 from tests.core.streams import Site
-from tests.simulation.disk import SimDisk
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from penstock.core.base.disk import PyDisk
 from penstock.engine.rules.atomic import without
 from penstock.engine.settings import BatchLimits
+from penstock.testing.simulated_disk import SimDisk
 from tests.engine.house import SECOND, House
-from tests.simulation.disk import SimDisk
 
 COMMIT = "Nats-Batch-Commit: 1"
 EOB = "Nats-Batch-Commit: eob"

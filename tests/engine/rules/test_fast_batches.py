@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from penstock.core.base.disk import PyDisk
 from penstock.engine.settings import BatchLimits
+from penstock.testing.simulated_disk import SimDisk
 from tests.engine.house import SECOND, House
-from tests.simulation.disk import SimDisk
 
 START, APPEND, COMMIT, EOB, PING = range(5)
 

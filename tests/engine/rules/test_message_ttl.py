@@ -14,10 +14,10 @@ from penstock.core.log import queries
 from penstock.core.protocol.publish_headers import value
 from penstock.core.stream.refusals import parse_ttl
 from penstock.engine.rules import saved_deadlines
+from penstock.testing.simulated_disk import SimDisk
 from tests.core.streams import block
 from tests.engine.house import SECOND, House
 from tests.engine.test_power import STORE
-from tests.simulation.disk import SimDisk
 
 SUBJECTS = ["s.a", "s.b", "s.c"]
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from penstock.core.base.disk import PyDisk
+from penstock.testing.simulated_disk import SimDisk
 from tests.engine.house import SECOND, House
-from tests.simulation.disk import SimDisk
 
 SUBJECTS = ("o.a", "o.b", "p.a")
 FOLLOWERS: dict[str, dict[str, Any]] = {

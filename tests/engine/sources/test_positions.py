@@ -6,8 +6,8 @@ from typing import Any
 from penstock.core.base.disk import PyDisk
 from penstock.engine.files import FORMAT
 from penstock.engine.sources.positions import Position, PositionsFile
+from penstock.testing.simulated_disk import SimDisk
 from tests.engine.house import House
-from tests.simulation.disk import SimDisk
 
 
 def follower(house: House) -> Any:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from penstock.core.base.disk import PyDisk
+from penstock.testing.simulated_disk import SimDisk
 from tests.engine.house import SECOND, House
-from tests.simulation.disk import SimDisk
 
 
 class Queue(RuleBasedStateMachine):

@@ -15,8 +15,8 @@ from penstock.core.base.buffer cimport out_waiting
 from penstock.core.base.clock cimport Clock
 from penstock.core.base.linux cimport (
     CLOCK_MONOTONIC, EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, MSG_DONTWAIT,
-    MSG_NOSIGNAL, TFD_CLOEXEC, TFD_NONBLOCK, clock_gettime, close, epoll_create1, epoll_ctl, epoll_event, epoll_wait, fdatasync, free, give_back, itimerspec, malloc,
-    pthread_create, pthread_detach, pthread_t, read, recv, send, timerfd_create, timerfd_settime, timespec, write,
+    MSG_NOSIGNAL, TFD_CLOEXEC, TFD_NONBLOCK, clock_gettime, close, epoll_create1, epoll_ctl, epoll_event, epoll_wait, fdatasync, free, give_back,
+    itimerspec, malloc, pthread_create, pthread_detach, pthread_t, read, recv, send, timerfd_create, timerfd_settime, timespec, write,
 )
 from penstock.core.broker.reactor cimport Connection, Reactor, Synced
 from penstock.core.protocol.wire cimport ROLE_SERVER, Reader, reader_free, reader_init, reader_room

@@ -5,16 +5,16 @@ between the two. Names change by a journal of atomic changes, of which a rename 
 power cut, any part of the unsynced changes may be on the platter: the worst that POSIX allows, and
 worse than any one file system.
 
-The module does not know paths, handles or faults (disk.py).
+The module does not know paths, handles or faults (simulated_disk.py).
 """
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Iterator
     from random import Random
 
@@ -29,6 +29,7 @@ class Write(NamedTuple):
     piece: bytes | None
 
     def apply(self, data: bytearray) -> None:
+        """Do the write."""
         if self.piece is None:
             del data[self.offset :]
             data.extend(bytes(self.offset - len(data)))
@@ -47,12 +48,14 @@ class File:
     """One inode: the bytes that readers see, the bytes on the platter, and the writes between."""
 
     def __init__(self) -> None:
+        """An empty file."""
         self.data = bytearray()
         self.durable = bytearray()
         self.dirty: list[Write] = []
         self.dropped = False  # a failed sync has dropped writes that readers still see
 
     def change(self, serial: int, offset: int, piece: bytes | None) -> None:
+        """Write, or truncate, in the page cache."""
         write = Write(serial, offset, piece)
         write.apply(self.data)
         self.dirty.append(write)
@@ -129,6 +132,7 @@ class Folder:
     """A folder: the names that readers see, and the names on the platter."""
 
     def __init__(self) -> None:
+        """An empty folder."""
         self.names: dict[str, File | Folder] = {}
         self.durable: dict[str, File | Folder] = {}
 
@@ -141,15 +145,19 @@ class Folder:
 
 
 class Entry(NamedTuple):
+    """A change of one name."""
+
     folder: Folder
     name: str
     node: File | Folder | None  # the new node of the name; None: the name is removed
 
     @property
     def key(self) -> tuple[int, str]:
+        """The name that changes, as a key."""
         return id(self.folder), self.name
 
     def apply(self, names: dict[str, File | Folder]) -> None:
+        """Change the name."""
         if self.node is None:
             names.pop(self.name, None)
         else:
@@ -167,9 +175,11 @@ class Journal:
     """The changes of names that no sync of a folder has made durable."""
 
     def __init__(self) -> None:
+        """Nothing waits."""
         self.changes: list[Change] = []
 
     def change(self, serial: int, *entries: Entry) -> None:
+        """Change names for readers, all at once."""
         for entry in entries:
             entry.apply(entry.folder.names)
         self.changes.append(Change(serial, entries))
@@ -211,5 +221,6 @@ class Journal:
 
 
 def make_durable(change: Change) -> None:
+    """Bring a change of names to the platter."""
     for entry in change.entries:
         entry.apply(entry.folder.durable)

@@ -1,10 +1,11 @@
 """The simulated disk: it does everything that a disk may do to a server.
 
-The target of ``penstock.core.base.disk.PyDisk``. Until a sync, writes and names are in memory; in a
-power cut, any of them may be lost, torn at any byte, or reach the platter before earlier ones. A
-call may fail once or for good. A failed sync drops its writes, and the next sync succeeds, as on
-Linux. A full disk writes the bytes that fit. `flip` flips a bit. The caller's `Random` decides
-between the possible results; without one, everything that can be lost is lost.
+The target of ``penstock.core.base.disk.PyDisk``, for simulations and for the broker of a test. Until
+a sync, writes and names are in memory; in a power cut, any of them may be lost, torn at any byte, or
+reach the platter before earlier ones. A call may fail once or for good. A failed sync drops its
+writes, and the next sync succeeds, as on Linux. A full disk writes the bytes that fit. `flip` flips a
+bit. The caller's `Random` decides between the possible results; without one, everything that can be
+lost is lost.
 
     disk.fail("write", errno.EIO, "*.seg", after=3)   # the fourth write to a segment fails, once
     disk.cut_after(10)                                # the process ends within the tenth call
@@ -38,6 +39,8 @@ class PowerCut(BaseException):
 
 
 class Handle(NamedTuple):
+    """An open file or folder."""
+
     path: str
     node: File | Folder
 
@@ -53,6 +56,7 @@ class Fault:
     times: int | None = 1  # None: for ever
 
     def hits(self, verb: str, path: str) -> bool:
+        """Whether this call fails; counts it."""
         if self.verb != verb or self.times == 0 or not fnmatchcase(path, self.pattern):
             return False
         if self.after > 0:
@@ -69,6 +73,7 @@ class SimDisk:
     def __init__(
         self, room: int | None = None, random: Random | None = None, *, reorders: bool = True
     ) -> None:
+        """An empty disk; `random` decides what a failure or a power cut leaves."""
         self.room = room
         self.reorders = reorders  # False: a power cut takes only the last writes of a file
         self.random = random  # decides which part of a failing call is done nevertheless
@@ -146,6 +151,7 @@ class SimDisk:
         return sum(len(node.data) for node in self.names.values())
 
     def file(self, path: str) -> File:
+        """The file of a path."""
         node = self._find(path)
         assert isinstance(node, File), path
         return node
@@ -217,6 +223,7 @@ class SimDisk:
         return self.next_handle
 
     def open(self, path: str, create: bool) -> int:
+        """A handle of a file."""
         self._step("open", path)
         node = self._find(path)
         if node is None and create:
@@ -230,6 +237,7 @@ class SimDisk:
         return self._new_handle(path, node)
 
     def open_folder(self, path: str) -> int:
+        """A handle of a folder, to sync its names by."""
         self._step("open", path)
         node = self._find(path)
         if not isinstance(node, Folder):
@@ -237,9 +245,11 @@ class SimDisk:
         return self._new_handle(path, node)
 
     def close(self, handle: int) -> None:
+        """Forget a handle."""
         self.handles.pop(handle, None)  # a crashed server still closes its handles
 
     def write_at(self, handle: int, data: bytes, offset: int) -> None:
+        """Write into the page cache; a failing or full disk may take a part."""
         path, node = self._open_file(handle)
         try:
             code = self._fails("write", path) or self.fail_write
@@ -268,6 +278,7 @@ class SimDisk:
             self._put(node, data[: self.random.randint(0, len(data))], offset)
 
     def read_at(self, handle: int, n: int, offset: int) -> bytes:
+        """The bytes in the page cache, as many as there are."""
         path, node = self._open_file(handle)
         self._step("read", path)
         if self.fail_read:
@@ -275,6 +286,7 @@ class SimDisk:
         return bytes(node.data[offset : offset + n])
 
     def sync(self, handle: int) -> None:
+        """Bring the writes of a file, or the names of a folder, to the platter."""
         self.sync_upto(handle, self.serial)
 
     def sync_upto(self, handle: int, serial: int) -> None:
@@ -293,9 +305,11 @@ class SimDisk:
         node.sync(serial)
 
     def size(self, handle: int) -> int:
+        """The size of a file in bytes."""
         return len(self._open_file(handle)[1].data)
 
     def truncate(self, handle: int, size: int) -> None:
+        """Cut a file, or extend it with zeros."""
         path, node = self._open_file(handle)
         self._step("truncate", path)
         if size != len(node.data):
@@ -319,13 +333,16 @@ class SimDisk:
             folder = node
 
     def list_dir(self, path: str) -> list[str]:
+        """The names in a folder; none when there is no folder."""
         node = self._find(path)
         return list(node.names) if isinstance(node, Folder) else []
 
     def exists(self, path: str) -> bool:
+        """Whether there is a file or folder of that name."""
         return self._find(path) is not None
 
     def rename(self, old: str, new: str) -> None:
+        """Rename, replacing a file that was there."""
         self._step("rename", old)
         (source, name), (target, new_name) = self._place(old), self._place(new)
         node, there = source.names.get(name), target.names.get(new_name)
@@ -336,6 +353,7 @@ class SimDisk:
         self._change(Entry(source, name, None), Entry(target, new_name, node))
 
     def link(self, path: str, other: str) -> None:
+        """Give a file a second name."""
         self._step("link", path)
         (source, name), (target, new_name) = self._place(path), self._place(other)
         if name not in source.names:
@@ -345,11 +363,13 @@ class SimDisk:
         self._change(Entry(target, new_name, source.names[name]))
 
     def unlink(self, path: str) -> None:
+        """Remove a file; no error when there is none."""
         self._step("unlink", path)
         if self._find(path) is not None:
             self._change(Entry(*self._place(path), None))
 
     def remove_tree(self, path: str) -> None:
+        """Remove a folder with all in it; no error when there is none."""
         self._step("remove_tree", path)
         node = self._find(path)
         if isinstance(node, Folder):
@@ -362,6 +382,7 @@ class SimDisk:
             self._change(Entry(*self._place(path), None))
 
     def sync_dir(self, path: str) -> None:
+        """Bring the names in a folder to the platter."""
         node = self._find(path)
         if not isinstance(node, Folder):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)

@@ -1,0 +1,257 @@
+"""Time that a test moves: redeliveries, expiries and schedules, beside models."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock import testing
+from penstock.client import ConsumerConfig, ConsumerNotFound, MessageNotFound, StreamConfig
+from tests.client.shells import SHELLS, connected
+
+WAIT = 30
+
+
+@pytest.fixture
+def broker():
+    with testing.broker(clock="manual") as made:
+        yield made
+
+
+@pytest.fixture(params=SHELLS)
+def client(request, broker):
+    with connected(request.param, broker.memory_url) as made:
+        yield made
+
+
+def orders(client, **config):
+    js = client.jetstream()
+    js.create_stream(StreamConfig(name="ORDERS", subjects=["orders.>"], **config))
+    return js
+
+
+def test_time_stands_still(broker):
+    before = broker.clock.now_ns
+    with broker.connect_blocking() as client:
+        js = orders(client)
+        js.publish("orders.a")
+        js.publish("orders.b")
+        first, second = js.get_message("ORDERS", 1), js.get_message("ORDERS", 2)
+    assert first.timestamp_ns == second.timestamp_ns
+    assert broker.clock.now_ns == before
+    assert abs(broker.clock.now - datetime.now(UTC)) < timedelta(hours=1)
+
+
+def test_a_message_comes_again_after_its_ack_wait(broker, client):
+    js = orders(client)
+    js.create_consumer("ORDERS", ConsumerConfig(durable_name="packing", ack_wait=WAIT))
+    js.publish("orders.new", b"42 bolts")
+    pull = js.pull("ORDERS", "packing")
+    (first,) = pull.fetch(1)
+    assert first.metadata.delivered == 1
+    broker.clock.advance(WAIT - 0.001)
+    assert pull.fetch(1, no_wait=True) == []
+    broker.clock.advance("1ms")
+    (again,) = pull.fetch(1, no_wait=True)
+    assert again.metadata.delivered == 2
+    again.ack()
+    broker.assert_acked("ORDERS", "packing", 1)
+    broker.assert_redelivered("ORDERS", "packing", 1, times=1)
+    broker.clock.advance(timedelta(hours=1))
+    assert pull.fetch(1, no_wait=True) == []
+
+
+def test_a_push_consumer_gets_every_redelivery_at_its_time(broker):
+    async def scenario():
+        async with broker.connect() as nc:
+            js = nc.jetstream()
+            await js.create_stream(StreamConfig(name="S"))
+            heard = await nc.subscribe("heard")
+            config = ConsumerConfig(
+                durable_name="c", deliver_subject="heard", ack_wait=10, max_deliver=4
+            )
+            await js.create_consumer("S", config)
+            await js.publish("S", b"x")
+            start_ns = broker.clock.now_ns
+            broker.clock.advance(100)
+            times = [(await heard.next()).metadata.delivered for _ in range(4)]
+            await nc.flush()
+            return times, start_ns
+
+    times, start_ns = asyncio.run(scenario())
+    assert times == [1, 2, 3, 4]
+    sent = [(each.time_ns - start_ns) // 1_000_000_000 for each in broker.delivered]
+    assert sent == [0, 10, 20, 30]
+
+
+def test_a_pull_request_ends_in_time_of_the_broker(broker):
+    async def scenario():
+        async with broker.connect() as nc:
+            js = nc.jetstream()
+            await js.create_stream(StreamConfig(name="S"))
+            await js.create_consumer("S", ConsumerConfig(durable_name="c"))
+            inbox = await nc.subscribe("answers")
+            await nc.publish(
+                "$JS.API.CONSUMER.MSG.NEXT.S.c", b'{"expires":5000000000}', reply="answers"
+            )
+            await nc.flush()
+            broker.clock.advance(4.9)
+            await nc.flush()
+            early = inbox.pending
+            broker.clock.advance(0.2)
+            return early, (await inbox.next()).status
+
+    assert asyncio.run(scenario()) == (0, 408)
+
+
+def test_an_inactive_consumer_is_removed(broker, client):
+    js = orders(client)
+    config = ConsumerConfig(name="temporary", inactive_threshold=60)
+    js.create_consumer("ORDERS", config)
+    broker.clock.advance(59)
+    js.consumer_info("ORDERS", "temporary")
+    broker.clock.advance(2)
+    with pytest.raises(ConsumerNotFound):
+        js.consumer_info("ORDERS", "temporary")
+
+
+def test_message_ids_are_forgotten_after_the_window(broker, client):
+    js = orders(client, duplicate_window=120)
+    assert not js.publish("orders.a", msg_id="1").duplicate
+    broker.clock.advance(119)
+    assert js.publish("orders.a", msg_id="1").duplicate
+    broker.clock.advance(2)
+    assert not js.publish("orders.a", msg_id="1").duplicate
+
+
+def test_a_schedule_fires_each_time(broker, client):
+    js = orders(client, allow_msg_schedules=True)
+    headers = {"Nats-Schedule": "@every 10s", "Nats-Schedule-Target": "orders.tick"}
+    js.publish("orders.schedule", b"tick", headers=headers)
+    start_ns = js.get_message("ORDERS", 1).timestamp_ns
+    broker.clock.advance(35)
+    found = []
+    for seq in range(2, js.stream_info("ORDERS").state.last_seq + 1):
+        message = js.get_message("ORDERS", seq)
+        if message.subject == "orders.tick":
+            found.append((message.timestamp_ns - start_ns) / 1e9)
+    assert len(found) == 3
+    assert all(abs(span - want) < 1 for span, want in zip(found, (10, 20, 30), strict=True))
+
+
+def test_years_pass_at_once(broker, client):
+    js = orders(client, max_age=86_400)
+    js.publish("orders.a")
+    broker.clock.advance(timedelta(days=3650))
+    assert js.stream_info("ORDERS").state.messages == 0
+    js.publish("orders.a")  # and the client was not disconnected as silent
+    assert client.reconnects == 0
+
+
+def test_the_clock_of_the_machine_does_not_move():
+    with testing.broker() as broker:
+        assert not broker.clock.manual
+        with pytest.raises(testing.ClockNotManualError, match='clock="manual"'):
+            broker.clock.advance(1)
+
+
+def test_time_does_not_go_back(broker):
+    with pytest.raises(ValueError, match="-1"):
+        broker.clock.advance(-1)
+
+
+ACTIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("publish"), st.integers(0, 3)),
+        st.tuples(st.just("fetch"), st.integers(1, 4)),
+        st.tuples(st.just("ack"), st.integers(0, 9)),
+        st.tuples(st.just("nak"), st.integers(0, 9)),
+        st.tuples(st.just("advance"), st.integers(0, 25)),
+    ),
+    max_size=40,
+)
+
+
+@given(actions=ACTIONS)
+@settings(max_examples=25, deadline=None)
+def test_redelivery_beside_a_model(actions):
+    """The model: a due time for each delivered message that is not acknowledged."""
+    with testing.broker(clock="manual") as broker, broker.connect_blocking() as client:
+        js = orders(client)
+        js.create_consumer("ORDERS", ConsumerConfig(durable_name="c", ack_wait=20))
+        pull = js.pull("ORDERS", "c")
+        now = last = handed = 0
+        due: dict[int, int] = {}  # sequence -> when it is delivered again
+        counts: dict[int, int] = {}
+        held = {}  # sequence -> the newest delivery
+        for action, number in actions:
+            if action == "publish":
+                for _ in range(number):
+                    last += 1
+                    assert js.publish("orders.x").seq == last
+            elif action == "fetch":
+                again = {seq for seq, at in due.items() if at <= now}
+                got = pull.fetch(number, no_wait=True)
+                seqs = [message.metadata.stream_seq for message in got]
+                assert len(seqs) == min(number, len(again) + last - handed)
+                old = [seq for seq in seqs if seq in counts]
+                assert set(old) <= again
+                assert len(old) == min(number, len(again))
+                new = seqs[len(old) :]
+                assert new == list(range(handed + 1, handed + 1 + len(new)))
+                handed += len(new)
+                for message, seq in zip(got, seqs, strict=True):
+                    counts[seq] = counts.get(seq, 0) + 1
+                    assert message.metadata.delivered == counts[seq]
+                    due[seq] = now + 20
+                    held[seq] = message
+            elif action == "advance":
+                broker.clock.advance(number)
+                now += number
+            elif held:
+                seq = sorted(held)[number % len(held)]
+                if action == "ack":
+                    held.pop(seq).ack()
+                    due.pop(seq)
+                    broker.assert_acked("ORDERS", "c", seq)
+                else:
+                    held.pop(seq).nak()
+                    due[seq] = now
+                client.flush()
+        info = js.consumer_info("ORDERS", "c")
+        assert info.num_ack_pending == len(due)
+        assert info.num_pending == last - handed
+        for seq, count in counts.items():
+            if count > 1:
+                broker.assert_redelivered("ORDERS", "c", seq, times=count - 1)
+
+
+@given(
+    ages=st.lists(st.tuples(st.integers(0, 12), st.sampled_from([None, 3, 7, 30])), max_size=12),
+    max_age=st.sampled_from([0, 5, 20]),
+    last=st.integers(0, 40),
+)
+@settings(max_examples=25, deadline=None)
+def test_expiry_beside_a_model(ages, max_age, last):
+    """The model: a time of expiry for each message."""
+    with testing.broker(clock="manual") as broker, broker.connect_blocking() as client:
+        js = orders(client, allow_msg_ttl=True, **({"max_age": max_age} if max_age else {}))
+        now, ends = 0, []
+        for wait, ttl in ages:
+            js.publish("orders.x", ttl=ttl)
+            life = min(filter(None, (ttl, max_age)), default=0)
+            ends.append(now + life if life else None)
+            broker.clock.advance(wait)
+            now += wait
+        broker.clock.advance(last)
+        now += last
+        alive = {seq for seq, end in enumerate(ends, 1) if end is None or end > now}
+        assert js.stream_info("ORDERS").state.messages == len(alive)
+        for seq in range(1, len(ends) + 1):
+            if seq in alive:
+                js.get_message("ORDERS", seq)
+            else:
+                with pytest.raises(MessageNotFound):
+                    js.get_message("ORDERS", seq)
