@@ -85,7 +85,7 @@ def public(kind: type) -> set[str]:
 
 
 KINDS = ("Client", "JetStream", "Message", "Publisher", "PullConsumer", "Subscription")
-KINDS += ("AtomicBatch", "FastBatch", "PushSubscription", "StatusEvents")
+KINDS += ("AtomicBatch", "FastBatch", "PushSubscription", "StatusEvents", "Counter")
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -95,11 +95,13 @@ from .status import Status
 
 if TYPE_CHECKING:
     from .aio.batches import AtomicBatch, FastBatch
+    from .aio.counters import Counter
     from .aio.jetstream import JetStream, PushSubscription
     from .aio.publishing import Publisher
     from .aio.pulling import PullConsumer
     from .blocking.batches import AtomicBatch as BlockingAtomicBatch
     from .blocking.batches import FastBatch as BlockingFastBatch
+    from .blocking.counters import Counter as BlockingCounter
     from .blocking.jetstream import (
         JetStream as BlockingJetStream,
     )
@@ -109,17 +111,23 @@ if TYPE_CHECKING:
     from .blocking.publishing import Publisher as BlockingPublisher
     from .blocking.pulling import PullConsumer as BlockingPullConsumer
     from .columns import ColumnReader
+    from .counters import CounterEntry
+    from .schedules import Schedule
 
 # Imported at first use: a program that only publishes need not wait for them.
 _LATER = {
     "AtomicBatch": ("aio.batches", "AtomicBatch"),
     "FastBatch": ("aio.batches", "FastBatch"),
+    "Counter": ("aio.counters", "Counter"),
+    "CounterEntry": ("counters", "CounterEntry"),
+    "Schedule": ("schedules", "Schedule"),
     "JetStream": ("aio.jetstream", "JetStream"),
     "PushSubscription": ("aio.jetstream", "PushSubscription"),
     "Publisher": ("aio.publishing", "Publisher"),
     "PullConsumer": ("aio.pulling", "PullConsumer"),
     "BlockingAtomicBatch": ("blocking.batches", "AtomicBatch"),
     "BlockingFastBatch": ("blocking.batches", "FastBatch"),
+    "BlockingCounter": ("blocking.counters", "Counter"),
     "BlockingJetStream": ("blocking.jetstream", "JetStream"),
     "BlockingPushSubscription": ("blocking.jetstream", "PushSubscription"),
     "BlockingPublisher": ("blocking.publishing", "Publisher"),
@@ -135,6 +143,7 @@ __all__ = [
     "BatchEnded",
     "BlockingAtomicBatch",
     "BlockingClient",
+    "BlockingCounter",
     "BlockingFastBatch",
     "BlockingJetStream",
     "BlockingMessage",
@@ -159,6 +168,8 @@ __all__ = [
     "ConsumerNotFound",
     "ConsumerPause",
     "ContextError",
+    "Counter",
+    "CounterEntry",
     "DirectGetError",
     "Duration",
     "ExternalStream",
@@ -196,6 +207,7 @@ __all__ = [
     "PushSubscription",
     "Republish",
     "ResourcesExceeded",
+    "Schedule",
     "Server",
     "ServerError",
     "ServerInfo",

@@ -11,7 +11,7 @@ A page ends at a number of messages or bytes; the next one begins behind its las
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.api import calls as wire
 from penstock.api import encode
@@ -25,11 +25,13 @@ from .requests import Gathered
 from .steps import SEND, Attach, Ready, Until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from .message import BaseMessage
     from .session import Session
     from .steps import Flow, Steps
+
+T = TypeVar("T")
 
 END, NOT_FOUND, OK = 204, 404, 0
 MESSAGE_NOT_FOUND = 10037
@@ -102,8 +104,16 @@ class DirectGets:
         self._answers = Gathered(subject, client.new_inbox())
         self._last: BaseMessage | None = None
 
-    def pages(self, request: wire.MsgGetRequest, most: int | None) -> Flow[StoredMessage]:
-        """At most ``most`` messages (None: all); nothing when none matches."""
+    def pages(
+        self,
+        request: wire.MsgGetRequest,
+        most: int | None,
+        make: Callable[[StoredMessage], T | None],
+    ) -> Flow[T]:
+        """What ``make`` makes of at most ``most`` messages (None: all); None is left out.
+
+        Nothing when no message matches.
+        """
         client, answers = self._client, self._answers
         yield Ready(self._seconds)
         yield Attach(answers.inbox, answers)
@@ -123,7 +133,9 @@ class DirectGets:
                     last_seq = stored.seq
                     if most is not None:
                         most -= 1
-                    yield stored
+                    made = make(stored)
+                    if made is not None:
+                        yield made
                 if message.status == NOT_FOUND:
                     return
                 if message.status != END:
@@ -152,6 +164,11 @@ class DirectGets:
         if message is None:
             raise ProtocolError(f"{self._subject!r} stopped to answer")
         return message
+
+
+def itself(message: StoredMessage) -> StoredMessage:
+    """The message, for ``pages`` of messages."""
+    return message
 
 
 def subjects_of(subjects: str | Iterable[str]) -> list[str]:

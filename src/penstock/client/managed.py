@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from penstock.api import calls as wire
 from penstock.api import encode
 
-from .direct import DirectGets, single_get, stored_message, subjects_of
+from .direct import DirectGets, itself, single_get, stored_message, subjects_of
 from .durations import Moment, to_moment
 from .management import ManagementPlans
 from .message import BaseMessage
 from .steps import call, flow, planned, planned_flow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from .jetstream import StoredMessage
     from .session import Session
     from .steps import Flow, Steps
 
+T = TypeVar("T")
 M = TypeVar("M", bound=BaseMessage)
 
 
@@ -90,6 +91,21 @@ class Managed(Generic[M]):
         get follows by itself. Needs ``allow_direct`` and nats-server 2.11. Raises NoResponders,
         DirectGetError, Timeout, ConnectionLost.
         """
+        yield from self.batch_of(stream, batch, seq, subject, start_time, max_bytes, itself)
+
+    get_batch = flow(getting_batch)
+
+    def batch_of(
+        self,
+        stream: str,
+        batch: int | None,
+        seq: int | None,
+        subject: str | None,
+        start_time: Moment | None,
+        max_bytes: int,
+        make: Callable[[StoredMessage], T | None],
+    ) -> Flow[T]:
+        """``get_batch`` for callers that make something else of each message."""
         if batch is not None and batch < 1:
             raise ValueError(f"batch must be at least 1, got {batch}")
         if seq is not None and start_time is not None:
@@ -101,9 +117,7 @@ class Managed(Generic[M]):
             max_bytes=max_bytes,
         )
         gets = DirectGets(self.client, self.plans.direct_get(stream), self.timeout)
-        yield from gets.pages(request, batch)
-
-    get_batch = flow(getting_batch)
+        yield from gets.pages(request, batch, make)
 
     def getting_last(
         self,
@@ -132,6 +146,6 @@ class Managed(Generic[M]):
             max_bytes=max_bytes,
         )
         gets = DirectGets(self.client, self.plans.direct_get(stream), self.timeout)
-        yield from gets.pages(request, batch)
+        yield from gets.pages(request, batch, itself)
 
     get_last_messages_for = flow(getting_last)

@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import logging
 import math
+import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -91,6 +92,8 @@ class Session(ABC, Generic[M]):
 
     stays_open: ClassVar[bool]
     """Whether the shell replaces lost connections in the background, so that no call has to."""
+    now_ns: Callable[[], int] = staticmethod(time.time_ns)
+    """The wall clock, in nanoseconds since 1970 UTC: for moments that a server is told."""
 
     def __init__(
         self,

@@ -12,7 +12,6 @@ from penstock.errors import NoResponders, PenstockError
 
 from .durations import Duration, to_seconds
 from .jetstream import Headers, Plans, decode_pub_ack, publish_headers
-from .managed import Managed
 from .management import ManagementPlans
 from .message import BaseMessage
 from .models import ConsumerConfig, ConsumerInfo, PubAck
@@ -20,6 +19,7 @@ from .ordered import Ordered
 from .publishing import RETRY_S
 from .pull import control_reply
 from .pulling import Pulling
+from .schedules import Scheduling
 from .steps import Attach, Mailbox, Until, call, flow, planned
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def never() -> bool:
     return False
 
 
-class Streams(Managed[M]):
+class Streams(Scheduling[M]):
     """Streams and consumers over a connection.
 
     Every call raises ApiError when the server refuses, Timeout without an answer, NoResponders

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..steps import made
 from ..streams import PUSH_PENDING_BYTES_MAX, PUSH_PENDING_MESSAGES_MAX, Pushed, Streams
 from .batches import AtomicBatch, FastBatch
+from .counters import Counter
 from .messages import Message
 from .publishing import Publisher
 from .pulling import PullConsumer
@@ -27,6 +28,7 @@ class JetStream(Awaited, Streams[Message]):
 
     client: Client
 
+    counter = made(Counter)
     publisher = made(Publisher)
     atomic_batch = made(AtomicBatch)
     fast_batch = made(FastBatch)

@@ -10,6 +10,7 @@ from ..columns import ColumnReader, read_range
 from ..steps import made
 from ..streams import PUSH_PENDING_BYTES_MAX, PUSH_PENDING_MESSAGES_MAX, Pushed, Streams
 from .batches import AtomicBatch, FastBatch
+from .counters import Counter
 from .messages import BlockingMessage
 from .publishing import Publisher
 from .pulling import PullConsumer
@@ -32,6 +33,7 @@ class JetStream(Blocking, Streams[BlockingMessage]):
 
     client: BlockingClient
 
+    counter = made(Counter)
     publisher = made(Publisher)
     atomic_batch = made(AtomicBatch)
     fast_batch = made(FastBatch)

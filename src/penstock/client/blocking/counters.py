@@ -1,0 +1,23 @@
+"""Counters of a stream, for blocking code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..counters import Counting
+from .messages import BlockingMessage
+from .running import Blocking
+
+if TYPE_CHECKING:
+    from .connection import BlockingClient
+
+
+class Counter(Blocking, Counting[BlockingMessage]):
+    """The counters of one stream; made by ``js.counter(stream)``::
+
+    counter = js.counter("HITS")
+    counter.increment("hits.home", 2)
+    counter.get("hits.home")
+    """
+
+    client: BlockingClient
