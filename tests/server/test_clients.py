@@ -12,7 +12,7 @@ from penstock.core.broker.reactor import Reactor
 from penstock.core.broker.session import Sessions
 from penstock.server.accounts.registry import Accounts
 from penstock.server.auth import Authenticator
-from penstock.server.clients.clients import NEVER_NS, Clients
+from penstock.server.clients.clients import CHECKED_AT_ONCE, NEVER_NS, Clients
 from penstock.server.clients.closed_connections import (
     ClosedConnection,
     ClosedConnections,
@@ -369,3 +369,42 @@ def test_who_fails_often_waits_for_the_answer_and_others_do_not():
     assert c.take() == b"-ERR 'Authorization Violation'\r\n"
     assert c.closed
     assert not good.closed
+
+
+@pytest.mark.parametrize("how", ["a reload", "a JWT"])
+def test_clients_are_checked_again_a_few_in_each_turn(how):
+    world = World(users=[User("a", "x"), User("b", "x")])
+    crowd = [world.join() for _ in range(10 * CHECKED_AT_ONCE)]
+    for number, each in enumerate(crowd):
+        world.say(each, f'CONNECT {{"user":"{"ab"[number % 2]}","pass":"x"}}\n')
+    asked = []
+    still_valid = world.clients.authenticator.still_valid
+    world.clients.authenticator.still_valid = lambda each: asked.append(each) or still_valid(each)
+    world.settings.users = [User("a", "x")]
+    if how == "a reload":
+        world.clients.reloaded(["users"])
+    else:
+        world.clients.authenticator.refresh()
+        world.clients.account_changed("$G")
+    turns = 0
+    while len(asked) < len(crowd):
+        assert len(asked) <= CHECKED_AT_ONCE * (turns + 1)
+        turns += 1
+        world.reactor.turn()
+        assert turns < 20
+    assert [each.closed for each in crowd] == [False, True] * (len(crowd) // 2)
+
+
+def test_a_long_jwt_counts_as_many_clients():
+    world = World()
+    crowd = [world.join() for _ in range(10)]
+    for each in crowd:
+        world.say(each, "CONNECT {}\n")
+        each.session.admitted.jwt = "x" * 1_000_000
+    asked = []
+    world.clients.authenticator.still_valid = lambda each: asked.append(each) or each
+    world.clients.account_changed("$G")
+    assert len(asked) == 1
+    for _ in range(20):
+        world.reactor.turn()
+    assert len(asked) == len(crowd)

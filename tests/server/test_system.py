@@ -14,6 +14,7 @@ from penstock.server.accounts.registry import Accounts
 from penstock.server.auth.authenticator import Authenticator
 from penstock.server.clients.clients import Clients
 from penstock.server.monitor import ServerState
+from penstock.server.monitor.slices import finish
 from penstock.server.settings.accounts import AccountSettings
 from penstock.server.settings.users import Permissions, Responses, SubjectPermission, User
 from penstock.server.system import STATSZ_NS, System
@@ -338,10 +339,10 @@ def test_subscribers_are_counted():
 
 def test_answers_are_packed_as_asked():
     data = b"penstock " * 10_000
-    headers, packed = compressed(data, "gzip")
+    headers, packed = finish(compressed(data, "gzip"))
     assert gzip.decompress(packed) == data
     assert b"Content-Encoding: gzip\r\n" in headers
-    headers, packed = compressed(data, "snappy")
+    headers, packed = finish(compressed(data, "snappy"))
     assert packed.startswith(b"\xff\x06\x00\x00sNaPpY")
     reader, found = FrameReader(), b""
     reader.feed(b"\xff\x06\x00\x00S2sTwO" + packed[10:])
@@ -349,8 +350,11 @@ def test_answers_are_packed_as_asked():
         assert len(block) <= 1 << 16  # snappy's blocks are no larger
         found += block
     assert found == data
-    assert compressed(data, "br") == (b"NATS/1.0\r\nContent-Encoding: identity\r\n\r\n", data)
-    assert compressed(data, "") == (b"", data)
+    assert finish(compressed(data, "br")) == (
+        b"NATS/1.0\r\nContent-Encoding: identity\r\n\r\n",
+        data,
+    )
+    assert finish(compressed(data, "")) == (b"", data)
 
 
 # -- traces

@@ -3,15 +3,16 @@
 Limits: a request head of 16 KiB, 10 seconds to send it (and for the TLS handshake before), 256
 connections, 128 of one address. A new connection is always accepted: at the limit, the server closes
 the connection that has been silent longest, of the address with the most connections. So a probe gets
-its answer while other clients hold connections open. A callback answers (path, query). Connections use
-asyncio's streams, so a client that reads slowly delays no other client.
+its answer while other clients hold connections open. A callback answers (path, query). Long answers are
+made in slices, one slice per round of the event loop, whoever asked. Connections use asyncio's streams, so
+a client that reads slowly delays no other client.
 """
 
 import asyncio
 import socket
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl, unquote
@@ -50,7 +51,8 @@ class Answer(NamedTuple):
     body: bytes
 
 
-Handle = Callable[[str, dict[str, str]], Answer]
+# A generator makes the answer in slices: it yields between them, and returns the answer.
+Handle = Callable[[str, dict[str, str]], Answer | Generator[None, None, Answer]]
 
 
 class Visit:
@@ -121,6 +123,7 @@ class HttpServer:
         self._context: ssl.SSLContext | None = None
         self._seats = Seats(MAX_CONNECTIONS, MAX_OF_ADDRESS)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._slicing = asyncio.Lock()
 
     async def open(
         self, sockets: list[socket.socket], context: "ssl.SSLContext | None" = None
@@ -214,7 +217,7 @@ class HttpServer:
             async with asyncio.timeout(HEAD_SECONDS):
                 head += await reader.readuntil(END)
             self._seats.refresh(visit)
-            answer, keep, send_body = self._answer(head)
+            answer, keep, send_body = await self._answer(head)
             writer.write(_encode(answer, keep, send_body))
             async with asyncio.timeout(HEAD_SECONDS):
                 await writer.drain()
@@ -223,7 +226,7 @@ class HttpServer:
             wait = IDLE_SECONDS
             await asyncio.sleep(0)  # the next request may be buffered: let other tasks run
 
-    def _answer(self, head: bytes) -> tuple[Answer, bool, bool]:
+    async def _answer(self, head: bytes) -> tuple[Answer, bool, bool]:
         asked = parse_head(head)
         request = asked.request()
         if request is None:
@@ -238,11 +241,23 @@ class HttpServer:
             return text_answer(405, "405 method not allowed"), False, True
         path, _, query = target.partition("?")
         try:
-            answer = self._handle(unquote(path), dict(parse_qsl(query, keep_blank_values=True)))
+            made = self._handle(unquote(path), dict(parse_qsl(query, keep_blank_values=True)))
+            answer = await self._finished(made) if isinstance(made, Generator) else made
         except Exception as error:
             self._failed(f"HTTP {path}: {error!r}")
             answer = text_answer(500, "500 internal error")
         return answer, keep, method == "GET"
+
+    async def _finished(self, work: Generator[None, None, Answer]) -> Answer:
+        async with self._slicing:
+            while True:
+                try:
+                    next(work)
+                except StopIteration as done:
+                    answer: Answer = done.value
+                    return answer
+                finally:
+                    await asyncio.sleep(0)
 
 
 def text_answer(status: int, text: str) -> Answer:

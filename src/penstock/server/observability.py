@@ -68,11 +68,11 @@ class Observability:
     ) -> None:
         """Serve on listening sockets; with a context, over TLS."""
         from penstock.server.http import HttpServer
-        from penstock.server.monitor import answer
+        from penstock.server.monitor import respond
 
         server_state = self.server_state()
         log = self._server.log
-        self._http = HttpServer(lambda path, query: answer(server_state, path, query), log.error)
+        self._http = HttpServer(lambda path, query: respond(server_state, path, query), log.error)
         await self._http.open(sockets, context)
 
     # -- the system account, and profiles

@@ -5,6 +5,7 @@ The core calls this module on CONNECT and on close, the listener for every new c
 for pings and deadlines. Nothing here runs per message. The reactor gives the time.
 """
 
+from penstock.core.broker.job import Job
 from penstock.core.broker.reactor import Connection, Reactor
 from penstock.core.broker.router import Router
 from penstock.core.broker.session import PENDING
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.server.auth.connect_options import Credentials
     from penstock.server.system import System
 
+CHECKED_AT_ONCE = 20  # connected clients that are checked again in one turn
 FIRST_PING_NS = 2 * SECOND_NS
 # Settings of authentication.
 AUTHORIZATION = frozenset(
@@ -422,21 +424,54 @@ class Clients:
         """
         settings = self.settings
         connections = [c for c in self.reactor.all_connections() if isinstance(c.session, Client)]
-        if AUTHORIZATION & set(changed):
+        again = bool(AUTHORIZATION & set(changed))
+        if again:
             self.authenticator.refresh()
-            for connection in connections:
+
+        def look(connection: Connection) -> None:
+            if again:
                 self._check_again(connection)
-        for connection in connections[max(settings.max_connections, 0) :]:
-            connection.fail(b"maximum connections exceeded", "Maximum Connections Exceeded")
-        for account in self.accounts.all():
-            self._close_surplus(account)
-        for connection in connections:
             client = connection.session
             if isinstance(client, Client) and client.admitted is not None:
                 self._limit(connection, client.admitted)
             else:
-                connection.limit(settings.max_control_line, settings.max_payload)
-        self.kick()
+                connection.limit(self.settings.max_control_line, self.settings.max_payload)
+
+        def close_surplus() -> None:
+            for connection in connections[max(settings.max_connections, 0) :]:
+                if not connection.closed:
+                    connection.fail(b"maximum connections exceeded", "Maximum Connections Exceeded")
+            for account in self.accounts.all():
+                self._close_surplus(account)
+
+        self._look_at_each(connections, look, close_surplus)
+
+    def _look_at_each(
+        self,
+        connections: list[Connection],
+        look: "Callable[[Connection], None]",
+        then: "Callable[[], None]",
+    ) -> None:
+        """Call `look` with all connections, a few in each turn, and `then` at the end. The first of
+        them are done on return.
+        """
+        each = iter(list(connections))
+
+        def step() -> bool:
+            cost = 0
+            for connection in each:
+                if not connection.closed:
+                    look(connection)
+                    cost += _cost(connection)
+                    if cost >= CHECKED_AT_ONCE:
+                        return True
+            then()
+            self.kick()
+            return False
+
+        if step():
+            Job(self.reactor, step).soon()
+            self.kick()
 
     def _check_again(self, connection: Connection) -> None:
         """Check a client again: close its connection when it is no longer allowed, else update its
@@ -466,10 +501,11 @@ class Clients:
         account = self.accounts.get(name)
         if account is None:
             return
-        for connection in list(account.connections.values()):
-            self._check_again(connection)
-        self._close_surplus(account)
-        self.kick()
+        self._look_at_each(
+            list(account.connections.values()),
+            self._check_again,
+            lambda: self._close_surplus(account),
+        )
 
     def _close_surplus(self, account: "ServerAccount") -> None:
         """Close the newest connections above the account's limits."""
@@ -535,6 +571,13 @@ class Clients:
         connection.ping_ns = now_ns
         connection.write(b"PING\r\n")
         return min(now_ns + interval, client.expires_ns)
+
+
+def _cost(connection: Connection) -> int:
+    """The work of a look at a connected client: a long JWT and many subscriptions count more."""
+    client = connection.session
+    jwt = client.admitted.jwt if isinstance(client, Client) and client.admitted else ""
+    return 1 + len(jwt) // 8192 + connection.subscription_count() // 500
 
 
 def _nothing(*_: object) -> None:

@@ -16,6 +16,7 @@ from penstock.server.monitor.server_state import (
     leaf_of,
     tag_of,
 )
+from penstock.server.monitor.slices import Pace, Slices, each_of
 from penstock.server.monitor.subsz import statistics
 from penstock.server.settings.accounts import SINGLETON, STREAMED, Export, Import, Mapping
 from penstock.server.units import SECOND_NS
@@ -39,7 +40,7 @@ def from_query(query: Query) -> Options:
     return Options(account=query.text("acc"))
 
 
-def report(server_state: ServerState, options: Options) -> dict[str, Any]:
+def report(server_state: ServerState, options: Options) -> Slices[dict[str, Any]]:
     """The names, or one account. QueryError when there is no such account."""
     body: dict[str, Any] = {
         "server_id": server_state.server_id,
@@ -48,14 +49,15 @@ def report(server_state: ServerState, options: Options) -> dict[str, Any]:
     }
     if not options.account:
         return body | present(accounts=[each.name for each in server_state.accounts()])
-    return body | {"account_detail": details(server_state, options.account)}
+    return body | {"account_detail": (yield from details(server_state, options.account))}
 
 
-def details(server_state: ServerState, name: str) -> dict[str, Any]:
+def details(server_state: ServerState, name: str) -> Slices[dict[str, Any]]:
     """The details of one account. Raises QueryError."""
     account = server_state.account(name)
     if account is None:
         raise QueryError(f"Account {name} does not exist")
+    pace = Pace()
     connections = connections_by_account(server_state).get(name, [])
     leafs = sum(leaf_of(each) is not None for each in connections)
     body: dict[str, Any] = {
@@ -78,22 +80,24 @@ def details(server_state: ServerState, name: str) -> dict[str, Any]:
         for each in server_state.accounts()
         if each.name in exporters
     }
-    imports = [_import(each, exports) for each in settings.imports]
-    imports += _imports(server_state, account)
+    yield
+    imports = yield from each_of(settings.imports, lambda each: _import(each, exports), pace, 5)
+    exported = yield from each_of(settings.exports, _export, pace, 3)
+    listed = sorted(settings.mappings, key=lambda mapping: mapping.subject)
+    mappings = yield from each_of(listed, lambda each: (each.subject, _targets(each)), pace, 5)
     body |= present(
-        mappings={
-            each.subject: _targets(each)
-            for each in sorted(settings.mappings, key=lambda mapping: mapping.subject)
-        },
-        exports=[_export(each) for each in settings.exports] + _exports(server_state, name),
-        imports=imports,
+        mappings=dict(mappings),
+        exports=exported + _exports(server_state, name),
+        imports=imports + _imports(server_state, account),
     )
     body |= present(
         jwt=settings.jwt,
         issuer_key=settings.issuer_key,
         name_tag=tag_of(account),
         tags=settings.tags,
-        revoked_user=_times(settings.revoked_users),
+        revoked_user=dict(
+            (yield from each_of(settings.revoked_users.items(), _time, pace, 3)),
+        ),
     )
     body["sublist_stats"] = statistics([account.router])
     return body
@@ -158,7 +162,12 @@ def _export(export: Export) -> dict[str, Any]:
 
 
 def _times(revoked: dict[str, int]) -> dict[str, str]:
-    return {who: format_time(until * SECOND_NS) for who, until in revoked.items()}
+    return dict(map(_time, revoked.items()))
+
+
+def _time(revoked: tuple[str, int]) -> tuple[str, str]:
+    who, until = revoked
+    return who, format_time(until * SECOND_NS)
 
 
 def _latency(export: Export) -> dict[str, Any]:

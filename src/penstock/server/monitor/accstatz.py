@@ -15,6 +15,7 @@ from penstock.server.monitor.server_state import (
     leaf_of,
     tag_of,
 )
+from penstock.server.monitor.slices import Pace, Slices
 
 
 class Options(msgspec.Struct):
@@ -29,15 +30,20 @@ def from_query(query: Query) -> Options:
     return Options(include_unused=query.flag("unused"))
 
 
-def report(server_state: ServerState, options: Options) -> dict[str, Any]:
+def report(server_state: ServerState, options: Options) -> Slices[dict[str, Any]]:
     """One row for each account with connections; with `include_unused`, for every account."""
     by_account = connections_by_account(server_state)
-    rows = [
-        statistics(server_state, account, by_account.get(account.name, ()))
-        for account in server_state.accounts()
-        if (not options.accounts or account.name in options.accounts)
-        and (options.include_unused or by_account.get(account.name))
-    ]
+    yield
+    pace, rows = Pace(), []
+    wanted = frozenset(options.accounts)
+    for account in server_state.accounts():
+        if wanted and account.name not in wanted:
+            continue
+        connections = by_account.get(account.name, [])
+        if options.include_unused or connections:
+            rows.append(statistics(server_state, account, connections))
+            if pace.over(10 + len(connections)):
+                yield
     return {
         "server_id": server_state.server_id,
         "now": format_time(server_state.now_ns),

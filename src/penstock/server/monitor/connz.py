@@ -23,10 +23,12 @@ from penstock.server.monitor.server_state import (
     tag_of,
     type_of,
 )
+from penstock.server.monitor.slices import Pace, Slices, each_of
 from penstock.server.monitor.subsz import detail
 from penstock.server.settings.accounts import DEFAULT_ACCOUNT
 
 OPEN, CLOSED, ALL = 0, 1, 2
+_CONNECTION, _DETAIL = 20, 2  # units of a slice
 _STATES = {"": OPEN, "open": OPEN, "closed": CLOSED, "any": ALL, "all": ALL}
 
 
@@ -107,8 +109,9 @@ def _stopped_ns(each: _Each) -> int:
     return each.stop_ns if isinstance(each, ClosedConnection) else 0
 
 
-def report(server_state: ServerState, options: Options) -> dict[str, Any]:
+def report(server_state: ServerState, options: Options) -> Slices[dict[str, Any]]:
     """One page of connections. Raises QueryError."""
+    pace = Pace()
     order = options.sort or "cid"
     if order not in _SORTS:
         raise QueryError(f"invalid sorting option: {order}")
@@ -132,34 +135,42 @@ def report(server_state: ServerState, options: Options) -> dict[str, Any]:
     }
     if options.acc and server_state.account(options.acc) is None:
         return body | {"server_id": ""}
-    opened, closed, total = _chosen(server_state, options)
+    opened, closed, total = yield from _chosen(server_state, options, pace)
     if subject:
-        opened = [each for each in opened if _listens(each, subject)]
+        opened = yield from _listening(opened, subject.encode(), pace)
     found: list[_Each] = [*opened, *closed]
     key, descending = _SORTS[order](now_ns)
     found.sort(key=key, reverse=descending)
     # Only the connections on the page are converted, because there may be very many.
-    shown = [_fields(each, options, now_ns) for each in found[offset : offset + limit]]
+    shown = []
+    for each in found[offset : offset + limit]:
+        if isinstance(each, ClosedConnection) or not each.closed:
+            shown.append((yield from _fields(each, options, now_ns, pace)))
+        if pace.over(_CONNECTION):
+            yield
     return body | {"num_connections": len(shown), "total": total, "connections": shown}
 
 
 def _chosen(
-    server_state: ServerState, options: Options
-) -> tuple[list[Connection], list[ClosedConnection], int]:
+    server_state: ServerState, options: Options, pace: Pace
+) -> Slices[tuple[list[Connection], list[ClosedConnection], int]]:
     """(open, closed, number of connections before the filter by user and id)."""
     opened: list[Connection] = []
     closed: list[ClosedConnection] = []
     if options.state != CLOSED:
-        opened = [each for each in server_state.reactor.all_connections() if _listed(each)]
+        for each in server_state.reactor.all_connections():
+            if _listed(each) and (not options.acc or account_of(each) == options.acc):
+                opened.append(each)
+            if pace.over():
+                yield
     if options.state != OPEN:
         closed = list(server_state.clients.departed)
     if options.acc:
-        opened = [each for each in opened if account_of(each) == options.acc]
         closed = [each for each in closed if each.client.account_name == options.acc]
     total = len(opened) + len(closed)
     if options.cid:
         opened = [each for each in opened if each.id == options.cid]
-        closed = [] if opened else [each for each in closed if each.cid == options.cid][:1]
+        closed = [] if opened else [gone for gone in closed if gone.cid == options.cid][:1]
         return opened, closed, total
     if options.user:
         opened = [each for each in opened if _party(each).user == options.user]
@@ -181,12 +192,22 @@ def _party(each: _Each) -> Client | LeafNode:
     return client_of(each) or leaf_of(each) or Client("", 0, 0)
 
 
-def _listens(connection: Connection, subject: str) -> bool:
-    wanted = subject.encode()
-    return any(collide(wanted, each.subject) for each in connection.all_subscriptions())
+def _listening(
+    connections: list[Connection], subject: bytes, pace: Pace
+) -> Slices[list[Connection]]:
+    """Those with a subscription that overlaps the subject."""
+    found = []
+    for connection in connections:
+        for each in connection.all_subscriptions():
+            if pace.over():
+                yield
+            if collide(subject, each.subject):
+                found.append(connection)
+                break
+    return found
 
 
-def _fields(each: _Each, options: Options, now_ns: int) -> dict[str, Any]:
+def _fields(each: _Each, options: Options, now_ns: int, pace: Pace) -> Slices[dict[str, Any]]:
     """One connection; the fields are in nats-server's order."""
     gone = isinstance(each, ClosedConnection)
     client = _party(each)
@@ -228,11 +249,14 @@ def _fields(each: _Each, options: Options, now_ns: int) -> dict[str, Any]:
     subscriptions = each.all_subscriptions()
     if subscriptions and options.subscriptions_detail:
         # details of a closed connection name the account
-        fields["subscriptions_list_detail"] = [
-            detail(one, fields["cid"], client.account_name if gone else "") for one in subscriptions
-        ]
+        cid, account = fields["cid"], client.account_name if gone else ""
+        fields["subscriptions_list_detail"] = yield from each_of(
+            subscriptions, lambda one: detail(one, cid, account), pace, _DETAIL
+        )
     elif subscriptions and options.subscriptions:
-        fields["subscriptions_list"] = [text(one.subject) for one in subscriptions]
+        fields["subscriptions_list"] = yield from each_of(
+            subscriptions, lambda one: text(one.subject), pace, 1
+        )
     if options.auth:
         fields |= _in_order(_credentials(client, gone))
     return fields

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from penstock.server.monitor.slices import Slices, encoded
 from penstock.server.units import SECOND_NS
 
 _ESCAPES = str.maketrans(
@@ -15,6 +16,11 @@ def to_json(body: object, indent: int | None = 2) -> str:
     separators = (",", ":") if indent is None else (",", ": ")
     text = json.dumps(body, indent=indent, separators=separators, ensure_ascii=False)
     return text.translate(_ESCAPES)  # these characters occur in strings only
+
+
+def json_in_slices(body: object, indent: int | None = 2) -> Slices[bytes]:
+    """As to_json, as bytes and in slices."""
+    return encoded(body, indent, _ESCAPES)
 
 
 def number(value: float) -> float:

@@ -3,17 +3,18 @@ consumers.
 """
 
 import json
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from penstock.server.monitor.encoding import present
 from penstock.server.monitor.server_state import ServerState
+from penstock.server.monitor.slices import Pace, Slices
 
 if TYPE_CHECKING:
     from penstock.engine.account import JetStreamAccount
-    from penstock.engine.catalog import StreamEntry
+    from penstock.engine.catalog import ConsumerEntry, StreamEntry
     from penstock.server.jetstream import JetStream
 
+_ASSET = 60  # units of a slice that a stream or consumer takes
 _UNLIMITED = (1 << 64) - 1  # -1 as an unsigned number
 # settings.jetstream_limits and batch_limits -> nats-server's name
 _LIMITS = {
@@ -73,13 +74,14 @@ def usage(jetstream: "JetStream") -> dict[str, Any]:
 
 def account_detail(
     account: "JetStreamAccount",
+    pace: Pace,
     *,
     streams: bool = False,
     consumers: bool = False,
     direct_consumers: bool = False,
     config: bool = False,
     raft: bool = False,
-) -> dict[str, Any]:
+) -> Slices[dict[str, Any]]:
     """One account, with its streams and consumers if requested."""
     allowed = account.limits.get("")
     body: dict[str, Any] = {
@@ -94,16 +96,20 @@ def account_detail(
         "api": {"level": 0, "total": account.api_total, "errors": account.api_errors},
     }
     if streams:
-        rows = [
-            _stream(
-                account,
-                entry,
-                consumers=consumers,
-                direct_consumers=direct_consumers,
-                config=config,
-            )
-            for entry in list(account.streams.values())
-        ]
+        rows = []
+        for entry in list(account.streams.values()):
+            if account.streams.get(entry.config.name) is entry:
+                row = yield from _stream(
+                    account,
+                    entry,
+                    pace,
+                    consumers=consumers,
+                    direct_consumers=direct_consumers,
+                    config=config,
+                )
+                rows.append(row)
+            if pace.over(_ASSET):
+                yield
         body |= present(stream_detail=rows)
     return body
 
@@ -111,11 +117,12 @@ def account_detail(
 def _stream(
     account: "JetStreamAccount",
     entry: "StreamEntry",
+    pace: Pace,
     *,
     consumers: bool,
     direct_consumers: bool,
     config: bool,
-) -> dict[str, Any]:
+) -> Slices[dict[str, Any]]:
     from penstock.api.codec import encode
     from penstock.engine.catalog import stream_info
 
@@ -133,25 +140,28 @@ def _stream(
     if consumers:
         public: list[dict[str, Any]] = []
         direct: list[dict[str, Any]] = []
-        for each, found in consumer_infos(account, entry, config=config):
-            (direct if each.config.direct else public).append(found)
+        for each in list(entry.consumers.values()):
+            if pace.over(_ASSET):
+                yield
+            if entry.consumers.get(each.name) is each:
+                found = _consumer(account, entry, each, config=config)
+                (direct if each.config.direct else public).append(found)
         row |= present(consumer_detail=public)
         if direct_consumers:
             row |= present(direct_consumer_detail=direct)
     return row | present(mirror=info.get("mirror"), sources=info.get("sources"))
 
 
-def consumer_infos(
-    account: "JetStreamAccount", entry: "StreamEntry", *, config: bool
-) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """The consumers of a stream, each in the form of the API's consumer info."""
+def _consumer(
+    account: "JetStreamAccount", entry: "StreamEntry", each: "ConsumerEntry", *, config: bool
+) -> dict[str, Any]:
+    """A consumer in the form of the API's consumer info."""
     from penstock.api.codec import encode
     from penstock.engine.catalog import consumer_info
 
     now_ns = account.reactor.clock.now()
-    for each in list(entry.consumers.values()):
-        found = consumer_info(entry, each, account.settings, now_ns, versioned=False)
-        shown = json.loads(encode(found))
-        if not config:
-            shown.pop("config", None)
-        yield each, shown
+    found = consumer_info(entry, each, account.settings, now_ns, versioned=False)
+    shown: dict[str, Any] = json.loads(encode(found))
+    if not config:
+        shown.pop("config", None)
+    return shown

@@ -9,6 +9,7 @@ from penstock.server.monitor.encoding import present
 from penstock.server.monitor.jetstream import account_detail, limits, usage
 from penstock.server.monitor.query import DEFAULT_LIMIT, Query, QueryError
 from penstock.server.monitor.server_state import ServerState, engine_account
+from penstock.server.monitor.slices import Pace, Slices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def from_query(query: Query) -> Options:
     )
 
 
-def report(server_state: ServerState, options: Options) -> dict[str, Any]:
+def report(server_state: ServerState, options: Options) -> Slices[dict[str, Any]]:
     """The report. QueryError when only the leader was asked and JetStream is off."""
     head = {"server_id": server_state.server_id, "now": format_time(server_state.now_ns)}
     jetstream = server_state.jetstream()
@@ -75,7 +76,12 @@ def report(server_state: ServerState, options: Options) -> dict[str, Any]:
         "messages": sum(entry.core.log.msgs for entry in streams),
         "bytes": sum(entry.core.log.bytes for entry in streams),
     }
-    body |= present(account_details=[_detail(each, options) for each in _chosen(accounts, options)])
+    details: list[dict[str, Any]] = []
+    pace = Pace()
+    for each in _chosen(accounts, options):
+        shown = yield from _detail(each, options, pace)
+        details.append(shown)
+    body |= present(account_details=details)
     return body | {"total": len(accounts)}
 
 
@@ -94,9 +100,10 @@ def _chosen(accounts: "list[JetStreamAccount]", options: Options) -> "list[JetSt
     return sorted(accounts, key=lambda each: each.name)[offset : offset + limit]
 
 
-def _detail(account: "JetStreamAccount", options: Options) -> dict[str, Any]:
+def _detail(account: "JetStreamAccount", options: Options, pace: Pace) -> Slices[dict[str, Any]]:
     return account_detail(
         account,
+        pace,
         streams=options.streams or options.consumer,
         consumers=options.consumer,
         direct_consumers=options.direct_consumer,
@@ -105,7 +112,7 @@ def _detail(account: "JetStreamAccount", options: Options) -> dict[str, Any]:
     )
 
 
-def one_account(server_state: ServerState, name: str, options: Options) -> dict[str, Any]:
+def one_account(server_state: ServerState, name: str, options: Options) -> Slices[dict[str, Any]]:
     """The details of one account. Raises QueryError."""
     if server_state.jetstream() is None:
         raise QueryError("jetstream not enabled")
@@ -116,7 +123,7 @@ def one_account(server_state: ServerState, name: str, options: Options) -> dict[
         raise QueryError(f'account "{name}" not jetstream enabled')
     if options.consumer and not options.streams:
         options.consumer = False  # consumers are shown with their streams only
-    return _detail(account, options)
+    return (yield from _detail(account, options, Pace()))
 
 
 def _nothing() -> dict[str, Any]:

@@ -10,6 +10,7 @@ from penstock.server.leaf.node import LeafNode
 from penstock.server.monitor.encoding import present, text
 from penstock.server.monitor.query import Query
 from penstock.server.monitor.server_state import ServerState, leaf_of
+from penstock.server.monitor.slices import Pace, Slices, each_of
 
 
 class Options(msgspec.Struct):
@@ -24,13 +25,14 @@ def from_query(query: Query) -> Options:
     return Options(subscriptions=query.flag("subs"), account=query.text("acc"))
 
 
-def report(server_state: ServerState, options: Options) -> dict[str, Any]:
+def report(server_state: ServerState, options: Options) -> Slices[dict[str, Any]]:
     """One row for each connection."""
-    rows = [
-        _row(connection, node, options.subscriptions)
-        for connection, node in joined_leafs(server_state)
-        if options.account in ("", node.account_name)
-    ]
+    pace, rows = Pace(), []
+    for connection, node in joined_leafs(server_state):
+        if options.account in ("", node.account_name) and not connection.closed:
+            rows.append((yield from _row(connection, node, options.subscriptions, pace)))
+        if pace.over(10):
+            yield
     return {
         "server_id": server_state.server_id,
         "now": format_time(server_state.now_ns),
@@ -45,7 +47,9 @@ def joined_leafs(server_state: ServerState) -> list[tuple[Connection, LeafNode]]
     return [(each, node) for each, node in found if node is not None and node.joined]
 
 
-def _row(connection: Connection, node: LeafNode, subscriptions: bool) -> dict[str, Any]:
+def _row(
+    connection: Connection, node: LeafNode, subscriptions: bool, pace: Pace
+) -> Slices[dict[str, Any]]:
     row: dict[str, Any] = {
         "id": connection.id,
         "name": node.name,
@@ -64,5 +68,10 @@ def _row(connection: Connection, node: LeafNode, subscriptions: bool) -> dict[st
         "subscriptions": connection.subscription_count(),
     }
     if subscriptions:
-        row |= present(subscriptions_list=[text(s.subject) for s in connection.all_subscriptions()])
+        listed = connection.all_subscriptions()
+        row |= present(
+            subscriptions_list=(
+                yield from each_of(listed, lambda each: text(each.subject), pace, 1)
+            )
+        )
     return row | present(compression=node.compression)

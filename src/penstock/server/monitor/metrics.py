@@ -8,7 +8,7 @@ streams and consumers are bounded: the first STREAMS and CONSUMERS by name, fewe
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client import CollectorRegistry
@@ -19,6 +19,7 @@ from penstock.server.http import Answer
 from penstock.server.monitor.accstatz import connections_by_account, statistics
 from penstock.server.monitor.query import Query
 from penstock.server.monitor.server_state import ServerState
+from penstock.server.monitor.slices import Pace, Slices
 from penstock.server.settings import COMPATIBLE_VERSION
 from penstock.server.units import SECOND_NS
 
@@ -117,19 +118,42 @@ METRICS = (
     Kind("consumer_last_active_seconds", False, "When the consumer last delivered; 0: never.", _C),
 )
 PREFIX = "penstock_"
+_SAMPLES = 100  # of a metric that are written at once
 
 
-def answer(server_state: ServerState, query: Query) -> Answer:
+def answer(server_state: ServerState, query: Query) -> Slices[Answer]:
     """The text for Prometheus. Raises QueryError."""
     streams = query.number("streams") if query.text("streams") else STREAMS
     consumers = query.number("consumers") if query.text("consumers") else CONSUMERS
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(Collector(server_state, streams, consumers))
-    return Answer(200, CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry))
+    families = yield from Collector(server_state, streams, consumers).families()
+    text: list[bytes] = []
+    pace = Pace()
+    for family in families:
+        for begin in range(0, max(len(family.samples), 1), _SAMPLES):
+            part = Metric(family.name, family.documentation, family.type, family.unit)
+            part.samples = family.samples[begin : begin + _SAMPLES]
+            written = generate_latest(_Family(part))
+            if begin:  # only the first part has the two lines of comments
+                written = written.split(b"\n", 2)[2]
+            text.append(written)
+            if pace.over(10 + 5 * len(part.samples)):
+                yield
+    return Answer(200, CONTENT_TYPE_PLAIN_0_0_4, b"".join(text))
+
+
+class _Family(CollectorRegistry):
+    """A registry of one metric that is collected already."""
+
+    def __init__(self, metric: Metric) -> None:
+        super().__init__(auto_describe=False)
+        self._metric = metric
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._metric
 
 
 class Collector:
-    """Reads the server's state at each collection."""
+    """Reads the server's state."""
 
     def __init__(
         self, server_state: ServerState, streams: int = STREAMS, consumers: int = CONSUMERS
@@ -139,12 +163,9 @@ class Collector:
         self._streams = max(0, min(streams, STREAMS))
         self._consumers = max(0, min(consumers, CONSUMERS))
         self._families: dict[str, Metric] = {}
+        self._pace = Pace()
 
-    def describe(self) -> Iterable[Metric]:
-        """Empty: the registry does not check names for duplicates."""
-        return ()
-
-    def collect(self) -> Iterator[Metric]:
+    def families(self) -> Slices[list[Metric]]:
         """Every metric, also those without a series."""
         self._families = {}
         for kind in METRICS:
@@ -152,9 +173,10 @@ class Collector:
             self._families[kind.name] = family(PREFIX + kind.name, kind.text, labels=kind.labels)
         self._process()
         self._server()
-        self._accounts()
-        self._jetstream()
-        yield from self._families.values()
+        yield
+        yield from self._accounts()
+        yield from self._jetstream()
+        return list(self._families.values())
 
     def _put(self, name: str, value: float, *labels: str) -> None:
         family = self._families[name]
@@ -202,11 +224,15 @@ class Collector:
         for path, count in sorted(server_state.requests.items()):
             self._put("http_requests", count, path)
 
-    def _accounts(self) -> None:
+    def _accounts(self) -> Slices[None]:
         by_account = connections_by_account(self._server_state)
+        yield
         for account in self._server_state.accounts():
             name = account.name
-            found = statistics(self._server_state, account, by_account.get(name, ()))
+            connections = by_account.get(name, [])
+            if self._pace.over(20 + len(connections)):
+                yield
+            found = statistics(self._server_state, account, connections)
             self._put("account_connections", found["conns"], name)
             self._put("account_leafnodes", found["leafnodes"], name)
             self._put("account_subscriptions", found["num_subscriptions"], name)
@@ -217,7 +243,7 @@ class Collector:
 
     # -- JetStream
 
-    def _jetstream(self) -> None:
+    def _jetstream(self) -> Slices[None]:
         jetstream = self._server_state.jetstream()
         self._put("jetstream_enabled", jetstream is not None)
         if jetstream is None:
@@ -234,9 +260,11 @@ class Collector:
             self._put("jetstream_consumers", consumers, name)
             self._put("jetstream_api_requests", account.api_total, name)
             self._put("jetstream_api_errors", account.api_errors, name)
-        self._assets(jetstream)
+            if self._pace.over(20):
+                yield
+        yield from self._assets(jetstream)
 
-    def _assets(self, jetstream: "JetStream") -> None:
+    def _assets(self, jetstream: "JetStream") -> Slices[None]:
         streams = sorted(
             (
                 (account, entry)
@@ -248,8 +276,11 @@ class Collector:
         shown = streams[: self._streams]
         told = 0
         for account, entry in shown:
-            self._stream(account, entry)
-            told += self._consumers_of(account, entry, self._consumers - told)
+            if self._pace.over(20):
+                yield
+            if account.streams.get(entry.config.name) is entry:
+                self._stream(account, entry)
+                told += yield from self._consumers_of(account, entry, self._consumers - told)
         total = sum(len(entry.consumers) for _, entry in streams)
         self._put("jetstream_streams_hidden", len(streams) - len(shown))
         self._put("jetstream_consumers_hidden", total - told)
@@ -269,10 +300,16 @@ class Collector:
             for origin in entry.upstreams.infos(self._server_state.now_ns):
                 self._put("stream_lag", origin.lag, *labels, origin.name)
 
-    def _consumers_of(self, account: "JetStreamAccount", entry: "StreamEntry", room: int) -> int:
+    def _consumers_of(
+        self, account: "JetStreamAccount", entry: "StreamEntry", room: int
+    ) -> Slices[int]:
         """Returns the number of consumers shown."""
         chosen = sorted(entry.consumers.values(), key=lambda each: each.name)[:room]
         for each in chosen:
+            if self._pace.over(20):
+                yield
+            if entry.consumers.get(each.name) is not each:
+                continue
             labels = (account.name, entry.config.name, each.name)
             state = each.core.state()
             redelivered = 0 if each.config.max_deliver == 1 else state.num_redelivered

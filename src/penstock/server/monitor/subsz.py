@@ -11,6 +11,7 @@ from penstock.core.protocol.subjects import literal, matches
 from penstock.server.monitor.encoding import number, present, text
 from penstock.server.monitor.query import Query, QueryError, page
 from penstock.server.monitor.server_state import ServerState, account_of
+from penstock.server.monitor.slices import Pace, Slices
 
 
 class Options(msgspec.Struct):
@@ -58,7 +59,7 @@ def from_query(query: Query) -> Options:
     )
 
 
-def report(server_state: ServerState, options: Options) -> dict[str, Any]:
+def report(server_state: ServerState, options: Options) -> Slices[dict[str, Any]]:
     """The report. QueryError when the test subject is invalid."""
     offset, limit = page(options.offset, options.limit)
     if options.test and not literal(options.test):
@@ -71,11 +72,12 @@ def report(server_state: ServerState, options: Options) -> dict[str, Any]:
         "now": format_time(server_state.now_ns),
     }
     body |= statistics(routers)
+    total = 0
     rows: list[dict[str, Any]] = []
     if options.subscriptions:
-        rows = _rows(server_state, options)
-    body |= {"total": len(rows), "offset": offset, "limit": limit}
-    return body | present(subscriptions_list=rows[offset : offset + limit])
+        total, rows = yield from _rows(server_state, options, offset, offset + limit)
+    body |= {"total": total, "offset": offset, "limit": limit}
+    return body | present(subscriptions_list=rows)
 
 
 def statistics(routers: Iterable[Router]) -> dict[str, Any]:
@@ -103,18 +105,29 @@ def statistics(routers: Iterable[Router]) -> dict[str, Any]:
     }
 
 
-def _rows(server_state: ServerState, options: Options) -> list[dict[str, Any]]:
-    rows = []
+def _rows(
+    server_state: ServerState, options: Options, begin: int, end: int
+) -> Slices[tuple[int, list[dict[str, Any]]]]:
+    """How many subscriptions there are, and the rows of those from `begin` to `end`."""
+    pace, total = Pace(), 0
+    rows: list[dict[str, Any]] = []
     for connection in server_state.reactor.all_connections():
+        if pace.over():
+            yield
         account = account_of(connection)
         if options.account not in ("", account):
             continue
-        rows += [
-            detail(each, connection.id, account)
-            for each in connection.all_subscriptions()
-            if not options.test or matches(options.test, each.subject)
-        ]
-    return rows
+        for each in connection.all_subscriptions():
+            if pace.over():
+                yield
+            if options.test and not matches(options.test, each.subject):
+                continue
+            if begin <= total < end:
+                rows.append(detail(each, connection.id, account))
+                if pace.over(2):
+                    yield
+            total += 1
+    return total, rows
 
 
 def detail(each: Subscribed, cid: int, account: str) -> dict[str, Any]:

@@ -98,7 +98,7 @@ class Events:
         if not heard:
             return
         if connections is None:
-            connections = connections_by_account(self._server_state).get(name, [])
+            connections = list(account.connections.values())
         body = account_statistics(self._server_state, account, connections)
         event = self._typed("account_connections", body)
         for subject in heard:

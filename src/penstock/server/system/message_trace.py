@@ -18,6 +18,7 @@ from penstock.core.broker.reactor import Connection, Trace
 from penstock.core.protocol.subjects import literal
 from penstock.server.monitor.encoding import present, text
 from penstock.server.monitor.server_state import ServerState, account_of, client_of, leaf_of
+from penstock.server.monitor.slices import finish
 from penstock.server.settings.accounts import SYSTEM_ACCOUNT
 from penstock.server.system.envelope import compressed, server_info, written
 
@@ -125,7 +126,7 @@ class MessageTraces:
             "request": present(header=dict(sorted(trace.headers.items())), msgsize=trace.size),
             "events": events,
         }
-        headers, data = compressed(written(body), trace.encoding)
+        headers, data = finish(compressed(written(body), trace.encoding))
         account.router.publish_message(trace.destination, data, headers=headers)
 
 

@@ -5,7 +5,7 @@ are those of monitoring. The account of a request determines which services it r
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,9 +17,11 @@ from penstock.server.clients.timer_wheel import NEVER_NS
 from penstock.server.monitor import QueryError, Skip, family
 from penstock.server.monitor.encoding import present
 from penstock.server.monitor.server_state import account_of, client_of, tag_of
+from penstock.server.monitor.slices import Pace, Slices, finish
 from penstock.server.settings.users import Permissions
-from penstock.server.system.envelope import packed, server_info, written
+from penstock.server.system.envelope import packed, server_info, written, written_in_slices
 from penstock.server.system.events import statsz
+from penstock.server.system.slicing import Slicing, Work
 
 if TYPE_CHECKING:
     from penstock.server.system import System
@@ -38,7 +40,7 @@ REPORTS = {
     "IPQUEUESZ": "ipqueuesz",
     "RAFTZ": "raftz",
 }
-_BAD, _FAILED = 400, 500
+_BAD, _FAILED, _BUSY = 400, 500, 503
 
 
 class Filter(msgspec.Struct):
@@ -88,6 +90,7 @@ class Services:
         """Serves the requests to one server."""
         self._system = system
         self._server_state = system.server_state()
+        self._slicing = Slicing(self._server_state.reactor, self._server_state.warn)
 
     def ask(
         self, source: Connection | None, subject: str, reply: str, headers: bytes, body: bytes
@@ -255,10 +258,10 @@ class Services:
     def _account_statistics(self, request: Request, account: str) -> None:
         accstatz = family("accstatz")
 
-        def report(options: Any) -> dict[str, Any]:
+        def report(options: Any) -> Slices[dict[str, Any]]:
             if account != "PING":
                 options.accounts = [account]
-            found: dict[str, Any] = accstatz.report(self._server_state, options)
+            found: dict[str, Any] = yield from accstatz.report(self._server_state, options)
             if not found["account_statz"] and not options.include_unused:
                 raise Skip
             return found
@@ -293,22 +296,32 @@ class Services:
     def _count_subscribers(self, request: Request) -> None:
         words = request.body.decode("utf-8", "replace").strip().split(" ")
         subject, queue = words[0], (words[1].encode() if len(words) > 1 else None)
-        router = request.router
-        if not subject:
-            count = 0
-        elif literal(subject):
-            found = router.matching(subject)
-            count = sum(queue in (None, each.queue) for each in found)
-        else:
-            wanted = subject.encode()
-            count = sum(
-                subset(each.subject, wanted) and queue in (None, each.queue)
-                for connection in self._server_state.reactor.all_connections()
-                if account_of(connection) == self._server_state.system_account
-                for each in connection.all_subscriptions()
-            )
+
+        def count() -> Work:
+            router = request.router
+            number = 0
+            if literal(subject):
+                number = sum(queue in (None, each.queue) for each in router.matching(subject))
+            elif subject:
+                number = yield from self._overlapped(subject.encode(), queue)
+            router.publish_message(request.reply, str(number).encode())
+
         if request.reply:
-            router.publish_message(request.reply, str(count).encode())
+            self._slicing.run(request.router, count())
+
+    def _overlapped(self, wanted: bytes, queue: bytes | None) -> Slices[int]:
+        """The subscriptions of the system account that the subject covers."""
+        pace, number = Pace(), 0
+        for connection in self._server_state.reactor.all_connections():
+            if pace.over():
+                yield
+            if account_of(connection) != self._server_state.system_account:
+                continue
+            for each in connection.all_subscriptions():
+                if pace.over():
+                    yield
+                number += subset(each.subject, wanted) and queue in (None, each.queue)
+        return number
 
     def _purge(self, request: Request, account: str) -> None:
         kind = "io.nats.jetstream.api.v1.account_purge_response"
@@ -349,16 +362,29 @@ class Services:
         except msgspec.DecodeError as problem:
             self._send(request, _error(_BAD, str(problem)))
             return
+        work = self._carry_out(request, report, options, {} if kind in _ORDERS else {"data": None})
+        if kind in _ORDERS:
+            finish(work)
+        elif not self._slicing.run(request.router, work):
+            text = "too many requests of this account wait for their answers"
+            self._send(request, _error(_BUSY, text))
+
+    def _carry_out(
+        self, request: Request, report: Callable[[Any], Any], options: Any, head: dict[str, Any]
+    ) -> Work:
         try:
             data = report(options)
+            if isinstance(data, Generator):
+                data = yield from data
+            body = {} if data is None else {"data": data}
         except Skip:
             return
         except QueryError as problem:
-            self._send(
-                request, ({} if kind in _ORDERS else {"data": None}) | _error(_FAILED, str(problem))
-            )
-            return
-        self._send(request, {} if data is None else {"data": data})
+            body = head | _error(_FAILED, str(problem))
+        whole = {"server": server_info(self._server_state)} | body
+        plain = yield from written_in_slices(whole)
+        headers, written = yield from packed(plain, request.headers)
+        request.router.publish_message(request.reply, written, headers=headers)
 
     def _send_plain(self, request: Request, body: dict[str, Any]) -> None:
         """Send an answer without compression."""
@@ -370,7 +396,7 @@ class Services:
 
     def _send_whole(self, request: Request, body: dict[str, Any]) -> None:
         if request.reply:
-            headers, data = packed(written(body), request.headers)
+            headers, data = finish(packed(written(body), request.headers))
             request.router.publish_message(request.reply, data, headers=headers)
 
 
