@@ -24,6 +24,11 @@
     ├── PullError                   a pull request ended with a status that is an error
     │   └── ConsumerDeleted         ... because its consumer was deleted
     ├── PublishFailed               some messages of a publisher were not acknowledged
+    ├── ObjectNotFound              an object store has no object of that name
+    ├── ObjectExists                a link or a new name would hide another object
+    ├── ObjectDamaged               an object's chunks are not what its digest says
+    ├── ObjectReplaced              an object was replaced or deleted while it was read
+    ├── LinkNotFollowed             a link leads to a bucket, or to another link
     ├── BatchEnded                  a fast batch ended before all of its messages were stored
     └── ApiError                    JetStream refused: ``code``, ``err_code``, ``description``
         ├── StreamNotFound              10059
@@ -253,6 +258,39 @@ class BatchEnded(PenstockError):
     def __reduce__(self) -> tuple[type[BatchEnded], tuple[object, ...]]:
         """Copies and pickles rebuild the error from the same arguments."""
         return type(self), (self.sent, self.count, self.failures)
+
+
+class ObjectNotFound(PenstockError):
+    """An object store has no object of that name, or it was deleted.
+
+    ``bucket`` and ``name`` say which.
+    """
+
+    def __init__(self, bucket: str, name: str) -> None:
+        """The bucket, and the name that it does not have."""
+        super().__init__(f"bucket {bucket!r} has no object {name!r}")
+        self.bucket = bucket
+        self.name = name
+
+    def __reduce__(self) -> tuple[type[ObjectNotFound], tuple[str, str]]:
+        """Copies and pickles rebuild the error from the same arguments."""
+        return type(self), (self.bucket, self.name)
+
+
+class ObjectExists(PenstockError):
+    """A link or a new name would hide another object; delete that one first."""
+
+
+class ObjectDamaged(PenstockError):
+    """An object's chunks are not what its properties say; the object must be put again."""
+
+
+class ObjectReplaced(PenstockError):
+    """An object was replaced or deleted while it was read; read it again."""
+
+
+class LinkNotFollowed(PenstockError):
+    """A link leads to a bucket, or to another link; open its target from ``info(name).link``."""
 
 
 class ApiError(PenstockError):

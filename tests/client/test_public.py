@@ -139,6 +139,7 @@ def test_each_shell_has_the_same_names() -> None:
         "Client",
         "JetStream",
         "Message",
+        "ObjectStore",
         "Publisher",
         "PullConsumer",
         "Subscription",

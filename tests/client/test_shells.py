@@ -85,7 +85,15 @@ def public(kind: type) -> set[str]:
 
 
 KINDS = ("Client", "JetStream", "Message", "Publisher", "PullConsumer", "Subscription")
-KINDS += ("AtomicBatch", "FastBatch", "PushSubscription", "StatusEvents", "Counter")
+KINDS += (
+    "AtomicBatch",
+    "FastBatch",
+    "PushSubscription",
+    "StatusEvents",
+    "Counter",
+    "ObjectStore",
+    "ObjectWatcher",
+)
 
 
 @pytest.mark.parametrize("name", KINDS)

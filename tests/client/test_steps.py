@@ -37,6 +37,9 @@ class House(Session[BaseMessage]):
     def attach(self, subject: str, owner: Owner, queue: str = "") -> None:
         owner.interest = self.connection.subscribe(subject, queue, owner)
 
+    def flush_output(self) -> None:
+        pass
+
     def plan_flush(self) -> None:
         pass
 

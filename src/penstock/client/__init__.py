@@ -32,6 +32,7 @@ from penstock.errors import (
     InvalidSubject,
     JetStreamDisabled,
     JetStreamUnavailable,
+    LinkNotFollowed,
     MaximumConsumers,
     MaximumStreams,
     MessageNotFound,
@@ -39,6 +40,10 @@ from penstock.errors import (
     NoResponders,
     NotClustered,
     NotJetStreamMessage,
+    ObjectDamaged,
+    ObjectExists,
+    ObjectNotFound,
+    ObjectReplaced,
     OutputFull,
     PayloadTooLarge,
     PenstockError,
@@ -97,6 +102,7 @@ if TYPE_CHECKING:
     from .aio.batches import AtomicBatch, FastBatch
     from .aio.counters import Counter
     from .aio.jetstream import JetStream, PushSubscription
+    from .aio.objects import ObjectStore, ObjectWatcher
     from .aio.publishing import Publisher
     from .aio.pulling import PullConsumer
     from .blocking.batches import AtomicBatch as BlockingAtomicBatch
@@ -108,10 +114,13 @@ if TYPE_CHECKING:
     from .blocking.jetstream import (
         PushSubscription as BlockingPushSubscription,
     )
+    from .blocking.objects import ObjectStore as BlockingObjectStore
+    from .blocking.objects import ObjectWatcher as BlockingObjectWatcher
     from .blocking.publishing import Publisher as BlockingPublisher
     from .blocking.pulling import PullConsumer as BlockingPullConsumer
     from .columns import ColumnReader
     from .counters import CounterEntry
+    from .objects.models import ObjectInfo, ObjectLink, ObjectStoreConfig, ObjectStoreStatus
     from .schedules import Schedule
 
 # Imported at first use: a program that only publishes need not wait for them.
@@ -123,6 +132,12 @@ _LATER = {
     "Schedule": ("schedules", "Schedule"),
     "JetStream": ("aio.jetstream", "JetStream"),
     "PushSubscription": ("aio.jetstream", "PushSubscription"),
+    "ObjectInfo": ("objects.models", "ObjectInfo"),
+    "ObjectLink": ("objects.models", "ObjectLink"),
+    "ObjectStore": ("aio.objects", "ObjectStore"),
+    "ObjectStoreConfig": ("objects.models", "ObjectStoreConfig"),
+    "ObjectStoreStatus": ("objects.models", "ObjectStoreStatus"),
+    "ObjectWatcher": ("aio.objects", "ObjectWatcher"),
     "Publisher": ("aio.publishing", "Publisher"),
     "PullConsumer": ("aio.pulling", "PullConsumer"),
     "BlockingAtomicBatch": ("blocking.batches", "AtomicBatch"),
@@ -130,6 +145,8 @@ _LATER = {
     "BlockingCounter": ("blocking.counters", "Counter"),
     "BlockingJetStream": ("blocking.jetstream", "JetStream"),
     "BlockingPushSubscription": ("blocking.jetstream", "PushSubscription"),
+    "BlockingObjectStore": ("blocking.objects", "ObjectStore"),
+    "BlockingObjectWatcher": ("blocking.objects", "ObjectWatcher"),
     "BlockingPublisher": ("blocking.publishing", "Publisher"),
     "BlockingPullConsumer": ("blocking.pulling", "PullConsumer"),
     "ColumnReader": ("columns", "ColumnReader"),
@@ -147,6 +164,8 @@ __all__ = [
     "BlockingFastBatch",
     "BlockingJetStream",
     "BlockingMessage",
+    "BlockingObjectStore",
+    "BlockingObjectWatcher",
     "BlockingPublisher",
     "BlockingPullConsumer",
     "BlockingPushSubscription",
@@ -180,6 +199,7 @@ __all__ = [
     "JetStream",
     "JetStreamDisabled",
     "JetStreamUnavailable",
+    "LinkNotFollowed",
     "Listing",
     "MaximumConsumers",
     "MaximumStreams",
@@ -192,6 +212,16 @@ __all__ = [
     "NoResponders",
     "NotClustered",
     "NotJetStreamMessage",
+    "ObjectDamaged",
+    "ObjectExists",
+    "ObjectInfo",
+    "ObjectLink",
+    "ObjectNotFound",
+    "ObjectReplaced",
+    "ObjectStore",
+    "ObjectStoreConfig",
+    "ObjectStoreStatus",
+    "ObjectWatcher",
     "Options",
     "OutputFull",
     "PayloadTooLarge",

@@ -237,7 +237,7 @@ class Connection:
         self._sid = 0
         self._parser = wire.Parser(wire.ROLE_CLIENT, INFO_LINE_MAX, RECEIVE_PAYLOAD_MAX)
         self._events: list[Event] = []
-        self._out: list[bytes] = []
+        self._out: list[bytes | memoryview] = []
         self.bytes_waiting = 0
         """The number of bytes that ``data_to_send`` would return."""
         self._kept: list[bytes] = []  # published without a connection
@@ -330,7 +330,7 @@ class Connection:
         """Bytes to write to the transport now; b"" when there are none."""
         if not self._out:
             return b""
-        data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
+        data = b"".join(self._out)  # returns a single bytes object as it is
         self._out.clear()
         self.bytes_waiting = 0
         self.bytes_sent += len(data)
@@ -392,6 +392,25 @@ class Connection:
             self.bytes_waiting += len(data)
         else:
             self._keep(data)
+
+    def publish_chunk(
+        self, subject: str, payload: bytes | memoryview, reply: str, headers: bytes
+    ) -> None:
+        """Send a large message without a copy of its own; the payload must not change until it is sent.
+
+        The client made subject and reply. Without a connection it keeps nothing and raises ConnectionLost.
+        Raises PayloadTooLarge.
+        """
+        if self.state is not State.CONNECTED:
+            self._check_open()
+            raise ConnectionLost(f"not connected: {self.state.value}")
+        size = len(headers) + len(payload)
+        if size > self.info.max_payload:
+            raise PayloadTooLarge(f"{size} bytes, the server takes {self.info.max_payload}")
+        self.messages_sent += 1
+        self._send(f"HPUB {subject} {reply} {len(headers)} {size}\r\n".encode() + headers)
+        self._send(payload)
+        self._send(b"\r\n")
 
     def publish_operations(self, operations: bytes, count: int) -> None:
         """Send whole publishes that ``core.outflow`` made and checked.
@@ -512,7 +531,7 @@ class Connection:
         self._kept.append(data)
         self._kept_bytes += len(data)
 
-    def _send(self, data: bytes) -> None:
+    def _send(self, data: bytes | memoryview) -> None:
         self._out.append(data)
         self.bytes_waiting += len(data)
 

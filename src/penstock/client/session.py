@@ -142,6 +142,10 @@ class Session(ABC, Generic[M]):
         """Send queued output soon: at the latest with the next wait."""
 
     @abstractmethod
+    def flush_output(self) -> None:
+        """Send queued output now, as far as the transport takes it."""
+
+    @abstractmethod
     def report(self, error: Exception) -> None:
         """Report an error that no call can raise."""
 
@@ -192,6 +196,10 @@ class Session(ABC, Generic[M]):
         if domain is not None or prefix is not None:
             return domain, prefix
         return self.options.jetstream_domain or None, self.options.jetstream_prefix or None
+
+    def new_id(self) -> str:
+        """A unique identifier of 22 letters and digits."""
+        return self._nuid.next()
 
     def new_inbox(self) -> str:
         """A unique subject for answers."""

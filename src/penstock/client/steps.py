@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -137,6 +137,32 @@ class Dial(Step):
     def __init__(self, server: Server) -> None:
         """``server`` is the only one to try."""
         self.server = server
+
+
+class Work(Step):
+    """Call a function that may block, such as a read from a file; its result is that of the step.
+
+    The asyncio shell calls it in another thread.
+    """
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        """``function`` must not use the client."""
+        self.function = function
+
+
+class Await(Step):
+    """Wait for an awaitable of the user; its result is that of the step.
+
+    TypeError in the blocking shell, which cannot.
+    """
+
+    __slots__ = ("awaitable",)
+
+    def __init__(self, awaitable: Awaitable[Any]) -> None:
+        """``awaitable`` is awaited once."""
+        self.awaitable = awaitable
 
 
 Steps: TypeAlias = Generator[Step, Any, T]

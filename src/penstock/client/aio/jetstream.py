@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..objects.store import Buckets
 from ..steps import made
 from ..streams import PUSH_PENDING_BYTES_MAX, PUSH_PENDING_MESSAGES_MAX, Pushed, Streams
 from .batches import AtomicBatch, FastBatch
 from .counters import Counter
 from .messages import Message
+from .objects import ObjectStore
 from .publishing import Publisher
 from .pulling import PullConsumer
 from .running import Awaited, run
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from .connection import Callback, Client
 
 
-class JetStream(Awaited, Streams[Message]):
+class JetStream(Awaited, Streams[Message], Buckets[ObjectStore]):
     """Streams and consumers over a connection; made by ``Client.jetstream``.
 
     Every call raises ApiError when the server refuses, Timeout without an answer, NoResponders
@@ -29,6 +31,7 @@ class JetStream(Awaited, Streams[Message]):
     client: Client
 
     counter = made(Counter)
+    _store_type = ObjectStore
     publisher = made(Publisher)
     atomic_batch = made(AtomicBatch)
     fast_batch = made(FastBatch)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..steps import (
     Attach,
+    Await,
     Awaits,
     Dial,
     Left,
@@ -16,6 +17,7 @@ from ..steps import (
     Sleep,
     Step,
     Until,
+    Work,
     realise,
 )
 
@@ -110,6 +112,10 @@ async def perform(client: Client, step: Step) -> Any:
         await asyncio.sleep(step.seconds)
     elif isinstance(step, Dial):
         await client.dial(step.server)
+    elif isinstance(step, Work):
+        return await client.loop.run_in_executor(None, step.function)
+    elif isinstance(step, Await):
+        return await step.awaitable
     return None
 
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..columns import ColumnReader, read_range
+from ..objects.store import Buckets
 from ..steps import made
 from ..streams import PUSH_PENDING_BYTES_MAX, PUSH_PENDING_MESSAGES_MAX, Pushed, Streams
 from .batches import AtomicBatch, FastBatch
 from .counters import Counter
 from .messages import BlockingMessage
+from .objects import ObjectStore
 from .publishing import Publisher
 from .pulling import PullConsumer
 from .running import Blocking, run
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["JetStream", "Publisher", "PullConsumer", "PushSubscription"]
 
 
-class JetStream(Blocking, Streams[BlockingMessage]):
+class JetStream(Blocking, Streams[BlockingMessage], Buckets[ObjectStore]):
     """Streams and consumers over a connection; made by ``BlockingClient.jetstream``.
 
     Every call raises ApiError when the server refuses, Timeout without an answer, NoResponders
@@ -34,6 +36,7 @@ class JetStream(Blocking, Streams[BlockingMessage]):
     client: BlockingClient
 
     counter = made(Counter)
+    _store_type = ObjectStore
     publisher = made(Publisher)
     atomic_batch = made(AtomicBatch)
     fast_batch = made(FastBatch)

@@ -8,6 +8,7 @@ without end.
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
@@ -16,6 +17,7 @@ from penstock.errors import ClientInUse
 
 from ..steps import (
     Attach,
+    Await,
     Blocks,
     Dial,
     Left,
@@ -25,6 +27,7 @@ from ..steps import (
     Sleep,
     Step,
     Until,
+    Work,
     realise,
 )
 
@@ -147,6 +150,12 @@ def perform(client: BlockingClient, step: Step) -> Any:
         time.sleep(step.seconds)
     elif isinstance(step, Dial):
         client.dial(step.server)
+    elif isinstance(step, Work):
+        return step.function()
+    elif isinstance(step, Await):
+        if inspect.iscoroutine(step.awaitable):
+            step.awaitable.close()  # or Python warns that nobody awaited it
+        raise TypeError("a blocking client cannot await: give an iterator, or use connect()")
     return None
 
 

@@ -1,0 +1,55 @@
+"""Doing a call again when the connection breaks, or when a server that has restarted is not ready."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from penstock.errors import ApiError, ConnectionLost, NoResponders, OutputFull, Timeout
+
+from ..ordered import LEADERLESS
+from ..publishing import RETRY_S
+from ..steps import Mailbox, Until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..session import Session
+    from ..steps import Steps
+
+T = TypeVar("T")
+
+
+def passing(error: BaseException, *, served: bool = True) -> bool:
+    """Whether the same call may succeed soon after this error.
+
+    ``served``: whether the server has answered such a call before, so that silence means a restart.
+    """
+    if isinstance(error, ApiError):
+        return error.err_code in LEADERLESS
+    if isinstance(error, NoResponders):
+        return served
+    return isinstance(error, ConnectionLost | OutputFull | Timeout)
+
+
+def pausing() -> Steps[None]:
+    """Wait before the next attempt."""
+    yield Until(Mailbox(), lambda: False, RETRY_S)
+
+
+def persisting(
+    client: Session[Any],
+    attempt: Callable[[], Steps[T]],
+    patience_s: float,
+    *,
+    served: bool = True,
+) -> Steps[T]:
+    """Repeat the call until it succeeds, fails for good, or the time is over: then its last error."""
+    deadline = client.clock() + patience_s
+    while True:
+        try:
+            return (yield from attempt())
+        except Exception as error:
+            again = passing(error, served=served or client.clustered)
+            if not again or client.closed or client.clock() >= deadline:
+                raise
+        yield from pausing()

@@ -1,0 +1,277 @@
+"""What a user hands in for an object: sources that are read in chunks, and targets that are written.
+
+All reading and writing of files is in functions for the step ``Work``, so that it does not hold up an event
+loop.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import os
+import stat
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterable, Callable, Iterable
+from typing import IO, TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from ..steps import Await, Work
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from ..steps import Steps
+
+Chunk: TypeAlias = bytes | memoryview
+Progress: TypeAlias = Callable[[int, int | None], object]
+"""Called with the bytes that are done, and the total or None when it is not known."""
+
+
+class AsyncReader(Protocol):
+    """A reader of asyncio, such as ``asyncio.StreamReader``."""
+
+    def read(self, size: int, /) -> Awaitable[bytes]:
+        """At most ``size`` bytes; b"" at the end."""
+
+
+Content: TypeAlias = (
+    bytes
+    | bytearray
+    | memoryview
+    | os.PathLike[str]
+    | IO[bytes]
+    | Iterable[bytes]
+    | AsyncIterable[bytes]
+    | AsyncReader
+)
+"""What an object can be made from."""
+Target: TypeAlias = str | os.PathLike[str] | IO[bytes]
+"""Where an object can be written to."""
+
+READ_BYTES = 1024 * 1024
+"""About how much is read from a file at once."""
+
+
+class Source(ABC):
+    """Chunks of ``size`` bytes, the last one may be shorter."""
+
+    total: int | None = None
+
+    def begin(self) -> Steps[None]:
+        """Open what must be opened; OSError."""
+        yield from ()
+
+    @abstractmethod
+    def read(self) -> Steps[list[Chunk]]:
+        """The next chunks; empty at the end."""
+
+    def close(self) -> None:  # noqa: B027  # most sources have nothing to close
+        """Close what ``begin`` opened."""
+
+
+class ViewSource(Source):
+    """Bytes in memory; chunks are views of them."""
+
+    def __init__(self, view: memoryview, size: int) -> None:
+        """Copies nothing."""
+        self.total = len(view)
+        self._view = view
+        self._size = size
+        self._position = 0
+
+    def read(self) -> Steps[list[Chunk]]:
+        """The next views."""
+        begin = self._position
+        count = max(1, READ_BYTES // self._size)
+        self._position = min(len(self._view), begin + count * self._size)
+        yield from ()
+        return [
+            self._view[at : min(at + self._size, self._position)]
+            for at in range(begin, self._position, self._size)
+        ]
+
+
+class FileSource(Source):
+    """A binary file that is open, or one to open."""
+
+    def __init__(self, file: Any, size: int, *, path: os.PathLike[str] | None = None) -> None:
+        """Reads from the file's present position; ``path``: open this one instead."""
+        self._file = file
+        self._size = size
+        self._path = path
+
+    def begin(self) -> Steps[None]:
+        """Open the file, and learn its size if it is a regular one."""
+        yield Work(self._open)
+
+    def _open(self) -> None:
+        if self._path is not None:
+            self._file = open(self._path, "rb")  # noqa: SIM115  # ``close`` follows
+        self.total = _size_left(self._file)
+
+    def read(self) -> Steps[list[Chunk]]:
+        """The next chunks, about READ_BYTES."""
+        chunks: list[Chunk] = yield Work(self._fill)
+        return chunks
+
+    def _fill(self) -> list[Chunk]:
+        chunks: list[Chunk] = []
+        for _ in range(max(1, READ_BYTES // self._size)):
+            chunk = self._one()
+            if chunk:
+                chunks.append(chunk)
+            if len(chunk) < self._size:
+                break
+        return chunks
+
+    def _one(self) -> bytes:
+        parts: list[bytes] = []
+        left = self._size
+        while left:
+            part = self._file.read(left)
+            if part is None:
+                raise BlockingIOError("the file to store is in non-blocking mode and has no bytes")
+            if isinstance(part, str):
+                raise TypeError("the file to store is open as text: open it in binary mode")
+            if not part:
+                break
+            parts.append(part)
+            left -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def close(self) -> None:
+        """Close the file if this object opened it."""
+        if self._path is not None and self._file is not None:
+            self._file.close()
+
+
+class PieceSource(Source):
+    """Pieces of any size, from an iterator or from awaitables."""
+
+    def __init__(self, following: Callable[[], Any], size: int, *, awaited: bool) -> None:
+        """``following`` returns the next piece or its awaitable; b"" or the end of iteration ends."""
+        self._following = following
+        self._size = size
+        self._awaited = awaited
+        self._rest: memoryview = memoryview(b"")
+        self._over = False
+
+    def read(self) -> Steps[list[Chunk]]:
+        """The next chunk, or as many as a large piece has."""
+        size = self._size
+        parts: list[memoryview] = [self._rest] if self._rest else []
+        length = len(self._rest)
+        while length < size and not self._over:
+            piece = yield from self._next()
+            if piece:
+                parts.append(piece)
+                length += len(piece)
+        self._rest = memoryview(b"")
+        if not length:
+            return []
+        if len(parts) == 1:
+            joined = parts[0]
+        else:
+            joined = memoryview(b"".join(parts))
+        whole = length if self._over else length - length % size
+        self._rest = joined[whole:]
+        return [joined[at : min(at + size, whole)] for at in range(0, whole, size)]
+
+    def _next(self) -> Steps[memoryview]:
+        try:
+            piece = self._following()
+            if self._awaited:
+                piece = yield Await(piece)
+        except (StopIteration, StopAsyncIteration):
+            self._over = True
+            return memoryview(b"")
+        if isinstance(piece, str):
+            raise TypeError("the pieces of an object must be bytes, not text")
+        if not isinstance(piece, bytes):
+            piece = bytes(memoryview(piece))  # its owner may fill it again for the next piece
+        return memoryview(piece)
+
+
+class _Reader(PieceSource):
+    """A reader of asyncio: b"" is its end."""
+
+    def _next(self) -> Steps[memoryview]:
+        piece = yield from super()._next()
+        self._over = not piece
+        return piece
+
+
+def make_source(content: Any, size: int) -> Source:
+    """The source for what a user gave; TypeError for anything else."""
+    if isinstance(content, str):
+        raise TypeError(
+            "text is no object: give text.encode(), or for the file of that name a pathlib.Path"
+        )
+    if isinstance(content, os.PathLike):
+        return FileSource(None, size, path=content)
+    read = getattr(content, "read", None)
+    if callable(read):
+        if isinstance(content, io.TextIOBase):
+            raise TypeError("the file to store is open as text: open it in binary mode")
+        if inspect.iscoroutinefunction(read):
+            return _Reader(lambda: read(max(size, READ_BYTES)), size, awaited=True)
+        return FileSource(content, size)
+    if isinstance(content, AsyncIterable):
+        iterator = aiter(content)
+        return PieceSource(lambda: anext(iterator), size, awaited=True)
+    try:
+        return ViewSource(memoryview(content).cast("B"), size)
+    except TypeError:
+        if not isinstance(content, Iterable):
+            raise TypeError(
+                f"no object can be made from {type(content).__name__}: give bytes, a binary file, "
+                "a pathlib.Path or an iterator of bytes"
+            ) from None
+    pieces = iter(content)
+    return PieceSource(lambda: next(pieces), size, awaited=False)
+
+
+def _size_left(file: Any) -> int | None:
+    try:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        return max(0, found.st_size - int(file.tell()))
+    except (OSError, AttributeError, ValueError, TypeError):
+        return None
+
+
+def write_all(file: Any, chunks: list[bytes]) -> None:
+    """Write chunks to a file, also to one that takes less than it is given."""
+    for chunk in chunks:
+        written = file.write(chunk)
+        while written is not None and written < len(chunk):
+            chunk = chunk[written:]
+            written = file.write(chunk)
+
+
+class PathTarget:
+    """A file that appears under its name when all of it is written, and not before."""
+
+    def __init__(self, path: str | os.PathLike[str], unique: str) -> None:
+        """``unique`` makes the name of the temporary file beside it."""
+        self.path = os.fspath(path)
+        folder, name = os.path.split(self.path)
+        self._temporary = os.path.join(folder, f".{name[:64]}.{unique}.part")
+        self._file: io.BufferedWriter | None = None
+
+    def open(self) -> io.BufferedWriter:
+        """Open the temporary file; OSError."""
+        self._file = open(self._temporary, "xb")  # noqa: SIM115  # ``keep`` or ``drop`` follows
+        return self._file
+
+    def keep(self) -> None:
+        """The object is complete: give the file its name."""
+        assert self._file is not None
+        self._file.close()
+        os.replace(self._temporary, self.path)
+
+    def drop(self) -> None:
+        """The object is not complete: remove the file."""
+        if self._file is not None:
+            self._file.close()
+            os.unlink(self._temporary)

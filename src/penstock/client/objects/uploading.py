@@ -1,0 +1,270 @@
+"""The chunks of one object on their way into the stream: in order, a bounded number at a time.
+
+Each chunk has a message id, so that the stream stores it once, however often it is sent. Acks carry
+sequences; they must rise from chunk to chunk. When the connection breaks or acks do not come, the stream
+says how many chunks it has, and the others are sent again::
+
+    sent        1 2 3 4 5 6 7          acked  1 2 3          the connection breaks
+    the stream has 5 chunks     ─►     sent again  6 7
+
+Knows nothing of transports.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from penstock.core.protocol.wire import encode_headers
+from penstock.errors import (
+    ApiError,
+    ConnectionClosed,
+    ConnectionLost,
+    NoResponders,
+    ObjectDamaged,
+    PenstockError,
+    Timeout,
+)
+
+from ..jetstream import MSG_ID, decode_pub_ack
+from ..publishing import IN_PROCESS
+from ..steps import SEND, Attach, Mailbox, Until
+from .persisting import pausing, persisting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.errors import PermissionsViolation
+
+    from ..connection import Interest
+    from ..message import BaseMessage
+    from ..steps import Steps
+    from ..streams import Streams
+    from .sources import Chunk
+
+WINDOW_BYTES = 2 * 2**20
+"""Bytes of chunks without an ack, at most; two chunks are always allowed."""
+WINDOW_CHUNKS = 256
+NO_RESPONDERS = 503
+
+
+class Upload(Mailbox):
+    """The chunks of one object; ``begin``, then ``send`` each, then ``finish``."""
+
+    def __init__(self, js: Streams[Any], stream: str, subject: str, patience_s: float) -> None:
+        """``patience_s``: how long to wait for the next ack."""
+        self.interest: Interest
+        self.acked = 0
+        """The number of chunks that the stream has."""
+        self.acked_bytes = 0
+        self.sent = 0
+        """The number of chunks that were sent."""
+        self.held_bytes_max = 0
+        """The most bytes that were held for chunks without an ack."""
+        self._js = js
+        self._client = js.client
+        self._stream = stream
+        self._subject = subject
+        self._nuid = subject.rpartition(".")[2]
+        self._patience_s = patience_s
+        self._inbox = js.client.new_inbox()
+        self._waiting: deque[Chunk] = deque()  # chunks acked + 1 ... sent
+        self._held = 0
+        self._acks: dict[
+            int, int
+        ] = {}  # chunk to sequence; arrived before that of a chunk before it
+        self._last_seq = 0
+        self._rejected: set[int] = set()  # chunks that the stream will never take
+        self._doubt = (
+            False  # whether the connection broke, so that chunks may be stored without an ack
+        )
+        self._refused = 0  # a chunk that the stream did not take for the moment; 0 for none
+        self._broken: PenstockError | None = None
+        self._failure: PenstockError | None = None
+
+    # -- called by the client ----------------------------------------------------------------------
+
+    def receive(self, message: BaseMessage) -> None:
+        """An ack arrived."""
+        number = int(message.subject.rpartition(".")[2])
+        if not self.acked < number <= self.sent:
+            return  # of a chunk that was sent again and is acked already
+        if message.status == NO_RESPONDERS:
+            self._refuse(number, NoResponders(self._subject), passing=True)
+            return
+        try:
+            ack = decode_pub_ack(message.data)
+        except PenstockError as error:
+            passing = isinstance(error, ApiError) and error.err_code == IN_PROCESS
+            self._refuse(number, error, passing=passing)
+            return
+        if 0 < self._refused < number:
+            self._failure = _out_of_order()
+        self._acks[number] = ack.seq
+        while (seq := self._acks.pop(self.acked + 1, None)) is not None:
+            self._store(seq)
+        self.stir()
+
+    def _store(self, seq: int) -> None:
+        if seq <= self._last_seq:
+            self._failure = _out_of_order()
+        self._last_seq = seq
+        self._drop()
+
+    def _drop(self) -> None:
+        chunk = self._waiting.popleft()
+        self.acked += 1
+        self.acked_bytes += len(chunk)
+        self._held -= len(chunk)
+
+    def _refuse(self, number: int, error: PenstockError, *, passing: bool) -> None:
+        if passing:
+            self._broken = error
+            self._refused = min(number, self._refused or number)
+        else:
+            self._rejected.add(number)
+            self._failure = self._failure or error
+        self.stir()
+
+    @property
+    def may_be_stored(self) -> bool:
+        """Whether the stream may have a chunk."""
+        return self.acked > 0 or self._doubt or self.sent > len(self._rejected)
+
+    def lost(self, error: PenstockError) -> None:
+        """The connection broke, or the client was closed."""
+        self._doubt = True
+        if isinstance(error, ConnectionLost):
+            self._broken = error
+        else:
+            self._failure = error
+        self.stir()
+
+    def refused(self, complaint: PermissionsViolation) -> None:
+        """The server does not permit a publish, which may be one of these."""
+        if f'"{self._subject}"' in complaint.text:
+            self._failure = complaint
+            self.stir()
+
+    def end(self) -> None:
+        """The client is closed: no ack follows."""
+        if self._failure is None:
+            self._failure = ConnectionClosed("the client was closed during a put")
+        self.stir()
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def begin(self) -> Steps[None]:
+        """Subscribe to the acks."""
+        yield Attach(f"{self._inbox}.*", self)
+        self._client.watchers.add(self)
+
+    def close(self) -> None:
+        """Stop receiving acks."""
+        self._client.watchers.discard(self)
+        if hasattr(self, "interest"):
+            self._client.release(self.interest)
+
+    def send(self, chunk: Chunk) -> Steps[None]:
+        """Send a chunk, after waiting for room. Raises the refusal of the stream, or Timeout."""
+        if self._failure is not None or self._broken is not None or not self._has_room():
+            yield from self._settling(self._has_room)
+        self.sent += 1
+        self._waiting.append(chunk)
+        self._held += len(chunk)
+        self.held_bytes_max = max(self.held_bytes_max, self._held)
+        try:
+            self._publish(self.sent, chunk)
+            yield SEND
+        except (ConnectionLost, Timeout) as error:
+            self._broken = error
+
+    def finish(self) -> Steps[None]:
+        """Wait until the stream has every chunk."""
+        yield from self._settling(lambda: not self._waiting)
+
+    def settle(self, seconds: float) -> Steps[None]:
+        """Wait until the stream has answered for every chunk that was sent, whatever it answered."""
+        yield Until(
+            self,
+            lambda: len(self._waiting) <= len(self._rejected) or self._broken is not None,
+            seconds,
+        )
+
+    def _has_room(self) -> bool:
+        waiting = len(self._waiting)
+        return waiting < 2 or (self._held < WINDOW_BYTES and waiting < WINDOW_CHUNKS)
+
+    def _publish(self, number: int, chunk: Chunk) -> None:
+        self._client.connection.publish_chunk(
+            self._subject,
+            chunk,
+            f"{self._inbox}.{number}",
+            encode_headers({MSG_ID: [f"{self._nuid}.{number}"]}),
+        )
+
+    def _settling(self, done: Callable[[], bool]) -> Steps[None]:
+        """Wait for acks until ``done()``."""
+        clock = self._client.clock
+        acked, deadline = self.acked, clock() + self._patience_s
+        while True:
+            if self._failure is not None:
+                raise self._failure
+            if self._broken is not None:
+                yield from self._resume()
+                continue
+            if done():
+                return
+            if self.acked > acked:
+                acked, deadline = self.acked, clock() + self._patience_s
+            left = deadline - clock()
+            if left <= 0:
+                raise Timeout(
+                    f"no ack of a chunk for {self._subject!r} in {self._patience_s} s"
+                ) from self._broken
+            before = self.acked
+
+            def news(before: int = before) -> bool:
+                return (
+                    self._failure is not None
+                    or self._broken is not None
+                    or done()
+                    or self.acked > before
+                )
+
+            if not (yield Until(self, news, min(left, self._js.timeout))):
+                self._broken = Timeout("no ack in time")
+
+    def _resume(self) -> Steps[None]:
+        """Ask what the stream has, and send the rest again."""
+        passing = not isinstance(self._broken, ConnectionLost)
+        self._broken = None
+        if passing:
+            yield from pausing()
+        self._refused = 0
+        stored = yield from persisting(self._client, self._counting, self._patience_s)
+        if self._broken is not None:
+            return  # lost again; the next attempt counts again
+        if not self.acked <= stored <= self.sent:
+            raise ObjectDamaged(
+                f"the stream has {stored} chunks of {self.acked} acknowledged and {self.sent} sent "
+                "ones: put the object again"
+            )
+        self._acks = {number: seq for number, seq in self._acks.items() if number > stored}
+        while self.acked < stored:
+            self._drop()
+        try:
+            for number, chunk in enumerate(self._waiting, self.acked + 1):
+                if number not in self._acks:
+                    self._publish(number, chunk)
+            yield SEND
+        except (ConnectionLost, Timeout) as error:
+            self._broken = error
+
+    def _counting(self) -> Steps[int]:
+        info = yield from self._js.plans.stream_info(self._stream, subjects_filter=self._subject)
+        return info.state.subjects.get(self._subject, 0)
+
+
+def _out_of_order() -> ObjectDamaged:
+    return ObjectDamaged("the stream stored chunks out of order: put the object again")

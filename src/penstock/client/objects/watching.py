@@ -1,0 +1,178 @@
+"""Following the changes of an object store: the present objects first, then each change.
+
+Reads through an ordered consumer, which is replaced when it is lost. Knows nothing of transports.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import ConnectionClosed, ObjectDamaged, PenstockError, Timeout
+
+from ..ordered import Ordered
+from ..pull import Flow as Requests
+from ..pulling import Inbox, Pulling
+from ..steps import SEND, Ready, Until, call
+from .models import decode_meta
+from .persisting import pausing
+
+if TYPE_CHECKING:
+    from penstock.api.fields import DeliverPolicy
+
+    from ..durations import Duration
+    from ..message import BaseMessage
+    from ..steps import Steps
+    from ..streams import Streams
+    from .models import ObjectInfo
+
+BATCH = 256
+EXPIRES_NS = 30 * 10**9
+HEARTBEAT_S = 5.0
+
+
+class Watching:
+    """Changes of an object store; made by ``ObjectStore.watch``.
+
+    Iterate over it, or call ``next``. Each item is the ObjectInfo of an object that was stored, changed or
+    deleted; None once, when all objects that were there at the beginning have been told. A message that
+    does not describe an object is reported as an error of the client. Survives a lost connection. Leave
+    it with its block, or with ``stop``.
+    """
+
+    def __init__(
+        self, js: Streams[Any], bucket: str, stream: str, policy: DeliverPolicy, *, deletes: bool
+    ) -> None:
+        """``deletes``: whether deleted objects are told, too."""
+        self.client = js.client
+        self._js = js
+        self._bucket = bucket
+        self._stream = stream
+        self._state = Ordered(stream, [f"$O.{bucket}.M.>"], 1, policy, False)
+        self._deletes = deletes
+        self._handle: Pulling[Any] | None = None
+        self._inbox: Inbox | None = None
+        self._requests = Requests("", BATCH, 0, 0, 0)
+        self._arrived: deque[ObjectInfo | None] = deque()
+        self._telling = (
+            policy != "new"
+        )  # whether the end of the present objects is still to be told
+        self._stopped = False
+
+    def begin(self) -> Steps[None]:
+        """Create the consumer."""
+        info = yield from self._js.plans.create_consumer(self._stream, self._state.config())
+        self._state.started(info)
+        self._handle = handle = Pulling(self._js, self._stream, info.name)
+        self._requests = Requests(
+            self._js.plans.subjects.next_message(self._stream, info.name),
+            BATCH,
+            0,
+            EXPIRES_NS,
+            int(HEARTBEAT_S * 10**9),
+        )
+        self._inbox = yield from handle._begin()
+        if not info.num_pending:
+            self._tell_end()
+
+    def _tell_end(self) -> None:
+        if self._telling:
+            self._telling = False
+            self._arrived.append(None)
+
+    def taking(self, timeout: Duration | None = None) -> Steps[ObjectInfo | None]:
+        """The next change; None once, when all objects that were there at the beginning have been told.
+
+        ``timeout`` in seconds, none by default. Raises Timeout, and ConnectionClosed when the watcher was
+        stopped or the client closed.
+        """
+        seconds = math.inf if timeout is None else self.client.timeout_of(timeout)
+        deadline = self.client.clock() + seconds
+        while not self._arrived:
+            if self._stopped:
+                raise ConnectionClosed(f"the watcher of bucket {self._bucket!r} was stopped")
+            left = deadline - self.client.clock()
+            if left <= 0:
+                raise Timeout(f"no change of bucket {self._bucket!r} in {seconds} s")
+            try:
+                if self._handle is None:
+                    yield from self.begin()
+                else:
+                    yield from self._pull(left)
+            except PenstockError as error:
+                if self._stopped:
+                    continue
+                if self.client.closed or not self._state.recoverable(error):
+                    raise
+                yield from self._discarding()
+                yield from pausing()
+        return self._arrived.popleft()
+
+    next = call(taking)
+
+    def _pull(self, left: float) -> Steps[None]:
+        """Ask for messages if it is time, and take those that arrive."""
+        inbox, handle = self._inbox, self._handle
+        assert inbox is not None
+        assert handle is not None
+        quiet = 2 * HEARTBEAT_S
+        if not inbox.queue:
+            yield Ready(left)
+            if inbox.error is not None:
+                inbox.error = None
+                self._requests.restart()
+            body = self._requests.due()
+            if body is not None:
+                handle.request(inbox, body)
+                yield SEND
+            wait = min(left, quiet)
+            if not (yield Until(inbox, inbox.has_news, wait)) and wait == quiet:
+                self._requests.restart()  # not even a heartbeat: the request is lost
+        if inbox.ended and not inbox.queue and not self._stopped:
+            inbox.interest.check()
+            raise ConnectionClosed(f"the watcher of bucket {self._bucket!r} was stopped")
+        whole = True
+        while inbox.queue and whole and not self._arrived:
+            message = inbox.queue.popleft()
+            if self._requests.take(message, clustered=self.client.clustered):
+                whole = self._take(message)
+        if not whole:
+            yield from self._discarding()
+
+    def _take(self, message: BaseMessage) -> bool:
+        metadata = message.metadata
+        if not self._state.take(metadata):
+            return False
+        try:
+            info = decode_meta(message.data, self._bucket, metadata.timestamp_ns)
+        except ObjectDamaged as error:
+            self.client.report(error)
+        else:
+            if self._deletes or not info.deleted:
+                self._arrived.append(info)
+        if not metadata.pending:
+            self._tell_end()
+        return True
+
+    def stopping(self) -> Steps[None]:
+        """Stop: no change follows. The consumer is removed."""
+        if self._stopped:
+            return
+        self._stopped = True
+        yield from self._discarding()
+
+    stop = call(stopping)
+
+    def _discarding(self) -> Steps[None]:
+        handle, self._handle, self._inbox = self._handle, None, None
+        if handle is None:
+            return
+        handle.close()
+        if self.client.closed:
+            return
+        yield from self._js._discarding(self._stream, handle.consumer)
+
+    def _leaving(self, _: type[BaseException] | None) -> Steps[None]:
+        """The end of the block."""
+        yield from self.stopping()
