@@ -218,8 +218,8 @@ class Download(Mailbox):
             yield from pausing()
 
     def _take(self, message: BaseMessage) -> bytes:
-        seq = message.header(SEQUENCE)
-        if seq is None or not seq.isdigit() or int(seq) < self._next_seq:
+        seq = message.headers.get(SEQUENCE, [""])[-1]  # behind one that the chunk was stored with
+        if not seq.isdigit() or int(seq) < self._next_seq:
             raise ProtocolError(f"unexpected answer to a direct get: {message.headers!r}")
         self._next_seq = int(seq) + 1
         self._missing = 0
