@@ -1,4 +1,4 @@
-"""A penstock-server as a child process."""
+"""A penstock-server, or another server with its flags, as a child process."""
 
 from __future__ import annotations
 
@@ -34,9 +34,19 @@ class LocalServer:
     START_SECONDS: ClassVar[float] = 30.0
     STOP_SECONDS: ClassVar[float] = 30.0
 
-    def __init__(self, *, options: Sequence[str] = (), store: str | None = None) -> None:
-        """Start at once; `options` are more options of penstock-server, `store` a folder to keep."""
+    def __init__(
+        self,
+        *,
+        options: Sequence[str] = (),
+        store: str | None = None,
+        command: Sequence[str] | None = None,
+    ) -> None:
+        """Start at once; `options` are more options of penstock-server, `store` a folder to keep.
+
+        `command`: another server with the same flags, such as ["nats-server"].
+        """
         self._options = list(options)
+        self._program = list(command or [sys.executable, "-m", "penstock.server"])
         self._folder = tempfile.mkdtemp(prefix="penstock-test-")
         self._children: list[subprocess.Popen[bytes]] = []  # the running process, if any
         weakref.finalize(self, _end_all, self._children, self._folder)
@@ -67,7 +77,7 @@ class LocalServer:
         if self._children:
             raise RuntimeError("the server runs already")
         os.makedirs(self._folder, mode=0o700, exist_ok=True)  # `stop` has removed the folder
-        command = [sys.executable, "-m", "penstock.server", "-a", "127.0.0.1"]
+        command = [*self._program, "-a", "127.0.0.1"]
         command += ["-p", str(self.port or -1), "-js", "-sd", self.store]
         command += ["--ports_file_dir", self._folder, *self._options]
         with open(self._log_path, "ab") as log:
