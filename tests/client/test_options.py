@@ -28,6 +28,13 @@ REFUSED = OSError("refused")
         ("nats://u:p@h", Server("h", user="u", password="p")),
         ("nats://u:p%40x@h", Server("h", user="u", password="p@x")),
         ("nats://secret@h:1", Server("h", 1, token="secret")),
+        ("ws://h", Server("h", 80, websocket=True)),
+        ("wss://h", Server("h", 443, tls=True, websocket=True)),
+        (
+            "wss://u:p@h:8443/a/b?c=d",
+            Server("h", 8443, True, "u", "p", websocket=True, path="/a/b?c=d"),
+        ),
+        ("ws://h/a b", Server("h", 80, websocket=True, path="/a%20b")),
         ("u:p@h:3", Server("h", 3, user="u", password="p")),
     ],
 )
@@ -35,7 +42,9 @@ def test_urls_are_understood(url: str, expected: Server) -> None:
     assert parse_server(url) == expected
 
 
-@pytest.mark.parametrize("url", ["ws://h", "http://h:1", "nats://", "nats://h:x", "nats://h:99999"])
+@pytest.mark.parametrize(
+    "url", ["ftp://h", "http://h:1", "nats://", "nats://h:x", "nats://h:99999"]
+)
 def test_urls_that_name_no_server_are_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"server|connect"):
         parse_server(url)

@@ -569,7 +569,7 @@ class Connection:
             return
         assert self._server is not None
         wanted = self._server.tls or self.options.tls is not None
-        if self._tls or not (wanted or info.tls_required):
+        if self._tls or self._server.websocket or not (wanted or info.tls_required):
             self._introduce()
         elif info.tls_required or info.tls_available:
             self.state = State.AWAITING_TLS

@@ -6,17 +6,17 @@ Knows the forms of a server's URL. Knows nothing of sockets: TLS settings are fi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from .durations import Duration, to_seconds
 from .memory import SCHEME as MEMORY
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 DEFAULT_URL = "nats://127.0.0.1:4222"
 DEFAULT_PORT = 4222
@@ -25,11 +25,22 @@ Given: TypeAlias = str | Callable[[], str]
 """A credential: the text, or a function that returns it and is called at every connect."""
 
 
+_SCHEMES = {
+    (False, False): "nats",
+    (False, True): "tls",
+    (True, False): "ws",
+    (True, True): "wss",
+}
+_IN_A_PATH = "/%:@!$&'()*+,;=~"
+_DEFAULT_PORTS = {"ws": 80, "wss": 443}
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """One address of a server, with the credentials in its URL.
 
-    ``memory``: the server runs in this process, and ``host`` is its name there.
+    ``memory``: the server runs in this process, and ``host`` is its name there. ``websocket``: behind a
+    WebSocket, at the ``path`` (with the query) of its URL.
     """
 
     host: str
@@ -39,30 +50,34 @@ class Server:
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
     memory: bool = False
+    websocket: bool = False
+    path: str = field(default="", repr=False)
 
     def __str__(self) -> str:
-        """The URL, without the credentials."""
+        """The URL, without the credentials and the query."""
         if self.memory:
             return f"{MEMORY}://{self.host}"
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'tls' if self.tls else 'nats'}://{host}:{self.port}"
+        scheme = _SCHEMES[self.websocket, self.tls]
+        return f"{scheme}://{host}:{self.port}{self.path.partition('?')[0]}"
 
 
 def parse_server(url: str) -> Server:
     """Parse a server's URL: ``nats://[user:password@|token@]host[:port]``, ``tls://...`` or ``host[:port]``.
 
-    ``memory://name`` is a server of this process (``penstock.embedded``). Raises ValueError for another
-    scheme, a missing host or a bad port.
+    ``ws://host[:port][/path]`` and ``wss://...`` are WebSockets, without and with TLS. ``memory://name`` is
+    a server of this process (``penstock.embedded``). Raises ValueError for another scheme, a missing host
+    or a bad port.
     """
     parts = urlsplit(url if "://" in url else f"nats://{url}")
-    if parts.scheme not in ("nats", "tls", MEMORY):
+    if parts.scheme not in (*_SCHEMES.values(), MEMORY):
         raise ValueError(
-            f"cannot connect to {parts.scheme}://: expected nats:// or tls:// in {url!r}"
+            f"cannot connect to {parts.scheme}://: expected nats://, tls://, ws:// or wss:// in {url!r}"
         )
     if not parts.hostname:
         raise ValueError(f"no host in server address {url!r}")
     try:
-        port = parts.port or DEFAULT_PORT
+        port = parts.port or _DEFAULT_PORTS.get(parts.scheme, DEFAULT_PORT)
     except ValueError as error:
         raise ValueError(f"bad port in server address {url!r}") from error
     user, password, token = unquote(parts.username or ""), unquote(parts.password or ""), ""
@@ -71,7 +86,15 @@ def parse_server(url: str) -> Server:
     if parts.scheme == MEMORY:
         name = parts.netloc.rpartition("@")[2]
         return Server(name, 0, False, user, password, token, memory=True)
-    return Server(parts.hostname, port, parts.scheme == "tls", user, password, token)
+    tls, websocket = parts.scheme in ("tls", "wss"), parts.scheme in _DEFAULT_PORTS
+    path = _path_of(parts.path, parts.query) if websocket else ""
+    return Server(parts.hostname, port, tls, user, password, token, websocket=websocket, path=path)
+
+
+def _path_of(path: str, query: str) -> str:
+    """Path and query as in a request; blanks and letters beyond ASCII are escaped."""
+    asked = f"?{quote(query, safe=_IN_A_PATH + '?')}" if query else ""
+    return quote(path, safe=_IN_A_PATH) + asked
 
 
 def parse_servers(urls: str | Iterable[str]) -> tuple[Server, ...]:
@@ -155,6 +178,8 @@ class Options:
     shared_inbox: all requests share one subscription for their answers; False makes one for each.
     echo: False: a client does not receive its own messages.
     verbose: the server acknowledges every operation, which only helps to find faults.
+    websocket_headers: further headers of the request for a WebSocket, for proxies.
+    websocket_compression: let the server compress what goes over a WebSocket, if it can.
     pedantic: the server checks subjects more strictly.
     jetstream_domain: the JetStream domain of ``jetstream()`` without a domain and a prefix.
     jetstream_prefix: the prefix of the JetStream API, in place of a domain.
@@ -187,6 +212,10 @@ class Options:
     inbox_prefix: str = "_INBOX"
     shared_inbox: bool = True
     echo: bool = True
+    websocket_headers: Mapping[str, str] | tuple[tuple[str, str], ...] = field(
+        default=(), repr=False
+    )
+    websocket_compression: bool = False
     verbose: bool = False
     pedantic: bool = False
     jetstream_domain: str = ""
@@ -199,6 +228,13 @@ class Options:
         """
         for what in _DURATIONS:
             object.__setattr__(self, what, to_seconds(getattr(self, what)))
+        if isinstance(self.websocket_headers, Mapping):
+            headers = tuple(self.websocket_headers.items())
+            object.__setattr__(self, "websocket_headers", headers)
+        if self.websocket_headers:
+            from .websocket import check_headers
+
+            check_headers(dict(self.websocket_headers))
         if not self.servers:
             raise ValueError("no server address given")
         if self.token and self.user:
@@ -264,6 +300,8 @@ class ConnectOptions(TypedDict, total=False):
     inbox_prefix: str
     shared_inbox: bool
     echo: bool
+    websocket_headers: Mapping[str, str] | tuple[tuple[str, str], ...]
+    websocket_compression: bool
     verbose: bool
     pedantic: bool
     jetstream_domain: str

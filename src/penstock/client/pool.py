@@ -135,14 +135,15 @@ class ServerPool:
         return kind("cannot connect: " + ("; ".join(self._reasons) or "no server left to try"))
 
     def learn(self, connect_urls: Iterable[str] | None) -> list[Server]:
-        """Add the addresses in a server's INFO; they use TLS if that server does.
+        """Add the addresses in a server's INFO; they use TLS and WebSockets if that
+        server does.
 
         Returns the new ones.
         """
         if not self._options.learn_servers:
             return []
         known = {(candidate.server.host, candidate.server.port) for candidate in self._candidates}
-        tls = self._current.server.tls if self._current else False
+        like = self._current.server if self._current else Server("")
         found: deque[_Candidate] = deque()
         for url in connect_urls or ():
             try:
@@ -151,7 +152,17 @@ class ServerPool:
                 continue
             if (server.host, server.port) not in known and len(known) < SERVERS_MAX:
                 known.add((server.host, server.port))
-                found.append(_Candidate(Server(server.host, server.port, tls)))
+                found.append(
+                    _Candidate(
+                        Server(
+                            server.host,
+                            server.port,
+                            like.tls,
+                            websocket=like.websocket,
+                            path=like.path,
+                        )
+                    )
+                )
         if self._options.shuffle_servers:
             self._shuffle(found)
         self._candidates.extend(found)

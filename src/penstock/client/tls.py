@@ -6,7 +6,19 @@ import ssl
 
 from penstock.errors import ConnectError
 
-from .options import TlsOptions
+from .options import Server, TlsOptions
+
+
+def begins_with_tls(server: Server, options: TlsOptions | None) -> bool:
+    """Whether TLS comes before the server's first byte: for ``wss://`` and the option ``first``.
+
+    Raises ConnectError when TLS is wanted and the URL is ``ws://``, which has none.
+    """
+    if server.websocket:
+        if options is not None and not server.tls:
+            raise ConnectError(f"TLS is wanted, but {server} has none: use wss://")
+        return server.tls
+    return options is not None and options.first
 
 
 def make_context(options: TlsOptions | None) -> ssl.SSLContext:

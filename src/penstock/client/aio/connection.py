@@ -22,7 +22,7 @@ from ..jetstream import Headers, encode_header_map
 from ..memory import open_socket
 from ..session import OUTPUT_BYTES, PENDING_BYTES_MAX, PENDING_MESSAGES_MAX, Session
 from ..steps import made
-from ..tls import make_context
+from ..tls import begins_with_tls, make_context
 from .messages import Message
 from .running import Awaited, Deadlines, run
 from .status import StatusEvents
@@ -116,7 +116,7 @@ class Client(Awaited, Session[Message]):
         self._plan_ping()
 
     async def _open_one(self, server: Server) -> None:
-        first = self.options.tls is not None and self.options.tls.first
+        first = begins_with_tls(server, self.options.tls)
         self._handshake = self.loop.create_future()
         context = self._tls() if first else None
         self._link = link = Link(self, server, tls=first)

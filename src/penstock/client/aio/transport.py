@@ -6,7 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from typing import TYPE_CHECKING, cast
+
+from penstock.errors import ConnectError
+
+from ..websocket import WebSocket
 
 if TYPE_CHECKING:
     import ssl
@@ -21,6 +26,9 @@ class Link(asyncio.Protocol):
     def __init__(self, client: Client, server: Server, *, tls: bool) -> None:
         """``tls``: encrypted from the first byte."""
         self.server = server
+        self._frames: WebSocket | None = None
+        if server.websocket:
+            self._frames = WebSocket(server, os.urandom, client.options)
         self.tls = tls
         self.paused = False
         """Whether the transport has more than enough to write."""
@@ -38,11 +46,32 @@ class Link(asyncio.Protocol):
         if self._aborted:
             self._transport.abort()
         elif not self._upgrading:
+            if self._frames is not None:
+                self._transport.write(self._frames.request())
             self._client.link_made(self)
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
-        self._client.link_received(self, data)
+        if self._frames is not None:
+            self._unpack(self._frames, data)
+        else:
+            self._client.link_received(self, data)
+
+    def _unpack(self, frames: WebSocket, received: bytes) -> None:
+        reason: Exception | None = None
+        data = b""
+        try:
+            data = frames.receive(received)
+        except ConnectError as error:  # of the handshake
+            reason = error
+        if self._transport is not None and (answers := frames.answers()):
+            self._transport.write(answers)
+        if data:
+            self._client.link_received(self, data)
+        if reason is None and frames.closed:
+            reason = ConnectError(frames.closed)
+        if reason is not None:
+            self._client.link_lost(self, reason)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop: the connection is over."""
@@ -91,7 +120,7 @@ class Link(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         """Queue bytes on the transport."""
         if self._transport is not None and not self._closed.done():
-            self._transport.write(data)
+            self._transport.write(data if self._frames is None else self._frames.frames(data))
 
     def close(self) -> None:
         """Write queued output, then close."""
@@ -99,6 +128,8 @@ class Link(asyncio.Protocol):
             self._aborted = True
             self._settle()
         else:
+            if self._frames is not None and not self._frames.closed:
+                self._transport.write(self._frames.close())
             self._transport.close()
 
     def abort(self) -> None:

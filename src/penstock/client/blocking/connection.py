@@ -30,6 +30,7 @@ from ..session import (
     Session,
 )
 from ..steps import call, made
+from ..tls import begins_with_tls
 from .messages import BlockingMessage
 from .running import Blocking, Guard, exclusive, run
 from .status import StatusEvents
@@ -131,10 +132,11 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
 
     def _open_one(self, server: Server) -> None:
         deadline = time.monotonic() + self.options.connect_timeout
-        first = self.options.tls is not None and self.options.tls.first
-        self._transport = open_transport(server, self.options.connect_timeout)
+        first = begins_with_tls(server, self.options.tls)
+        self._transport = open_transport(server, self.options)
         if first:
             self._transport.start_tls(server, self.options.tls, self._tls_context, deadline)
+        self._transport.begin()
         self.connection.connected_to(server, tls=first)
         while not self.connection.connected:
             if not self._turn(deadline):
@@ -211,7 +213,8 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
         if data:
             self.connection.receive_data(data)
         else:
-            self.connection.receive_eof()
+            transport = self._transport
+            self.connection.receive_eof(None if transport is None else transport.reason)
         self.process()
 
     def _changed(self, event: machine.Event) -> None:

@@ -14,7 +14,7 @@ from ..memory import open_socket
 from ..tls import make_context
 
 if TYPE_CHECKING:
-    from ..options import Server, TlsOptions
+    from ..options import Options, Server, TlsOptions
 
 RECEIVE_BYTES = 256 * 1024
 WAIT_MAX_S = 3600.0  # poll() takes milliseconds in a C int
@@ -27,12 +27,17 @@ class Transport:
 
     def __init__(self, connected: socket.socket) -> None:
         """Takes over the socket."""
+        self.reason: Exception | None = None
+        """Why the connection ended, if the transport knows it."""
         connected.setblocking(False)
         if connected.family != socket.AF_UNIX:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = connected
         self._poll = select.poll()
         self._poll.register(connected, _READ)
+
+    def begin(self) -> None:
+        """The connection is open, and encrypted if it is from the first byte."""
 
     def start_tls(
         self,
@@ -105,8 +110,15 @@ class Transport:
         self._socket.close()
 
 
-def open_transport(server: Server, timeout: float) -> Transport:
+def open_transport(server: Server, options: Options) -> Transport:
     """Connect to the server; raises OSError."""
     if server.memory:
         return Transport(open_socket(server.host, waits=True))
-    return Transport(socket.create_connection((server.host, server.port), timeout=timeout))
+    connected = socket.create_connection(
+        (server.host, server.port), timeout=options.connect_timeout
+    )
+    if not server.websocket:
+        return Transport(connected)
+    from .websocket import WebSocketTransport
+
+    return WebSocketTransport(connected, server, options)
