@@ -30,12 +30,23 @@
     ├── ObjectReplaced              an object was replaced or deleted while it was read
     ├── LinkNotFollowed             a link leads to a bucket, or to another link
     ├── BatchEnded                  a fast batch ended before all of its messages were stored
+    ├── BucketNotFound              there is no bucket of that name
+    ├── BucketExists                a bucket of that name exists with another configuration
+    ├── BucketReplaced              the bucket was deleted and created again while it was watched
+    ├── BadBucket                   the stream of that name is no bucket
+    ├── InvalidBucketName           a name that no bucket may have (also a ValueError)
+    ├── InvalidKey                  a key that no bucket can hold (also a ValueError)
+    ├── InvalidValue                a value that the bucket's codec refuses (also a ValueError)
+    ├── NoValue                     the entry of a deleted key was asked for a value
+    ├── NotEnabled                  the bucket or its server does not have the feature
     └── ApiError                    JetStream refused: ``code``, ``err_code``, ``description``
         ├── StreamNotFound              10059
         ├── ConsumerNotFound            10014
         ├── MessageNotFound             10037
         ├── StreamExists                10058
-        ├── WrongLastSequence           10071, an expectation of the publisher does not hold
+        ├── WrongLastSequence           10071 and 10164, an expectation of the publisher does not hold
+        │   └── RevisionConflict            ... because a key has another revision than expected
+        │       └── KeyExists               ... because the key of a create exists
         ├── ConsumerExists              10013, 10148
         ├── InvalidStreamConfig         10052
         ├── JetStreamDisabled           10039, 10076
@@ -376,3 +387,101 @@ class WrongLastMessageId(ApiError):
 
 class WrongStream(ApiError):
     """Another stream than the expected one takes the subject; no message was stored."""
+
+
+class RevisionConflict(WrongLastSequence):
+    """A key of a bucket has another revision than the writer expects; nothing was stored.
+
+    ``bucket``, ``key`` ("" for a transaction: one of its keys), and the expected ``revision``.
+    To resolve it, get the entry, decide again, and update with its revision.
+    """
+
+    advice = "get the key, decide again, and update it with the entry's revision"
+
+    def __init__(
+        self, bucket: str, key: str, revision: int, err_code: int = 10071, why: str = ""
+    ) -> None:
+        """``revision``: the expected one; ``why``: the server's description."""
+        what = f"key {key!r}" if key else "one of the keys"
+        text = f"{what} of bucket {bucket!r} {self._expected(revision)}: {self.advice}"
+        super().__init__(f"{text} ({why})" if why else text)
+        self.bucket = bucket
+        self.key = key
+        self.revision = revision
+        self.code = 400
+        self.err_code = err_code
+        self.description = why or text
+        self._why = why
+
+    def _expected(self, revision: int) -> str:
+        return f"is not at revision {revision}" if revision else "has changed"
+
+    def __reduce__(self) -> tuple[type[RevisionConflict], tuple[object, ...]]:
+        """Copies and pickles rebuild the error from its parts."""
+        parts = (self.bucket, self.key, self.revision, self.err_code, self._why)
+        return type(self), parts
+
+
+class KeyExists(RevisionConflict):
+    """The key of a create has a value already; nothing was stored."""
+
+    advice = "update it with its revision, or put the value whatever the key holds"
+
+    def _expected(self, revision: int) -> str:
+        return "exists"
+
+
+class BucketNotFound(PenstockError):
+    """There is no bucket of that name; ``bucket`` is the name."""
+
+    def __init__(self, bucket: str) -> None:
+        """`bucket` is the name."""
+        super().__init__(f"there is no bucket {bucket!r}: create it, or check the name and domain")
+        self.bucket = bucket
+
+    def __reduce__(self) -> tuple[type[BucketNotFound], tuple[str]]:
+        """Copies and pickles rebuild the error from the same arguments."""
+        return type(self), (self.bucket,)
+
+
+class BucketExists(PenstockError):
+    """A bucket of that name exists with another configuration; ``bucket`` is the name."""
+
+    def __init__(self, bucket: str) -> None:
+        """`bucket` is the name."""
+        super().__init__(
+            f"bucket {bucket!r} exists with another configuration: open it as it is, or update it"
+        )
+        self.bucket = bucket
+
+    def __reduce__(self) -> tuple[type[BucketExists], tuple[str]]:
+        """Copies and pickles rebuild the error from the same arguments."""
+        return type(self), (self.bucket,)
+
+
+class BucketReplaced(PenstockError):
+    """The bucket was deleted and created again while it was watched: begin a new watch."""
+
+
+class BadBucket(PenstockError):
+    """The stream of that name does not store the keys of a bucket."""
+
+
+class InvalidBucketName(PenstockError, ValueError):
+    """A name that no bucket may have: it needs letters, digits, - and _ only."""
+
+
+class InvalidKey(PenstockError, ValueError):
+    """A key that no bucket can hold, or a filter that matches no key."""
+
+
+class InvalidValue(PenstockError, ValueError):
+    """A value that the codec of the bucket cannot encode or decode; ``__cause__`` says why."""
+
+
+class NoValue(PenstockError, ValueError):
+    """The entry has no value: the key was deleted, or the watch is one without values."""
+
+
+class NotEnabled(PenstockError):
+    """The bucket does not allow an operation, or its server does not know it; nothing was stored."""

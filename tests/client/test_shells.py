@@ -94,6 +94,7 @@ KINDS += (
     "ObjectStore",
     "ObjectWatcher",
 )
+KINDS += ("KeyValue", "KeyWatch", "KeyTransaction")
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -171,7 +171,7 @@ ConsumerInvalidPriorityGroupError = define("ConsumerInvalidPriorityGroupError", 
 ConsumerEmptyGroupNameError = define("ConsumerEmptyGroupNameError", 400, 10161, "Group name cannot be an empty string")
 ConsumerInvalidGroupNameError = define("ConsumerInvalidGroupNameError", 400, 10162, "Valid priority group name must match A-Z, a-z, 0-9, -_/=)+ and may not exceed 16 characters")
 StreamExpectedLastSeqPerSubjectNotReadyError = define("StreamExpectedLastSeqPerSubjectNotReadyError", 503, 10163, "expected last sequence per subject temporarily unavailable")
-StreamWrongLastSequenceConstantError = define("StreamWrongLastSequenceConstantError", 400, 10164, "wrong last sequence")
+StreamWrongLastSequenceConstantError = define("StreamWrongLastSequenceConstantError", 400, 10164, "wrong last sequence", errors.WrongLastSequence)
 MessageTTLInvalidError = define("MessageTTLInvalidError", 400, 10165, "invalid per-message TTL")
 MessageTTLDisabledError = define("MessageTTLDisabledError", 400, 10166, "per-message TTL is disabled")
 StreamTooManyRequestsError = define("StreamTooManyRequestsError", 429, 10167, "too many requests")

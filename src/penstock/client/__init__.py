@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING
 from penstock.errors import (
     ApiError,
     AuthenticationError,
+    BadBucket,
     BatchEnded,
+    BucketExists,
+    BucketNotFound,
+    BucketReplaced,
     CallbackFailed,
     ClientInUse,
     ConnectError,
@@ -28,10 +32,14 @@ from penstock.errors import (
     ConsumerNotFound,
     ContextError,
     DirectGetError,
+    InvalidBucketName,
+    InvalidKey,
     InvalidStreamConfig,
     InvalidSubject,
+    InvalidValue,
     JetStreamDisabled,
     JetStreamUnavailable,
+    KeyExists,
     LinkNotFollowed,
     MaximumConsumers,
     MaximumStreams,
@@ -39,7 +47,9 @@ from penstock.errors import (
     MessageTooLarge,
     NoResponders,
     NotClustered,
+    NotEnabled,
     NotJetStreamMessage,
+    NoValue,
     ObjectDamaged,
     ObjectExists,
     ObjectNotFound,
@@ -52,6 +62,7 @@ from penstock.errors import (
     PublishFailed,
     PullError,
     ResourcesExceeded,
+    RevisionConflict,
     ServerError,
     SlowConsumer,
     StreamExists,
@@ -102,6 +113,7 @@ if TYPE_CHECKING:
     from .aio.batches import AtomicBatch, FastBatch
     from .aio.counters import Counter
     from .aio.jetstream import JetStream, PushSubscription
+    from .aio.keyvalue import KeyTransaction, KeyValue, KeyWatch
     from .aio.objects import ObjectStore, ObjectWatcher
     from .aio.publishing import Publisher
     from .aio.pulling import PullConsumer
@@ -114,12 +126,27 @@ if TYPE_CHECKING:
     from .blocking.jetstream import (
         PushSubscription as BlockingPushSubscription,
     )
+    from .blocking.keyvalue import KeyTransaction as BlockingKeyTransaction
+    from .blocking.keyvalue import KeyValue as BlockingKeyValue
+    from .blocking.keyvalue import KeyWatch as BlockingKeyWatch
     from .blocking.objects import ObjectStore as BlockingObjectStore
     from .blocking.objects import ObjectWatcher as BlockingObjectWatcher
     from .blocking.publishing import Publisher as BlockingPublisher
     from .blocking.pulling import PullConsumer as BlockingPullConsumer
     from .columns import ColumnReader
     from .counters import CounterEntry
+    from .keyvalue.bucket import KvSnapshot
+    from .keyvalue.codecs import (
+        Base64Keys,
+        Base64Values,
+        FilterableKeyCodec,
+        KeyCodec,
+        PathKeys,
+        TypedValues,
+        ValueCodec,
+    )
+    from .keyvalue.config import KeyValueConfig, KeyValueStatus
+    from .keyvalue.entries import KvEntry
     from .objects.models import ObjectInfo, ObjectLink, ObjectStoreConfig, ObjectStoreStatus
     from .schedules import Schedule
 
@@ -150,6 +177,23 @@ _LATER = {
     "BlockingPublisher": ("blocking.publishing", "Publisher"),
     "BlockingPullConsumer": ("blocking.pulling", "PullConsumer"),
     "ColumnReader": ("columns", "ColumnReader"),
+    "KeyValue": ("aio.keyvalue", "KeyValue"),
+    "KeyWatch": ("aio.keyvalue", "KeyWatch"),
+    "KeyTransaction": ("aio.keyvalue", "KeyTransaction"),
+    "BlockingKeyValue": ("blocking.keyvalue", "KeyValue"),
+    "BlockingKeyWatch": ("blocking.keyvalue", "KeyWatch"),
+    "BlockingKeyTransaction": ("blocking.keyvalue", "KeyTransaction"),
+    "KeyValueConfig": ("keyvalue.config", "KeyValueConfig"),
+    "KeyValueStatus": ("keyvalue.config", "KeyValueStatus"),
+    "KvEntry": ("keyvalue.entries", "KvEntry"),
+    "KvSnapshot": ("keyvalue.bucket", "KvSnapshot"),
+    "Base64Keys": ("keyvalue.codecs", "Base64Keys"),
+    "Base64Values": ("keyvalue.codecs", "Base64Values"),
+    "FilterableKeyCodec": ("keyvalue.codecs", "FilterableKeyCodec"),
+    "KeyCodec": ("keyvalue.codecs", "KeyCodec"),
+    "PathKeys": ("keyvalue.codecs", "PathKeys"),
+    "TypedValues": ("keyvalue.codecs", "TypedValues"),
+    "ValueCodec": ("keyvalue.codecs", "ValueCodec"),
 }
 
 __all__ = [
@@ -157,12 +201,18 @@ __all__ = [
     "ApiError",
     "AtomicBatch",
     "AuthenticationError",
+    "BadBucket",
+    "Base64Keys",
+    "Base64Values",
     "BatchEnded",
     "BlockingAtomicBatch",
     "BlockingClient",
     "BlockingCounter",
     "BlockingFastBatch",
     "BlockingJetStream",
+    "BlockingKeyTransaction",
+    "BlockingKeyValue",
+    "BlockingKeyWatch",
     "BlockingMessage",
     "BlockingObjectStore",
     "BlockingObjectWatcher",
@@ -171,6 +221,9 @@ __all__ = [
     "BlockingPushSubscription",
     "BlockingStatusEvents",
     "BlockingSubscription",
+    "BucketExists",
+    "BucketNotFound",
+    "BucketReplaced",
     "Callback",
     "CallbackFailed",
     "Client",
@@ -193,12 +246,25 @@ __all__ = [
     "Duration",
     "ExternalStream",
     "FastBatch",
+    "FilterableKeyCodec",
     "Headers",
+    "InvalidBucketName",
+    "InvalidKey",
     "InvalidStreamConfig",
     "InvalidSubject",
+    "InvalidValue",
     "JetStream",
     "JetStreamDisabled",
     "JetStreamUnavailable",
+    "KeyCodec",
+    "KeyExists",
+    "KeyTransaction",
+    "KeyValue",
+    "KeyValueConfig",
+    "KeyValueStatus",
+    "KeyWatch",
+    "KvEntry",
+    "KvSnapshot",
     "LinkNotFollowed",
     "Listing",
     "MaximumConsumers",
@@ -210,7 +276,9 @@ __all__ = [
     "Moment",
     "Nanoseconds",
     "NoResponders",
+    "NoValue",
     "NotClustered",
+    "NotEnabled",
     "NotJetStreamMessage",
     "ObjectDamaged",
     "ObjectExists",
@@ -224,6 +292,7 @@ __all__ = [
     "ObjectWatcher",
     "Options",
     "OutputFull",
+    "PathKeys",
     "PayloadTooLarge",
     "PenstockError",
     "PermissionsViolation",
@@ -237,6 +306,7 @@ __all__ = [
     "PushSubscription",
     "Republish",
     "ResourcesExceeded",
+    "RevisionConflict",
     "Schedule",
     "Server",
     "ServerError",
@@ -260,6 +330,8 @@ __all__ = [
     "Subscription",
     "Timeout",
     "TlsOptions",
+    "TypedValues",
+    "ValueCodec",
     "WrongLastMessageId",
     "WrongLastSequence",
     "WrongStream",

@@ -115,6 +115,14 @@ class Streams(Scheduling[M]):
             expected_last_msg_id=expected_last_msg_id,
             ttl=ttl,
         )
+        return (yield from self.storing(subject, data, block, timeout))
+
+    publish = call(publishing)
+
+    def storing(
+        self, subject: str, data: bytes, block: bytes, timeout: Duration | None = None
+    ) -> Steps[PubAck]:
+        """Publish a message with this header block, and wait for the stream's ack."""
         client = self.client
         seconds = self.seconds_of(timeout)
         deadline = client.clock() + seconds
@@ -131,8 +139,6 @@ class Streams(Scheduling[M]):
             else:
                 return decode_pub_ack(answer.data)
 
-    publish = call(publishing)
-
     def ordering(
         self,
         stream: str,
@@ -147,7 +153,18 @@ class Streams(Scheduling[M]):
         The consumer is removed when the reader is left: in asyncio at once only through
         ``contextlib.aclosing``.
         """
-        state = Ordered(stream, filter_subjects, start_seq, deliver_policy, headers_only)
+        return self.following(
+            Ordered(stream, filter_subjects, start_seq, deliver_policy, headers_only)
+        )
+
+    ordered = flow(ordering)
+
+    def following(self, state: Ordered) -> Flow[M]:
+        """The messages from a position on, without end; creates a new consumer as needed.
+
+        Ends when the owner closes the client.
+        """
+        stream = state.stream
         while True:
             handle: Pulling[M] | None = None
             try:
@@ -162,6 +179,13 @@ class Streams(Scheduling[M]):
                         if not whole:
                             break
                         yield message
+                if whole:
+                    return
+            except GeneratorExit:  # collected: nobody carries out steps
+                if handle is not None:
+                    handle.close()
+                    handle = None
+                raise
             except PenstockError as error:
                 if self.client.closed or not state.recoverable(error):
                     raise
@@ -170,8 +194,6 @@ class Streams(Scheduling[M]):
                 if handle is not None:
                     handle.close()
                     yield from self._discarding(stream, handle.consumer)
-
-    ordered = flow(ordering)
 
     def _discarding(self, stream: str, consumer: str) -> Steps[None]:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..keyvalue.managing import KeyValues, plain
 from ..objects.store import Buckets
 from ..steps import made
 from ..streams import PUSH_PENDING_BYTES_MAX, PUSH_PENDING_MESSAGES_MAX, Pushed, Streams
@@ -17,12 +18,13 @@ from .running import Awaited, run
 from .subscription import Subscription
 
 if TYPE_CHECKING:
-    from ..models import ConsumerConfig
+    from ..models import ConsumerConfig, StreamInfo
     from .connection import Callback, Client
+    from .keyvalue import KeyValue
 
 
-class JetStream(Awaited, Streams[Message], Buckets[ObjectStore]):
-    """Streams and consumers over a connection; made by ``Client.jetstream``.
+class JetStream(Awaited, Streams[Message], KeyValues["KeyValue[bytes]"], Buckets[ObjectStore]):
+    """Streams, consumers and buckets over a connection; made by ``Client.jetstream``.
 
     Every call raises ApiError when the server refuses, Timeout without an answer, NoResponders
     without JetStream.
@@ -57,6 +59,12 @@ class JetStream(Awaited, Streams[Message], Buckets[ObjectStore]):
             self.client, self._pushing(stream, config, queue, subscription)
         )
         return subscription
+
+    def _handle(self, info: StreamInfo, direct: bool | None) -> KeyValue[bytes]:
+        from .keyvalue import KeyValue
+
+        handle: KeyValue[bytes] = plain(KeyValue, self, info, direct)
+        return handle
 
 
 class PushSubscription(Pushed, Subscription):

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..columns import ColumnReader, read_range
+from ..keyvalue.managing import KeyValues, plain
 from ..objects.store import Buckets
 from ..steps import made
 from ..streams import PUSH_PENDING_BYTES_MAX, PUSH_PENDING_MESSAGES_MAX, Pushed, Streams
@@ -20,14 +21,17 @@ from .running import Blocking, run
 from .subscription import Subscription
 
 if TYPE_CHECKING:
-    from ..models import ConsumerConfig
+    from ..models import ConsumerConfig, StreamInfo
     from .connection import BlockingClient
+    from .keyvalue import KeyValue
 
 __all__ = ["JetStream", "Publisher", "PullConsumer", "PushSubscription"]
 
 
-class JetStream(Blocking, Streams[BlockingMessage], Buckets[ObjectStore]):
-    """Streams and consumers over a connection; made by ``BlockingClient.jetstream``.
+class JetStream(
+    Blocking, Streams[BlockingMessage], KeyValues["KeyValue[bytes]"], Buckets[ObjectStore]
+):
+    """Streams, consumers and buckets over a connection; made by ``BlockingClient.jetstream``.
 
     Every call raises ApiError when the server refuses, Timeout without an answer, NoResponders
     without JetStream.
@@ -56,6 +60,12 @@ class JetStream(Blocking, Streams[BlockingMessage], Buckets[ObjectStore]):
         )
         subscription.info = run(self.client, self._pushing(stream, config, queue, subscription))
         return subscription
+
+    def _handle(self, info: StreamInfo, direct: bool | None) -> KeyValue[bytes]:
+        from .keyvalue import KeyValue
+
+        handle: KeyValue[bytes] = plain(KeyValue, self, info, direct)
+        return handle
 
 
 class PushSubscription(Pushed, Subscription):

@@ -1,0 +1,148 @@
+"""Creating, opening, listing and deleting buckets: calls of JetStream, as steps."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from penstock.api import keyvalue as wire
+from penstock.errors import (
+    BadBucket,
+    BucketExists,
+    BucketNotFound,
+    NotEnabled,
+    StreamExists,
+    StreamNotFound,
+)
+
+from ..steps import call
+
+if TYPE_CHECKING:
+    from ..management import ManagementPlans
+    from ..models import StreamInfo
+    from ..steps import Steps
+    from .config import KeyValueConfig, KeyValueStatus
+
+B = TypeVar("B")
+
+_TTL_LEVEL, _ATOMIC_LEVEL = 1, 2
+
+
+class KeyValues(ABC, Generic[B]):
+    """The buckets of a JetStream; ``B`` is the shell's handle of one."""
+
+    plans: ManagementPlans
+
+    @abstractmethod
+    def _handle(self, info: StreamInfo, direct: bool | None) -> B:
+        """The shell's handle of the bucket that this stream is."""
+
+    def opening_bucket(self, bucket: str, *, direct: bool | None = None) -> Steps[B]:
+        """A handle of an existing bucket, whose values are bytes.
+
+        ``direct``: whether ``get`` may ask any server that holds the bucket, which may lag behind in a
+        cluster; None: as the bucket allows it, False: only the leader. BucketNotFound; BadBucket when the
+        stream of that name is no bucket.
+        """
+        try:
+            info = yield from self.plans.stream_info(_stream_of(bucket))
+        except StreamNotFound:
+            raise BucketNotFound(bucket) from None
+        return self._handle(info, direct)
+
+    def creating_bucket(self, config: KeyValueConfig) -> Steps[B]:
+        """Create a bucket; opens an existing one with the same configuration.
+
+        BucketExists when it has another one, NotEnabled when the server is too old for it.
+        """
+        yield from self._checking_server(config)
+        try:
+            info = yield from self.plans.create_stream(config.stream_config())
+        except StreamExists:
+            raise BucketExists(config.bucket) from None
+        return self._handle(info, None)
+
+    def updating_bucket(self, config: KeyValueConfig) -> Steps[B]:
+        """Change a bucket to this whole configuration; BucketNotFound, NotEnabled.
+
+        ``(await bucket.status()).config`` is the present one.
+        """
+        yield from self._checking_server(config)
+        try:
+            info = yield from self.plans.update_stream(config.stream_config())
+        except StreamNotFound:
+            raise BucketNotFound(config.bucket) from None
+        return self._handle(info, None)
+
+    def ensuring_bucket(self, config: KeyValueConfig) -> Steps[B]:
+        """Create a bucket, or change an existing one to this whole configuration."""
+        try:
+            return (yield from self.updating_bucket(config))
+        except BucketNotFound:
+            return (yield from self.creating_bucket(config))
+
+    def deleting_bucket(self, bucket: str) -> Steps[None]:
+        """Delete a bucket with all values; BucketNotFound. There is no way back."""
+        try:
+            yield from self.plans.delete_stream(_stream_of(bucket))
+        except StreamNotFound:
+            raise BucketNotFound(bucket) from None
+
+    def naming_buckets(self) -> Steps[list[str]]:
+        """The names of all buckets, in order; mirrors included."""
+        names = yield from self.plans.stream_names()
+        return sorted(
+            name.removeprefix(wire.STREAM_PREFIX)
+            for name in names
+            if name.startswith(wire.STREAM_PREFIX)
+        )
+
+    def listing_buckets(self) -> Steps[list[KeyValueStatus]]:
+        """What every bucket holds, and its configuration, by name; mirrors included."""
+        from .config import status_of
+
+        found: list[KeyValueStatus] = []
+        for info in (yield from self.plans.streams()):
+            if info.config.name.startswith(wire.STREAM_PREFIX):
+                try:
+                    found.append(status_of(info))
+                except BadBucket:
+                    continue  # only named like a bucket
+        return sorted(found, key=lambda status: status.bucket)
+
+    def _checking_server(self, config: KeyValueConfig) -> Steps[None]:
+        """Raise NotEnabled when the server would ignore a part of the configuration."""
+        wanted = (
+            _ATOMIC_LEVEL if config.allow_atomic else _TTL_LEVEL if config.limit_marker_ttl else 0
+        )
+        if not wanted:
+            return
+        account = yield from self.plans.account_info()
+        if account.api.level < wanted:
+            field, since = ("allow_atomic", "2.12")
+            if account.api.level < _TTL_LEVEL and config.limit_marker_ttl:
+                field, since = ("limit_marker_ttl", "2.11")
+            raise NotEnabled(f"the server does not know {field}: it needs nats-server {since}")
+
+    key_value = call(opening_bucket)
+    create_key_value = call(creating_bucket)
+    update_key_value = call(updating_bucket)
+    create_or_update_key_value = call(ensuring_bucket)
+    delete_key_value = call(deleting_bucket)
+    key_value_names = call(naming_buckets)
+    key_values = call(listing_buckets)
+
+
+def _stream_of(bucket: str) -> str:
+    """The stream of a bucket; InvalidBucketName."""
+    from .config import check_bucket
+
+    check_bucket(bucket)
+    return wire.stream_of(bucket)
+
+
+def plain(kind: Any, js: Any, info: StreamInfo, direct: bool | None) -> Any:
+    """A handle of this kind whose values are bytes."""
+    from .codecs import PlainValues
+
+    return kind(js, info, PlainValues(), direct=direct)
