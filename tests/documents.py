@@ -266,7 +266,9 @@ class Reader:
                 text=True,
             )
         code = re.sub(
-            r"\b(connect|connect_blocking)\(\)", rf"\1({self.url!r})", self._own(block.text)
+            r"(?<!server\.)(?<!broker\.)\b(connect|connect_blocking)\(\)",  # those have their own URL
+            rf"\1({self.url!r})",
+            self._own(block.text),
         )
         code = re.sub(
             r'format\("(jetstream(?:_kv|_object)?)"\)',

@@ -259,7 +259,7 @@ def test_an_asyncio_client(run):
         result.assert_outcomes(errors=1)
         result.stdout.fnmatch_lines(["*penstock_async_client needs pytest-asyncio*"])
     else:
-        result = run(code, "-p", "pytest_asyncio", "-o", "asyncio_mode=auto")
+        result = run(code, "-p", "pytest_asyncio.plugin", "-o", "asyncio_mode=auto")
         result.assert_outcomes(passed=1)
 
 

@@ -140,7 +140,7 @@ class Broker:
     def connect(self, **options: Unpack[ConnectOptions]) -> Connecting:
         """An asyncio client over memory, as of ``penstock.client.connect``."""
         settings, context = make_options(self.memory_url, None, options)
-        return _Connecting(self._clients, settings, Handlers(None, None, None, None, None), context)
+        return _Connecting(self._clients, settings, Handlers(), context)
 
     def connect_blocking(self, **options: Unpack[ConnectOptions]) -> BlockingClient:
         """A blocking client over memory, as of ``penstock.client.connect_blocking``."""
