@@ -10,6 +10,7 @@ import sys
 
 import nats
 import pytest
+import uvloop
 
 from penstock import embedded
 from penstock.client import (
@@ -169,6 +170,39 @@ def test_a_client_comes_back_after_a_restart(tmp_path):
             server.stop_thread()
 
 
+def test_a_server_without_a_name_is_found_again():
+    server = embedded.Server()
+    server.start_thread()
+    with server.connect_blocking(timeout=30) as client:
+        url = server.memory_url
+        server.stop_thread()
+        with server:
+            assert server.memory_url == url
+            assert client.wait_until(lambda: client.reconnects == 1)
+
+
+def test_another_event_loop():
+    async def scenario():
+        async with (
+            embedded.Server(port=0) as server,
+            connect(server.url) as far,
+            server.connect() as near,
+        ):
+            heard = await near.subscribe("a")
+            await near.flush()
+            await far.publish("a", b"x")
+            return (await heard.next()).data
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(scenario()) == b"x"
+
+
+def test_a_reload_keeps_a_temporary_store():
+    with embedded.Server() as server:
+        thread, app = server._thread, server._host.app
+        assert thread.call(app.commands.reload) == ""
+
+
 # -- refusals -----------------------------------------------------------------------------------------
 
 
@@ -247,6 +281,18 @@ def test_a_stopped_server_is_named():
         connect_blocking(url, reconnect_attempts_max=0)
     with pytest.raises(ConnectionRefusedError):
         open_socket("gone", waits=False)
+
+
+def test_another_process_has_no_server_over_memory():
+    with embedded.Server() as server:
+        child = os.fork()
+        if not child:
+            try:
+                open_socket(server.memory_url.removeprefix("memory://"), waits=True)
+            except ConnectionRefusedError:
+                os._exit(7)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
 def test_a_stop_ends_the_clients():

@@ -112,6 +112,15 @@ def test_a_stopped_broker_starts_again_with_its_memory(broker):
         assert client.jetstream().get_message("ORDERS", 1).data == b"x"
 
 
+def test_clients_find_a_broker_that_starts_again(client, broker):
+    orders(client).publish("orders.a", b"x")
+    broker.stop()
+    broker.start()
+    reach(client)
+    assert client.reconnects == 1
+    assert client.jetstream().get_message("ORDERS", 1).data == b"x"
+
+
 def test_a_folder_is_a_store(tmp_path):
     with testing.broker(store=str(tmp_path)) as broker:
         with broker.connect_blocking() as client:

@@ -1,6 +1,7 @@
 """Time that a test moves: redeliveries, expiries and schedules, beside models."""
 
 import asyncio
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -255,3 +256,53 @@ def test_expiry_beside_a_model(ages, max_age, last):
             else:
                 with pytest.raises(MessageNotFound):
                     js.get_message("ORDERS", seq)
+
+
+def produced(js):
+    """How many messages schedules have produced, by their subjects."""
+    found = Counter()
+    for seq in range(1, js.stream_info("ORDERS").state.last_seq + 1):
+        try:
+            subject = js.get_message("ORDERS", seq).subject
+        except MessageNotFound:
+            continue
+        if not subject.startswith("orders.plan."):
+            found[subject] += 1
+    return found
+
+
+@given(
+    at=st.lists(st.integers(1, 60), max_size=6),
+    every=st.lists(st.integers(1, 20), max_size=3),
+    waits=st.lists(st.integers(0, 30), max_size=4),
+)
+@settings(max_examples=25, deadline=None)
+def test_schedules_beside_a_model(at, every, waits):
+    """The model: the seconds at which each schedule produces a message."""
+    with testing.broker(clock="manual") as broker, broker.connect_blocking() as client:
+        js = orders(client, allow_msg_schedules=True)
+        start_ns = broker.clock.now_ns // 1_000_000_000 * 1_000_000_000 + 1_000_000_000
+        broker.clock.advance((start_ns - broker.clock.now_ns) / 1e9)
+        for number, second in enumerate(at):
+            when = datetime.fromtimestamp(start_ns // 1_000_000_000 + second, UTC)
+            schedule = f"@at {when.strftime('%Y-%m-%dT%H:%M:%SZ')}"
+            headers = {"Nats-Schedule": schedule, "Nats-Schedule-Target": f"orders.at.{number}"}
+            js.publish(f"orders.plan.at.{number}", b"", headers=headers)
+        for number, period in enumerate(every):
+            headers = {
+                "Nats-Schedule": f"@every {period}s",
+                "Nats-Schedule-Target": f"orders.every.{number}",
+            }
+            js.publish(f"orders.plan.every.{number}", b"", headers=headers)
+        now = 0
+        for wait in waits:
+            broker.clock.advance(wait)
+            now += wait
+            found = produced(js)
+            due = {f"orders.at.{number}": 1 for number, second in enumerate(at) if second <= now}
+            due |= {
+                f"orders.every.{number}": now // period
+                for number, period in enumerate(every)
+                if now // period
+            }
+            assert found == due

@@ -6,6 +6,7 @@ knows no server: it looks up the name when it connects, so a lost connection is 
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 SCHEME = "memory"
 
 _lock = threading.Lock()
-_doors: dict[str, Callable[[bool], socket.socket]] = {}
+_doors: dict[str, tuple[int, Callable[[bool], socket.socket]]] = {}  # with the process id
 
 
 def offer(name: str, door: Callable[[bool], socket.socket]) -> None:
@@ -26,9 +27,9 @@ def offer(name: str, door: Callable[[bool], socket.socket]) -> None:
     blocking client asks, whose thread waits for answers. ValueError: the name is taken.
     """
     with _lock:
-        if name in _doors:
+        if name in _doors and _doors[name][0] == os.getpid():
             raise ValueError(f"a server of this process has the name {name!r}; choose another")
-        _doors[name] = door
+        _doors[name] = os.getpid(), door
 
 
 def withdraw(name: str) -> None:
@@ -39,8 +40,8 @@ def withdraw(name: str) -> None:
 
 def open_socket(name: str, *, waits: bool) -> socket.socket:
     """The client's end of a new connection, of a blocking client if it ``waits``; raises OSError."""
-    door = _doors.get(name)
-    if door is None:
+    process, door = _doors.get(name, (0, None))
+    if door is None or process != os.getpid():
         raise ConnectionRefusedError(
             f"this process has no server {SCHEME}://{name}: it has stopped, or runs in another process"
         )

@@ -42,19 +42,21 @@ class Host:
         *,
         listens: bool,
         reload: ReadAgain,
+        name: str = "",
         clock: Clock | None = None,
         disk: Disk | None = None,
         store: StoreLock | None = None,
     ) -> None:
         """Bind the ports and lock the store. Raises StartError.
 
-        ``listens``: whether it has a port for clients. ``disk`` and ``store``: a disk in place of
+        ``listens``: whether it has a port for clients. ``name``: of an earlier run, so that clients
+        over memory find it again. ``disk`` and ``store``: a disk in place of
         the machine's, and its folder.
         """
         log = LoggingLog(logging.getLogger(LOGGER), trace=settings.trace)
         for warning in warnings:
             log.warn(warning)
-        self.name = settings.server_name or f"server-{next(_numbers)}"
+        self.name = name or settings.server_name or f"server-{next(_numbers)}"
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._ended = False
@@ -74,8 +76,9 @@ class Host:
             http = open_sockets(host, monitoring, "-m") if monitoring else []
             if settings.jetstream and store is None:
                 locked = lock_store(self._store_folder(settings), settings.domain, log.warn)
+            again = self._with_folder(reload)
             self.app = app.Server(
-                settings, log, sockets, http, store or locked, reload, clock=clock, disk=disk
+                settings, log, sockets, http, store or locked, again, clock=clock, disk=disk
             )
         except BaseException as problem:
             for each in sockets:
@@ -95,6 +98,16 @@ class Host:
             self._folder = tempfile.mkdtemp(prefix="penstock-embedded-")
             settings.store_dir = self._folder
         return settings.store_dir
+
+    def _with_folder(self, reload: ReadAgain) -> ReadAgain:
+        """A reload that keeps the temporary store."""
+
+        def again() -> tuple[Settings, list[str]]:
+            settings, warnings = reload()
+            settings.store_dir = self._folder or settings.store_dir
+            return settings, warnings
+
+        return again
 
     def _remove(self) -> None:
         if self._folder:

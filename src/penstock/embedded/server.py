@@ -45,6 +45,7 @@ class Server:
         """
         self._arguments = port, store or "", config or "", name, dict(options)
         self._listens = port is not None
+        self._memory_name = ""  # of the first run, for the later ones
         self._settings()
         self._host: Host | None = None
         self._thread: LoopThread | None = None
@@ -56,7 +57,15 @@ class Server:
         if self._host is not None:
             raise RuntimeError("the server runs already")
         settings, warnings = self._settings()
-        return Host(settings, warnings, listens=self._listens, reload=self._settings)
+        host = Host(
+            settings,
+            warnings,
+            listens=self._listens,
+            reload=self._settings,
+            name=self._memory_name,
+        )
+        self._memory_name = host.name
+        return host
 
     # -- life
 

@@ -66,7 +66,7 @@ class Broker:
         self._faults = Faults(None if manual else self._later)
         self._recorder = Recorder()
         self._clients: weakref.WeakSet[Client | BlockingClient] = weakref.WeakSet()
-        self.clock = BrokerClock(self.call, self._runner.clock, self._faults, manual=manual)
+        self.clock = BrokerClock(self._call, self._runner.clock, self._faults, manual=manual)
 
     # -- life
 
@@ -120,7 +120,7 @@ class Broker:
         """The port; 0 without one."""
         return self._runner.host.app.port
 
-    def call(self, function: Callable[[Server], Any]) -> Any:
+    def _call(self, function: Callable[[Server], Any]) -> Any:
         """Call a function in the server's thread, with what clients have queued sent before."""
         self._flush_clients()
         return self._runner.call(lambda app: self._settled(app, function))
@@ -184,11 +184,11 @@ class Broker:
         self._add(Fault("fail", subject, _times(times), answer=answer_of(error)))
 
     def _add(self, fault: Fault) -> None:
-        self.call(lambda _: self._faults.add(fault))
+        self._call(lambda _: self._faults.add(fault))
 
     def disconnect(self, client: str = "") -> int:
         """Break the connections of clients with a name, or all; return how many. Clients may reconnect."""
-        return int(self.call(lambda app: _disconnect(app, client)))
+        return int(self._call(lambda app: _disconnect(app, client)))
 
     def partition(self) -> None:
         """Break all connections, and refuse new ones until ``heal``."""
@@ -197,7 +197,7 @@ class Broker:
             app.refuses = True
             _disconnect(app, "")
 
-        self.call(part)
+        self._call(part)
 
     def heal(self) -> None:
         """End all faults: of the network, of subjects (held messages are published), of the disk."""
@@ -209,7 +209,7 @@ class Broker:
                 self._runner.disk.heal()
                 self._runner.disk.room = None
 
-        self.call(mend)
+        self._call(mend)
 
     def fill_disk(self, room: int = 0) -> None:
         """Let the disk take only ``room`` more bytes, until ``heal``. NoSimulatedDiskError."""
@@ -218,7 +218,7 @@ class Broker:
         def fill(_: Server) -> None:
             disk.room = disk.used() + room
 
-        self.call(fill)
+        self._call(fill)
 
     def fail_disk(self, verb: str, error: int, path: str = "*", *, times: int | None = 1) -> None:
         """Let calls of the disk fail with an errno: `sync`, `write`, `read`, `open`, `rename` and others.
@@ -226,7 +226,7 @@ class Broker:
         ``path``: a pattern such as "*.seg"; ``times`` None: until ``heal``. NoSimulatedDiskError.
         """
         disk = self._disk()
-        self.call(lambda _: disk.fail(verb, error, path, times=times))
+        self._call(lambda _: disk.fail(verb, error, path, times=times))
 
     def _disk(self) -> SimDisk:
         if self._runner.disk is None:
@@ -237,7 +237,7 @@ class Broker:
 
     def snapshot(self) -> Snapshot:
         """The state of JetStream now: all streams and consumers."""
-        found: Snapshot = self.call(lambda app: states.take(app, self._runner))
+        found: Snapshot = self._call(lambda app: states.take(app, self._runner))
         return found
 
     def rollback(self, snapshot: Snapshot) -> None:
@@ -253,28 +253,28 @@ class Broker:
             states.bring_back(app, self._runner, snapshot, rewind=self.clock.manual)
             self._recorder.clear()
 
-        self.call(back)
+        self._call(back)
 
     # -- record and assertions
 
     @property
     def published(self) -> Sequence[Published]:
         """What clients have published, oldest first, acks of consumers left out; at most 100,000."""
-        return tuple(self.call(lambda _: list(self._recorder.published)))
+        return tuple(self._call(lambda _: list(self._recorder.published)))
 
     @property
     def delivered(self) -> Sequence[Delivered]:
         """What consumers have delivered, oldest first."""
-        return tuple(self.call(lambda _: list(self._recorder.delivered)))
+        return tuple(self._call(lambda _: list(self._recorder.delivered)))
 
     @property
     def acked(self) -> Sequence[Acked]:
         """The acks of clients of any kind, oldest first."""
-        return tuple(self.call(lambda _: list(self._recorder.acked)))
+        return tuple(self._call(lambda _: list(self._recorder.acked)))
 
     def forget_record(self) -> None:
         """Empty the record: assertions see what comes from now on."""
-        self.call(lambda _: self._recorder.clear())
+        self._call(lambda _: self._recorder.clear())
 
     def assert_published(
         self,
@@ -326,7 +326,7 @@ class Broker:
 
     def _facts(self, stream: str, consumer: str, seq: int) -> Facts:
         __tracebackhide__ = True
-        facts: Facts = self.call(lambda app: _facts(app, self._recorder, stream, consumer, seq))
+        facts: Facts = self._call(lambda app: _facts(app, self._recorder, stream, consumer, seq))
         return facts
 
 

@@ -72,10 +72,10 @@ class BrokerClock:
     def advance(self, by: Duration) -> None:
         """Let time pass: seconds, a timedelta, or text such as "30s".
 
-        Everything that becomes due happens in its order and at its own time: redeliveries, expiries,
-        the end of pull requests, inactive consumers, schedules. When the call returns, it has happened,
-        and what clients are to receive is in their sockets: the next await or call of a client handles
-        it.
+        Everything that becomes due happens in its order and at its own time, to the millisecond:
+        redeliveries, expiries, the end of pull requests, inactive consumers, schedules. When the call
+        returns, it has happened, and what clients are to receive is in their sockets: the next await
+        or call of a client handles it.
 
         Raises ClockNotManualError, and ValueError for a negative duration.
         """

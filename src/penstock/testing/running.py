@@ -50,6 +50,7 @@ class Runner:
         self.disk = SimDisk() if store == "memory" else None
         self._manual = manual
         self._listens = port is not None
+        self._memory_name = ""  # of the first run, for the later ones
         folder = FOLDER if self.disk is not None else store
         if manual:
             options = {"ping_interval": NEVER_PINGS, **options}
@@ -89,6 +90,7 @@ class Runner:
                 clock=self.clock if self._manual else None,
                 disk=self.new_disk(),
                 store=self.lock(),
+                name=self._memory_name,
             )
         except StartError as problem:
             raise StartFailedError(str(problem)) from None
@@ -109,6 +111,7 @@ class Runner:
             thread.stop()
             raise
         self._host, self._thread = host, thread
+        self._memory_name = host.name
 
     def new_disk(self) -> PyDisk | None:
         """The simulated disk for the engine; None: the machine's."""
