@@ -38,6 +38,11 @@ class KeyWatch(Entered, Watching[V], Generic[V]):
 
     client: BlockingClient
 
+    def __enter__(self) -> KeyWatch[V]:
+        """Begin: every change from now on is delivered."""
+        run(self.client, self.beginning())
+        return self
+
     def __iter__(self) -> KeyWatch[V]:
         """Itself."""
         return self
@@ -101,7 +106,7 @@ class KeyValue(Blocking, Bucket[V], Generic[V]):
         without_values: deliver keys and sizes only.
         ignore_deletes: leave out markers of deleted keys.
 
-        Nothing is sent before the first entry is asked for. Raises InvalidKey, and ValueError for
+        The watch begins at its ``with`` block, or with its first call. Raises InvalidKey, and ValueError for
         more than one of the first three.
         """
         position = self._watching(

@@ -7,6 +7,7 @@ leader.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from penstock.api import encode
@@ -24,6 +25,7 @@ from penstock.errors import (
     ProtocolError,
     RevisionConflict,
     StreamNotFound,
+    Timeout,
     WrongLastSequence,
 )
 
@@ -52,6 +54,7 @@ V = TypeVar("V")
 CREATE_ATTEMPTS = 4
 """How often a create tries to replace a marker that other clients change meanwhile."""
 PURGE_OLDER_THAN_S = 1800
+_LOOK_AGAIN_S = 0.25
 _BATCH = "Nats-Batch-Id"
 _COMMIT = "Nats-Batch-Commit"
 
@@ -535,7 +538,8 @@ class Bucket(Generic[V]):
 
         Every matching key has the value that it had when ``snapshot.revision`` was the newest revision: no
         write is missing before it, none is seen after it, and a transaction is seen as a whole or not at all.
-        The bucket is read until a moment at which no change waits; Timeout when there is none.
+        The keys are read until a moment at which none of them has a newer revision; Timeout when that does
+        not come, because other clients write without a pause.
         """
         deadline = self.client.clock() + self.js.seconds_of(timeout)
         watch = Watching(self, self._watching(filters))
@@ -543,10 +547,15 @@ class Bucket(Generic[V]):
         try:
             for entry in (yield from watch.initialing(timeout)):
                 found[entry.key] = entry
-            while not (yield from self._settled(watch, found)):
-                entry = yield from watch.stepping(deadline - self.client.clock())
-                found.pop(entry.key, None)
-                found[entry.key] = entry
+            while (yield from self._newest(watch.position.subjects)) > watch.position.had:
+                left = deadline - self.client.clock()
+                try:
+                    entry = yield from watch.stepping(min(left, _LOOK_AGAIN_S))
+                except Timeout:
+                    if left <= 0:
+                        raise
+                else:
+                    found[entry.key] = entry
         finally:
             yield from watch.stopping()
         snapshot = KvSnapshot((key, entry) for key, entry in found.items() if not entry.deleted)
@@ -555,16 +564,24 @@ class Bucket(Generic[V]):
 
     snapshot = call(snapshotting)
 
-    def _settled(self, watch: Watching[V], found: dict[str, KvEntry[V]]) -> Steps[bool]:
-        """Whether what was read is the state as of the last revision that was read."""
-        if watch.position.pending:
-            return False
-        last = next(reversed(found.values()), None)
-        if last is None or not last.has(_BATCH) or last.has(_COMMIT):
-            return True
-        # in the middle of a transaction: the answer comes when all of it is stored
-        info = yield from self.js.plans.consumer_info(self.stream, watch.position.consumer)
-        return info.num_pending == 0
+    def _newest(self, subjects: Sequence[str]) -> Steps[float]:
+        """The newest revision of these subjects; infinity in the middle of a transaction.
+
+        A reader that has had this revision before it asked has had everything up to it: what was replaced
+        before the reader came to it was replaced by a message up to here.
+        """
+        everything = f"{self._place.stored}>"
+        newest: float = 0
+        for subject in dict.fromkeys((everything, *subjects)):
+            try:
+                found = yield from self.js.plans.get_message(self.stream, last_by_subject=subject)
+            except MessageNotFound:
+                continue
+            if subject == everything and _BATCH in found.headers and _COMMIT not in found.headers:
+                return math.inf
+            if subject in subjects:
+                newest = max(newest, found.seq)
+        return newest
 
     def purging_deletes(
         self,

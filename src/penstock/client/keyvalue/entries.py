@@ -83,10 +83,6 @@ class KvEntry(Generic[V]):
         what = f"{self.operation} {self.key!r} at {self.revision}"
         return f"<KvEntry {self.bucket}: {what}, {self.size} bytes>"
 
-    def has(self, header: str) -> bool:
-        """Whether the stored message has a header."""
-        return header in self._headers
-
     @property
     def deleted(self) -> bool:
         """Whether this is a marker: the key was deleted or purged, or expired."""

@@ -70,9 +70,7 @@ class Position(Ordered):
         """Whether the stream ends before the messages that the watch has had."""
         self.had = start_seq - 1
         """The last sequence that the watch has had."""
-        self.pending = 0
-        """Messages that wait behind the last one."""
-        self.consumer = ""
+        self.subjects = subjects
         self._policy = policy
         self._waiting = 0  # initial messages that the consumer has not delivered yet
 
@@ -89,8 +87,7 @@ class Position(Ordered):
         super().started(info)
         self.went_back = self.starts > 0 and by_sequence and begin < self.next_seq
         self.starts += 1
-        self.consumer = info.name
-        self.pending = self._waiting = info.num_pending
+        self._waiting = info.num_pending
         if not info.num_pending and not self.caught_up:
             self.caught_up = True
             self.next_seq = max(self.next_seq, begin)
@@ -113,9 +110,8 @@ class Position(Ordered):
         """Whether the watch has not had this message; counts it as had."""
         new = metadata.stream_seq > self.had
         self.had = max(self.had, metadata.stream_seq)
-        self.pending = metadata.pending
         self._waiting -= 1
-        if self.pending == 0 or self._waiting <= 0:
+        if metadata.pending == 0 or self._waiting <= 0:
             self.caught_up = True
         return new
 
@@ -143,7 +139,7 @@ class Watching(Generic[V]):
     @property
     def caught_up(self) -> bool:
         """Whether the watch has delivered all values that it began with."""
-        return self.position.caught_up and not self._held
+        return self.position.caught_up and self.position.starts > 0 and not self._held
 
     # -- calls for users ---------------------------------------------------------------------------
 
@@ -163,13 +159,16 @@ class Watching(Generic[V]):
     def initialing(self, timeout: Duration | None = None) -> Steps[list[KvEntry[V]]]:
         """The values that the watch begins with, without those that it has delivered already.
 
-        After this call the watch delivers updates only. Timeout when they do not arrive in time, that of
-        the client if none is given; the next call goes on where this one ended.
+        An empty list for a watch of updates. After this call the watch delivers updates only, and every one.
+        Timeout when the values do not arrive in time, that of the client if none is given; the next call goes
+        on where this one ended.
         """
         deadline = self.client.clock() + self.bucket.js.seconds_of(timeout)
         found: list[KvEntry[V]] = []
         try:
-            while (entry := (yield from self._advancing(deadline, to_initial=True))) is not None:
+            while (
+                entry := (yield from self._advancing(deadline, lambda: self.caught_up))
+            ) is not None:
                 found.append(entry)
         except Ended:
             return found
@@ -203,17 +202,26 @@ class Watching(Generic[V]):
         """The end of the block."""
         yield from self.stopping()
 
+    def beginning(self) -> Steps[None]:
+        """Create the consumer: from now on every change is delivered."""
+        deadline = self.client.clock() + self.bucket.js.timeout
+        entry = yield from self._advancing(deadline, lambda: self.position.starts > 0)
+        if entry is not None:
+            self._held.insert(0, entry)
+
     # -- step by step ------------------------------------------------------------------------------
 
     def stepping(self, timeout: Duration | None = None) -> Steps[KvEntry[V]]:
         """The next entry; Timeout, or Ended when none follows."""
         seconds = math.inf if timeout is None else to_seconds(timeout)
-        entry = yield from self._advancing(self.client.clock() + seconds, to_initial=False)
+        entry = yield from self._advancing(self.client.clock() + seconds)
         assert entry is not None
         return entry
 
-    def _advancing(self, deadline: float, *, to_initial: bool) -> Steps[KvEntry[V] | None]:
-        """The next entry, or, if that is wanted, None when the initial values are over."""
+    def _advancing(
+        self, deadline: float, until: Callable[[], bool] = lambda: False
+    ) -> Steps[KvEntry[V] | None]:
+        """The next entry, or None as soon as ``until`` holds."""
         if self._held:
             return self._held.pop(0)
         if self._busy:
@@ -222,7 +230,7 @@ class Watching(Generic[V]):
         try:
             while True:
                 self._check_end()
-                if to_initial and self.caught_up:
+                if until():
                     return None
                 if self.position.starts > self._checked:
                     yield from self._comparing()

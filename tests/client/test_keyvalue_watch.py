@@ -1,0 +1,196 @@
+"""Watches through restarts, cancellation and the end of their readers."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.client import KeyValueConfig, connect, connect_blocking
+from penstock.errors import BucketNotFound, BucketReplaced, ConnectionClosed, Timeout
+from tests.client.shells import connected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from tests.peers import ServerProcess
+
+WAIT = 90
+"""Ends a wait for something that will never come."""
+
+
+def keep_trying(call: Callable[[], Any]) -> Any:
+    """Call until the connection is back."""
+    while True:
+        try:
+            return call()
+        except (ConnectionClosed, Timeout):
+            continue
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_a_watch_goes_on_after_restarts(shell: str, own_server: ServerProcess, kill: bool) -> None:
+    """It is idle, in the middle of its first values, or behind while the server stops."""
+    with connected(shell, own_server.url, reconnect_wait=0.05) as client:
+        bucket = client.jetstream().create_key_value(KeyValueConfig(bucket="b", history=3))
+        for n in range(6):
+            bucket.put(f"k{n % 3}", b"%d" % n)
+        begun, idle = bucket.watch(), bucket.watch("other")
+        found = [begun.next(WAIT)]
+        assert idle.initial() == []
+        written = 6
+        for _ in range(7):  # more often than a reader may fail in a row
+            own_server.stop(kill=kill)
+            own_server.start()
+            for _ in range(2):
+                bucket_put = keep_trying(lambda n=written: bucket.put(f"k{n % 3}", b"%d" % n))  # type: ignore[misc]  # bound now
+                assert bucket_put == written + 1
+                written += 1
+            while found[-1].revision < written:
+                found.append(begun.next(WAIT))
+        assert [entry.revision for entry in found] == [*range(4, written + 1)]
+        assert [entry.is_update for entry in found] == [False] * 3 + [True] * (written - 6)
+        bucket.put("other", b"1")
+        assert idle.next(WAIT).value == b"1"
+        idle.stop()
+        begun.stop()
+        assert client.jetstream().consumer_names("KV_b") == []
+
+
+def test_a_bucket_that_a_restart_took_is_told(shell: str, own_server: ServerProcess) -> None:
+    config = KeyValueConfig(bucket="b", storage="memory")
+    with connected(shell, own_server.url, reconnect_wait=0.05) as client:
+        bucket = client.jetstream().create_key_value(config)
+        bucket.put("a", b"1")
+        gone, replaced = bucket.watch(), bucket.watch()
+        assert len(gone.initial() + replaced.initial()) == 2
+        own_server.stop()
+        own_server.start()
+        with pytest.raises(BucketNotFound, match="'b'"):
+            gone.next(WAIT)
+        keep_trying(lambda: client.jetstream().create_key_value(config))
+        for _ in range(5):
+            bucket.put("a", b"2")
+        for _ in range(2):
+            with pytest.raises(BucketReplaced, match="watch it again"):
+                replaced.next(WAIT)
+        with bucket.watch() as again:
+            assert [entry.value for entry in again.initial()] == [b"2"]
+
+
+def run(server: ServerProcess, body: Callable[[Any], Coroutine[Any, Any, None]], name: str) -> None:
+    """Carry out ``body`` with a new bucket."""
+
+    async def whole() -> None:
+        async with asyncio.timeout(WAIT), connect(server.url) as client:
+            js = client.jetstream()
+            bucket = await js.create_key_value(KeyValueConfig(bucket=name, storage="memory"))
+            await body(bucket)
+            await bucket.destroy()
+
+    asyncio.run(whole())
+
+
+def test_a_cancelled_call_loses_no_entry(server: ServerProcess, unique: str) -> None:
+    async def body(bucket: Any) -> None:
+        watch = bucket.watch(updates_only=True)
+        assert await watch.initial() == []
+        found: list[int] = []
+        stored = 0
+        for n in range(60):
+            call = asyncio.create_task(watch.next())
+            for _ in range(n % 12):
+                await asyncio.sleep(0)
+            if n % 3 == 0:
+                stored = await bucket.put(f"k{n}", b"")
+            call.cancel()
+            try:
+                found.append((await call).revision)
+            except asyncio.CancelledError:
+                continue
+        while len(found) < stored:
+            found.append((await watch.next(WAIT)).revision)
+        assert found == [*range(1, stored + 1)]
+        await watch.stop()
+
+    run(server, body, unique)
+
+
+def test_stopping_a_watch_ends_its_reader(server: ServerProcess, unique: str) -> None:
+    async def body(bucket: Any) -> None:
+        for turns in (0, 1, 2, 3, 5, 8, 13, 21, 200):
+            watch = bucket.watch()
+
+            async def read(watch: Any = watch) -> list[Any]:
+                return [entry async for entry in watch]
+
+            reader = asyncio.create_task(read())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await watch.stop()
+            assert await reader == []
+        watch = bucket.watch()
+        await watch.initial()
+        reader = asyncio.create_task(watch.next())
+        await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="another call"):
+            await watch.next()
+        await watch.stop()
+        with pytest.raises(ConnectionClosed, match="stopped"):
+            await reader
+
+    run(server, body, unique)
+
+
+def test_a_watch_that_is_dropped_takes_its_subscription_with_it(
+    shell: str, server: ServerProcess, unique: str
+) -> None:
+    with connected(shell, server.url) as client:
+        bucket = client.jetstream().create_key_value(
+            KeyValueConfig(bucket=unique, storage="memory")
+        )
+        client.flush()
+        before = len(client.connection.interests)
+        for _ in range(5):
+            watch = bucket.watch()
+            watch.initial()
+            del watch
+        gc.collect()
+        bucket.watch().stop()
+        assert bucket.keys() == []
+        client.flush()
+        assert len(client.connection.interests) <= before + 1
+        bucket.destroy()
+
+
+def test_a_snapshot_never_shows_half_of_a_transaction(server: ServerProcess, unique: str) -> None:
+    """A thread moves a sum between two keys, while another reads both at once."""
+    config = KeyValueConfig(bucket=unique, storage="memory", allow_atomic=True)
+    with connect_blocking(server.url) as writing, connect_blocking(server.url) as reading:
+        written = writing.jetstream().create_key_value(config)
+        written.put_many({"a.x": b"100", "b.x": b"0"})
+        enough = threading.Event()
+
+        def move() -> None:
+            for n in range(1, 101):
+                written.put_many({"a.x": b"%d" % (100 - n), "b.x": b"%d" % n})
+                if enough.is_set():
+                    return
+
+        thread = threading.Thread(target=move)
+        thread.start()
+        try:
+            read = reading.jetstream().key_value(unique)
+            revision = 0
+            for _ in range(15):
+                snapshot = read.snapshot("a.>", "b.>")
+                assert sum(int(entry.value) for entry in snapshot.values()) == 100
+                assert snapshot.revision >= revision
+                revision = snapshot.revision
+        finally:
+            enough.set()
+            thread.join()
+        written.destroy()
