@@ -95,6 +95,7 @@ CORE_WORLD = {
     "broker.reactor": {"unistd.h"},  # fdatasync in place, where there are no sync threads
     # of `os`: the texts of errno and the names of paths
     "log.files": {"os"},
+    "log.unsynced_files": {"os"},
     "stream.committer": {"os"},
 }
 C_WORLD = {

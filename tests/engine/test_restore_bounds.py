@@ -370,7 +370,7 @@ def test_a_spool_gives_back_what_it_got(tmp_path: Path) -> None:
         start = source.randrange(len(whole))
         size = source.randrange(len(whole) - start)
         assert spool.read(start, size) == whole[start : start + size]
-    with pytest.raises(ValueError, match="not there any more"):
+    with pytest.raises(ValueError, match="missing in the store"):
         spool.read(len(whole) - 1, 2)
     spool.close()
     spool.close()

@@ -1,4 +1,4 @@
-"""Bytes of an archive that a restore needs only after the last chunk, kept in the store meanwhile.
+"""The bytes of an archive that a restore keeps in the store until the last chunk has come.
 
     <folder>/spool.<n>     pieces of 1 MiB, encrypted as the stream's files are; the last one, which is
                            shorter, is in memory
@@ -51,7 +51,7 @@ class Spool:
             piece, at = divmod(start, PIECE_BYTES)
             part = bytes(self._piece(piece)[at : at + size])
             if not part:
-                raise ValueError("what was put aside of an archive is not there any more")
+                raise ValueError("a piece of the archive is missing in the store; start the restore again")
             parts.append(part)
             start += len(part)
             size -= len(part)

@@ -77,7 +77,7 @@ def clear_leftovers(account: JetStreamAccount) -> None:
     """Try again to remove the files of failed creates. OSError: the disk still refuses."""
     for name, files in list(account.leftovers.items()):
         if not account.files.discard(files, account.ids.next()):
-            raise OSError(errno.EIO, "what a refused create left can't be removed", files.folder)
+            raise OSError(errno.EIO, "cannot remove the files of a failed create", files.folder)
         del account.leftovers[name]
 
 

@@ -1,1 +1,1 @@
-"""Bytes, maps, time, disks and other values: the floor that every room of the core stands on."""
+"""Bytes, maps, time, disks and other values, which all other packages of the core use."""

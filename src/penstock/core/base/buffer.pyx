@@ -3,7 +3,7 @@
 Everything that indexes raw memory goes through here, so that bounds are checked in one place.
 Knows nothing of the protocol, of files or of sockets.
 
-The `def` functions at the end are the same things for Python callers: tests, tools, and the shell that seeds the hash.
+The `def` functions at the end do the same for Python callers: tests, tools, and the server, which seeds the hash.
 """
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove

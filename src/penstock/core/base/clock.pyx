@@ -1,4 +1,4 @@
-"""Time as a value that is handed in: nanoseconds since 1970 UTC, never going back within a process."""
+"""The clock as an object that the caller passes in: nanoseconds since 1970 UTC. It never goes back within a process."""
 from libc.stdint cimport uint64_t
 
 cdef extern from "<time.h>" nogil:

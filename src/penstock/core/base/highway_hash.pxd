@@ -1,4 +1,4 @@
-"""HighwayHash-64: a keyed checksum of 32-byte steps. Knows nothing of what it is the checksum of."""
+"""HighwayHash-64: a keyed checksum that reads 32 bytes at a time. Knows nothing of the meaning of the bytes."""
 from libc.stdint cimport uint8_t, uint64_t
 
 

@@ -1,4 +1,4 @@
-"""What the turn asks of the kernel: sockets, epoll, timerfd, threads. Declarations only."""
+"""Declarations of the system calls that the event loop uses: sockets, epoll, timerfd, threads."""
 from libc.stdint cimport uint32_t, uint64_t
 
 cdef extern from "<sys/socket.h>" nogil:

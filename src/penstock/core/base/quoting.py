@@ -1,5 +1,5 @@
-"""Text that a peer has chosen, as people may see it: between quotation marks as Go's ``%q`` writes
-it (what nats-server does in -ERR texts and log lines), or as it is but for what a terminal obeys.
+"""Makes text that a peer has chosen safe to show: in quotation marks as Go's ``%q`` writes it (nats-server
+does this in -ERR texts and log lines), or unchanged except for the characters that control a terminal.
 
 Knows nothing of what is quoted. Pure; for rare messages.
 """

@@ -133,7 +133,9 @@ cdef class Reactor:
     cdef uint64_t random(self) noexcept    # seeded xorshift: picks queue members; not for secrets
     cdef int enlist_commit(self, Task t) except -1
     cdef int enlist_delivery(self, Task t) except -1
-    # virtual: EventLoop overrides these three
+    # EventLoop overrides these three: they are what a reactor with sockets does otherwise. A work list for the loop would not do instead of
+    # the calls. flush() is called in the middle of a turn, because a large output must leave memory and the caller looks at once whether the
+    # socket took it; hang_up() must close the socket before the next operation of the same connection is parsed.
     cdef int flush(self, Connection c) except -1  # pass waiting output to the kernel (here: to the transport, if any)
     cdef int hang_up(self, Connection c, str reason) except -1  # close now: end the subscriptions, close the socket
     cdef int submit_sync(self, Synced owner, int handle, uint64_t upto) except -1  # fdatasync(handle), then owner.synced(upto, errno)

@@ -1,4 +1,4 @@
-"""Messages of a pull consumer, from received bytes straight into columns.
+"""Copies the messages of a pull consumer from received bytes into columns.
 
 A message costs no Python object: its sequence and timestamp are read off the ack subject, its subject, headers and
 payload are copied once, behind those of the message before::
@@ -8,7 +8,7 @@ payload are copied once, behind those of the message before::
 
     payload_data      hello|world|...        payload_offsets   0 5 10 ...    (the layout of an Arrow binary column)
 
-Knows nothing of sockets and of Arrow; the buffers can be wrapped by it without a copy.
+Knows nothing of sockets or Arrow. Arrow can use the buffers without a copy.
 """
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE

@@ -5,10 +5,10 @@
     list_offsets   0     2  3           K has two values
     value          v1 v2  00-1
 
-What is in a block is what core/protocol/headers.decode_headers finds in it: names keep their case and come in the order of their first line,
-values of one name keep theirs. A block that it refuses, and one without any header, count as none.
+The names and values are those that core/protocol/headers.decode_headers finds: names keep their case and have the order of their first
+lines, the values of a name have the order of their lines. A message whose block decode_headers refuses, or is empty, has no names.
 
-Knows nothing of Arrow, nor of UTF-8: bytes stay as they are.
+Knows nothing of Arrow or UTF-8: the bytes are copied unchanged.
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -1,7 +1,7 @@
-"""Rows of columns going out as publishes, and the acks that come back, without a Python object per message.
+"""Publishes rows of columns and reads their acks, without a Python object per message.
 
-Each message is published with a reply subject that ends in its number; its bytes are held until the answer with that
-number comes, so that they can be sent again::
+Each message has a number, which ends its reply subject. The window holds its bytes until the answer with that number comes, so that they
+can be sent again::
 
     held    | HPUB a.b INBOX.41 ... | HPUB a.c INBOX.42 ... | HPUB a.b INBOX.43 ... |
             ^ base                                          ^ sent                  (behind it: not taken yet)

@@ -1,3 +1,5 @@
+"""Which message of a stream a consumer gets next."""
+
 from penstock.core.log.log import Log
 
 class Cursor:
@@ -9,5 +11,7 @@ class Cursor:
     filtered: bool
     caught_up: bool
     filters: tuple[bytes, ...]
-    def remaining_starts(self) -> list[int]: ...
-    def resume(self, next_seq: int, passed: int, starts: list[int]) -> None: ...
+    def remaining_starts(self) -> list[int]:
+        """Of the first messages per subject, with deliver policy last per subject: those that are not handed out yet."""
+    def resume(self, next_seq: int, passed: int, starts: list[int]) -> None:
+        """Continue at a stored position."""

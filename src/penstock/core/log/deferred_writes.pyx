@@ -1,17 +1,10 @@
 """Deferred writes: writes that the opening of a log could not do because of the disk.
 
-A log opens even when its disk is full or refuses writes; it only has to be readable. The log keeps each refused write as a callable
-in one of two lists:
+A log opens even when its disk is full or refuses writes; it only has to be readable. The log keeps each refused write as a callable in
+its OwedWrites (core/log/owed_writes): some are done before the next append, others can wait.
 
-    owed    done before the next append or removal is written: cutting a torn end, the file of the newest segment, syncs of
-            names, and writes that the owner adds (states of consumers beyond the end of the log)
-    late    can wait: index files, copies of bytes that were cut off
-
-Clients may have seen the effect of removals that are not recorded yet (by a limit, for example), so the first write that succeeds is
-synced before it returns (`unsaid`).
-
-While `owed` is not empty the log is FULL, or FAILED after another error than missing room (core/log/files): reads go on, and appends
-fail. An append, write() or mend() does the owed writes first. mend() rewrites a segment whose sync failed, as it does for a segment
+While there are writes of the first kind the log is FULL, or FAILED after another error than missing room (core/log/files): reads go on, and appends
+fail. An append, write() or mend() does these writes first. mend() rewrites a segment whose sync failed, as it does for a segment
 that failed while the log was open (core/log/disk_recovery).
 
 The owner decides when to try again.
@@ -29,32 +22,25 @@ from penstock.core.log.log cimport Log
 from penstock.core.log.record cimport SEGMENT_HEAD_BYTES
 from penstock.core.log.scan cimport read_all
 from penstock.core.log.segment cimport Segment, new_segment
+from penstock.core.log.segment_head cimport put_head
 
 from penstock.core.log.disk_condition import NO_ROOM
 
 
 def do_late(Log log) -> bool:
-    """Do one deferred write of `late`, if the log takes appends; whether there was one. OSError when the disk refuses."""
-    if not log.late or log.state.condition != TAKES:
-        return False
-    call = log.late.pop(0)
-    try:
-        call()
-    except OSError:
-        log.late.append(call)                # goes to the end of the list
-        raise
-    return True
+    """Do one deferred write that can wait, if the log takes appends; whether there was one. OSError when the disk refuses."""
+    return log.state.condition == TAKES and log.owed.do_late()
 
 
 # --- files that an opening changes -----------------------------------------------------------------
 
 cdef int sync_names(Log log) except -1:
     # The process that made this log may have ended before it synced the names of the files and of the folder.
-    log.folder_found()
+    log.unsynced.folder_found()
     try:
         log.sync_folder()
     except OSError as error:
-        log.name_made()
+        log.unsynced.name_made()
         log.owe(error, log.sync_folder)
     return 0
 
@@ -64,7 +50,7 @@ cdef int sync_found(Log log, Segment s) except -1:
     try:
         log.disk.sync(s.handle)
     except OSError as error:
-        log.unsynced.append(s)
+        log.unsynced.add(s)
         log.state.because(error.errno or errno.EIO)
     return 0
 
@@ -76,7 +62,8 @@ cdef int doubt_found(Log log, list doubted) except -1:
     """
     cdef Segment s
     cdef bint any_left = False
-    log.take_unsynced([s for s in log.unsynced if s not in doubted])
+    for s in doubted:
+        log.unsynced.drop(s)
     for s in doubted:
         # A compressed file was synced before it got its name. A segment without a sound head cannot be rewritten.
         if s not in log.segments.items or s.packed is not None or s.salt == 0 or s.size < SEGMENT_HEAD_BYTES:
@@ -85,7 +72,7 @@ cdef int doubt_found(Log log, list doubted) except -1:
             s.doubt_sync()
             any_left = True
         if s is not log.active and s.live:
-            log.unsynced.append(s)
+            log.unsynced.add(s)
     if any_left:
         log.state.suspected()
         log.note_unsure()
@@ -108,14 +95,14 @@ def move_aside(Log log, str name) -> None:
     while log.disk.exists(f"{path}.aside-{n}"):
         n += 1
     log.disk.rename(path, f"{path}.aside-{n}")
-    log.name_made()
+    log.unsynced.name_made()
     log.notes.append(f"{path} is no part of the log beside it: it is kept as {name}.aside-{n}")
 
 
 cdef int start_found(Log log, uint64_t first) except -1:
     """Begin a new segment; it stays in memory until the disk has a file for it."""
     cdef Segment s
-    if not log.owed:                     # with owed writes, an older file may still have the name
+    if not log.owed.first:                     # with owed writes, an older file may still have the name
         try:
             return log.start_segment(first)
         except OSError as error:
@@ -123,9 +110,9 @@ cdef int start_found(Log log, uint64_t first) except -1:
     s = new_segment(first)
     log.begin_tail(s)
     log.begin_in_memory(s)
-    if not log.owed:
+    if not log.owed.first:
         log.owe(refused, None)
-    log.owe_first(partial(make_file, log, s))
+    log.owed.add_first(partial(make_file, log, s))
     return 0
 
 
@@ -167,7 +154,7 @@ def cut_off(Log log, Segment s, uint64_t at, bytes cut) -> None:
             raise
         with suppress(OSError):
             log.disk.unlink(f"{name}.tmp")
-        log.put_off(partial(log.disk.write_file_atomic, name, cut, True))
+        log.owed.put_off(partial(log.disk.write_file_atomic, name, cut, True))
     log.disk.truncate(log.segments.handle(s), at)
     log.disk.sync(s.handle)
     log.notes.append(f"the last {len(cut)} bytes of {path}.seg were unfinished or damaged: they were cut and are kept as {name}")
@@ -181,19 +168,19 @@ cdef int restart(Log log, Segment s) except -1:
     s.use_salt(<uint32_t>hash_bytes(<const char*>&s.first, 8))
     memset(&out, 0, sizeof(Out))
     try:
-        log.put_head(s, &out)
+        put_head(log.cipher, s, &out)
         head = out.data[:out.len]
     finally:
         out_free(&out)
     s.set_written(s.begins)
     s.doubt_sync()
-    if not log.owed:
+    if not log.owed.first:
         try:
             write_head(log, s, head)
             return 0
         except OSError as error:
             log.owe(error, None)
-    log.owe_first(partial(write_head, log, s, head))
+    log.owed.add_first(partial(write_head, log, s, head))
     return 0
 
 
@@ -208,14 +195,14 @@ cdef int write_found(Log log, list doubted, str stale) except -1:
     whose removals the log records now.
     """
     doubt_found(log, doubted)
-    log.go_stale(stale)
+    log.owed.unlink_later(stale)
     log.marks.use_sync(True)
     try:
         if log.state.condition == TAKES and log.dirty():
             log.write()                  # retired segments are unlinked when this is synced
             log.sync_files()
         if log.state.condition == TAKES:
-            log.drop_stale()
+            log.owed.unlink_stale()
     except OSError as error:
         log.owe(error, None)
     log.marks.use_sync(False)

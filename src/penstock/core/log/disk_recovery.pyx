@@ -79,9 +79,9 @@ def mend(Log log) -> bool:
 cdef int resume(Log log) except -1:
     # Everything accepted is on the disk now. The next write records again the removals that retired segments would have recorded.
     cdef Segment s
-    for s in log.doomed:
-        log.say_removed(s)
-    log.take_unsynced([])
+    for s in log.retired.items:
+        log.retired.say_removed(s)
+    log.unsynced.drop_all()
     log.tail.wrote_all()
     log.marks.rewritten(log.last_seq)
     for s in log.segments.items:
@@ -93,11 +93,11 @@ cdef int resume(Log log) except -1:
     try:
         log.disk.unlink(f"{log.folder}/{UNSURE}")
     except OSError:
-        log.put_off(partial(log.disk.unlink, f"{log.folder}/{UNSURE}"))
+        log.owed.put_off(partial(log.disk.unlink, f"{log.folder}/{UNSURE}"))
     with suppress(OSError):
-        log.drop_stale()
-    if log.doomed:
-        log.unlink_ready()
+        log.owed.unlink_stale()
+    if log.retired.items:
+        log.unlink_retired()
     return 0
 
 
@@ -131,7 +131,7 @@ cdef int renew(Log log, Segment s) except -1:
             log.disk.unlink(log.segments.path(s, ".idx"))
         s.index_lost()
     handle = put_in_place(log, s, data)
-    log.name_made()
+    log.unsynced.name_made()
     s.wrote_all()
     s.doubt_sync()
     if s is log.active:
@@ -139,8 +139,7 @@ cdef int renew(Log log, Segment s) except -1:
     log.pages.forget(s.serial)
     log.sync_folder()
     s.synced_all()
-    if s in log.unsynced:
-        log.unsynced.remove(s)
+    log.unsynced.drop(s)
     if bad:
         give_up(log, s, data)
     if s is not log.active:
@@ -254,7 +253,7 @@ cdef int give_up(Log log, Segment s, bytes data) except -1:
     log.segments.need(s)
     for older in log.segments.items:
         if older.first <= s.first:
-            log.say_removed(older)
+            log.retired.say_removed(older)
     i = s.next_live(0)
     while i < s.count:
         length = (s.entries[i].size & SIZE_MASK) + s.extra

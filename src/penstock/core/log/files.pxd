@@ -9,11 +9,14 @@ from penstock.core.base.buffer cimport Out
 from penstock.core.base.disk cimport Disk
 from penstock.core.base.quota cimport Usage
 from penstock.core.log.disk_condition cimport DiskCondition
+from penstock.core.log.owed_writes cimport OwedWrites
 from penstock.core.log.read_windows cimport Pages
 from penstock.core.log.removals cimport Removals
+from penstock.core.log.retired_segments cimport RetiredSegments
 from penstock.core.log.segment cimport Segment, SegmentList
 from penstock.core.log.subject_table cimport SubjectTable
 from penstock.core.log.tail cimport Tail
+from penstock.core.log.unsynced_files cimport UnsyncedFiles
 from penstock.core.log.watermarks cimport Watermarks
 
 cdef class LogFiles:
@@ -41,13 +44,9 @@ cdef class LogFiles:
     cdef Segment active                      # takes the appends
     cdef Segment reading                     # the segment of the last read
     cdef Tail tail                           # the newest bytes of the active segment
-    cdef list doomed                         # retired segments whose files are not unlinked yet
-    cdef list unsynced                       # sealed segments with bytes that are not synced
-    cdef list unnamed                        # segments made since the last sync of the folder
-    cdef public list owed                    # deferred writes that run before the next append (core/log/deferred_writes)
-    cdef bint unsaid                         # the first write after an opening with deferred writes is synced before it returns
-    cdef public list late                    # deferred writes that can wait: callables that raise OSError until they succeed
-    cdef str stale                           # an index file to unlink as soon as its removals are written in the log
+    cdef RetiredSegments retired             # segments without live messages whose files are not unlinked yet
+    cdef UnsyncedFiles unsynced              # bytes and names that are not synced
+    cdef readonly OwedWrites owed            # writes that the disk has refused (core/log/deferred_writes)
     cdef uint64_t segment_bytes
     cdef public bint compress                # maintain() compresses full segments; compressed ones stay compressed
     cdef readonly object cipher              # data keys of the stream (core/log/encryption); None: the stream is not encrypted
@@ -58,8 +57,6 @@ cdef class LogFiles:
     cdef uint32_t size_extra                 # accounted bytes of a message besides subject, headers and payload
     cdef uint32_t header_extra               # accounted bytes of a message with headers besides size_extra
     cdef readonly Usage usage                # the quota that counts the bytes of this log; never None
-    cdef bint folder_dirty                   # a file was made since the last sync of the folder
-    cdef bint folder_made
 
     # --- per turn ----------------------------------------------------------------------------------------------------
     cdef bint dirty(self) noexcept                      # something accepted is not written
@@ -75,12 +72,9 @@ cdef class LogFiles:
     cdef int start_segment(self, uint64_t first) except -1
     cdef int make_file(self, Segment s) except -1
     cdef int begin_tail(self, Segment s) except -1                          # for an empty active segment
-    cdef int pay(self) except -1                                            # runs the writes in `owed`
+    cdef int pay(self) except -1                                            # does the owed writes
     cdef int make_anew(self, Segment s) except -1
     cdef int note_unsure(self) except -1
-    cdef uint64_t reduce(self, Segment s) except? 18446744073709551615
-    cdef int say_gone_in(self, Segment s, uint64_t at, uint64_t end) except -1
-    cdef int put_head(self, Segment s, Out* out) except -1                  # the head of a new file for s, encrypted if the stream is
     cdef int resume(self) except -1                                         # an encrypted log continues in a new segment
     cdef int begin_segment(self, uint64_t first) except -1
     cdef int roll(self, uint64_t next_seq) except -1
@@ -94,22 +88,11 @@ cdef class LogFiles:
     cdef int on_disk(self) except -1                                        # writes the index files of synced segments
     cdef int write_index(self, Segment s) except -1
     cdef int retire(self, Segment s) except -1                              # takes a sealed segment without live messages off the list
-    cdef int prepare_unlink(self) except -1                                 # records removals again that only retired segments record
-    cdef int unlink_ready(self) except -1                                   # unlinks retired segments that nothing depends on
-    cdef int unlink(self, Segment s) except -1
-    cdef bint make_room(self) except -1
-    cdef bint tells(self, Segment s) except -1
-    cdef int say_removed(self, Segment s) except -1
+    cdef int unlink_retired(self) except -1                                 # unlinks the files of retired segments that nothing depends on
+    cdef bint make_room(self) except -1                                     # the disk is full: whether files of retired segments were cut
     cdef uint64_t removed_below(self) noexcept          # the floor: every lower sequence is removed and none of them is lost
     cdef int close_handles(self) except -1
     # for other modules of core/log
-    cdef int owe_first(self, object call) except -1         # add a deferred write that runs before the next append
-    cdef int put_off(self, object call) except -1           # add a deferred write that can wait for maintain()
-    cdef int go_stale(self, str path) except -1             # set `stale` (None: no file)
-    cdef int drop_stale(self) except -1                     # unlink the file `stale`
-    cdef int name_made(self) noexcept                       # a file has a name that is not synced
-    cdef int folder_found(self) noexcept                    # ... and the name of the folder may not be synced either
-    cdef int take_unsynced(self, list segments) except -1   # set `unsynced`
     cdef int activate(self, Segment s, uint64_t end) except -1      # appends go to this segment, from offset `end` of its file on
     cdef int begin_in_memory(self, Segment s) except -1     # the same for a new segment that has no file yet
     cdef void raise_last(self, uint64_t seq, uint64_t ts_ns) noexcept       # raise last_seq to `seq` and last_ts_ns to `ts_ns`, if they are lower

@@ -5,6 +5,7 @@ from typing import Any
 
 from penstock.core.base.disk import Disk
 from penstock.core.base.quota import Usage
+from penstock.core.log.owed_writes import OwedWrites
 from penstock.core.log.segment import SegmentList
 from penstock.core.log.subject_table import SubjectTable
 
@@ -34,10 +35,8 @@ class LogFiles:
     syncs) and calls `guard.save()`, which saves what they say. The write raises the OSError of `save`.
     """
     guard_above: int
-    owed: list[Callable[[], None]]
-    """Deferred writes that run before the next append; see core/log/deferred_writes."""
-    late: list[Callable[[], object]]
-    """Deferred writes that can wait for ``maintain``."""
+    owed: OwedWrites
+    """Writes that the disk has refused; see core/log/owed_writes."""
     def owe(self, error: OSError, call: Callable[[], None] | None) -> None:
         """The disk refused a write with `error`: `call` repeats it before the next append (None: the next write repeats it).
 

@@ -16,31 +16,23 @@ from errno import EAGAIN, EIO
 from functools import partial
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memset
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from penstock.core.base.buffer cimport Out, hash_bytes, out_free, out_put
+from penstock.core.base.buffer cimport hash_bytes, out_free, out_put
 from penstock.core.base.quota cimport use
 from penstock.core.log.disk_condition cimport CLOSED, FAILED, FULL, HOLDS
-from penstock.core.log.encryption cimport begin_file
 from penstock.core.log.index_file cimport write_index_file
-from penstock.core.log.record cimport (
-    RECORD_EXTRA_BYTES, SEALED_EXTRA_BYTES, SEALED_HEAD_BYTES, SEGMENT_HEAD_BYTES, put_ranges, put_segment_head,
-    ranges_add, ranges_free, ranges_sort,
-)
+from penstock.core.log.record cimport put_ranges, ranges_add, ranges_sort
 from penstock.core.log.segment cimport Segment, new_segment
+from penstock.core.log.segment_head cimport put_head
 
 from penstock.core.log.disk_condition import NO_ROOM, LogClosed
-
-cdef enum:
-    ROOM_BYTES = 8192                # bytes to free on a full disk besides the unwritten ones: files take whole blocks
-    REDUCED_MAX_BYTES = 512          # a disk writes this many bytes as a whole
-    DOOMED_MAX = 8                   # with more retired segments that wait for a sync by the owner, the log syncs itself
 
 UNSURE = "unsure"
 """Name of the file that lists doubtful segments of a FAILED log, for the next process."""
 
+
 cdef class LogFiles:
-    """The active segment, the tail, commit and retired segments of a log."""
+    """How accepted bytes get to the disk: the active segment, the tail, and the writes and syncs."""
 
     def __dealloc__(self) -> None:
         out_free(&self.unsealed)
@@ -118,26 +110,14 @@ cdef class LogFiles:
     cdef int make_file(self, Segment s) except -1:
         self.segments.spare_handles()
         self.segments.take_handle(s, self.disk.open(self.segments.path(s, ".seg"), True))
-        self.folder_dirty = True
-        self.unnamed.append(s)
+        self.unsynced.made(s)
         return 0
 
     cdef int begin_tail(self, Segment s) except -1:
         s.use_salt(<uint32_t>hash_bytes(<const char*>&s.first, 8) ^ <uint32_t>(self.last_ts_ns >> 7))
         self.tail.begin(0)
-        self.put_head(s, &self.tail.out)
+        put_head(self.cipher, s, &self.tail.out)
         s.resize(s.begins)
-        return 0
-
-    cdef int put_head(self, Segment s, Out* out) except -1:
-        if self.cipher is None or self.cipher.number == 0:
-            put_segment_head(out, s.first, s.salt)
-            s.use_form(SEGMENT_HEAD_BYTES, RECORD_EXTRA_BYTES)
-            s.use_key(0, None)
-            return 0
-        s.use_key(self.cipher.number, begin_file(self.cipher, out, s.first, s.salt, False))
-        s.use_head(PyBytes_FromStringAndSize(out.data + out.len - SEALED_HEAD_BYTES, SEALED_HEAD_BYTES))
-        s.use_form(SEALED_HEAD_BYTES, SEALED_EXTRA_BYTES)
         return 0
 
     cdef int resume(self) except -1:
@@ -171,7 +151,7 @@ cdef class LogFiles:
         if self.disk.read_at(self.segments.handle(s), PyBytes_AS_STRING(records), s.size - begins, begins) != <int64_t>(s.size - begins):
             raise OSError(EIO, "a segment is shorter than it was", self.segments.path(s, ".seg"))
         self.tail.begin(s.size)
-        self.put_head(s, &self.tail.out)
+        put_head(self.cipher, s, &self.tail.out)
         records = PyBytes_FromStringAndSize(self.tail.out.data, self.tail.out.len) + records
         self.tail.begin(s.size)
         try:
@@ -184,8 +164,7 @@ cdef class LogFiles:
         s.set_written(PyBytes_GET_SIZE(records))
         s.doubt_sync()
         self.tail.begin(s.size)
-        self.folder_dirty = True
-        self.unnamed.append(s)
+        self.unsynced.made(s)
         self.segments.close_handle(s)
         self.segments.handle(s)
         return 0
@@ -201,7 +180,7 @@ cdef class LogFiles:
         old.seal(True)
         old.trim()
         if old.synced_size < old.written_size:
-            self.unsynced.append(old)
+            self.unsynced.add(old)
         if old.live == 0:
             return self.retire(old)
         if not self.memory:
@@ -223,21 +202,19 @@ cdef class LogFiles:
         return 0
 
     cdef int retire(self, Segment s) except -1:
-        cdef Py_ssize_t at = self.segments.position(s.first)
-        cdef Segment before
-        if at and s.relog_low:
-            # The retired segment leaves a gap behind the segment before it: the records that name its sequences belong to that one now.
-            before = <Segment>self.segments.items[at - 1]
-            before.told_by(s.relog_low)
-            before.told_by(s.relog_high)
-        self.segments.discard(s)
+        self.retired.add(s)
         self.subjects_table.leave(s)
         if self.reading is s:
             self.reading = self.active
         self.pages.forget(s.serial)
-        if not self.memory:
-            self.doomed.append(s)
         return 0
+
+    cdef int unlink_retired(self) except -1:
+        # Oldest first: a segment goes before the segments whose records name its sequences.
+        return self.sync_files() if self.retired.overdue() else self.retired.unlink()
+
+    cdef bint make_room(self) except -1:
+        return self.retired.make_room(self.active, self.first_seq, self.tail.unwritten())
 
     # --- per turn --------------------------------------------------------------------------------
 
@@ -258,27 +235,26 @@ cdef class LogFiles:
             return 0
         if self.removals.ranges.count and self.removals.guard is not None:
             self.heed_guard()
-        if self.doomed:
-            self.prepare_unlink()
+        if self.retired.items:
+            self.retired.prepare(self.active, self.first_seq)
         if self.removals.ranges.count:
             self.put_removals()
         self.write_tail()
-        if self.unsaid or self.stale is not None:
+        if self.owed.need_sync():
             self.sync_files()
-            self.unsaid = False
-            self.drop_stale()
+            self.owed.written()
         self.state.take()
         self.marks.written(self.last_seq)
         self.marks.check(self.last_seq)
         self.tail.trim()
-        if self.doomed:
-            self.unlink_ready()
+        if self.retired.items:
+            self.unlink_retired()
         return 0
 
     cdef int write_tail(self) except -1:
         cdef Segment s = self.active
         cdef size_t n = self.tail.unwritten()
-        if self.owed:
+        if self.owed.first:
             self.pay()
         if n:
             try:
@@ -291,11 +267,9 @@ cdef class LogFiles:
         return 0
 
     cdef int pay(self) except -1:
-        # OSError when there is no room, LogClosed after another failure; the remaining writes stay in `owed`.
+        # OSError when there is no room, LogClosed after another failure; the remaining writes stay owed.
         try:
-            while self.owed:
-                self.owed[0]()
-                del self.owed[0]
+            self.owed.do_first()
         except OSError as error:
             if self.state.condition >= FAILED:
                 raise
@@ -309,32 +283,14 @@ cdef class LogFiles:
 
     def owe(self, error: OSError, call: object) -> None:
         """The disk refused a write with `error`: `call` repeats it before the next append (None: the next write repeats it)."""
-        self.unsaid = True
-        if call is not None:
-            self.owed.append(call)
+        self.owed.refused(call)
         self.state.refused(error.errno or EIO)
-
-    cdef int owe_first(self, object call) except -1:
-        self.owed.append(call)
-        return 0
-
-    cdef int put_off(self, object call) except -1:
-        self.late.append(call)
-        return 0
-
-    cdef int go_stale(self, str path) except -1:
-        self.stale = path
-        return 0
-
-    cdef int drop_stale(self) except -1:
-        if self.stale is not None:
-            self.disk.unlink(self.stale)         # it would be valid again if the segment ever reached the same size
-            self.stale = None
-        return 0
 
     cdef int heed_guard(self) except -1:
         # The guard needs the newest messages at recovery. Before the log writes the removal of such a message, it writes the
-        # messages, and the guard saves what they say.
+        # messages, and the guard saves what they say. The guard is the engine's (sources), so this is a call from the log up to
+        # its owner. It can't be left to the caller of write(): many writes are made in the middle of other work (a full tail, a new
+        # segment, a disk that is mended), and none of them may put the removal into the file before the guard has saved.
         cdef uint64_t top = self.removals.highest()
         if top > self.removals.guard_above and self.removals.guard.holds(top):
             self.write_tail()
@@ -402,13 +358,8 @@ cdef class LogFiles:
         return 0
 
     cdef int fail(self, object error) except -1:
-        cdef Segment s
         self.state.failed()
-        for s in self.unnamed:
-            # The name of the file is not synced, so none of its bytes count as synced.
-            s.doubt_sync()
-            if s is not self.active and s in self.segments.items and s not in self.unsynced:
-                self.unsynced.append(s)
+        self.unsynced.doubt_fresh(self.active)
         self.note_unsure()
         self.state.because(error.errno or EIO)
         raise LogClosed(self.state.failure, os.strerror(self.state.failure), self.folder) from error
@@ -417,7 +368,7 @@ cdef class LogFiles:
         # Writes the names of the doubtful segments into the file `unsure`. When the disk refuses, each mend() tries again.
         cdef Segment s
         cdef int handle
-        cdef bytes data = b"".join([b"%d\n" % (<Segment>s).first for s in self.unsynced + [self.active]])
+        cdef bytes data = b"".join([b"%d\n" % (<Segment>s).first for s in self.unsynced.doubtful(self.active)])
         self.state.unsure_noted(False)
         try:
             handle = self.disk.open(f"{self.folder}/{UNSURE}", True)
@@ -440,36 +391,24 @@ cdef class LogFiles:
         return 0
 
     cdef int sync_files(self) except -1:
-        cdef Segment s
         self.marks.use_sync(True)
         try:
-            for s in self.unsynced + [self.active]:
-                if s.synced_size < s.written_size:
-                    self.disk.sync(self.segments.handle(s))
-                    s.synced_all()
-            if self.folder_dirty:
-                self.sync_folder()
+            self.unsynced.sync(self.active)
         except OSError as error:
             self.fail(error)
         self.marks.synced()
         self.on_disk()
         self.marks.check(self.last_seq)
-        if self.doomed:
-            self.unlink_ready()
+        if self.retired.items:
+            self.unlink_retired()
         return 0
 
     def sync_folder(self) -> None:
         """Make the names of new files durable. OSError."""
-        self.disk.sync_dir(self.folder)
-        if self.folder_made:
-            self.disk.sync_dir(os.path.dirname(self.folder) or ".")
-            self.folder_made = False
-        self.folder_dirty = False
-        self.unnamed = []
+        self.unsynced.sync_names()
 
     cdef int sync_begin(self, int* handles, int room, uint64_t* upto) except -1:
-        # One sync runs at a time: while one is running, this returns 0. The name of a new file is made durable here, once per segment.
-        cdef Segment s
+        # One sync runs at a time: while one is running, this returns 0.
         cdef int n = 0
         if self.memory or self.marks.sync_running or self.state.condition >= FAILED:
             return 0
@@ -478,17 +417,7 @@ cdef class LogFiles:
             return 0
         self.marks.use_sync(True)
         try:
-            if self.folder_dirty:
-                self.sync_folder()
-            for s in self.unsynced + [self.active]:
-                if s.synced_size < s.written_size:
-                    if n < room:
-                        s.begin_sync()
-                        handles[n] = self.segments.handle(s)
-                        n += 1
-                    else:
-                        self.disk.sync(self.segments.handle(s))
-                        s.synced_all()
+            n = self.unsynced.begin(self.active, handles, room)
         except OSError as error:
             self.fail(error)
         if n == 0:
@@ -498,11 +427,8 @@ cdef class LogFiles:
         return n
 
     cdef int sync_end(self, uint64_t upto, int error) except -1:
-        cdef Segment s
         self.marks.end_sync()
-        for s in self.unsynced + [self.active]:
-            if s.sync_target:
-                s.end_sync(error == 0 and self.state.condition < FAILED)
+        self.unsynced.ended(self.active, error == 0 and self.state.condition < FAILED)
         if self.state.condition == CLOSED:
             self.close_handles()
             return 0
@@ -513,25 +439,22 @@ cdef class LogFiles:
         self.marks.sync_reached(upto)
         self.on_disk()
         self.marks.check(self.last_seq)
-        if self.doomed:
-            self.unlink_ready()
+        if self.retired.items:
+            self.unlink_retired()
         return 0
 
     cdef int on_disk(self) except -1:
         # The next opening relies on index files: they must not name bytes that a power cut may take, nor a removal that is not
         # durable. maintain() writes those that cannot be written now.
         cdef Segment s
-        before, self.unsynced = self.unsynced, []
-        for s in before:
-            if s.synced_size < s.written_size:
-                self.unsynced.append(s)
-            elif s.live and not s.has_index and s.removed_mark <= self.marks.synced_mark:
+        for s in self.unsynced.synced():
+            if s.live and not s.has_index and s.removed_mark <= self.marks.synced_mark:
                 self.write_index(s)
         return 0
 
     cdef int write_index(self, Segment s) except -1:
         if not s.damaged and not write_index_file(self.segments, self.subjects_table, s, self.last_seq):
-            self.late.append(partial(self.write_late_index, s))
+            self.owed.put_off(partial(self.write_late_index, s))
         return 0
 
     def write_late_index(self, Segment s) -> None:
@@ -543,166 +466,7 @@ cdef class LogFiles:
         if not write_index_file(self.segments, self.subjects_table, s, self.last_seq):
             raise OSError(EIO, "an index file can't be written", self.segments.path(s, ".idx"))
 
-    # --- retired segments ------------------------------------------------------------------------
-
-    cdef int prepare_unlink(self) except -1:
-        # For each newly retired segment, puts two things into the REMOVE record of this turn: the removed sequences of older
-        # segments that its own REMOVE records name, and everything below the first live message.
-        cdef Segment s, older
-        for s in self.doomed:
-            if s.retire_mark:
-                continue
-            s.retire(self.marks.write_mark + 1)
-            for older in self.segments.items + self.doomed:
-                if older is self.active or not older.relog_low <= s.first <= older.relog_high or older.first >= s.first:
-                    continue
-                self.say_removed(older)
-            # Recovery takes a gap between segments that no removal names for a missing file.
-            self.removals.say_gone(s.first, s.first + s.count, self.removals.lost_within(s.first, s.first + s.count))
-            self.removals.add(1, self.removed_below() - 1)
-            if self.removed_below() < self.first_seq:
-                # Below first_seq some sequences are lost: name the removed ones between them. Their segments may not exist any more.
-                self.removals.say_gone(self.removed_below(), self.first_seq, self.removals.lost_within(self.removed_below(), self.first_seq))
-        return 0
-
-    cdef int say_removed(self, Segment s) except -1:
-        cdef uint32_t i = 0, k
-        cdef Py_ssize_t at
-        cdef uint64_t end = s.first + s.count, stop = end
-        cdef list lost = []
-        at = self.segments.position(end)
-        if 0 < at < len(self.segments.items) and self.segments.items[at - 1] is s:
-            # The gap behind the segment, also when the segment holds only damaged bytes.
-            stop = (<Segment>self.segments.items[at]).first
-        if self.removals.lost:
-            lost = self.removals.lost_within(s.first, max(end, stop))
-        if stop > end:
-            self.removals.say_gone(end, stop, lost)
-        while i < s.count:
-            k = s.next_live(i) if s.live else s.count
-            self.removals.say_gone(s.first + i, s.first + k, lost)
-            i = k + 1
-        return 0
-
-    cdef int unlink_ready(self) except -1:
-        # Oldest first: a segment goes before the segments whose records name its sequences.
-        cdef Segment s
-        if self.marks.sync_running:
-            return 0
-        if self.marks.sync_used and len(self.doomed) > DOOMED_MAX and self.marks.synced_mark < self.marks.write_mark:
-            self.sync_files()
-            return 0
-        if self.folder_dirty and not self.marks.sync_used:
-            # The name of the newest segment says which sequences were given: it must be durable before older files go.
-            try:
-                self.sync_folder()
-            except OSError:
-                return 0
-        for s in sorted(self.doomed, key=first_of):
-            if s.retire_mark == 0 or s.retire_mark > (self.marks.synced_mark if self.marks.sync_used else self.marks.write_mark):
-                break
-            self.unlink(s)
-        return 0
-
-    cdef int unlink(self, Segment s) except -1:
-        self.segments.close_handle(s)
-        self.doomed.remove(s)
-        if s in self.unsynced:
-            self.unsynced.remove(s)
-        try:
-            self.disk.unlink(self.segments.path(s, ".idx"))
-            self.disk.unlink(self.segments.path(s, ".seg"))
-        except OSError:
-            # The file stays; the next opening finds a segment without live messages and tries again.
-            return 0
-        return 0
-
-    cdef bint make_room(self) except -1:
-        # The disk is full: cuts retired segments whose records no other segment needs to one REMOVE record, until unlink_ready().
-        cdef Segment s
-        cdef uint64_t freed = 0
-        if self.marks.sync_running:
-            return False
-        try:
-            if self.folder_dirty:
-                self.sync_folder()
-            for s in sorted(self.doomed, key=first_of):
-                if self.tells(s) or freed > self.tail.unwritten() + ROOM_BYTES:
-                    break
-                freed += self.reduce(s)
-        except OSError:
-            return freed > 0
-        return freed > 0
-
-    cdef uint64_t reduce(self, Segment s) except? 18446744073709551615:
-        # Cuts the file of a retired segment to a head and one record that removes its messages, durably; returns the bytes freed.
-        # This needs no room on a full disk: the record overwrites the first one, then the rest is cut off. After an OSError
-        # either nothing has changed, or the messages are removed.
-        cdef Out out
-        cdef Segment fresh = s
-        cdef size_t at = s.begins, before = s.written_size if s.packed is None else self.disk.size(self.segments.handle(s))
-        cdef uint64_t last = s.first + s.count - 1
-        memset(&out, 0, sizeof(Out))
-        if s.count == 0:
-            return 0
-        try:
-            if s.packed is not None:
-                fresh = new_segment(s.first)
-                fresh.use_salt(s.salt)
-                at = 0
-                self.put_head(fresh, &out)
-            ranges_free(&s.removes)
-            self.say_gone_in(s, self.removed_below(), min(self.first_seq, last + 1))
-            self.say_gone_in(s, s.first, last + 1)
-            put_ranges(&out, s.removes.items, s.removes.count, last, s.removed_below, s.salt)
-            if at + out.len > min(REDUCED_MAX_BYTES, before - 1):
-                return 0
-            self.disk.unlink(self.segments.path(s, ".idx"))      # it names records that will be cut off
-            self.disk.sync_dir(self.folder)
-            s.index_lost()
-            self.disk.write_at(self.segments.handle(s), out.data, out.len, at)
-            self.disk.sync(s.handle)
-            self.disk.truncate(s.handle, at + out.len)
-            s.use_blocks(None)
-            s.set_synced(at + out.len)
-            s.told_by_none()
-            if s in self.unsynced:
-                self.unsynced.remove(s)
-        finally:
-            out_free(&out)
-        return before - s.size
-
-
-    cdef int say_gone_in(self, Segment s, uint64_t at, uint64_t end) except -1:
-        for low, count, _ in self.removals.lost_within(at, end):
-            if at < <uint64_t>low:
-                ranges_add(&s.removes, at, low - at)
-            at = max(at, low + count)
-        if at < end:
-            ranges_add(&s.removes, at, end - at)
-        return 0
-
-    cdef bint tells(self, Segment s) except -1:
-        # Whether the REMOVE records of the segment name sequences of older segments.
-        cdef Segment older
-        for older in self.segments.items + self.doomed:
-            if older is not self.active and older.relog_low <= s.first <= older.relog_high and older.first < s.first:
-                return True
-        return False
-
     # --- for other modules of core/log --------------------------------------------------------------------
-
-    cdef int name_made(self) noexcept:
-        self.folder_dirty = True
-        return 0
-
-    cdef int folder_found(self) noexcept:
-        self.folder_made = True
-        return 0
-
-    cdef int take_unsynced(self, list segments) except -1:
-        self.unsynced = segments
-        return 0
 
     cdef int activate(self, Segment s, uint64_t end) except -1:
         self.active = s
@@ -767,17 +531,14 @@ cdef class LogFiles:
         return 0
 
     cdef int forget_files(self) except -1:
-        self.doomed = []
-        self.unsynced = []
+        self.retired.drop_all()
+        self.unsynced.drop_all()
         return 0
 
     cdef int close_handles(self) except -1:
         cdef Segment s
-        for s in self.segments.items + self.doomed + self.unsynced:
+        for s in self.segments.items:
             self.segments.close_handle(s)
+        self.retired.close_handles()
+        self.unsynced.close_handles()
         return 0
-
-
-def first_of(Segment s) -> int:
-    """Sort key: segments by their first sequence."""
-    return s.first

@@ -17,15 +17,18 @@ from penstock.core.base.quota cimport Usage, use
 from penstock.core.log.encryption cimport open_record
 from penstock.core.log.disk_condition cimport TAKES, DiskCondition
 from penstock.core.log.files cimport LogFiles
+from penstock.core.log.owed_writes cimport OwedWrites
 from penstock.core.log.read_windows cimport Pages
 from penstock.core.log.record cimport (
     GAP_MAX, MESSAGE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, RECORD_MARK, RECORD_MAX_BYTES, SEALED, SEALED_EXTRA_BYTES, TAG_BYTES,
     TAGGED, Head, check_record, ranges_add, seal_record,
 )
 from penstock.core.log.removals cimport Removals
+from penstock.core.log.retired_segments cimport RetiredSegments
 from penstock.core.log.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, SegmentList, appended, is_live, push
 from penstock.core.log.subject_table cimport SubjectState, SubjectTable
 from penstock.core.log.tail cimport Tail
+from penstock.core.log.unsynced_files cimport UnsyncedFiles
 from penstock.core.log.watermarks cimport Watermarks
 
 from penstock.core.log.disk_condition import LogClosed
@@ -69,11 +72,12 @@ cdef class Log(LogFiles):
             self.checks = False
         self.usage = Usage()
         self.notes = []
-        self.doomed, self.unsynced, self.unnamed = [], [], []
-        self.owed, self.late = [], []
         self.tail, self.marks, self.state, self.removals = Tail(), Watermarks(), DiskCondition(), Removals()
         self.pages = Pages()
         self.segments = SegmentList(self.disk, folder, self.cipher)
+        self.unsynced = UnsyncedFiles(self.disk, folder, self.segments)
+        self.retired = RetiredSegments(self.disk, folder, self.cipher, self.segments, self.removals, self.marks, self.unsynced)
+        self.owed = OwedWrites(self.disk)
         self.subjects_table = SubjectTable(self.segments)
         self.first_seq = first_seq
         self.last_seq = first_seq - 1
@@ -88,7 +92,7 @@ cdef class Log(LogFiles):
     def __del__(self) -> None:
         # Dropped without close(): only closes the handles. Unwritten bytes are gone, as at the end of the process.
         if self.segments is not None and self.disk is not None:
-            for s in self.segments.items + self.doomed + self.unsynced:
+            for s in self.segments.items + self.retired.items + self.unsynced.sealed:
                 try:
                     self.segments.close_handle(s)
                 except OSError:

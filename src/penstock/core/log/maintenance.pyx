@@ -27,6 +27,7 @@ from penstock.core.log.record cimport (
     is_sealed_head, put_ranges, ranges_add, ranges_free, ranges_sort, seal_record,
 )
 from penstock.core.log.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, is_live, new_segment
+from penstock.core.log.segment_head cimport put_head
 
 from penstock.core.log.deferred_writes import do_late
 from penstock.core.log.disk_recovery import mend
@@ -198,7 +199,7 @@ cdef int overwrite(Log log, Segment s, uint32_t i) except -1:
     log.pages.forget(s.serial)
     if s.packed is not None:
         return overwrite_packed(log, s, q, length, offset)
-    if log.folder_dirty:
+    if log.unsynced.names:
         log.sync_folder()                    # otherwise a power cut may bring back an earlier file of this segment
     log.disk.write_at(log.segments.handle(s), q, length, offset)
     log.disk.sync(s.handle)
@@ -264,7 +265,7 @@ cdef bint write_segment(Log log, Segment s, bytes data, bint compress, Segment f
     s.use_blocks(blocks)
     s.use_key(0 if cipher is None else cipher.number, None if compress else aead)
     s.synced_all()
-    log.name_made()
+    log.unsynced.name_made()
     return compress
 
 
@@ -301,7 +302,7 @@ def maintain(Log log) -> bool:
     if log.active.live == 0 and log.active.count and log.active.size > EMPTY_MAX_BYTES:
         log.roll(log.last_seq + 1)
         return True
-    if log.late:
+    if log.owed.late:
         return do_late(log)
     for s in log.segments.items:
         if s is log.active or s.live == 0 or s.damaged or s.sync_target or s.size < COMPACT_MIN_BYTES:
@@ -338,7 +339,7 @@ cdef bint compress(Log log, Segment s) except -1:
     if s not in log.segments.items or not COMPACT_MIN_BYTES <= s.size <= COMPRESS_MAX_BYTES:
         s.compressing_helps(False)
         return False
-    if log.folder_dirty:
+    if log.unsynced.names:
         log.sync_folder()                    # otherwise a power cut may leave a compressed segment as the newest one
     data = all_of(log, s)
     if s.aead is not None:
@@ -375,7 +376,7 @@ cdef bint compact(Log log, Segment s, bint convert) except -1:
         if s not in log.segments.items or not ranges_kept(log, s, &kept):
             return False
         fresh.use_salt(s.salt * 2654435761u + 40503u)
-        log.put_head(fresh, &out)
+        put_head(log.cipher, fresh, &out)
         copy_live(log, s, &out, offsets, fresh)
         if s.live == 0 or s.damaged:
             return True
@@ -410,7 +411,7 @@ cdef bint ranges_kept(Log log, Segment s, Ranges* kept) except -1:
     cdef Segment older
     cdef size_t k, low, high, middle
     cdef uint64_t end
-    cdef list others = sorted([older for older in log.segments.items + log.doomed if older.first < s.first], key=first_of)
+    cdef list others = sorted([older for older in log.segments.items + log.retired.items if older.first < s.first], key=first_of)
     memset(&held, 0, sizeof(Ranges))
     try:
         if s.has_index:

@@ -110,7 +110,7 @@ def opened_in_steps(LogOpening opening, create: bool, numbered: bool, patient: b
     for k in range(len(found)):
         open_next(log, opened, found[k], k == len(found) - 1)
         yield
-    doubted = list(log.unsynced)
+    doubted = list(log.unsynced.sealed)
     if not opened:
         find_folder(log, create, patient)
     orphans = find_orphans(log, names, opened)
@@ -173,7 +173,7 @@ cdef int go_on(Log log) except -1:
 cdef int find_folder(Log log, bint create, bint patient) except -1:
     """Make sure that the folder of a log without segments exists."""
     if log.disk.exists(log.folder):
-        log.folder_found()                   # the process that made it may have ended before it synced the name
+        log.unsynced.folder_found()                   # the process that made it may have ended before it synced the name
         return 0
     if not create:
         raise FileNotFoundError(2, "no such log", log.folder)
@@ -190,7 +190,7 @@ def make_folder(Log log) -> None:
     """Make the folder of a log. OSError."""
     log.disk.make_dir_durable(log.folder.rpartition("/")[0] or ".")
     log.disk.make_dir(log.folder)
-    log.folder_found()
+    log.unsynced.folder_found()
 
 
 cdef int start_empty(Log log, list orphans, bint patient) except -1:
@@ -458,7 +458,7 @@ cdef int count(Log log, Opened o) except -1:
     else:
         count_entries(log, s)
     log.count_segment(s)
-    if not indexed and s is not log.active and s.live and s not in log.unsynced:
+    if not indexed and s is not log.active and s.live and s not in log.unsynced.sealed:
         log.write_index(s)
     if s.live == 0 and s is not log.active:
         if s.damaged and lost_in(log, s):

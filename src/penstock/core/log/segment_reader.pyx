@@ -231,7 +231,7 @@ cdef class LogReader:
         self.seek(1)
         if not survey:
             return
-        for segment in self.log.segments.items + self.log.doomed:
+        for segment in self.log.segments.items + self.log.retired.items:
             by_first[segment.first] = segment
         self.segments = [self.facts_of(int(name[:20]), by_first) for name in names if is_segment_name(name)]
         for k in range(len(self.segments)):

@@ -1,12 +1,12 @@
-"""What one connection may publish, subscribe to and receive: allow and deny lists, and leave to answer.
+"""What one connection may publish, subscribe to and receive: allow and deny lists, and permission to answer requests.
 
     publish     allowed when allow is absent or has a match, and deny has none; otherwise only for an answer that is still open
     subscribe   allowed when one entry of allow covers the whole pattern, and none of deny does. Entries with a queue apply only to
                 subscriptions of such a queue; if one in allow matches the subject, the subscription needs one of these queues
     deliver     a subscription that overlaps a deny entry is allowed, but denied messages are not delivered to it
 
-Memory is bounded: decisions are kept for DECISIONS_MAX subjects of at most DECISION_BYTES each (then all are forgotten), leave to
-answer for REPLIES_MAX subjects of REPLY_BYTES_MAX bytes in all (then the oldest goes). Knows nothing of connections; time is handed in.
+Memory is bounded: decisions are kept for DECISIONS_MAX subjects of at most DECISION_BYTES each (then all are forgotten), permission
+to answer for REPLIES_MAX subjects of REPLY_BYTES_MAX bytes in all (then the oldest goes). Knows nothing of connections; time is handed in.
 """
 from collections import OrderedDict
 

@@ -1,7 +1,7 @@
-"""The headers a publisher may send to a stream: found in one pass over the block.
+"""Finds the headers that mean something to a stream, in one pass over the block.
 
 A block is ``NATS/1.0 CRLF`` then ``Name: value CRLF`` lines then ``CRLF``. A value starts after the colon and the blanks that
-follow it and ends before the line's CR LF. A block that does not have this shape is no error: what is not found is absent.
+follow it and ends before the line's CR LF. A block of another shape is no error: its headers count as absent.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint32_t

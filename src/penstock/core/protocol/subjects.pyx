@@ -3,9 +3,9 @@
 Tokens are separated by '.', `*` matches one token, a last `>` one or more. Knows nothing of connections or
 messages: the trie holds whatever objects its owner inserts.
 
-The cache keeps a Route per literal subject from its second use on. A literal pattern that comes or goes takes
-its own line with it; a wildcard pattern that comes makes all lines stale, one that goes drops them, so that no
-line keeps an object alive that has left the trie.
+The cache keeps a Route per literal subject from its second use on. Adding or removing a literal pattern drops the cached Route of
+that subject. Adding a wildcard pattern makes all cached routes stale. Removing one drops them all, so that no cached route keeps
+an object alive that was removed from the trie.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE

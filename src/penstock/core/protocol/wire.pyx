@@ -20,11 +20,11 @@ Knows nothing of what subjects mean, of sockets, or of what an operation does.
                 subject + reply queue+ #bytes     subject | queue+ #bytes
     HMSG        as LMSG, with #header #total at the end
 
-A line is measured on its args: from the first that is no blank after the name to the CR or LF that ends it.
-A number is one to nine digits, as nats-server has it.
+The limit of a line counts its arguments: from the first byte after the name that is no blank to the CR or LF that ends the line.
+A number has one to nine digits, as in nats-server.
 
-Reader: `data[pos:end]` is what was fed and not parsed yet. While an operation is incomplete nothing is kept but
-these bytes and `need`, how many of them there must be before it is worth looking again.
+Reader: `data[pos:end]` are the received bytes that are not parsed yet. Of an incomplete operation the reader keeps only these bytes
+and `need`, the number of bytes that must be there before the parser tries again.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

@@ -64,7 +64,7 @@ cdef class Committer(Synced):
         if self.sync == 0 or self.log.memory:
             self.syncing = len(self.removing)
             self.reveal(self.log.last_seq)
-            if self.outstanding == 0 and len(self.log.unsynced) > UNSYNCED_MAX:
+            if self.outstanding == 0 and len(self.log.unsynced.sealed) > UNSYNCED_MAX:
                 self.begin()
             return 0
         if self.outstanding == 0:

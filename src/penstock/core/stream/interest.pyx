@@ -149,7 +149,7 @@ cdef class InterestRetention(Retention):
         cdef Stream stream = self.stream
         if stream.committer.queued:
             return 0
-        if stream.log.doomed:
+        if stream.log.retired.items:
             return stream.committer.enlist()
         if stream.log.dirty():
             try:
