@@ -51,7 +51,9 @@ class Spool:
             piece, at = divmod(start, PIECE_BYTES)
             part = bytes(self._piece(piece)[at : at + size])
             if not part:
-                raise ValueError("a piece of the archive is missing in the store; start the restore again")
+                raise ValueError(
+                    "a piece of the archive is missing in the store; start the restore again"
+                )
             parts.append(part)
             start += len(part)
             size -= len(part)
