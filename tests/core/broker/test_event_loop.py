@@ -170,3 +170,50 @@ def test_an_idle_connection_holds_no_buffers(box: Box) -> None:
     for client in clients:
         assert client.recv(100) == b"PONG\r\n"
     assert [c.buffered() for c in box.connections] == [0] * 300
+
+
+def test_a_clock_that_stands_still_stops_no_turn() -> None:
+    """The loop measures its own waits by the kernel's time."""
+    clock = Clock(1_000)
+    box = Box(clock)
+    theirs = box.connect()
+    for _ in range(300):  # among these are turns that look for events without sleeping
+        theirs.sendall(b"PING\r\n")
+        box.event_loop.poll_once()
+        assert theirs.recv(100) == b"PONG\r\n"
+    assert box.event_loop.now_ns == 1_000
+    box.event_loop.shutdown()
+
+
+def test_rest_handles_all_that_was_sent_and_what_follows() -> None:
+    box = Box(Clock(1_000))
+    near, far = box.connect(), box.connect()
+    near.sendall(b"SUB a 1\r\n")
+    box.event_loop.rest()
+    far.sendall(b"PUB a 1\r\nx\r\n" * 5000)
+    box.event_loop.rest()
+    near.setblocking(False)
+    got = b""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            got += near.recv(1 << 20)
+    assert got == b"MSG a 1 1\r\nx\r\n" * 5000
+    box.event_loop.shutdown()
+
+
+def test_time_goes_back_for_connections_too() -> None:
+    clock = Clock(5_000_000_000)
+    box = Box(clock)
+    clock.set(9_000_000_000)
+    theirs = box.connect()
+    (connection,) = box.connections
+    assert connection.last_ns == 9_000_000_000
+    box.event_loop.rewind(5_000_000_000)
+    assert clock.now() == box.event_loop.now_ns == 5_000_000_000
+    assert connection.start_ns == connection.last_ns == 5_000_000_000
+    with pytest.raises(ValueError, match="goes back"):
+        clock.rewind(6_000_000_000)
+    with pytest.raises(TypeError):
+        SystemClock().rewind(1)
+    theirs.close()
+    box.event_loop.shutdown()
