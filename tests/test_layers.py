@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store": SHARED | {"engine"},
     "spark": CLIENT_SIDE,
     "pipeline": CLIENT_SIDE | {"spark"},
+    "kombu": CLIENT_SIDE,
     "embedded": CLIENT_SIDE | {"engine", "server"},
     "cli": CLIENT_SIDE | {"engine", "server", "store", "spark", "pipeline"},
     "testing": CLIENT_SIDE | {"engine", "server", "store", "spark", "pipeline", "embedded", "cli"},

@@ -1,0 +1,140 @@
+"""Celery's own worker over both servers: results, retries, delays, death of workers and of the server."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kombu import pools
+
+from tests.kombu.shop import add, app, flaky, slow
+from tests.peers import ServerProcess, available_servers, running_server
+
+pytestmark = [pytest.mark.peer, pytest.mark.slow]
+
+PATIENCE_S = 120
+HERE = Path(__file__).parents[2]
+
+
+@pytest.fixture(params=available_servers())
+def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
+    with running_server(request.param) as process:
+        yield process
+
+
+class Shop:
+    """The application with its broker, and workers in processes of their own."""
+
+    def __init__(self, server: ServerProcess, folder: Path) -> None:
+        self.server = server
+        self.journal = folder / "journal"
+        self.journal.touch()
+        self.log = folder / "worker.log"
+        self.broker = f"penstock://127.0.0.1:{server.port}"
+        self.workers: list[subprocess.Popen[bytes]] = []
+        app.conf.update(broker_url=self.broker, result_backend="rpc://")
+
+    def work(self, *options: str) -> subprocess.Popen[bytes]:
+        """Start a worker and wait until it answers."""
+        name = f"w{len(self.workers)}@test"
+        command = [sys.executable, "-m", "celery", "-A", "tests.kombu.shop", "worker", "-n", name]
+        with self.log.open("ab") as log:
+            worker = subprocess.Popen(
+                [*command, "-c", "1", "--without-gossip", "--without-mingle", *options],
+                stdout=log,
+                stderr=log,
+                cwd=HERE,
+                env={
+                    **os.environ,
+                    "SHOP_BROKER": self.broker,
+                    "SHOP_RESULTS": "rpc://",
+                    "SHOP_JOURNAL": str(self.journal),
+                },
+                start_new_session=True,
+            )
+        self.workers.append(worker)
+        deadline = time.monotonic() + PATIENCE_S
+        while not app.control.ping(destination=[name], timeout=0.5):
+            assert worker.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, self.log.read_text()
+        return worker
+
+    def lines(self) -> list[str]:
+        return self.journal.read_text().splitlines()
+
+    def until(self, line: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not any(each.startswith(line) for each in self.lines()):
+            assert time.monotonic() < deadline, (self.lines(), self.log.read_text())
+            time.sleep(0.02)
+
+    def close(self) -> None:
+        for worker in self.workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(worker.pid, signal.SIGKILL)
+            worker.wait()
+        pools.reset()
+        app._pool = app.amqp._producer_pool = None
+
+
+@pytest.fixture
+def shop(server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+    made = Shop(server, tmp_path)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def test_tasks_with_results_retries_and_delays(shop: Shop) -> None:
+    shop.work()
+    assert add.delay(1, 2).get(timeout=PATIENCE_S) == 3
+    results = [add.delay(number, 1) for number in range(30)]
+    assert [each.get(timeout=PATIENCE_S) for each in results] == list(range(1, 31))
+    begun = time.time()
+    assert add.apply_async((5, 5), countdown=2).get(timeout=PATIENCE_S) == 10
+    assert time.time() - begun >= 2
+    assert flaky.delay("a").get(timeout=PATIENCE_S) == 2
+    assert [line for line in shop.lines() if line.startswith("try")] == [
+        "try a 0",
+        "try a 1",
+        "try a 2",
+    ]
+
+
+def test_a_task_that_takes_longer_than_the_ack_wait_runs_once(shop: Shop) -> None:
+    shop.work()
+    shop.work()
+    assert slow.delay("long", 5).get(timeout=PATIENCE_S) == "long"
+    assert len([line for line in shop.lines() if line.startswith("begin long")]) == 1
+
+
+def test_a_killed_workers_task_goes_to_another_worker(shop: Shop) -> None:
+    first = shop.work()
+    slow.delay("kept", 3)
+    shop.until("begin kept")
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    shop.work()
+    shop.until("end kept")
+    assert len([line for line in shop.lines() if line.startswith("begin kept")]) == 2
+
+
+def test_the_server_is_killed_and_comes_back(shop: Shop) -> None:
+    shop.work()
+    for number in range(5):
+        add.delay(number, 0)
+    shop.until("add 4 0")
+    shop.server.stop(kill=True)
+    shop.server.start()
+    for number in range(5, 10):
+        add.apply_async((number, 0), retry=True)
+    shop.until("add 9 0")
+    assert {f"add {number} 0" for number in range(10)} <= set(shop.lines())
