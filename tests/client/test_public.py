@@ -24,7 +24,8 @@ import ssl
 from datetime import timedelta
 
 from penstock.client import (
-    BlockingJetStream, BlockingMessage, BlockingPullConsumer, Client, ConsumerConfig, JetStream,
+    BlockingJetStream, BlockingKeyValue, BlockingMessage, KeyValue, KeyValueConfig, KvEntry, PathKeys,
+    BlockingPullConsumer, Client, ConsumerConfig, JetStream,
     Message, PullConsumer, StreamConfig, Subscription, connect, connect_blocking,
 )
 
@@ -46,6 +47,19 @@ async def program() -> None:
         for message in await handle.fetch(timeout="5s"):
             await message.ack()
         await subscription.drain()
+        kv: KeyValue[bytes] = await js.create_key_value(KeyValueConfig(bucket="b", ttl="1h"))
+        ages: KeyValue[int] = kv.typed(int)
+        revision: int = await ages.create("anna", 30, ttl=timedelta(hours=1))
+        found = await ages.get("anna")
+        if found is not None:
+            revision = await ages.update(found.key, found.value + 1, found.revision)
+        async with ages.watch("a.>", history=True) as watch:
+            first: list[KvEntry[int]] = await watch.initial("5s")
+            async for change in watch:
+                print(change.value + 1, change.created.isoformat(), len(first), revision)
+        async with kv.with_keys(PathKeys()).transaction() as several:
+            several.put("/a", b"1")
+        print(sum(entry.value for entry in (await ages.snapshot()).values()))
 
 with connect_blocking(timeout="5s", reconnect_wait=0.1) as nc:
     js: BlockingJetStream = nc.jetstream()
@@ -54,6 +68,11 @@ with connect_blocking(timeout="5s", reconnect_wait=0.1) as nc:
     for each in pull.messages(expires="30s"):
         message: BlockingMessage = each
         message.ack()
+    bucket: BlockingKeyValue[bytes] = js.key_value("b")
+    texts: BlockingKeyValue[str] = bucket.typed(str)
+    for entry in texts.watch():
+        print(entry.value.upper(), texts.put_many({entry.key: "x"})[entry.key] + 1)
+    print(texts.keys("a.*"), bucket.status().config.history)
 """
 
 MISTAKES = """
@@ -63,6 +82,8 @@ async def wrong(message: BlockingMessage) -> None: ...
 
 async def program(nc: Client) -> None:
     await nc.subscribe("a", callback=wrong)  # arg-type
+    await (await nc.jetstream().key_value("b")).put("a", "text")  # arg-type
+    await (await nc.jetstream().key_value("b")).typed(int).put("a", "text")  # arg-type
     await nc.jetstream().subscribe("S", callback=wrong)  # arg-type
     connect(nmae="n")  # call-arg
     connect_blocking(timeout=b"5")  # arg-type
