@@ -36,7 +36,9 @@ MARKER_OPERATIONS: dict[str, Operation] = {"MaxAge": PURGE, "Purge": PURGE, "Rem
 """What a marker of the server means, by its reason."""
 
 _BUCKET = re.compile(r"[-_a-zA-Z0-9]+")
-_KEY = re.compile(r"[-/_=a-zA-Z0-9]+(?:\.[-/_=a-zA-Z0-9]+)*")
+KEY_PATTERN = r"[-/_=a-zA-Z0-9]+(?:\.[-/_=a-zA-Z0-9]+)*"
+"""What a key is, as a regular expression for the whole of it."""
+_KEY = re.compile(KEY_PATTERN)
 _FILTER = re.compile(r"(?:(?:[-/_=a-zA-Z0-9]+|\*)\.)*(?:[-/_=a-zA-Z0-9]+|\*|>)")
 
 
@@ -53,6 +55,13 @@ def valid_key(key: str) -> bool:
 def valid_filter(pattern: str) -> bool:
     """Whether this is a key, or a pattern of keys: a token may be ``*``, and the last one ``>``."""
     return _FILTER.fullmatch(pattern) is not None
+
+
+def removal_headers(operation: Operation) -> dict[str, str]:
+    """The headers of a marker; none for a value."""
+    if operation == PURGE:
+        return {OPERATION: PURGE, ROLLUP: ROLLUP_SUBJECT}
+    return {OPERATION: DELETE} if operation == DELETE else {}
 
 
 def stream_of(bucket: str) -> str:

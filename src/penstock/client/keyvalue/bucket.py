@@ -36,7 +36,7 @@ from ..steps import call
 from .codecs import PlainKeys, encoded_filter, encoded_value
 from .config import check_stream, prefixes, status_of
 from .entries import KvEntry
-from .transaction import Change, check_revision, committing, removal_headers
+from .transaction import Change, check_revision, committing
 from .watching import Position, Watching
 
 if TYPE_CHECKING:
@@ -405,7 +405,7 @@ class Bucket(Generic[V]):
         if ttl is not None:
             yield from self.allowing_ttl(ttl)
         block = publish_headers(
-            removal_headers(operation), expected_last_subject_seq=revision, ttl=ttl
+            wire.removal_headers(operation), expected_last_subject_seq=revision, ttl=ttl
         )
         return (yield from self._deciding(key, b"", block, revision or 0, timeout))
 

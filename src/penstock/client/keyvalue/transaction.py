@@ -43,13 +43,6 @@ def check_revision(revision: int, *, least: int = 0) -> None:
         raise ValueError(f"a revision is at least {least}, got {revision}")
 
 
-def removal_headers(operation: wire.Operation) -> dict[str, str]:
-    """The headers of a marker; none for a value."""
-    if operation == wire.PURGE:
-        return {wire.OPERATION: wire.PURGE, wire.ROLLUP: wire.ROLLUP_SUBJECT}
-    return {wire.OPERATION: wire.DELETE} if operation == wire.DELETE else {}
-
-
 def revisions_of(changes: Mapping[str, Change], last: int) -> dict[str, int]:
     """The revisions of keys that were stored at once: consecutive ones, up to the last."""
     return {key: last - len(changes) + n for n, key in enumerate(changes, 1)}
@@ -76,7 +69,7 @@ def committing(
             yield from batch.adding(
                 bucket.write_subject(key),
                 change.data,
-                headers=removal_headers(change.operation),
+                headers=wire.removal_headers(change.operation),
                 expected_last_subject_seq=revision,
                 ttl=change.ttl,
             )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from penstock.api.keyvalue import stream_of
 from penstock.core.protocol.subjects import collide
 from penstock.errors import PenstockError
 from penstock.pipeline.description.formats import ICEBERG
@@ -84,7 +85,7 @@ def _look_at_source(source: Source, label: str, found: Findings) -> None:
         from penstock.spark.buckets.kv_options import parse_kv_options
 
         kv = parse_kv_options(options, streaming=not source.static)
-        stream_info(kv.servers, f"KV_{kv.bucket}")
+        stream_info(kv.servers, stream_of(kv.bucket))
     elif source.format == "jetstream":
         from penstock.spark.reading.options import parse_options
 

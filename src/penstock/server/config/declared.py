@@ -14,6 +14,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from penstock.api.keyvalue import (
+    DUPLICATE_WINDOW_NS,
+    HISTORY_MAX,
+    STREAM_PREFIX,
+    prefix_of,
+    stream_of,
+)
 from penstock.server.config.grammar import Item
 from penstock.server.config.reader import Key, Reader
 from penstock.server.config.values import kind
@@ -43,8 +50,6 @@ _DURATIONS = frozenset(
 _SIZES = frozenset({"max_bytes", "max_msg_size", "max_value_size", "rate_limit_bps"})
 _NAME = re.compile(r"[^\s.*>/\\]+")
 _BUCKET = re.compile(r"[A-Za-z0-9_-]+")
-_MAX_HISTORY = 64
-_TWO_MINUTES_NS = 120 * 1_000_000_000
 
 Fields = dict[str, Any]
 
@@ -65,7 +70,7 @@ def consumers(reader: Reader, name: str, item: Item) -> None:
 
 def key_values(reader: Reader, name: str, item: Item) -> None:
     """A map of names to configurations of buckets."""
-    _buckets(reader, item, "KV_", _key_value)
+    _buckets(reader, item, STREAM_PREFIX, _key_value)
 
 
 def objects(reader: Reader, name: str, item: Item) -> None:
@@ -232,15 +237,15 @@ def _common(fields: Fields, taken: Fields) -> Fields:
 def _key_value(bucket: str, fields: Fields) -> Fields:
     taken = _common(fields, _take(fields, _KEY_VALUE))
     history = taken.setdefault("max_msgs_per_subject", 1)
-    if not isinstance(history, int) or not 1 <= history <= _MAX_HISTORY:
-        raise ValueError(f"history is 1 to {_MAX_HISTORY}")
+    if not isinstance(history, int) or not 1 <= history <= HISTORY_MAX:
+        raise ValueError(f"history is 1 to {HISTORY_MAX}")
     ttl = taken.get("max_age", 0)
-    if isinstance(ttl, int) and 0 < ttl < _TWO_MINUTES_NS:
+    if isinstance(ttl, int) and 0 < ttl < DUPLICATE_WINDOW_NS:
         taken["duplicate_window"] = ttl
     if taken.get("subject_delete_marker_ttl"):
         taken["allow_msg_ttl"] = True
     taken.update(
-        name=f"KV_{bucket}",
+        name=stream_of(bucket),
         discard="new",
         allow_rollup_hdrs=True,
         deny_delete=True,
@@ -249,7 +254,7 @@ def _key_value(bucket: str, fields: Fields) -> Fields:
     if "mirror" in taken:
         taken["mirror_direct"] = True
     else:
-        taken["subjects"] = [f"$KV.{bucket}.>"]
+        taken["subjects"] = [f"{prefix_of(bucket)}>"]
     return taken
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.api.keyvalue import STREAM_PREFIX, prefix_of, stream_of
 from penstock.api.times import format_time
 from penstock.errors import MessageNotFound, StreamNotFound
 from penstock.spark.connection import ReadError
@@ -19,9 +20,6 @@ from penstock.spark.connection import ReadError
 if TYPE_CHECKING:
     from penstock.client.models import StreamConfig
     from penstock.spark.asking import Asking
-
-STREAM_PREFIX = "KV_"
-SUBJECT_PREFIX = "$KV."
 
 
 class BucketError(ReadError):
@@ -54,7 +52,7 @@ def look(asking: Asking, name: str) -> Bucket:
     Raises :class:`BucketError` when the bucket does not exist or the stream of its name is no
     bucket, and :class:`ReadError` when the server does not answer or refuses.
     """
-    stream = STREAM_PREFIX + name
+    stream = stream_of(name)
     try:
         info = asking.ask(f"bucket {name}", lambda jetstream: jetstream.stream_info(stream))
     except StreamNotFound:
@@ -69,7 +67,7 @@ def look(asking: Asking, name: str) -> Bucket:
 def _prefix(name: str, config: StreamConfig) -> str:
     """The subject prefix of the bucket's keys; BucketError when the stream is no bucket."""
     origin = config.mirror.name if config.mirror is not None else config.name
-    prefix = f"{SUBJECT_PREFIX}{origin.removeprefix(STREAM_PREFIX)}."
+    prefix = prefix_of(origin.removeprefix(STREAM_PREFIX))
     keeps_keys = config.mirror is not None or f"{prefix}>" in config.subjects
     if not origin.startswith(STREAM_PREFIX) or not keeps_keys or config.max_msgs_per_subject < 1:
         raise BucketError(

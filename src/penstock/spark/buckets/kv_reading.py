@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.api.keyvalue import PURGE, PUT, operation_of
 from penstock.client import columns as bulk
 from penstock.client.models import ConsumerConfig
 from penstock.core.protocol.subjects import matches
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from penstock.spark.buckets.kv_options import KvOptions
     from penstock.spark.reading.offsets import Range
 
-PUT, DELETE, PURGE = "PUT", "DEL", "PURGE"
 _BATCH_BYTES = 4 * 2**20
 _RETRY_EVERY_SECONDS = 0.2
 _QUIET_SECONDS = 2.0
@@ -62,8 +62,6 @@ _FILTERS_MAX = 64
 PARTS_MAX = 16
 _SEVERAL_FILTERS = (2, 10)  # the first server version whose consumers take more than one filter
 _TIMESTAMP = pa.timestamp("us", "UTC")
-# Operations of markers that the server itself leaves.
-_MARKERS = {"MaxAge": PURGE, "Purge": PURGE, "Remove": DELETE}
 
 
 class Gone(enum.Enum):
@@ -404,8 +402,4 @@ def _operations(columns: Columns) -> pa.Array:
 def _operation(block: bytes) -> str:
     if not block:
         return PUT
-    headers = decode_headers(block)[2]
-    said = headers.get("KV-Operation", [""])[0]
-    if said in (DELETE, PURGE):
-        return said
-    return _MARKERS.get(headers.get("Nats-Marker-Reason", [""])[0], PUT)
+    return operation_of(decode_headers(block)[2])

@@ -21,6 +21,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.api.keyvalue import (
+    KEY_PATTERN,
+    Operation,
+    prefix_of,
+    removal_headers,
+    stream_of,
+)
 from penstock.client.jetstream import EXPECTED_LAST_SUBJECT_SEQ, TTL
 from penstock.spark.buckets.kv_options import bucket_name
 from penstock.spark.holding import checkpoint_given
@@ -55,9 +62,15 @@ if TYPE_CHECKING:
 
 KEY, VALUE, OPERATION, TTL_COLUMN, REVISION = "key", "value", "operation", "ttl", "revision"
 DELETE, PURGE, REFUSE = "delete", "purge", "refuse"
-_KEY = r"^[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*$"
-_DELETED = b"KV-Operation: DEL\r\n"
-_PURGED = b"KV-Operation: PURGE\r\nNats-Rollup: sub\r\n"
+_KEY = f"^{KEY_PATTERN}$"
+
+
+def _lines(operation: Operation) -> bytes:
+    """The header lines of a marker."""
+    return "".join(f"{k}: {v}\r\n" for k, v in removal_headers(operation).items()).encode()
+
+
+_DELETED, _PURGED = _lines("DEL"), _lines("PURGE")
 _NO_VALUE = {DELETE: _DELETED, PURGE: _PURGED}
 _OPERATIONS = {"put": b"", "del": _DELETED, "delete": _DELETED, "purge": _PURGED}
 
@@ -89,7 +102,7 @@ class KvComposer:
     @property
     def subjects(self) -> str:
         """The subjects of the bucket's keys."""
-        return f"$KV.{self.bucket}.>"
+        return f"{prefix_of(self.bucket)}>"
 
     @property
     def fixed(self) -> bool:
@@ -188,7 +201,7 @@ def parse_kv_write(given: Mapping[str, str]) -> KvWrite:
     null_value = str(values.pop("null_value", DELETE))
     servers = take_servers(values)
     values["checkpoint"] = checkpoint_given(given)
-    options = WriteOptions(servers=servers, stream=f"KV_{bucket}", **values)  # type: ignore[arg-type]  # each row's reader makes its field's type
+    options = WriteOptions(servers=servers, stream=stream_of(bucket), **values)  # type: ignore[arg-type]  # each row's reader makes its field's type
     check_once(options)
     return KvWrite(options, bucket, key if isinstance(key, Pattern) else None, null_value)
 
@@ -223,7 +236,7 @@ def _columns(schema: StructType, key: Pattern | None) -> tuple[str, ...]:
 
 def key_prefix(servers: Servers, bucket: str) -> str:
     """The subject prefix to publish the keys of a bucket to."""
-    keys = f"$KV.{bucket}."
+    keys = prefix_of(bucket)
     if servers.domain is not None:
         return f"$JS.{servers.domain}.API.{keys}"
     return keys if servers.api_prefix is None else f"{servers.api_prefix}.{keys}"

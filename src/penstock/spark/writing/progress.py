@@ -43,6 +43,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.api.keyvalue import prefix_of, stream_of
 from penstock.client.columns import read_range
 from penstock.client.jetstream import MSG_ID
 from penstock.client.models import StreamConfig
@@ -352,11 +353,11 @@ class Progress:
 
     def _key(self) -> str:
         task = self._task
-        return f"$KV.{self._bucket}.{task.writer}.{self._stream()}.{task.partition}"
+        return f"{prefix_of(self._bucket)}{task.writer}.{self._stream()}.{task.partition}"
 
     def _read(self) -> tuple[Record | None, int]:
         try:
-            message = self._js.get_message(f"KV_{self._bucket}", last_by_subject=self._key())
+            message = self._js.get_message(stream_of(self._bucket), last_by_subject=self._key())
         except MessageNotFound:
             return None, 0
         except StreamNotFound:
@@ -403,9 +404,9 @@ def make_bucket(js: JetStream, bucket: str, replicas: int) -> None:
     Raises :class:`WriteError` when the server does not allow it.
     """
     config = StreamConfig(
-        name=f"KV_{bucket}",
+        name=stream_of(bucket),
         description="progress of writes from Spark",
-        subjects=[f"$KV.{bucket}.>"],
+        subjects=[f"{prefix_of(bucket)}>"],
         max_msgs_per_subject=1,
         discard="new",
         allow_rollup_hdrs=True,
@@ -432,7 +433,7 @@ def replicate_bucket(js: JetStream, bucket: str, replicas: int) -> None:
     With fewer replicas, the end of one server could stop writes that the stream itself survives.
     """
     try:
-        config = js.stream_info(f"KV_{bucket}").config
+        config = js.stream_info(stream_of(bucket)).config
         if config.num_replicas < replicas:
             js.update_stream(msgspec.structs.replace(config, num_replicas=replicas))
     except StreamNotFound:
@@ -448,4 +449,4 @@ def replicate_bucket(js: JetStream, bucket: str, replicas: int) -> None:
 def forget(js: JetStream, bucket: str, writer: str) -> None:
     """Delete the records of a writer that will not run again."""
     with contextlib.suppress(PenstockError):  # a few small records that stay do no harm
-        js.purge_stream(f"KV_{bucket}", filter_subject=f"$KV.{bucket}.{writer}.>")
+        js.purge_stream(stream_of(bucket), filter_subject=f"{prefix_of(bucket)}{writer}.>")

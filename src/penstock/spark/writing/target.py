@@ -12,6 +12,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.api.keyvalue import STREAM_PREFIX
 from penstock.api.times import format_time
 from penstock.core.protocol.subjects import collide, literal, matches, subset
 from penstock.errors import NoResponders, PenstockError, StreamNotFound
@@ -30,7 +31,7 @@ WINDOW_WANTED_SECONDS = 20.0
 _NS = 1_000_000_000
 _told: set[str] = set()
 """Streams for which this process has warned that there is no note of their state."""
-_PREFIXES = {"stream": "", "bucket": "KV_", "object store": "OBJ_"}
+_PREFIXES = {"stream": "", "bucket": STREAM_PREFIX, "object store": "OBJ_"}
 
 
 @dataclass(frozen=True)
