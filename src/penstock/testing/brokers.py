@@ -6,7 +6,7 @@ import asyncio
 import weakref
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
-from penstock.client import BlockingClient, connect_blocking
+from penstock.client import connect_blocking
 from penstock.client.aio import Connecting
 from penstock.client.aio.handlers import Handlers
 from penstock.client.durations import to_nanoseconds
@@ -23,7 +23,7 @@ from .running import Runner
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from penstock.client import Client, ConnectOptions, Duration
+    from penstock.client import BlockingClient, Client, ConnectOptions, Duration
     from penstock.embedded import ServerOptions
     from penstock.server.app import Server
 
@@ -65,7 +65,7 @@ class Broker:
         self._runner = Runner(manual=manual, store=store, port=port, name=name, options=options)
         self._faults = Faults(None if manual else self._later)
         self._recorder = Recorder()
-        self._clients: weakref.WeakSet[Client | BlockingClient] = weakref.WeakSet()
+        self._clients: weakref.WeakSet[Client] = weakref.WeakSet()
         self.clock = BrokerClock(self._call, self._runner.clock, self._faults, manual=manual)
 
     # -- life
@@ -144,24 +144,16 @@ class Broker:
 
     def connect_blocking(self, **options: Unpack[ConnectOptions]) -> BlockingClient:
         """A blocking client over memory, as of ``penstock.client.connect_blocking``."""
-        client = connect_blocking(self.memory_url, **options)
-        self._clients.add(client)
-        return client
+        return connect_blocking(self.memory_url, **options)
 
     def _flush_clients(self) -> None:
-        """Send what clients of this thread have queued, so that what was published is published."""
+        """Send what asyncio clients of the running loop have queued. Blocking clients write at once."""
         try:
-            running: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+            running = asyncio.get_running_loop()
         except RuntimeError:
-            running = None
+            return
         for client in list(self._clients):
-            if isinstance(client, BlockingClient):
-                if client.connected and client.guard.take(False):
-                    try:
-                        client.send_waiting()
-                    finally:
-                        client.guard.give()
-            elif client.loop is running and client.connected:
+            if client.loop is running and client.connected:
                 client.flush_output()
 
     # -- faults
