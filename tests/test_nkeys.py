@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import re
+from binascii import crc_hqx
 
 import nacl.public
 import nkeys as peer
@@ -41,6 +43,18 @@ def test_one_letter_off_is_no_key(raw: bytes, place: int, letter: str) -> None:
     key = nkeys.encode(nkeys.USER, raw)
     changed = key[:place] + letter + key[place + 1 :]
     assert nkeys.is_public(changed) == (changed == key)
+
+
+@given(st.binary(min_size=35, max_size=35), st.booleans())
+def test_a_key_is_its_bytes_in_base_32(raw: bytes, sound: bool) -> None:
+    if sound:
+        raw = raw[:-2] + crc_hqx(raw[:-2], 0).to_bytes(2, "little")
+    key = base64.b32encode(raw).decode()
+    kinds = (nkeys.ACCOUNT, nkeys.CLUSTER, nkeys.SERVER, nkeys.OPERATOR, nkeys.USER, nkeys.CURVE)
+    fits = raw[-2:] == crc_hqx(raw[:-2], 0).to_bytes(2, "little") and raw[0] in kinds
+    assert nkeys.is_public(key) == fits
+    if fits:
+        assert nkeys.decode(key) == raw[1:-2]
 
 
 @given(st.text(max_size=80))

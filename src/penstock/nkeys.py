@@ -45,6 +45,13 @@ _NAMES = {
 
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
+_PUBLIC_LETTERS, _PUBLIC_BYTES = 56, 35
+_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+# the letters of a key as digits of a number to base 32; all other bytes as an exclamation mark
+_DIGITS = bytes(
+    b"0123456789abcdefghijklmnopqrstuv"[_LETTERS.index(byte)] if byte in _LETTERS else ord("!")
+    for byte in range(256)
+)
 NONCE_BYTES = 24  # the nonce of a sealed text
 _BOX_VERSION = b"xkv1"
 _BOX_BYTES_MIN = len(_BOX_VERSION) + NONCE_BYTES + 16  # version, nonce, tag
@@ -71,7 +78,7 @@ def encode_seed(kind: int, raw: bytes) -> str:
 
 def decode(key: str, kind: int | None = None) -> bytes:
     """The 32 bytes of a public key. NkeyError when the text is not one of the given kind."""
-    raw = _from_text(key, 1)
+    raw = _public(key)
     if raw[0] not in _NAMES or (kind is not None and raw[0] != kind):
         wanted = f"a public {_NAMES[kind]} key" if kind is not None else "a public key"
         raise NkeyError(f"this is not {wanted}: {key[:8]}...")
@@ -80,8 +87,10 @@ def decode(key: str, kind: int | None = None) -> bytes:
 
 def kind_of(key: str) -> int:
     """The kind of a public key. NkeyError when the text is not one."""
-    decode(key)
-    return _from_text(key, 1)[0]
+    raw = _public(key)
+    if raw[0] not in _NAMES:
+        raise NkeyError(f"this is not a public key: {key[:8]}...")
+    return raw[0]
 
 
 def is_public(key: str, *kinds: int) -> bool:
@@ -104,6 +113,19 @@ def decode_seed(seed: str) -> tuple[int, bytes]:
 
 def _to_text(raw: bytes) -> str:
     return base64.b32encode(raw + crc_hqx(raw, 0).to_bytes(2, "little")).decode().rstrip("=")
+
+
+def _public(key: str) -> bytes:
+    """The bytes of a public key: 56 letters of five bits each are 35 bytes, and each text of that
+    length is the one form of its bytes.
+    """
+    digits = key.encode("utf-8", "replace").translate(_DIGITS)
+    if len(digits) != _PUBLIC_LETTERS or b"!" in digits:
+        return _from_text(key, 1)  # with the right error
+    whole = int(digits, 32).to_bytes(_PUBLIC_BYTES, "big")
+    if crc_hqx(whole[:-2], 0) != int.from_bytes(whole[-2:], "little"):
+        raise NkeyError(f"a key with a wrong checksum: {key[:8]}...")
+    return whole[:-2]
 
 
 def _from_text(text: str, head: int, *, secret: bool = False) -> bytes:

@@ -105,3 +105,13 @@ def test_the_first_mapping_that_covers_the_subject_applies(
     found = Mappings(listed, lambda below: 0)(subject)
     assert found is not None
     assert found.partition(".")[0] == f"t{first}" if first is not None else found == subject
+
+
+def test_a_mapping_that_can_not_be_is_ignored() -> None:
+    """An account's JWT may have one; what it hides applies."""
+    listed = [
+        Mapping("a.*", [MappingTarget("b.$2")]),
+        Mapping("a.>", [MappingTarget("c.>")]),
+    ]
+    mappings = Mappings(listed, lambda below: 0)
+    assert [mappings("a.x"), mappings("a.x"), mappings("b")] == ["c.x", "c.x", "b"]

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import nkeys
+from penstock.core.base.clock import Clock
+from penstock.core.broker.reactor import Reactor
+from penstock.core.broker.router import CallbackSink, Router
 from penstock.server.auth.claims import (
+    KEYS_MAX,
+    PLACES_MAX,
+    SHARED_MAX,
+    SUBJECTS_MAX,
     AccountClaims,
     ActivationClaims,
     GenericClaims,
@@ -18,9 +25,27 @@ from penstock.server.auth.claims import (
     ResponseClaims,
     UserClaims,
 )
+from penstock.server.auth.claims_services import ClaimsServices
+from penstock.server.auth.connect_options import Credentials
 from penstock.server.auth.jwt import JwtError, decode, encode
+from penstock.server.auth.operator import OperatorMode
+from penstock.server.auth.resolvers import MemoryResolver
+from penstock.server.auth.result import AuthContext, Refused
+from penstock.server.settings import Settings
+from penstock.server.settings.operator import Operator
 from tests.server.auth import signed
-from tests.server.auth.signed import ACCOUNT, OPERATOR, SCOPED, USER, account_jwt, user_jwt
+from tests.server.auth.signed import (
+    ACCOUNT,
+    OPERATOR,
+    OTHER,
+    SCOPED,
+    SYSTEM,
+    USER,
+    account_jwt,
+    operator_jwt,
+    pair,
+    user_jwt,
+)
 
 KINDS = (
     UserClaims,
@@ -221,3 +246,96 @@ def test_who_signs_for_an_operator():
     assert strict.keys == [signed.OPERATOR_SIGNER.public]
     assert list(loose.problems()) == []
     assert not nkeys.is_public(loose.nats.system_account, nkeys.USER)
+
+
+MANY = {
+    "subjects": ["a"] * (SUBJECTS_MAX + 1),
+    "networks": ["10.0.0.0/8"] * (PLACES_MAX + 1),
+    "times": [{"start": "01:00:00", "end": "02:00:00"}] * (PLACES_MAX + 1),
+    "keys": [SCOPED.public] * (KEYS_MAX + 1),
+    "shared": [{"subject": "a", "type": "service"}] * (SHARED_MAX + 1),
+}
+
+
+@pytest.mark.parametrize(
+    ("nats", "words"),
+    [
+        ({"pub": {"allow": MANY["subjects"]}}, "10000 subjects"),
+        ({"sub": {"deny": MANY["subjects"]}}, "10000 subjects"),
+        ({"src": MANY["networks"]}, "1000 networks"),
+        ({"times": MANY["times"]}, "1000 networks or times"),
+    ],
+)
+def test_a_user_has_so_much_and_no_more(nats, words):
+    assert words in next(decode(user_jwt(**nats), UserClaims).problems())
+    fewer = {
+        name: {key: each[1:] for key, each in value.items()}
+        if isinstance(value, dict)
+        else value[1:]
+        for name, value in nats.items()
+    }
+    assert list(decode(user_jwt(**fewer), UserClaims).problems()) == []
+
+
+@pytest.mark.parametrize(
+    ("nats", "words"),
+    [
+        ({"signing_keys": MANY["keys"]}, "5000 signing keys"),
+        ({"exports": MANY["shared"]}, "5000 exports, imports and mappings"),
+        (
+            {
+                "signing_keys": [
+                    {
+                        "kind": "user_scope",
+                        "key": SCOPED.public,
+                        "template": {"pub": {"allow": MANY["subjects"]}},
+                    }
+                ]
+            },
+            "10000 subjects in the templates",
+        ),
+        ({"default_permissions": {"sub": {"deny": MANY["subjects"]}}}, "10000 subjects"),
+    ],
+)
+def test_an_account_has_so_much_and_no_more(nats, words):
+    assert words in next(decode(account_jwt(**nats), AccountClaims).problems())
+
+
+class Place:
+    """Takes accounts."""
+
+    def put(self, settings):
+        return settings
+
+
+def test_only_what_a_trusted_key_has_signed_is_looked_at(monkeypatch):
+    """Whoever signs a JWT with a key of his own can't make the server work on a megabyte of it."""
+    looked = []
+    for kind in (UserClaims, AccountClaims):
+        monkeypatch.setattr(kind, "problems", lambda self: iter(looked.append(self) or ()))
+    resolver = MemoryResolver({ACCOUNT.public: account_jwt()})
+    settings = Settings(operator=Operator(jwts=[operator_jwt()]))
+    mode = OperatorMode(settings, resolver, Place(), lambda: signed.now() * 10**9)
+    stranger = user_jwt(signer=OTHER, account=ACCOUNT)
+    context = AuthContext("10.0.0.1", "n")
+    assert isinstance(mode.check(Credentials(jwt=stranger), context), Refused)
+    with pytest.raises(JwtError, match="trusted operator"):
+        mode.take(account_jwt(OTHER, signer=pair(nkeys.OPERATOR, 77)))
+    assert [each.sub for each in looked] == [ACCOUNT.public]  # the account's own, from the resolver
+    mode.check(Credentials(jwt=user_jwt()), context)
+    assert [each.sub for each in looked] == [ACCOUNT.public, USER.public]
+
+
+def test_an_update_that_no_trusted_operator_signed_is_not_looked_at(monkeypatch):
+    looked = []
+    monkeypatch.setattr(AccountClaims, "problems", lambda self: iter(looked.append(self) or ()))
+    settings = Settings(operator=Operator(jwts=[operator_jwt()]))
+    mode = OperatorMode(settings, MemoryResolver({}), Place(), lambda: signed.now() * 10**9)
+    router = Router(Reactor(Clock()))
+    heard = []
+    router.attach("in", CallbackSink(lambda *message: bool(heard.append(message[4])) or True))
+    ClaimsServices(router, mode, dict, SYSTEM.public)
+    forged = account_jwt(OTHER, signer=pair(nkeys.OPERATOR, 77))
+    router.publish_message(f"$SYS.REQ.ACCOUNT.{OTHER.public}.CLAIMS.UPDATE", forged.encode(), "in")
+    assert b"not signed by a trusted operator" in heard[0]
+    assert looked == []

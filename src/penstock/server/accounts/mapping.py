@@ -56,17 +56,15 @@ class Mappings:
     """
 
     def __init__(self, mappings: list[Mapping], random: Random) -> None:
-        """Requires valid mappings (see `problem_of`). Targets for a cluster are left out, because a
-        single server is in no cluster.
+        """Targets for a cluster are left out, because a single server is in no cluster. A mapping
+        that is not valid (see `problem_of`) is ignored; it is noticed when a subject matches it.
         """
         self._random = random
-        self._rules = [_rule(mapping, random) for mapping in mappings]
+        self._mappings = mappings
+        self._rules: dict[int, _Rule] = {}  # by number, made when a subject matches
         self._patterns = Patterns()
-        first = set()
-        for number, rule in enumerate(self._rules):
-            if rule.pattern not in first:
-                first.add(rule.pattern)
-                self._patterns.add(rule.pattern, number)
+        for number, mapping in enumerate(mappings):
+            self._patterns.add(mapping.subject, number)
         self._found: dict[str, _Rule | None] = {}
 
     def __call__(self, subject: str) -> str | None:
@@ -92,8 +90,15 @@ class Mappings:
         return self._patterns.steps
 
     def _find(self, subject: str) -> _Rule | None:
-        number = self._patterns.first_covering(subject)
-        found = None if number < 0 else self._rules[number]
+        found = None
+        while found is None and (number := self._patterns.first_covering(subject)) >= 0:
+            found = self._rules.get(number)
+            if found is None:
+                mapping = self._mappings[number]
+                try:
+                    found = self._rules[number] = _rule(mapping, self._random)
+                except (TransformError, IndexError):
+                    self._patterns.drop(mapping.subject, number)
         if len(self._found) >= _CACHED:
             self._found.clear()
         self._found[subject] = found

@@ -96,6 +96,9 @@ def may_import(
 
 def local_pattern(wanted: Import) -> str:
     """The importer's subjects as a pattern: `$1` and the like become wildcards."""
+    local = wanted.local
+    if "$" not in local and "{{" not in local:
+        return local
     return ".".join("*" if _PLACE.fullmatch(token) else token for token in _local_tokens(wanted))
 
 

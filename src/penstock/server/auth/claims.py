@@ -14,6 +14,11 @@ import msgspec
 from penstock.nkeys import ACCOUNT, CURVE, OPERATOR, USER, is_public
 
 NO_LIMIT = -1
+# What one JWT may hold: more would hold up the server's other clients.
+SUBJECTS_MAX = 10_000  # of the permissions of a user, of a template, of an account's default
+PLACES_MAX = 1_000  # networks, and times of day, of a user
+SHARED_MAX = 5_000  # exports, imports and mappings of an account together
+KEYS_MAX = 5_000  # signing keys of an account
 ANY = "*"
 _TIME = re.compile(r"([01]?\d|2[0-3]):[0-5]\d:[0-5]\d")
 
@@ -131,7 +136,10 @@ class UserClaims(Claims, kw_only=True):
         """Errors in the claims, apart from their validity in time."""
         nats = self.nats
         yield from _permissions(nats.pub, nats.sub)
-        for network in nats.sources:
+        sources = nats.sources
+        if max(len(sources), len(nats.times or ())) > PLACES_MAX:
+            yield f"more than {PLACES_MAX} networks or times of day"
+        for network in sources:
             if parse_network(network) is None:
                 yield f'invalid cidr "{network}" in user src limits'
         for each in nats.times or []:
@@ -273,6 +281,7 @@ class AccountClaims(Claims, kw_only=True):
         nats = self.nats
         if nats.default_permissions is not None:
             yield from _permissions(nats.default_permissions.pub, nats.default_permissions.sub)
+        yield from _too_many(nats)
         for key in nats.signing_keys or []:
             public = key if isinstance(key, str) else key.key
             if not is_public(public, ACCOUNT):
@@ -376,7 +385,27 @@ def _known_zone(name: str) -> bool:
     return True
 
 
+def _too_many(nats: AccountPart) -> Iterator[str]:
+    shared = len(nats.imports or ()) + len(nats.exports or ()) + len(nats.mappings or ())
+    if shared > SHARED_MAX:
+        yield f"more than {SHARED_MAX} exports, imports and mappings"
+    keys = nats.signing_keys or []
+    if len(keys) > KEYS_MAX:
+        yield f"more than {KEYS_MAX} signing keys"
+    templates = [key.template for key in keys if isinstance(key, SigningKey)]
+    if sum(_subjects(each.pub, each.sub) for each in templates) > SUBJECTS_MAX:
+        yield f"more than {SUBJECTS_MAX} subjects in the templates of signing keys"
+
+
+def _subjects(*permissions: Permission | None) -> int:
+    return sum(
+        len(rules.allow or ()) + len(rules.deny or ()) for rules in permissions if rules is not None
+    )
+
+
 def _permissions(publish: Permission | None, subscribe: Permission | None) -> Iterator[str]:
+    if _subjects(publish, subscribe) > SUBJECTS_MAX:
+        yield f"more than {SUBJECTS_MAX} subjects in permissions"
     for rules, words_max in ((publish, 1), (subscribe, 2)):
         if rules is None:
             continue

@@ -88,14 +88,13 @@ class ClaimsServices:
         found = account or claims.sub
         operator = self._operator
         owners = {each.sub: each.nats.strict_signing_key_usage for each in operator.operators}
-        problem_text = next(claims.problems(), "")
         if claims.sub != found:
             self._respond(reply, found, failed, "subject does not match jwt content")
         elif owners.get(claims.iss):
             self._respond(reply, found, failed, "operator requires issuer to be a signing key")
         elif claims.iss not in operator.trusted:
             self._respond(reply, found, failed, "account JWT is not signed by a trusted operator")
-        elif problem_text:
+        elif problem_text := next(claims.problems(), ""):
             self._respond(
                 reply, found, "jwt validation failed", f"validation errors: [{problem_text}]"
             )

@@ -227,7 +227,7 @@ class OperatorMode:
                 return Refused(f"default sentinel not valid: {inner}")
         if user.nats.proxy_required:
             return PROXY_REQUIRED
-        problem_text = user.out_of_time(self.clock() // SECOND_NS) or next(user.problems(), "")
+        problem_text = user.out_of_time(self.clock() // SECOND_NS)
         if problem_text:
             return Refused(f"User JWT no longer valid: {problem_text}")
         if self.pinned and user.account not in self.pinned:
@@ -259,6 +259,9 @@ class OperatorMode:
             nats = self.scoped(user, record)
         except (JwtError, ScopeError) as problem:
             return Refused(str(problem))
+        problem_text = next(user.problems(), "")  # only of a JWT that the account has signed
+        if problem_text:
+            return Refused(f"User JWT no longer valid: {problem_text}")
         if record.expired(now_ns):
             return Refused("Account JWT has expired")
         if nats.bearer_token and record.claims.nats.limits.disallow_bearer:
