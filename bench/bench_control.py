@@ -31,6 +31,8 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import contextlib
+
 from bench.bench_start import Link, free_port
 
 if TYPE_CHECKING:
@@ -112,7 +114,7 @@ class House:
         self.config.write_text(f"""
             listen: "127.0.0.1:{self.port}"
             http: "127.0.0.1:{self.http}"
-            max_control_line: {2 * LONG}
+            max_control_line: {1 << 20}
             system_account: S
             jetstream {{ store_dir: "{self.streams}" }}
             leafnodes {{ listen: "127.0.0.1:{self.leafs}" }}
@@ -194,11 +196,14 @@ def cases(house: House) -> Iterator[tuple[str, Case]]:
     house.write(SHARED)
     yield "reload: as many, nothing changed", lambda: reload(house, system)
     yield "reload: none any more", lambda: (house.write(10), reload(house, system))
-    yield "reload: 5,000 exports, imports, mappings", lambda: (
-        house.write(10),
-        reload(house, system),
-        house.write(SHARED),
-        reload(house, system),
+    yield (
+        "reload: 5,000 exports, imports, mappings",
+        lambda: (
+            house.write(10),
+            reload(house, system),
+            house.write(SHARED),
+            reload(house, system),
+        ),
     )
 
 
@@ -266,10 +271,8 @@ def connects(house: House) -> Iterator[tuple[str, Case]]:
 
 
 def try_enter(house: House, more: str) -> None:
-    try:
+    with contextlib.suppress(ConnectionError, TimeoutError):
         enter(house.port, "a", more)
-    except (ConnectionError, TimeoutError):
-        pass
 
 
 def get(house: House, path: str) -> bytes:

@@ -228,6 +228,25 @@ def test_a_reload_changes_what_it_can(tmp_path):
         assert after.ping() == b""
 
 
+def test_clients_are_served_while_a_reload_reads_the_configuration(tmp_path):
+    path = tmp_path / "x.conf"
+    path.write_text("max_payload: 1000\n")
+    with running("-c", str(path)) as server:
+        client = Wire(server.port())
+        path.unlink()
+        os.mkfifo(path)  # who reads it waits until something is written
+        server.signal(signal.SIGHUP)
+        server.wait_for("hangup")
+        assert client.ping() == b""
+        server.signal(signal.SIGHUP)  # one more, which is not forgotten
+        path.write_text("max_payload: 2000\n")
+        server.wait_for("Reloaded server configuration")
+        assert Wire(server.port(), hello=None).info["max_payload"] == 2000
+        path.write_text("max_payload: 3000\n")
+        server.wait_for("Reloaded: max_payload = 3000")
+        assert client.ping() == b""
+
+
 def test_lame_duck_tells_clients_and_leaves(tmp_path):
     path = tmp_path / "x.conf"
     path.write_text('lame_duck_duration: "30s", lame_duck_grace_period: "50ms"\n')

@@ -8,13 +8,17 @@ notifications to systemd.
 
 import os
 import signal
+import threading
 import time
+
+from penstock.server.errors import StartError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
 
     from penstock.server.app import Server
+    from penstock.server.reload import Read
 
 SIGNALS = {
     signal.SIGINT: "interrupt",
@@ -32,6 +36,7 @@ class Commands:
         """No command has been given."""
         self._server = server
         self._lame_duck: asyncio.Task[None] | None = None
+        self._wanted = 0  # reloads: the one whose configuration is read, and later signals
 
     @property
     def leaving(self) -> bool:
@@ -48,15 +53,49 @@ class Commands:
         elif number == signal.SIGUSR2:
             self.go_lame()
         elif number == signal.SIGHUP:
-            self.reload()
+            self._reload_aside()
         elif number == signal.SIGINT or not self.leaving:
             server.stop()
 
     def reload(self) -> str:
-        """Reload the configuration and the options. Returns the error, or ""."""
+        """Reload the configuration and the options at once. Returns the error, or ""."""
+        self._tell_reloading()
+        return self._finish_reload(self._server.reloads.read())
+
+    def _reload_aside(self) -> None:
+        """Reload; a thread reads the configuration, which may be long, while clients are served. A
+        signal that comes meanwhile causes one more reload afterwards.
+        """
+        self._wanted += 1
+        if self._wanted > 1:
+            return
+        self._tell_reloading()
         server = self._server
-        server.tell_systemd(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
-        failure = server.reloads.run()
+
+        def read() -> None:
+            try:
+                found = server.reloads.read()
+            except Exception as error:  # the next signal must cause a reload again
+                found = StartError(f"the configuration was not read: {error!r}")
+            server.run_on_loop(lambda: apply(found))
+
+        def apply(found: "Read") -> None:
+            again = self._wanted > 1
+            self._wanted = 0
+            if not server.stopping:
+                self._finish_reload(found)
+                if again:
+                    self._reload_aside()
+
+        threading.Thread(target=read, name="reload", daemon=True).start()
+
+    def _tell_reloading(self) -> None:
+        now_us = time.monotonic_ns() // 1000
+        self._server.tell_systemd(f"RELOADING=1\nMONOTONIC_USEC={now_us}")
+
+    def _finish_reload(self, found: "Read") -> str:
+        server = self._server
+        failure = server.reloads.finish(found)
         if not failure:
             server.watching.reloaded()
         server.event_loop.now_ns = server.event_loop.clock.now()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 ReadAgain = Callable[[], tuple[Settings, list[str]]]
+Read = tuple[Settings, list[str]] | StartError
 Prepare = Callable[[Settings, Settings], object]
 Apply = Callable[[frozenset[str]], object]
 
@@ -125,8 +126,21 @@ class Reloads:
         """Reload and log the result. Returns the error, with the old configuration kept; "" on
         success.
         """
+        return self.finish(self.read())
+
+    def read(self) -> Read:
+        """Read the settings again, for `finish`. Changes nothing; may be called in any thread."""
         try:
-            fresh, warnings = self._read_again()
+            return self._read_again()
+        except StartError as problem:
+            return problem
+
+    def finish(self, found: Read) -> str:
+        """Apply what `read` returned, on the event loop's thread. Returns as `run`."""
+        try:
+            if isinstance(found, StartError):
+                raise found
+            fresh, warnings = found
             changed, refused = changes(self._settings, fresh, self.reloadable())
             if not refused:
                 self._prepare(frozenset(changed), fresh)

@@ -17,6 +17,7 @@ arguments.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
@@ -123,6 +124,7 @@ class _Parser:
         self.scopes = scopes  # enclosing maps for variables, outermost first
         self.variables = variables
         self.includes = includes
+        self.lines: list[int] = []  # where each line begins, when a position was needed
         self.at = 0
         self.depth = 0
 
@@ -380,8 +382,10 @@ class _Parser:
                 return
 
     def position(self, at: int) -> tuple[int, int]:
-        line = self.text.count("\n", 0, at) + 1
-        return line, at - (self.text.rfind("\n", 0, at) + 1) + 1
+        if not self.lines:
+            self.lines = [0, *(match.end() for match in re.finditer("\n", self.text))]
+        line = bisect_right(self.lines, at)
+        return line, at - self.lines[line - 1] + 1
 
     def error(self, message: str, at: int | None = None, shown: str = NOT_SHOWN) -> ConfigError:
         """Raise an error; `shown` replaces the text in an included file."""
