@@ -14,6 +14,7 @@ $NATS_SERVER or nats-server in PATH.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import multiprocessing
 import os
@@ -44,6 +45,7 @@ SHARED = 5_000  # exports, imports, mappings
 DENIED = 20_000  # subjects of one user
 SUBSCRIPTIONS = 100_000  # of one connection
 STREAMS, CONSUMERS = 50, 20
+_ids = itertools.count(10)  # of subscriptions, so that a second try is as much work as the first
 LONG = 1_000_000  # bytes of one line
 
 
@@ -164,7 +166,8 @@ def crowd(house: House, connections: int) -> list[Link]:
 def subscribe(link: Link, count: int, subject: bytes = b"many.%d.x") -> None:
     """Many subscriptions of one connection."""
     for begin in range(0, count, 5000):
-        lines = [b"SUB " + subject % n + b" %d\r\n" % (n + 10) for n in range(begin, begin + 5000)]
+        rows = range(begin, begin + 5000)
+        lines = [b"SUB " + subject % n + b" %d\r\n" % next(_ids) for n in rows]
         link.socket.sendall(b"".join(lines))
         wait(link)
 
@@ -288,7 +291,9 @@ def publish(link: Link) -> None:
 
 
 def burst(link: Link, subject: bytes, count: int) -> None:
-    link.socket.sendall(b"".join(b"SUB " + subject % n + b" %d\r\n" % n for n in range(count)))
+    link.socket.sendall(
+        b"".join(b"SUB " + subject % n + b" %d\r\n" % next(_ids) for n in range(count))
+    )
     wait(link)
 
 

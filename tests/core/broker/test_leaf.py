@@ -390,3 +390,26 @@ def test_another_server_that_names_a_subject_listens_to_it() -> None:
     assert server.router.has_listener("a.b")
     other.send(b"LS- a.b\r\n")
     assert not server.router.has_listener("a.b")
+
+
+@given(
+    st.none() | st.lists(st.sampled_from(["a.*", "a.>", "*.b", "a.b", "b"]), max_size=3),
+    st.lists(st.sampled_from(["a.*", "a.b", ">", "*.c", "b"]), max_size=3),
+    st.sampled_from(["a.b", "a.c", "b", "c.b", "c.c.c"]),
+)
+def test_permissions_are_those_of_a_look_at_each(
+    allow: list[str] | None, deny: list[str], subject: str
+) -> None:
+    fits = allow is None or any(matches(subject, pattern) for pattern in allow)
+    expected = fits and not any(matches(subject, pattern) for pattern in deny)
+    assert LeafPermissions(allow, deny).allows_subject(subject) == expected
+
+
+def test_a_message_is_not_compared_with_each_of_thousands_of_rules() -> None:
+    rules = [f"a.{number}.>" for number in range(10_000)]
+    permissions = LeafPermissions([*rules, "c"], [f"{each}.x" for each in "de"] + rules[1:])
+    before = permissions.steps
+    assert permissions.allows_subject("c")
+    assert permissions.allows_subject("a.0.x")
+    assert not permissions.allows_subject("a.1.x")
+    assert permissions.steps - before < 50

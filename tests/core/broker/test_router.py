@@ -138,3 +138,26 @@ def test_a_listener_names_the_subject_itself() -> None:
     assert server.router.has_listener("a.b")
     client.send("UNSUB 5\r\n")
     assert not server.router.has_listener("a.b")
+
+
+def test_a_closed_connection_with_many_subscriptions_is_forgotten_over_several_turns() -> None:
+    server = Server()
+    crowded, other = server.client(), server.client().send("SUB g q 1\r\n")
+    lines = [f"SUB a.{n} {n}\r\nSUB a.*.{n} {n}w\r\nSUB g q {n}q\r\n" for n in range(2000)]
+    crowded.send("".join(lines))
+    assert server.router.subscription_count() == 4001  # a queue group counts once
+    server.reactor.disconnect(crowded.connection, "Client Closed")
+    before = server.router.subscription_count()
+    assert before > 3000
+    turns = 0
+    while server.router.subscription_count() > 1:
+        asker = server.client().send("PUB a.7 0\r\n\r\nPUB g 0\r\n\r\n")
+        server.reactor.turn()
+        left = server.router.subscription_count()
+        assert before - 1000 <= left < before
+        before, turns = left, turns + 1
+        asker.connection.take()
+    assert turns >= 5
+    assert other.raw() == b"MSG g 1 0\r\n\r\n" * turns
+    assert server.reactor.subscription_bytes == other.connection.subscription_bytes > 0
+    assert not server.errors

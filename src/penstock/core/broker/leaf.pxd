@@ -3,12 +3,13 @@ from libc.stdint cimport int64_t
 from penstock.core.broker.reactor cimport Connection
 from penstock.core.broker.remote_servers cimport RemoteServer
 from penstock.core.broker.router cimport Message
+from penstock.core.protocol.overlaps cimport Patterns
 from penstock.core.protocol.wire cimport Op, Reader
 
 
 cdef class LeafPermissions:
     """The subjects that are allowed (None: all), without those that are denied."""
-    cdef readonly list allow, deny                 # patterns: bytes
+    cdef Patterns allow, deny                      # `allow` None: all
     cdef bint open                                 # everything is allowed
     cdef bint system                               # every denied pattern begins with `$`
     cdef bint allows(self, const char* subject, size_t n) noexcept  # a literal subject

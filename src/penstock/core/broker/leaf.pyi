@@ -23,10 +23,9 @@ class Events:
 class LeafPermissions:
     """The subjects that are allowed, without those that are denied. ``allow`` None: all subjects are allowed."""
 
-    allow: list[bytes] | None
-    deny: list[bytes]
-
     def __init__(self, allow: Iterable[str] | None = None, deny: Iterable[str] = ()) -> None: ...
+    @property
+    def steps(self) -> int: ...
     def allows_subject(self, subject: str) -> bool:
         """Whether a literal subject is allowed."""
 

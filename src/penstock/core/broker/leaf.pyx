@@ -17,7 +17,8 @@ from penstock.core.base.buffer cimport out_waiting, put_u64
 from penstock.core.broker.reactor cimport Connection
 from penstock.core.broker.remote_servers cimport RemoteServer, RemoteServers
 from penstock.core.broker.router cimport Message, Subscription, subscription_cost
-from penstock.core.protocol.subjects cimport pattern_subset, patterns_collide, subject_has_wildcard, subject_matches, subject_valid
+from penstock.core.protocol.overlaps cimport Patterns
+from penstock.core.protocol.subjects cimport subject_has_wildcard, subject_valid
 from penstock.core.protocol.wire cimport (
     BAD_LINE, BAD_OP, BAD_PAYLOAD, OP_CONNECT, OP_ERR, OP_INFO, OP_MORE, OP_MSG, OP_PING, OP_PONG, OP_SUB, OP_UNSUB,
     ROLE_LEAF, Op, Reader, read_op,
@@ -29,50 +30,49 @@ cdef enum:
     LINE_ROOM = 96                     # an LMSG line without subject, reply and queues
     HIGH_WATER = 1048576               # as in core/broker/router: output above this stalls the publishers
     STUCK_NS = 100000000
+    COLLIDE_STEPS = 1000               # a wildcard that takes more steps to compare is allowed: each message is checked
+
+
+cdef Patterns patterns_of(object texts):
+    found = Patterns()
+    for pattern in texts:
+        found.add(pattern, 0)
+    return found
 
 
 cdef class LeafPermissions:
     """The subjects that are allowed, without those that are denied; patterns as str. ``allow`` None: all subjects are allowed."""
 
     def __init__(self, allow=None, deny=()) -> None:
-        self.allow = None if allow is None else [pattern.encode("utf-8", "surrogateescape") for pattern in allow]
-        self.deny = [pattern.encode("utf-8", "surrogateescape") for pattern in deny]
-        self.open = allow is None and not self.deny
-        self.system = allow is None and all(pattern.startswith(b"$") for pattern in self.deny)
+        deny = list(deny)
+        self.allow = None if allow is None else patterns_of(allow)
+        self.deny = patterns_of(deny)
+        self.open = allow is None and not deny
+        self.system = allow is None and all([pattern.startswith("$") for pattern in deny])
 
     cdef bint allows(self, const char* subject, size_t n) noexcept:
-        cdef bytes pattern
-        cdef bint found
         if self.open or (self.system and subject[0] != c'$'):
             return True
-        for pattern in self.deny:
-            if subject_matches(subject, n, PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern)):
-                return False
-        if self.allow is None:
-            return True
-        for pattern in self.allow:
-            if subject_matches(subject, n, PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern)):
-                return True
-        return False
+        if self.deny.matches(subject, n):
+            return False
+        return self.allow is None or self.allow.matches(subject, n)
 
     cdef bint allows_interest(self, bytes pattern):
         # Of a wildcard, one allowed subject is enough: messages on denied subjects are not sent.
         cdef const char* p = PyBytes_AS_STRING(pattern)
         cdef size_t n = PyBytes_GET_SIZE(pattern)
-        cdef bytes rule
         if self.open or (self.system and p[0] != c'$'):
             return True
-        for rule in self.deny:
-            if pattern_subset(p, n, PyBytes_AS_STRING(rule), PyBytes_GET_SIZE(rule)):
-                return False
-        if self.allow is None:
+        if self.deny.covered(p, n):
+            return False
+        if self.allow is None or self.allow.covered(p, n):
             return True
-        for rule in self.allow:
-            if pattern_subset(p, n, PyBytes_AS_STRING(rule), PyBytes_GET_SIZE(rule)):
-                return True
-            if subject_has_wildcard(p, n) and patterns_collide(p, n, PyBytes_AS_STRING(rule), PyBytes_GET_SIZE(rule)):
-                return True
-        return False
+        return subject_has_wildcard(p, n) and self.allow.met(p, n, COLLIDE_STEPS, None) != 0
+
+    @property
+    def steps(self) -> int:
+        """Tokens looked at so far, for tests that they are few."""
+        return self.deny.steps + (0 if self.allow is None else self.allow.steps)
 
     def allows_subject(self, str subject) -> bool:
         """Whether a literal subject is allowed."""

@@ -22,8 +22,22 @@ from penstock.core.broker.receivers import CallbackSink, Sink, Subscription
 
 cdef enum:
     HIGH_WATER = 1048576               # output of a blocked subscriber above this stalls its publishers
+    FORGOTTEN_AT_ONCE = 1000           # subscriptions of a closed connection that are removed in a turn
     STUCK_NS = 100000000               # no bytes taken for this long: publishers do not wait any more
     LINE_ROOM = 96                     # a MSG line without subject, sid and reply: words, blanks, two numbers, line ends
+
+
+cdef class Forgetting(Task):
+    """Removes the subscriptions of a closed connection."""
+
+    cdef Router router
+    cdef list left
+
+    cdef int run(self) except -1:
+        cdef int i
+        for i in range(min(len(self.left), FORGOTTEN_AT_ONCE)):
+            self.router.unsubscribe(<Subscription>self.left.pop())
+        return 1 if self.left else 0
 
 
 cdef class Router(Owner):
@@ -396,8 +410,17 @@ cdef class Router(Owner):
         return self.told(s, -n)
 
     cdef int forget(self, Connection c) except -1:
+        """Remove all subscriptions; when the connection has closed and has many, some in each turn: it gets no message meanwhile."""
+        cdef Forgetting rest
         cdef Subscription s
-        for s in list(c.subscriptions.values()):
+        cdef list left = list(c.subscriptions.values())
+        if c.closed and len(left) > FORGOTTEN_AT_ONCE:
+            rest = Forgetting.__new__(Forgetting)
+            rest.router = self
+            rest.left = left
+            self.reactor.enlist_delivery(rest)
+            return 0
+        for s in left:
             self.unsubscribe(s)
         return 0
 
