@@ -26,7 +26,8 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,13 +93,13 @@ def ping_all_the_time(port: int, asked: Connection) -> None:
 class House:
     """A running server and its ports."""
 
-    process: subprocess.Popen[bytes]
     config: Path
     port: int
     http: int
     leafs: int
     streams: Path
     ours: bool
+    process: subprocess.Popen[bytes] = field(init=False)
 
     def cpu_ms(self) -> float:
         """Processor time of all threads."""
@@ -193,7 +194,7 @@ def cases(house: House) -> Iterator[tuple[str, Case]]:
     for deep in (b"a." * 2000 + b"%d", b"*." * 2000 + b"%d", b"*.x." * 1000 + b"%d.>"):
         link = enter(house.port, "a")
         name = f"500 SUBs of 4,000 bytes: {deep[:8].decode()}..."
-        yield name, lambda link=link, deep=deep: burst(link, deep, 500)  # type: ignore[misc]
+        yield name, partial(burst, link, deep, 500)
     yield "a connection with 100,000 subscriptions closes", lambda: closes(house)
     yield "a leaf node joins and asks 50,000 subjects", lambda: leaf(house)
     house.write(SHARED)
@@ -233,7 +234,7 @@ def reports(house: House) -> Iterator[tuple[str, Case]]:
         subject, data = f"$SYS.REQ.SERVER.PING.{name}", json.dumps(body).encode()
         yield (
             f"$SYS {name} {json.dumps(body)[1:-1]}",
-            lambda subject=subject, data=data: system.request(subject, data),  # type: ignore[misc]
+            partial(system.request, subject, data),
         )
     yield "$SYS ACCOUNT STATZ", lambda: system.request("$SYS.REQ.ACCOUNT.PING.STATZ")
     yield "$SYS ACCOUNT A CONNS", lambda: system.request("$SYS.REQ.ACCOUNT.A.CONNS")
@@ -255,7 +256,7 @@ def reports(house: House) -> Iterator[tuple[str, Case]]:
         "/metrics",
     ):
         if house.ours or path != "/metrics":
-            yield path, lambda path=path: get(house, path)  # type: ignore[misc]
+            yield path, partial(get, house, path)
 
 
 def connects(house: House) -> Iterator[tuple[str, Case]]:
@@ -270,7 +271,7 @@ def connects(house: House) -> Iterator[tuple[str, Case]]:
         ("a long JWT", ',"jwt":"' + "a.b" * (LONG // 3) + '"'),
         ("a long nkey", ',"nkey":"U' + "A" * LONG + '","sig":"' + "A" * 80 + '"'),
     ):
-        yield f"CONNECT of 1 MB: {name}", lambda more=more: try_enter(house, more)  # type: ignore[misc]
+        yield f"CONNECT of 1 MB: {name}", partial(try_enter, house, more)
 
 
 def try_enter(house: House, more: str) -> None:
@@ -354,9 +355,9 @@ def measure(house: House, pings: Connection, case: Case) -> tuple[float, float, 
 def serve(command: list[str], said: argparse.Namespace, *, ours: bool) -> None:
     """All cases on one server."""
     with tempfile.TemporaryDirectory() as folder:
-        ports = {free_port() for _ in range(9)}
+        port, http, leafs, *_ = {free_port() for _ in range(9)}
         config = Path(folder) / "server.conf"
-        house = House(None, config, *list(ports)[:3], Path(folder) / "js", ours)  # type: ignore[arg-type]
+        house = House(config, port, http, leafs, Path(folder) / "js", ours)
         house.write(SHARED)
         with subprocess.Popen([*command, "-c", str(config)], stderr=subprocess.DEVNULL) as process:
             house.process = process

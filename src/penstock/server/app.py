@@ -45,6 +45,7 @@ from penstock.server.observability import Observability
 from penstock.server.reload import ReadAgain, Reloads
 from penstock.server.reload_handlers import add_rows
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
+from penstock.server.short_collections import ShortCollections
 from penstock.server.store_presync import StorePresync
 from penstock.server.transports.acceptors import Acceptors
 from penstock.server.transports.listener import Listener
@@ -277,6 +278,8 @@ class Server:
         await self._start()
         gc.freeze()  # loaded objects stay: exclude them from garbage collection
         gc.enable()
+        if self.owns_process:
+            ShortCollections().open()
         await self._stopped
         await self._shutdown()
 
