@@ -481,6 +481,10 @@ def test_codecs_of_keys(bucket: Any) -> None:
     paths.put("/users/anna", "1")
     assert [entry.key for entry in paths.history("/users/*")] == ["/users/anna"]
     assert bucket.keys("_root_.>") == ["_root_.users.anna"]
+    assert paths.get("/users/anna/").value == "1"
+    bucket.put("_-", b"")
+    with pytest.raises(InvalidKey, match="cannot be decoded"):
+        texts.keys()
 
 
 # -- origins

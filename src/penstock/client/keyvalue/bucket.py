@@ -30,7 +30,7 @@ from penstock.errors import (
 )
 
 from ..direct import error_of
-from ..durations import Duration, to_nanoseconds
+from ..durations import Duration, to_nanoseconds, to_seconds
 from ..jetstream import publish_headers
 from ..steps import call
 from .codecs import PlainKeys, encoded_filter, encoded_value
@@ -42,6 +42,7 @@ from .watching import Position, Watching
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ..message import BaseMessage
     from ..models import PubAck, StreamInfo
     from ..session import Session
     from ..steps import Steps
@@ -102,6 +103,7 @@ class Bucket(Generic[V]):
         stored, written = prefixes(info.config, js.plans.subjects.prefix, API_PREFIX)
         allowed = info.config.allow_direct if direct is None else direct
         self._place = _Place(info.config.name, stored, written, allowed)
+        self._direct_get = js.plans.subjects.direct_get(info.config.name)
         self._info = info
         self._keys: KeyCodec = PlainKeys() if keys is None else keys
         self._plain = isinstance(self._keys, PlainKeys)
@@ -223,55 +225,45 @@ class Bucket(Generic[V]):
             raise ValueError(f"a revision is at least 1, got {revision}")
         try:
             if direct:
-                found = yield from self._direct(subject, revision, timeout)
-            elif revision:
-                found = yield from self._stored(timeout, seq=revision)
-            else:
-                found = yield from self._stored(timeout, last_by_subject=subject)
+                # without a revision, the subject of the request names the key
+                asked = self._direct_get if revision else f"{self._direct_get}.{subject}"
+                body = encode(MsgGetRequest(seq=revision)) if revision else b""
+                seconds = self.js.timeout if timeout is None else to_seconds(timeout)
+                answer = yield from self.client.requesting(asked, body, timeout=seconds)
+                return self._answered(subject, answer)
+            return (yield from self._stored(subject, revision, timeout))
         except (MessageNotFound, NoResponders, StreamNotFound) as error:
             yield from self.explaining(error)
             return None
-        return found if found is not None and found.key == key else None
 
-    def _direct(
-        self, subject: str, revision: int, timeout: Duration | None
-    ) -> Steps[KvEntry[V] | None]:
-        """Ask any server that holds the bucket."""
-        api, stream = self.js.plans.subjects, self._place.stream
-        asked, body = api.direct_get(stream, subject), b""
-        if revision:
-            asked, body = api.direct_get(stream), encode(MsgGetRequest(seq=revision))
-        answer = yield from self.client.requesting(asked, body, timeout=self.js.seconds_of(timeout))
+    def _answered(self, subject: str, answer: BaseMessage) -> KvEntry[V] | None:
+        """The entry in the answer to a direct get; None when it belongs to another key."""
         if answer.status:
             raise error_of(answer)
         headers = answer.headers
         try:  # the server's headers are behind those of the message
-            seq, at = headers["Nats-Sequence"][-1], headers["Nats-Time-Stamp"][-1]
-            return self._kept(headers["Nats-Subject"][-1], int(seq), at, answer.data, headers)
+            stored, at = headers["Nats-Subject"][-1], headers["Nats-Time-Stamp"][-1]
+            seq = int(headers["Nats-Sequence"][-1])
         except (KeyError, ValueError) as error:
             raise ProtocolError(f"not an answer to a direct get: {headers!r}") from error
+        return self.entry(stored, seq, at, answer.data, headers) if stored == subject else None
 
-    def _kept(
-        self,
-        subject: str,
-        seq: int,
-        stored_at: int | str,
-        data: bytes,
-        headers: Mapping[str, Sequence[str]],
-    ) -> KvEntry[V] | None:
-        """The entry, if the message is one of a key of this bucket."""
-        if not subject.startswith(self._place.stored):
-            return None
-        return self.entry(subject, seq, stored_at, data, headers)
-
-    def _stored(self, timeout: Duration | None, **which: Any) -> Steps[KvEntry[V] | None]:
-        """Ask the leader of the stream."""
+    def _stored(
+        self, subject: str, revision: int, timeout: Duration | None
+    ) -> Steps[KvEntry[V] | None]:
+        """Ask the leader of the stream; None when the revision belongs to another key."""
         plans = self.js.plans
         if timeout is not None:
             seconds = self.js.seconds_of(timeout)
             plans = type(plans)(prefix=plans.subjects.prefix, seconds=seconds)
-        found = yield from plans.get_message(self._place.stream, **which)
-        return self._kept(found.subject, found.seq, found.timestamp_ns, found.data, found.headers)
+        found = yield from plans.get_message(
+            self._place.stream,
+            revision or None,
+            last_by_subject=None if revision else subject,
+        )
+        if found.subject != subject:
+            return None
+        return self.entry(found.subject, found.seq, found.timestamp_ns, found.data, found.headers)
 
     def explaining(self, error: Exception) -> Steps[None]:
         """Raise BucketNotFound when an error comes from a bucket that is gone, or the error itself.
