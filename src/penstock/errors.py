@@ -13,6 +13,7 @@
     ├── ClientInUse                 another thread uses the blocking client (also a RuntimeError)
     ├── DirectGetError              a direct get of stored messages was refused; ``status``
     ├── ContextError                a context of the nats command can't be used (also a ValueError)
+    ├── ConsumerBusy                an ordered consumer runs another operation (also a RuntimeError)
     ├── CallbackFailed              the callback of a subscription raised ``__cause__``
     ├── OutputFull                  too much output waits for a reconnect
     ├── ProtocolError               the peer sent bytes that are not the protocol
@@ -146,6 +147,10 @@ class ClientInUse(PenstockError, RuntimeError):
 
 class ContextError(PenstockError, ValueError):
     """A context of the ``nats`` command is missing, is not readable, or has what the client can't use."""
+
+
+class ConsumerBusy(PenstockError, RuntimeError):
+    """An ordered consumer was given a second operation before the first one ended."""
 
 
 class CallbackFailed(PenstockError):

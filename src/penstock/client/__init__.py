@@ -27,6 +27,7 @@ from penstock.errors import (
     ConnectError,
     ConnectionClosed,
     ConnectionLost,
+    ConsumerBusy,
     ConsumerDeleted,
     ConsumerExists,
     ConsumerNotFound,
@@ -111,6 +112,13 @@ from .status import Status
 
 if TYPE_CHECKING:
     from .aio.batches import AtomicBatch, FastBatch
+    from .aio.consuming import (
+        Consumer,
+        ConsumerMessages,
+        OrderedConsumer,
+        PushConsumer,
+        PushMessages,
+    )
     from .aio.counters import Counter
     from .aio.jetstream import JetStream, PushSubscription
     from .aio.keyvalue import KeyTransaction, KeyValue, KeyWatch
@@ -119,6 +127,11 @@ if TYPE_CHECKING:
     from .aio.pulling import PullConsumer
     from .blocking.batches import AtomicBatch as BlockingAtomicBatch
     from .blocking.batches import FastBatch as BlockingFastBatch
+    from .blocking.consuming import Consumer as BlockingConsumer
+    from .blocking.consuming import ConsumerMessages as BlockingConsumerMessages
+    from .blocking.consuming import OrderedConsumer as BlockingOrderedConsumer
+    from .blocking.consuming import PushConsumer as BlockingPushConsumer
+    from .blocking.consuming import PushMessages as BlockingPushMessages
     from .blocking.counters import Counter as BlockingCounter
     from .blocking.jetstream import (
         JetStream as BlockingJetStream,
@@ -134,6 +147,7 @@ if TYPE_CHECKING:
     from .blocking.publishing import Publisher as BlockingPublisher
     from .blocking.pulling import PullConsumer as BlockingPullConsumer
     from .columns import ColumnReader
+    from .consume.events import ConsumerEvent
     from .counters import CounterEntry
     from .keyvalue.bucket import KvSnapshot
     from .keyvalue.codecs import (
@@ -157,6 +171,11 @@ _LATER = {
     "Counter": ("aio.counters", "Counter"),
     "CounterEntry": ("counters", "CounterEntry"),
     "Schedule": ("schedules", "Schedule"),
+    "Consumer": ("aio.consuming", "Consumer"),
+    "ConsumerMessages": ("aio.consuming", "ConsumerMessages"),
+    "OrderedConsumer": ("aio.consuming", "OrderedConsumer"),
+    "PushConsumer": ("aio.consuming", "PushConsumer"),
+    "PushMessages": ("aio.consuming", "PushMessages"),
     "JetStream": ("aio.jetstream", "JetStream"),
     "PushSubscription": ("aio.jetstream", "PushSubscription"),
     "ObjectInfo": ("objects.models", "ObjectInfo"),
@@ -170,6 +189,11 @@ _LATER = {
     "BlockingAtomicBatch": ("blocking.batches", "AtomicBatch"),
     "BlockingFastBatch": ("blocking.batches", "FastBatch"),
     "BlockingCounter": ("blocking.counters", "Counter"),
+    "BlockingConsumer": ("blocking.consuming", "Consumer"),
+    "BlockingConsumerMessages": ("blocking.consuming", "ConsumerMessages"),
+    "BlockingOrderedConsumer": ("blocking.consuming", "OrderedConsumer"),
+    "BlockingPushConsumer": ("blocking.consuming", "PushConsumer"),
+    "BlockingPushMessages": ("blocking.consuming", "PushMessages"),
     "BlockingJetStream": ("blocking.jetstream", "JetStream"),
     "BlockingPushSubscription": ("blocking.jetstream", "PushSubscription"),
     "BlockingObjectStore": ("blocking.objects", "ObjectStore"),
@@ -194,6 +218,7 @@ _LATER = {
     "PathKeys": ("keyvalue.codecs", "PathKeys"),
     "TypedValues": ("keyvalue.codecs", "TypedValues"),
     "ValueCodec": ("keyvalue.codecs", "ValueCodec"),
+    "ConsumerEvent": ("consume.events", "ConsumerEvent"),
 }
 
 __all__ = [
@@ -207,6 +232,8 @@ __all__ = [
     "BatchEnded",
     "BlockingAtomicBatch",
     "BlockingClient",
+    "BlockingConsumer",
+    "BlockingConsumerMessages",
     "BlockingCounter",
     "BlockingFastBatch",
     "BlockingJetStream",
@@ -216,8 +243,11 @@ __all__ = [
     "BlockingMessage",
     "BlockingObjectStore",
     "BlockingObjectWatcher",
+    "BlockingOrderedConsumer",
     "BlockingPublisher",
     "BlockingPullConsumer",
+    "BlockingPushConsumer",
+    "BlockingPushMessages",
     "BlockingPushSubscription",
     "BlockingStatusEvents",
     "BlockingSubscription",
@@ -233,10 +263,14 @@ __all__ = [
     "ConnectOptions",
     "ConnectionClosed",
     "ConnectionLost",
+    "Consumer",
+    "ConsumerBusy",
     "ConsumerConfig",
     "ConsumerDeleted",
+    "ConsumerEvent",
     "ConsumerExists",
     "ConsumerInfo",
+    "ConsumerMessages",
     "ConsumerNotFound",
     "ConsumerPause",
     "ContextError",
@@ -291,6 +325,7 @@ __all__ = [
     "ObjectStoreStatus",
     "ObjectWatcher",
     "Options",
+    "OrderedConsumer",
     "OutputFull",
     "PathKeys",
     "PayloadTooLarge",
@@ -303,6 +338,8 @@ __all__ = [
     "Publisher",
     "PullConsumer",
     "PullError",
+    "PushConsumer",
+    "PushMessages",
     "PushSubscription",
     "Republish",
     "ResourcesExceeded",

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from penstock.errors import (
     ApiError,
     ConnectionLost,
@@ -43,8 +45,12 @@ class Ordered:
         start_seq: int,
         deliver_policy: DeliverPolicy | None,
         headers_only: bool,
+        base: ConsumerConfig | None = None,
     ) -> None:
-        """``deliver_policy`` applies instead of ``start_seq`` until the reader has taken a message."""
+        """``deliver_policy`` applies instead of ``start_seq`` until the reader has taken a message.
+
+        ``base`` has the other fields of the consumer's configuration.
+        """
         if isinstance(filter_subjects, str):
             filter_subjects = [filter_subjects]
         self.stream = stream
@@ -53,6 +59,7 @@ class Ordered:
         self._filters = list(filter_subjects)
         self._deliver_policy = deliver_policy
         self._headers_only = headers_only
+        self._base = base or ConsumerConfig(inactive_threshold=INACTIVE_THRESHOLD_S)
         self._consumer_seq = 0
         self._consumer = ""
         self._barren = 0  # consumers in a row that delivered nothing; 0 also before the first
@@ -60,18 +67,19 @@ class Ordered:
     def config(self) -> ConsumerConfig:
         """The consumer to create now."""
         policy: DeliverPolicy = "by_start_sequence"
-        start = self.next_seq
+        start, start_time = self.next_seq, None
         if self._deliver_policy is not None:
-            policy, start = self._deliver_policy, 0
-        return ConsumerConfig(
+            policy, start, start_time = self._deliver_policy, 0, self._base.opt_start_time
+        return replace(
+            self._base,
             deliver_policy=policy,
             opt_start_seq=start,
+            opt_start_time=start_time,
             ack_policy="none",
             max_deliver=1,
             mem_storage=True,
             num_replicas=1,
             headers_only=self._headers_only,
-            inactive_threshold=INACTIVE_THRESHOLD_S,
             filter_subject=self._filters[0] if len(self._filters) == 1 else "",
             filter_subjects=self._filters if len(self._filters) > 1 else [],
         )
@@ -85,13 +93,36 @@ class Ordered:
             self.next_seq = info.delivered.stream_seq + 1
             self._deliver_policy = None
 
+    @property
+    def consumer(self) -> str:
+        """The name of the current consumer, "" for none."""
+        return self._consumer
+
+    @property
+    def consumer_seq(self) -> int:
+        """The sequence of the last message that the current consumer delivered."""
+        return self._consumer_seq
+
+    def forget(self) -> None:
+        """Take nothing more of the current consumer."""
+        self._consumer = ""
+
+    def rewind(self, seq: int) -> None:
+        """Begin the next consumer at this sequence: its message was not taken by the user."""
+        self.next_seq = seq
+        self._deliver_policy = None
+
     def take(self, metadata: Metadata) -> bool:
         """Whether the message is the next one; False: create a new consumer."""
-        if metadata.consumer != self._consumer or metadata.consumer_seq != self._consumer_seq + 1:
+        return self.follow(metadata.consumer, metadata.stream_seq, metadata.consumer_seq)
+
+    def follow(self, consumer: str, stream_seq: int, consumer_seq: int) -> bool:
+        """``take`` for a message of this consumer with these sequences."""
+        if consumer_seq != self._consumer_seq + 1 or consumer != self._consumer:
             return False
-        self._consumer_seq += 1
+        self._consumer_seq = consumer_seq
         self._barren = 1
-        self.next_seq = metadata.stream_seq + 1
+        self.next_seq = stream_seq + 1
         self._deliver_policy = None
         return True
 

@@ -10,19 +10,24 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from penstock.errors import ConnectionClosed, ConnectionLost, NoResponders, Timeout
+from penstock.errors import (
+    ConnectionClosed,
+    ConnectionLost,
+    NoResponders,
+    PenstockError,
+    Timeout,
+)
 
 from .durations import Duration, to_nanoseconds, to_seconds
-from .message import BaseMessage
+from .message import NAK, BaseMessage
 from .publishing import RETRY_S
 from .pull import Fetch, pull_body
 from .pull import Flow as Requests
+from .session import Ping
 from .steps import SEND, Attach, Mailbox, Ready, Until, call, flow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from penstock.errors import PenstockError
+    from collections.abc import Callable, Iterator
 
     from .connection import Interest
     from .session import Session
@@ -76,6 +81,51 @@ class Inbox(Mailbox):
     def has_ended(self) -> bool:
         """Whether no message follows."""
         return self.ended
+
+
+class Late(Ping):
+    """Gives messages back that arrive after their request was given up."""
+
+    def __init__(self, client: Session[Any], interest: Interest) -> None:
+        """Takes over the subscription."""
+        super().__init__()
+        self.client = client
+        self.interest = interest
+        interest.owner = self
+
+    def begin(self) -> None:
+        """Unsubscribe at the server; messages on their way come before the pong."""
+        connection = self.client.connection
+        if connection.connected:
+            connection.drain(self.interest)
+            connection.ping(self)
+            self.client.plan_flush()
+        else:
+            self.end()
+
+    def receive(self, message: BaseMessage) -> None:
+        """Give a message back."""
+        if not message.status and not message.acked:
+            message.acked = True
+            try:
+                self.client.connection.answer(message.reply, NAK)
+            except PenstockError as error:  # the server delivers it again after the ack wait
+                self.client.report(error)
+            self.client.plan_flush()
+
+    def pong(self) -> None:
+        """No message follows."""
+        super().pong()
+        self.end()
+
+    def lost(self, error: PenstockError) -> None:
+        """No message follows."""
+        super().lost(error)
+        self.end()
+
+    def end(self) -> None:
+        """Forget the subscription."""
+        self.client.connection.forget(self.interest)
 
 
 class Pulling(Generic[M]):
@@ -134,6 +184,25 @@ class Pulling(Generic[M]):
             self.client.release(inbox.interest)
             inbox.end()
 
+    def give_up(self, *, returns: bool) -> None:
+        """End the requests of a call that was broken off; close.
+
+        With ``returns`` messages that are here or on their way go back to the consumer at once.
+        """
+        self._closed = True
+        inbox = self._inbox
+        if inbox is None or inbox.ended:
+            return
+        if not returns:
+            self.client.release(inbox.interest)
+            inbox.end()
+            return
+        late = Late(self.client, inbox.interest)
+        while inbox.queue:
+            late.receive(inbox.queue.popleft())
+        inbox.end()
+        late.begin()
+
     def _leaving(self, _: type[BaseException] | None) -> Steps[None]:
         """The end of the block."""
         self.close()
@@ -155,7 +224,19 @@ class Pulling(Generic[M]):
         Raises PullError, ConsumerDeleted, NoResponders (no such consumer), ConnectionLost, but returns
         messages first if some arrived.
         """
-        seconds = self.client.timeout_of(timeout)
+
+        def body(count: int, seconds: float) -> bytes:
+            expires_ns = 0 if no_wait else max(1, to_nanoseconds(seconds))
+            return pull_body(count, expires_ns=expires_ns, no_wait=no_wait, max_bytes=max_bytes)
+
+        return (yield from self.collecting(batch, self.client.timeout_of(timeout), body))
+
+    fetch = call(fetching)
+
+    def collecting(
+        self, batch: int, seconds: float, body: Callable[[int, float], bytes]
+    ) -> Steps[list[M]]:
+        """``fetching`` with a request that ``body(messages, seconds)`` makes."""
         fetch = Fetch(self._subject, "", batch)
         self._occupy()
         try:
@@ -163,19 +244,12 @@ class Pulling(Generic[M]):
             inbox = yield from self._begin()
             _feed(inbox, fetch)
             if not fetch.done:
-                body = pull_body(
-                    batch - len(fetch.messages),
-                    expires_ns=0 if no_wait else max(1, to_nanoseconds(seconds)),
-                    no_wait=no_wait,
-                    max_bytes=max_bytes,
-                )
-                yield from self._fetch(inbox, fetch, body, seconds)
+                request = body(batch - len(fetch.messages), seconds)
+                yield from self._fetch(inbox, fetch, request, seconds)
         finally:
             self._busy = False
         found: list[Any] = fetch.result()
         return found
-
-    fetch = call(fetching)
 
     def _fetch(self, inbox: Inbox, fetch: Fetch, body: bytes, seconds: float) -> Steps[None]:
         client = self.client

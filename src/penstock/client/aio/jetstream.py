@@ -9,6 +9,7 @@ from ..objects.store import Buckets
 from ..steps import made
 from ..streams import PUSH_PENDING_BYTES_MAX, PUSH_PENDING_MESSAGES_MAX, Pushed, Streams
 from .batches import AtomicBatch, FastBatch
+from .consuming import Consumer, OrderedConsumer, PushConsumer
 from .counters import Counter
 from .messages import Message
 from .objects import ObjectStore
@@ -38,6 +39,21 @@ class JetStream(Awaited, Streams[Message], KeyValues["KeyValue[bytes]"], Buckets
     atomic_batch = made(AtomicBatch)
     fast_batch = made(FastBatch)
     pull = made(PullConsumer)
+    ordered_consumer = made(OrderedConsumer)
+
+    async def consumer(self, stream: str, name: str) -> Consumer:
+        """A pull consumer that exists, for ``next``, ``fetch`` and ``consume``.
+
+        Raises ConsumerNotFound, StreamNotFound, and ValueError for a push consumer.
+        """
+        return Consumer(self, await run(self.client, self.plans.consumer_info(stream, name)))
+
+    async def push_consumer(self, stream: str, name: str) -> PushConsumer:
+        """A push consumer that exists, for ``consume``.
+
+        Raises ConsumerNotFound, StreamNotFound, and ValueError for a pull consumer.
+        """
+        return PushConsumer(self, await run(self.client, self.plans.consumer_info(stream, name)))
 
     async def subscribe(
         self,

@@ -38,7 +38,7 @@ class Subscription(Entered, Subscribed[Message]):
         """``client.attach`` sets ``interest``."""
         super().__init__(client, messages_max, bytes_max)
         self._callback = callback
-        self._inline = callback is not None and not _waits(callback)
+        self._inline = callback is not None and not waits(callback)
         self._worker: asyncio.Task[Any] | None = None
         if callback is not None and not self._inline:
             self._worker = client.spawn(self._work(), finishes=True)
@@ -115,7 +115,7 @@ class Subscription(Entered, Subscribed[Message]):
             await self._worker
 
 
-def _waits(callback: Callback) -> bool:
+def waits(callback: Callback) -> bool:
     """Whether the callback is a coroutine function, or an object that is called as one."""
     call = getattr(callback, "__call__", None)  # noqa: B004  # asks for the method, not whether
     return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(call)

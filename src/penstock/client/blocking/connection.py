@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from ..requests import Question
     from ..status import Status
     from ..steps import Owner
+    from .errands import Errands
     from .jetstream import JetStream
 
 LOOK_AFTER_S = 0.5  # a connection not read for this time is checked before use
@@ -69,6 +70,8 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
         super().__init__(options, BlockingMessage, time.monotonic, random.SystemRandom())
         self.listen(on_status, on_protocol)
         self.guard = Guard()
+        self.errands: Errands | None = None
+        """What handler threads leave to the thread that uses the client, while it runs handlers."""
         self._tls_context = tls_context
         self._transport: Transport | None = None
         self._ping_due = 0.0
@@ -137,6 +140,7 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
         if first:
             self._transport.start_tls(server, self.options.tls, self._tls_context, deadline)
         self._transport.begin()
+        self._transport.heed(self.errands)
         self.connection.connected_to(server, tls=first)
         while not self.connection.connected:
             if not self._turn(deadline):
@@ -232,6 +236,8 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
         """Write, then read once; False when nothing arrived before the deadline."""
         transport = self._transport
         assert transport is not None
+        if self.errands is not None:
+            self.errands.perform(self)
         if self.connection.bytes_waiting and not self._send(deadline):
             return True
         data = transport.receive(
@@ -242,7 +248,7 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
                 self._ping_due = time.monotonic() + self.options.ping_interval
                 self._keep_alive()
                 return True
-            return False
+            return transport.woken
         self._read_at = time.monotonic()
         self._receive(data)
         if self._transport is None:
@@ -254,6 +260,24 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
         if self.connection.bytes_waiting:
             self._send(deadline)
         return True
+
+    @exclusive
+    def begin_errands(self, errands: Errands) -> Errands:
+        """From now on this thread sends the acks of others; RuntimeError when it does already."""
+        if self.errands is not None:
+            raise RuntimeError("handlers of this client run already: give each operation a client")
+        self.errands = errands
+        if self._transport is not None:
+            self._transport.heed(errands)
+        return errands
+
+    def end_errands(self, errands: Errands) -> None:
+        """Send what is left; other threads get ClientInUse again."""
+        errands.perform(self)
+        if self._transport is not None:
+            self._transport.heed(None)
+        self.errands = None
+        errands.close()
 
     @exclusive
     def wait_until(self, done: Callable[[], bool], timeout: Duration | None = None) -> bool:

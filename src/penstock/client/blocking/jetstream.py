@@ -12,6 +12,7 @@ from ..objects.store import Buckets
 from ..steps import made
 from ..streams import PUSH_PENDING_BYTES_MAX, PUSH_PENDING_MESSAGES_MAX, Pushed, Streams
 from .batches import AtomicBatch, FastBatch
+from .consuming import Consumer, OrderedConsumer, PushConsumer
 from .counters import Counter
 from .messages import BlockingMessage
 from .objects import ObjectStore
@@ -45,8 +46,23 @@ class JetStream(
     atomic_batch = made(AtomicBatch)
     fast_batch = made(FastBatch)
     pull = made(PullConsumer)
+    ordered_consumer = made(OrderedConsumer)
     column_reader = made(ColumnReader)
     read_columns = made(read_range)
+
+    def consumer(self, stream: str, name: str) -> Consumer:
+        """A pull consumer that exists, for ``next``, ``fetch`` and ``consume``.
+
+        Raises ConsumerNotFound, StreamNotFound, and ValueError for a push consumer.
+        """
+        return Consumer(self, run(self.client, self.plans.consumer_info(stream, name)))
+
+    def push_consumer(self, stream: str, name: str) -> PushConsumer:
+        """A push consumer that exists, for ``consume``.
+
+        Raises ConsumerNotFound, StreamNotFound, and ValueError for a pull consumer.
+        """
+        return PushConsumer(self, run(self.client, self.plans.consumer_info(stream, name)))
 
     def subscribe(
         self, stream: str, config: ConsumerConfig | None = None, *, queue: str = ""

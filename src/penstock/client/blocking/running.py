@@ -169,12 +169,18 @@ def _called(begin: Callable[..., Steps[Any]]) -> Callable[..., Any]:
 def _told(body: Callable[..., bytes], ends: bool) -> Callable[..., None]:
     """A method of a message that sends the server the payload of ``body``.
 
-    When the connection breaks meanwhile, the server delivers the message again, as without an ack.
+    When the connection breaks meanwhile, the server delivers the message again, as without an ack. In a
+    handler's thread the thread that uses the client sends it.
     """
 
     def tell(self: Any, /, *args: Any, **kwargs: Any) -> None:
         self.check_acknowledgeable()
         client = self.interest.owner.client
+        errands = client.errands
+        if errands is not None and errands.is_foreign():
+            errands.answer(self.reply, body(self, *args, **kwargs))
+            self.acked = self.acked or ends
+            return
         if not client.guard.take(False):
             raise ClientInUse
         try:

@@ -15,6 +15,7 @@ from ..tls import make_context
 
 if TYPE_CHECKING:
     from ..options import Options, Server, TlsOptions
+    from .errands import Errands
 
 RECEIVE_BYTES = 256 * 1024
 WAIT_MAX_S = 3600.0  # poll() takes milliseconds in a C int
@@ -35,6 +36,9 @@ class Transport:
         self._socket = connected
         self._poll = select.poll()
         self._poll.register(connected, _READ)
+        self._errands: Errands | None = None
+        self.woken = False
+        """Whether a wait has ended because of errands."""
 
     def begin(self) -> None:
         """The connection is open, and encrypted if it is from the first byte."""
@@ -71,6 +75,14 @@ class Transport:
         except OSError:
             return 0
 
+    def heed(self, errands: Errands | None) -> None:
+        """End waits when a thread has an errand; None for no more."""
+        if self._errands is not None:
+            self._poll.unregister(self._errands)
+        self._errands = errands
+        if errands is not None:
+            self._poll.register(errands, select.POLLIN)
+
     def _read(self) -> bytes | None:
         try:
             return self._socket.recv(RECEIVE_BYTES)
@@ -80,7 +92,11 @@ class Transport:
             return b""
 
     def receive(self, deadline: float) -> bytes | None:
-        """The bytes that arrived; b"" at the end of the connection, None when none arrived in time."""
+        """The bytes that arrived; b"" at the end of the connection, None when none arrived in time.
+
+        None also when the wait ended because of errands; then ``woken`` is set.
+        """
+        self.woken = False
         while True:
             data = self._read()
             if data is not None:
@@ -88,7 +104,12 @@ class Transport:
             left = deadline - time.monotonic()
             if left <= 0:
                 return None
-            self._poll.poll(min(left, WAIT_MAX_S) * 1000)
+            ready = self._poll.poll(min(left, WAIT_MAX_S) * 1000)
+            errands = self._errands
+            if errands is not None and any(each == errands.fileno() for each, _ in ready):
+                errands.hear()
+                self.woken = True
+                return self._read()
 
     def wait_both(self, deadline: float) -> bytes | None:
         """Wait until the socket can be written or read; returns the bytes, None for none.
@@ -101,6 +122,8 @@ class Transport:
             ready = self._poll.poll(max(0.0, min(left, WAIT_MAX_S)) * 1000)
         finally:
             self._poll.modify(self._socket, _READ)
+        if self._errands is not None:
+            self._errands.hear()  # they are performed before the next wait
         if not ready:
             return b""  # a server that takes no bytes for so long counts as gone
         return self._read()

@@ -1,0 +1,216 @@
+"""Consuming for asyncio: pull, ordered and push consumers, and their operations without end."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import math
+import weakref
+from typing import TYPE_CHECKING, Any, cast
+
+from ..consume.handles import Consuming
+from ..consume.operation import Operation, PullOperation
+from ..consume.ordering import Ordering
+from ..consume.pushed import Pushing, PushOperation
+from ..durations import Duration, to_seconds
+from ..steps import Until, made
+from .messages import Message
+from .running import Entered, run, until
+from .subscription import waits
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from typing import Self
+
+    from ..consume.events import ConsumerEvent
+    from .connection import Client
+
+
+class _Operation(Entered, Operation[Message]):
+    """The iteration and the handlers of an operation, for asyncio."""
+
+    client: Client
+
+    def _check(
+        self,
+        callback: Callable[[Message], object] | None,
+        concurrency: int | None,
+        auto_ack: bool,
+        auto_extend: bool | None,
+        nak_delay: Duration | None,
+    ) -> None:
+        super()._check(callback, concurrency, auto_ack, auto_extend, nak_delay)
+        if callback is not None and not waits(callback) and (concurrency or 1) > 1:
+            raise ValueError("only coroutine functions run concurrently: give one as the callback")
+
+    def _begin(self) -> None:
+        intake, callback, client = self._intake, self._callback, self.client
+        self._workers: set[asyncio.Task[Any]] = set()
+        self._handling_now = False
+        intake.kept = True
+        if callback is not None and not waits(callback):
+            intake.inline = self._handle_now
+        intake.begin()
+        client.spawn(run(client, intake.keeping()))
+        if callback is None:
+            # Nobody can take messages of an operation that was garbage-collected.
+            finalizer = weakref.finalize(self, client.connection.abandon, intake.interest)
+            finalizer.atexit = False
+        elif intake.inline is None:
+            if self._auto_extend is not False:
+                intake.extend_acks()
+            for number in range(self._concurrency or 1):
+                worker = client.spawn(self._work(number), finishes=True)
+                self._workers.add(worker)
+                worker.add_done_callback(self._workers.discard)
+
+    def _teller(
+        self, on_event: Callable[[ConsumerEvent], object]
+    ) -> Callable[[ConsumerEvent], None]:
+        return functools.partial(self.client.tell, on_event)
+
+    def _inside(self) -> bool:
+        return self._handling_now or asyncio.current_task() in self._workers
+
+    # -- iteration ---------------------------------------------------------------------------------
+
+    def __aiter__(self) -> Self:
+        """Messages until the operation ends; RuntimeError when it has a callback."""
+        if self._callback is not None:
+            raise RuntimeError("the callback of this operation takes its messages")
+        return self
+
+    async def __anext__(self) -> Message:
+        """The next message; raises the error that ended the operation."""
+        intake, queue, last = self._intake, self._queue, self._last
+        if last is not None:
+            self._last = None
+            if intake.by_bytes:
+                due = intake.took(last)
+            else:
+                intake.held -= 1
+                due = intake.held <= intake.low and intake.pull()
+            if due:
+                self.client.flush_output()  # a loop that never waits would keep it back
+        while not queue:
+            if intake.over:
+                self._outcome()
+                raise StopAsyncIteration
+            await until(self.client, Until(intake.takers, intake.has_message, math.inf))
+        message: Message = queue.popleft()
+        self._last = message
+        return message
+
+    # -- handlers ----------------------------------------------------------------------------------
+
+    async def _work(self, number: int) -> None:
+        """Handle one message after the other."""
+        intake, queue, callback = self._intake, self._queue, self._callback
+        handle = cast("Callable[[Message], Awaitable[object]]", callback)
+        handling, auto_ack, flush = intake.handling, self._auto_ack, self.client.flush_output
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            while True:
+                while not queue:
+                    if intake.over:
+                        return
+                    await until(self.client, Until(intake.takers, intake.has_message, math.inf))
+                message = queue.popleft()
+                handling[number] = message
+                try:
+                    await handle(message)
+                    if auto_ack:
+                        intake.acknowledge(message)
+                except Exception as error:
+                    self._failed(message, error)
+                except asyncio.CancelledError as error:
+                    if task.cancelling():
+                        raise
+                    self._failed(message, RuntimeError(f"the handler was cancelled: {error!r}"))
+                finally:
+                    del handling[number]
+                if intake.took(message):
+                    flush()
+        finally:
+            intake.eventbox.stir()
+
+    def _handle_now(self, message: Message) -> None:
+        """Call a plain function as messages arrive."""
+        assert self._callback is not None
+        outer, self._handling_now = self._handling_now, True
+        try:
+            self._callback(message)
+            if self._auto_ack:
+                self._intake.acknowledge(message)
+        except Exception as error:
+            self._failed(message, error)
+        finally:
+            self._handling_now = outer
+        if self._intake.took(message):
+            self.client.plan_flush()
+
+    async def run(self, timeout: Duration | None = None) -> None:
+        """Wait while the callback handles messages: until the operation has ended, or for ``timeout``.
+
+        Raises the error that ended the operation; RuntimeError without a callback.
+        """
+        if self._callback is None:
+            raise RuntimeError("run needs a callback; without one, iterate over the operation")
+        seconds = math.inf if timeout is None else to_seconds(timeout)
+        if await until(self.client, Until(self._intake.eventbox, self._is_done, seconds)):
+            self._outcome()
+
+
+class ConsumerMessages(_Operation, PullOperation[Message]):
+    """Messages of a pull consumer or an ordered consumer without end; made by ``consume``.
+
+    ::
+
+        async with consumer.consume(max_messages=100) as messages:
+            async for message in messages:
+                await message.ack()
+
+        async with consumer.consume(handle, concurrency=10) as messages:
+            await messages.run()  # until another task calls messages.stop()
+    """
+
+    client: Client
+
+
+class PushMessages(_Operation, PushOperation[Message]):
+    """Messages of a push consumer without end; made by ``PushConsumer.consume``."""
+
+    client: Client
+
+
+class Consumer(Entered, Consuming[Message]):
+    """A pull consumer; made by ``JetStream.consumer``.
+
+    ``next``, ``fetch`` and ``consume`` may be used at the same time and by several tasks. ::
+
+        consumer = await js.consumer("ORDERS", "billing")
+        message = await consumer.next(timeout=5)
+        if message is not None:
+            await message.ack()
+    """
+
+    client: Client
+
+    consume = made(ConsumerMessages)
+
+
+class OrderedConsumer(Entered, Ordering[Message]):
+    """An ordered consumer; made by ``JetStream.ordered_consumer``. One operation at a time."""
+
+    client: Client
+
+    consume = made(ConsumerMessages)
+
+
+class PushConsumer(Entered, Pushing[Message]):
+    """A push consumer; made by ``JetStream.push_consumer``."""
+
+    client: Client
+
+    consume = made(PushMessages)

@@ -1,0 +1,12 @@
+"""Consuming the messages of one consumer, without transport: pull, ordered and push consumers.
+
+::
+
+    handles.py  ordering.py  pushed.py    a consumer: next, fetch, consume
+          └─────────┼──────────┘
+              operation.py                one consume(): options, handlers, how it ends
+                    │
+                intake.py                 buffered messages, recovery after losses
+                    │
+         requests.py  events.py           pull requests, and what users are told
+"""

@@ -1,0 +1,65 @@
+"""What happens to an operation that consumes, as events for its user. Knows no transport."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+EventKind: TypeAlias = Literal[
+    "consumer_deleted",
+    "consumer_not_found",
+    "consumer_pinned",
+    "consumer_recreated",
+    "consumer_unpinned",
+    "discard",
+    "exceeded_limits",
+    "flow_control",
+    "handler_failed",
+    "heartbeat",
+    "heartbeats_missed",
+    "next",
+    "no_responders",
+    "ordered_consumer_recreated",
+    "reset",
+    "stream_not_found",
+]
+"""The kinds of events."""
+
+EVENTS_MAX = 1000
+"""The number of events that wait for a reader; older ones are dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerEvent:
+    """An event of an operation that consumes.
+
+    ========================== =====================================================================
+    consumer_deleted           the server ended a request because its consumer was deleted
+    consumer_not_found         the consumer does not exist; ``count`` look-ups in a row
+    consumer_pinned            the server chose this client of the group; ``name`` is the pin id
+    consumer_recreated         the missing consumer was created again (``on_missing="recreate"``)
+    consumer_unpinned          the server chose another client of the group
+    discard                    a request ended before its messages arrived (``messages_left``)
+    exceeded_limits            the server refused a request because of a limit
+    flow_control               the server of a push consumer was told that it may go on
+    handler_failed             the callback raised ``error``; its message is delivered again
+    heartbeat                  the server is alive and has no messages
+    heartbeats_missed          nothing arrived for ``count`` + 1 heartbeats; a new request follows
+    next                       a request for ``count`` messages was sent
+    no_responders              no server answered for the consumer; it is looked up
+    ordered_consumer_recreated an ordered consumer goes on with the new consumer ``name``
+    reset                      outstanding requests were given up, and a new one is sent
+    stream_not_found           the stream does not exist; ``count`` look-ups in a row
+    ========================== =====================================================================
+    """
+
+    kind: EventKind
+    description: str = ""
+    """The reason, or the server's words."""
+    count: int = 0
+    name: str = ""
+    """The consumer's name, or the pin id."""
+    messages_left: int = 0
+    """Messages that an ended request did not deliver."""
+    bytes_left: int = 0
+    error: Exception | None = None

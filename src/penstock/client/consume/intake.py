@@ -1,0 +1,664 @@
+"""The buffered messages of one operation that consumes, and what keeps them coming.
+
+::
+
+    server ── messages ──► receive ──► queue ──► takers: an iteration, or handlers
+                 ▲                                  │
+                 └───── pull, when ``held <= low`` ◄─┘
+
+``held`` counts what is requested or buffered and not taken yet, ``expected`` what the server still owes
+to requests. A loop of steps, ``turn``, does everything that is not done for each message: it asks again
+after a loss, looks up a consumer that does not answer, watches heartbeats, extends the ack wait of
+messages, and ends the subscription. In asyncio a task runs it; in blocking code the waiting call does.
+
+Knows no transport; the client's clock is the only time.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from msgspec.structs import replace
+
+from penstock.errors import (
+    ApiError,
+    ConnectionClosed,
+    ConnectionLost,
+    ConsumerDeleted,
+    ConsumerNotFound,
+    NoResponders,
+    OutputFull,
+    PenstockError,
+    PermissionsViolation,
+    PullError,
+    StreamNotFound,
+    Timeout,
+)
+
+from ..message import ACK, IN_PROGRESS, nak_body
+from ..publishing import RETRY_S
+from ..pull import CONFLICT, HEARTBEAT, NO_RESPONDERS, NOT_FOUND, TIMEOUT
+from ..steps import Mailbox, Until
+from .events import EVENTS_MAX, ConsumerEvent, EventKind
+from .requests import size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..connection import Interest
+    from ..message import BaseMessage
+    from ..models import ConsumerInfo
+    from ..session import Session
+    from ..steps import Steps
+    from ..streams import Streams
+    from .requests import Asking, Sizes
+
+OnMissing: TypeAlias = Literal["wait", "raise", "recreate"]
+"""What to do when the consumer or its stream is deleted."""
+
+RETRY_MAX_S = 2.0
+"""The longest time between two attempts to find a consumer."""
+LIMITED_S = 1.0
+"""How long to wait after the server refused a request because of a limit."""
+WRONG_PIN = 423
+LIMITS = ("exceeded", "message size exceeds")
+ENDS = ("leadership change", "server shutdown", "consumer deleted")
+BAD_REQUEST = 400
+
+
+def no_event(_: ConsumerEvent) -> None:
+    """Tell nobody."""
+
+
+class Intake(Mailbox, ABC):
+    """The messages of an operation, in the order in which they are taken.
+
+    Subclasses say how messages are requested and how a missing consumer is found.
+    """
+
+    def __init__(self, js: Streams[Any], info: ConsumerInfo, on_missing: OnMissing) -> None:
+        """Subscribed with ``begin``."""
+        if on_missing not in ("wait", "raise", "recreate"):
+            raise ValueError(f"on_missing is 'wait', 'raise' or 'recreate', got {on_missing!r}")
+        self.client: Session[Any] = js.client
+        self.plans = js.plans
+        self.info = info
+        self.stream = info.stream_name
+        self.queue: deque[Any] = deque()
+        self.takers = Mailbox()
+        """Waits for messages, and for the end."""
+        self.kept = False
+        """Whether a task of the shell runs ``turn``, so that waiting calls need not."""
+        self.over = False
+        """Whether no message follows those in the queue."""
+        self.finished = False
+        """Whether the subscription is ended, too."""
+        self.error: PenstockError | None = None
+        """Why the operation ended by itself."""
+        self.interest: Interest
+        self.events: deque[ConsumerEvent] = deque(maxlen=EVENTS_MAX)
+        self.eventbox = Mailbox()
+        self.tell: Callable[[ConsumerEvent], None] = no_event
+        self.inline: Callable[[Any], None] | None = None
+        """Handles each message as it arrives; then there is no queue."""
+        self.freed: Callable[[], None] | None = None
+        """Called when the operation has ended."""
+        self.handling: dict[int, BaseMessage] = {}
+        """The messages of running handlers, by handler."""
+        self.held = 0
+        """What is requested or buffered and not handled yet: messages, or bytes."""
+        self.low = 0
+        """More is requested when at most this much is held."""
+        self.by_bytes = False
+        self.expected = 0
+        """What the server still owes to requests; then its heartbeats are watched.
+
+        ``held`` is the sum of this, of what is buffered, and of what is being handled.
+        """
+        self.heard = False
+        """Whether anything arrived since the last look at heartbeats."""
+        self.heartbeat_s = math.inf
+        self.flowing = False
+        """Whether requests can be sent right now."""
+        self._on_missing = on_missing
+        self.acks = False
+        self._lost: PenstockError | None = None
+        self._doubt: Exception | None = None
+        """Why the consumer must be looked up."""
+        self._ending = ""  # "", "stop" or "drain"
+        self._silent = 0
+        self._heartbeat_due = math.inf
+        self._extend_s = math.inf
+        self._extend_due = math.inf
+        self._extended: set[int] = set()
+        self._resume_at = -math.inf
+        self._attempts = 0  # to find the consumer
+        self._retry_at = -math.inf
+
+    # -- implemented by subclasses -----------------------------------------------------------------
+
+    @abstractmethod
+    def inbox(self) -> tuple[str, str]:
+        """The subject and queue group to subscribe to."""
+
+    def pull(self) -> bool:
+        """Ask for more messages if it is time; whether output waits to be sent."""
+        return False
+
+    @abstractmethod
+    def restart(self, why: str) -> None:
+        """Give up outstanding requests, and ask again."""
+
+    def after_loss(self, why: PenstockError) -> None:
+        """The connection broke: go on, at the latest when there is one again."""
+        self.restart(str(why))
+
+    @abstractmethod
+    def on_status(self, status: int, message: BaseMessage) -> None:
+        """A message of the server without content arrived."""
+
+    def fit(self, info: ConsumerInfo) -> None:
+        """Take over the consumer's configuration."""
+        self.info = info
+        config = info.config
+        self.acks = config is not None and config.ack_policy in ("explicit", "all")
+
+    # -- called by the shell -----------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Subscribe, and ask for the first messages."""
+        self.fit(self.info)
+        subject, queue = self.inbox()
+        self.client.attach(subject, self, queue)
+        self.client.watchers.add(self)
+        self._heartbeat_due = self.client.clock() + self.heartbeat_s
+        self.flowing = True
+
+    def extend_acks(self) -> None:
+        """From now on extend the ack wait of messages that are buffered or being handled."""
+        config = self.info.config
+        if config is None or not self.acks:
+            return
+        waits = [int(each) for each in config.backoff] or [int(config.ack_wait)]
+        self._extend_s = min(waits) / 4e9 or math.inf
+        self._extend_due = self.client.clock() + self._extend_s
+
+    def has_message(self) -> bool:
+        """Whether there is a message to take, or none follows."""
+        return bool(self.queue) or self.over
+
+    def awaiting(self, box: Mailbox, done: Callable[[], bool], seconds: float) -> Steps[bool]:
+        """Wait until ``done()`` holds; False when the time is over."""
+        if self.kept:
+            return bool((yield Until(box, done, seconds)))
+        deadline = self.client.clock() + seconds
+        while not done():
+            left = deadline - self.client.clock()
+            if left <= 0:
+                return False
+            yield from self.turn(done, left)
+        return True
+
+    def keeping(self) -> Steps[None]:
+        """Keep messages coming until the operation has ended."""
+        while not self.finished:
+            yield from self.turn(self.is_finished, math.inf)
+
+    def stop(self) -> None:
+        """Request nothing more, and give buffered messages back to the consumer."""
+        if self._ending == "stop" or self.finished:
+            return
+        self._ending = "stop"
+        self._end_taking()
+        self._return_queue()
+        self.stir()
+
+    def drain(self) -> None:
+        """Request nothing more; buffered messages and those on their way are still taken."""
+        if not self._ending:
+            self._ending = "drain"
+            self.flowing = False
+            self.stir()
+
+    @property
+    def ending(self) -> bool:
+        """Whether the operation was told to end, or has ended."""
+        return bool(self._ending) or self.over
+
+    def is_finished(self) -> bool:
+        """Whether the subscription is ended, too."""
+        return self.finished
+
+    # -- called by the client ----------------------------------------------------------------------
+
+    def receive(self, message: BaseMessage) -> None:
+        """A message of the consumer, or a status of the server."""
+        self.heard = True
+        if message.raw_headers and (status := message.status):
+            self.on_status(status, message)
+        elif self._ending == "stop":
+            self._return(message)
+        else:
+            self.expected -= size_of(message) if self.by_bytes else 1
+            self.keep(message)
+
+    def keep(self, message: BaseMessage) -> None:
+        """Add a message to the queue, or pass it to the callback that takes each as it arrives."""
+        if self.inline is not None:
+            self.inline(message)
+            return
+        self.queue.append(message)
+        if self.takers.waiting:
+            self.takers.stir()
+
+    def took(self, message: BaseMessage) -> bool:
+        """A message was handled: ask for more if it is time; whether output waits to be sent."""
+        self.held -= size_of(message) if self.by_bytes else 1
+        return self.held <= self.low and self.pull()
+
+    def end(self) -> None:
+        """The client is closed, or the user dropped the operation without ending it."""
+        if self.interest.failure and self.error is None:
+            self.error = self.interest.lost()
+        self._finish()
+
+    def lost(self, error: PenstockError) -> None:
+        """The connection broke."""
+        self._lost = error
+        self.stir()
+
+    def refused(self, complaint: PermissionsViolation) -> None:
+        """The server does not permit an operation: the end, if it is a request or the inbox."""
+        if any(f'"{subject}"' in complaint.text for subject in self.subjects()):
+            self._fail(complaint)
+
+    def subjects(self) -> tuple[str, ...]:
+        """The subjects without which nothing can be consumed."""
+        return (self.interest.subject,)
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def emit(self, kind: EventKind, description: str = "", **fields: Any) -> None:
+        """Tell the user of an event."""
+        event = ConsumerEvent(kind, description, **fields)
+        self.events.append(event)
+        self.eventbox.stir()
+        self.tell(event)
+
+    def has_event(self) -> bool:
+        """Whether there is an event to read, or none follows."""
+        return bool(self.events) or self.finished
+
+    # -- keeping messages coming -------------------------------------------------------------------
+
+    def doubt(self, why: Exception) -> None:
+        """The consumer may be gone: look it up."""
+        self.flowing = False
+        self._doubt = why
+        self.stir()
+
+    def turn(self, done: Callable[[], bool], seconds: float) -> Steps[None]:
+        """Do what is due, and wait until something else is, or until ``done()`` holds."""
+        try:
+            yield from self._turn(done, seconds)
+        except (PenstockError, ValueError) as error:
+            if isinstance(error, ConnectionLost | OutputFull):
+                self._lost = error
+                yield Until(self, self._is_ending, RETRY_S)
+            elif self._ending:
+                self._finish()
+            else:
+                self._fail(error if isinstance(error, PenstockError) else PullError(0, str(error)))
+        except BaseException:
+            if self.kept:
+                self._finish()  # the task was cancelled
+            raise
+
+    def _turn(self, done: Callable[[], bool], seconds: float) -> Steps[None]:
+        if self._ending:
+            yield from self._closing()
+            return
+        if self._doubt is not None:
+            yield from self._retrying(self._doubt, done, seconds)
+            return
+        if self._lost is not None:
+            lost, self._lost = self._lost, None
+            self.after_loss(lost)
+        now = self.client.clock()
+        if now >= self._heartbeat_due:
+            self._look(now)
+        if now >= self._extend_due:
+            self._extend(now)
+        if now >= self._resume_at and self.held <= self.low:
+            self.pull()
+        due = min(self._heartbeat_due, self._extend_due)
+        if self._resume_at > now:
+            due = min(due, self._resume_at)
+
+        def news() -> bool:
+            return done() or self._is_ending() or bool(self._lost or self._doubt)
+
+        yield Until(self, news, max(0.0, min(seconds, due - now)))
+
+    def _retrying(self, why: Exception, done: Callable[[], bool], seconds: float) -> Steps[None]:
+        """Recover when it is time for it, and there is a connection."""
+        wait = self._retry_at - self.client.clock()
+        if wait <= 0 and self.client.stays_open and not self.client.connection.connected:
+            wait = RETRY_S
+        if wait <= 0:
+            yield from self.recovering(why)
+            return
+
+        def news() -> bool:
+            return done() or self._is_ending()
+
+        yield Until(self, news, min(wait, seconds))
+
+    def _is_ending(self) -> bool:
+        return bool(self._ending) or self.finished
+
+    def _look(self, now: float) -> None:
+        """Notice that not even heartbeats arrive."""
+        self._heartbeat_due = now + self.heartbeat_s
+        watched = self.client.connection.connected and self.expected > 0
+        if self.heard or not watched or self._resume_at > now:
+            self.heard, self._silent = False, 0
+            return
+        self._silent += 1
+        if self._silent > 1:
+            self.emit("heartbeats_missed", count=self._silent - 1)
+            self.doubt(Timeout(f"no heartbeat of consumer {self.info.name!r}"))
+
+    def _extend(self, now: float) -> None:
+        """Restart the ack wait of every message that was already here at the last look."""
+        self._extend_due = now + self._extend_s
+        here = [each for each in (*self.handling.values(), *self.queue) if not each.acked]
+        for message in here:
+            if id(message) in self._extended:
+                self.answer(message, IN_PROGRESS)
+        self._extended = {id(message) for message in here}
+
+    def answer(self, message: BaseMessage, payload: bytes) -> None:
+        """Send the server an ack of a message; without a connection it is sent after the reconnect."""
+        try:
+            self.client.connection.answer(message.reply, payload)
+        except PenstockError as error:  # the server delivers the message again
+            self.client.report(error)
+        else:
+            self.client.plan_flush()
+
+    # -- a consumer that does not answer -----------------------------------------------------------
+
+    def recovering(self, why: Exception) -> Steps[None]:
+        """Try once to find the consumer and to ask for messages; raises as ``on_missing`` says."""
+        if isinstance(why, ConsumerDeleted) and self._on_missing == "raise":
+            raise why
+        self._attempts += 1
+        try:
+            info = yield from self._finding(self._attempts)
+        except (StreamNotFound, ConsumerNotFound):
+            if self._on_missing == "raise":
+                raise
+        except PermissionsViolation:
+            if self._attempts > 1:  # it may not be looked up, so only ask again
+                self._recovered(self.info, why)
+                return
+        except PenstockError as error:
+            self._bear(error)
+        else:
+            self._recovered(info, why)
+            return
+        wait = min(RETRY_S * 2 ** min(self._attempts - 1, 8), RETRY_MAX_S)
+        self._retry_at = self.client.clock() + wait
+
+    def _bear(self, error: PenstockError) -> None:
+        """Raise an error that does not pass."""
+        if isinstance(error, ApiError) and error.code < 500:
+            raise error
+        if isinstance(error, ConnectionClosed) and not isinstance(error, ConnectionLost):
+            raise error
+
+    def _finding(self, count: int) -> Steps[ConsumerInfo]:
+        """The consumer's info; creates a missing one when ``on_missing`` says so."""
+        name = self.info.name
+        try:
+            return (yield from self.plans.consumer_info(self.stream, name))
+        except StreamNotFound as error:
+            self.emit("stream_not_found", str(error), count=count, name=name)
+            raise
+        except ConsumerNotFound as error:
+            self.emit("consumer_not_found", str(error), count=count, name=name)
+            if self._on_missing != "recreate" or self.info.config is None:
+                raise
+        config = replace(self.info.config, name=name)
+        try:
+            info = yield from self.plans.create_consumer(self.stream, config)
+        except StreamNotFound as error:
+            self.emit("stream_not_found", str(error), count=count, name=name)
+            raise
+        self.emit("consumer_recreated", name=name)
+        return info
+
+    def _recovered(self, info: ConsumerInfo, why: Exception) -> None:
+        self._doubt = None
+        self._lost = None
+        self._attempts = 0
+        self._retry_at = -math.inf
+        self.fit(info)
+        self.flowing = True
+        self.restart(str(why))
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def _closing(self) -> Steps[None]:
+        """End the subscription; messages on their way are taken, or given back after ``stop``."""
+        self.flowing = False
+        connection = self.client.connection
+        try:
+            connection.drain(self.interest)
+            if connection.connected:
+                yield from self.client.flushing()
+        except PenstockError:
+            pass  # what was on its way is delivered again
+        finally:
+            self._finish()
+
+    def _return(self, message: BaseMessage) -> None:
+        """Give a message back: the consumer delivers it again at once."""
+        config = self.info.config
+        if config is not None and config.ack_policy == "explicit" and not message.acked:
+            message.acked = True
+            self.answer(message, nak_body(None))
+
+    def _return_queue(self) -> None:
+        while self.queue:
+            self._return(self.queue.popleft())
+
+    def _fail(self, error: PenstockError) -> None:
+        if self.error is None:
+            self.error = error
+        self._finish()
+
+    def _end_taking(self) -> None:
+        self.over = True
+        self.flowing = False
+        self.takers.stir()
+
+    def _finish(self) -> None:
+        """The subscription is over, and no message follows."""
+        if self.finished:
+            return
+        self.finished = True
+        self.client.watchers.discard(self)
+        self.client.release(self.interest)
+        self._end_taking()
+        if self.freed is not None:
+            self.freed()
+        self.eventbox.stir()
+        self.stir()
+
+    def acknowledge(self, message: BaseMessage) -> None:
+        """Acknowledge a message whose handler has returned."""
+        if self.acks and not message.acked:
+            message.acked = True
+            self.answer(message, ACK)
+
+
+class PullIntake(Intake):
+    """Messages of a pull consumer."""
+
+    def __init__(
+        self,
+        js: Streams[Any],
+        info: ConsumerInfo,
+        asking: Asking,
+        sizes: Sizes,
+        on_missing: OnMissing,
+    ) -> None:
+        """``sizes`` and ``asking`` belong to this operation."""
+        super().__init__(js, info, on_missing)
+        self.asking = asking
+        self._sizes = sizes
+        self._inbox = self.client.new_inbox()
+        self._subject = self.plans.subjects.next_message(self.stream, info.name or "unnamed")
+        self._requests = 0
+        self._first = 1  # requests before this one were given up
+        self.by_bytes = sizes.by_bytes
+        self._crowded = False  # the next message did not fit beside those that are held
+
+    def inbox(self) -> tuple[str, str]:
+        """Every request has an answer subject of its own below the inbox."""
+        return f"{self._inbox}.*", ""
+
+    def subjects(self) -> tuple[str, ...]:
+        """The inbox, and the subject of requests."""
+        return self.interest.subject, self._subject
+
+    def fit(self, info: ConsumerInfo) -> None:
+        """Keep requests within the limits of the consumer."""
+        super().fit(info)
+        if info.config is not None:
+            self._sizes.fit(info.config)
+        self.low = self._sizes.low
+        self.heartbeat_s = self._sizes.heartbeat_ns / 1e9
+
+    def begin(self) -> None:
+        """Subscribe, and send the first request."""
+        super().begin()
+        self.pull()
+
+    def pull(self) -> bool:
+        """Request as much as fits into the buffer; whether a request was queued."""
+        amount = self._sizes.limit - max(0, self.held)
+        low = 0 if self._crowded else self.low
+        if not self.flowing or self.held > low or self._resume_at > self.client.clock():
+            return False
+        body = self._sizes.body(self.asking, amount)
+        reply = f"{self._inbox}.{self._requests + 1}"
+        try:
+            self.client.connection.publish(self._subject, body, reply, sound_reply=True)
+        except PenstockError as error:  # no connection, and too much output waits for one
+            self._lost = error
+            self.stir()
+            return False
+        self._requests += 1
+        self._crowded = False
+        self.held += amount
+        self.expected += amount
+        self.emit("next", count=amount)
+        return True
+
+    def restart(self, why: str) -> None:
+        """Give up outstanding requests, and send a new one."""
+        self._give_up()
+        self.emit("reset", why)
+        self.pull()
+
+    def _give_up(self) -> None:
+        """Nothing is outstanding any more; what is buffered or being handled stays held."""
+        self._first = self._requests + 1
+        self.held -= self.expected
+        self.expected = 0
+
+    def keep(self, message: BaseMessage) -> None:
+        """Add a message to the queue."""
+        if self.asking.pinned and (pin := self.asking.learn(message)):
+            self.emit("consumer_pinned", name=pin)
+        super().keep(message)
+
+    def on_status(self, status: int, message: BaseMessage) -> None:
+        """A heartbeat, or the end of a request."""
+        words = message.description
+        if status == HEARTBEAT:
+            self.emit("heartbeat", words)
+            return
+        number = message.subject.rpartition(".")[2]
+        if not number.isdigit() or int(number) < self._first or self._is_ending():
+            return  # of a request that was given up
+        low = words.lower()
+        if status in (NOT_FOUND, TIMEOUT) or low.startswith("batch completed"):
+            self._ended(message)
+        elif status == WRONG_PIN:
+            if self.asking.unpin():
+                self.emit("consumer_unpinned", words)
+            self._ended(message)
+        elif status == NO_RESPONDERS:
+            self._give_up()
+            self.emit("no_responders", name=self.info.name)
+            self.doubt(NoResponders(self._subject))
+        elif low.startswith(LIMITS):
+            self._on_limit(message, low)
+        elif low.startswith(ENDS):
+            self._on_end(status, words)
+        else:
+            self._fail(PullError(status, words))
+            return
+        self.stir()
+
+    def _ended(self, message: BaseMessage) -> None:
+        """A request is over; what it did not deliver is not outstanding any more."""
+        messages_left = _number(message, "Nats-Pending-Messages")
+        bytes_left = _number(message, "Nats-Pending-Bytes")
+        left = bytes_left if self.by_bytes else messages_left
+        if left is None:
+            self._give_up()
+        else:
+            self.held -= left
+            self.expected -= left
+        if messages_left or bytes_left:
+            self.emit(
+                "discard",
+                f"{message.status} {message.description}",
+                messages_left=messages_left or 0,
+                bytes_left=bytes_left or 0,
+            )
+        self.pull()
+
+    def _on_limit(self, message: BaseMessage, low: str) -> None:
+        """The server refused a request, or the next message does not fit into the rest of one."""
+        left = _number(message, "Nats-Pending-Bytes")
+        self._crowded = True
+        fits_next_time = left is not None and left < self._sizes.limit
+        if not (low.startswith("message size") and fits_next_time):
+            self.emit("exceeded_limits", f"{message.status} {message.description}")
+            self._resume_at = self.client.clock() + LIMITED_S
+        self._ended(message)
+        if low.startswith("exceeded maxrequest"):  # the consumer's limits have changed
+            self.doubt(PullError(CONFLICT, message.description))
+
+    def _on_end(self, status: int, words: str) -> None:
+        """The consumer, or the server that leads it, ended the request."""
+        if words.lower().startswith("consumer deleted"):
+            self._give_up()
+            self.emit("consumer_deleted", words, name=self.info.name)
+            self.doubt(ConsumerDeleted(status, words))
+        else:
+            self.restart(f"{status} {words}")
+
+
+def _number(message: BaseMessage, name: str) -> int | None:
+    value = message.header(name)
+    return int(value) if value and value.isdigit() else None

@@ -1,0 +1,353 @@
+"""An ordered consumer: every message of a stream once and in order, through consumers that come and go.
+
+``Ordered`` keeps the position: the first stream sequence that the user has not got. After a gap in
+consumer sequences, a loss of the consumer, or a change of operations the next consumer begins there.
+Knows no transport.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from msgspec.structs import replace
+
+from penstock.errors import (
+    ConsumerBusy,
+    PenstockError,
+    PullError,
+    StreamNotFound,
+)
+
+from ..durations import Duration, Moment, to_nanoseconds
+from ..message import BaseMessage
+from ..models import ConsumerConfig, ConsumerInfo
+from ..ordered import INACTIVE_THRESHOLD_S, Ordered
+from ..publishing import RETRY_S
+from ..pull import CONFLICT, HEARTBEAT
+from ..pulling import Pulling
+from ..steps import Mailbox, Until, call
+from .handles import TIMEOUT_S, never
+from .intake import PullIntake
+from .requests import Asking, size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.api.fields import DeliverPolicy, ReplayPolicy
+
+    from ..jetstream import Plans
+    from ..steps import Steps
+    from ..streams import Streams
+    from .intake import Intake, OnMissing
+    from .requests import Sizes
+
+M = TypeVar("M", bound=BaseMessage)
+
+
+class Ordering(Generic[M]):
+    """An ordered consumer of a stream. One operation at a time."""
+
+    def __init__(
+        self,
+        js: Streams[M],
+        stream: str,
+        *,
+        filter_subjects: Iterable[str] = (),
+        deliver_policy: DeliverPolicy | None = None,
+        start_seq: int = 1,
+        start_time: Moment | None = None,
+        headers_only: bool = False,
+        replay_policy: ReplayPolicy = "instant",
+        inactive_threshold: Duration = INACTIVE_THRESHOLD_S,
+        name_prefix: str = "",
+    ) -> None:
+        """An ordered consumer of an existing stream: every message once and in order, without acks.
+
+        Begins at ``start_seq``, at ``start_time``, or where ``deliver_policy`` says ("last", "new",
+        "last_per_subject", "all"). Its consumers on the server are made as needed, and named
+        ``<name_prefix>_<unique>`` when a prefix is given; the server removes one that is unused for
+        ``inactive_threshold``. ValueError for a start that is given twice, or a bad name. A stream that
+        does not exist is noticed by the first operation.
+        """
+        if (start_seq != 1) + (start_time is not None) + (deliver_policy is not None) > 1:
+            raise ValueError("give one of start_seq, start_time and deliver_policy")
+        if start_seq < 1:
+            raise ValueError(f"start_seq is at least 1, got {start_seq}")
+        js.plans.subjects.stream("INFO", stream)  # ValueError for a bad name
+        if name_prefix:
+            js.plans.subjects.consumer("INFO", stream, name_prefix)
+        policy = "by_start_time" if start_time is not None else deliver_policy
+        base = ConsumerConfig(
+            opt_start_time=start_time,
+            replay_policy=replay_policy,
+            inactive_threshold=inactive_threshold,
+        )
+        self.client = js.client
+        self.stream = stream
+        self.position = Ordered(stream, filter_subjects, start_seq, policy, headers_only, base)
+        self.name_prefix = name_prefix
+        self._js = js
+        self._busy = ""
+        self._handle: Pulling[M] | None = None
+
+    def __repr__(self) -> str:
+        """Stream and position."""
+        return f"<{type(self).__name__} of stream {self.stream!r} at {self.position.next_seq}>"
+
+    def occupy(self, operation: str) -> None:
+        """Begin an operation; ConsumerBusy while another one runs."""
+        if self._busy:
+            raise ConsumerBusy(
+                f"this ordered consumer is busy with {self._busy}: wait for its end or stop it, "
+                "or use another ordered consumer"
+            )
+        self._busy = operation
+
+    def release(self) -> None:
+        """The operation has ended."""
+        self._busy = ""
+
+    def config(self) -> ConsumerConfig:
+        """The consumer to create now."""
+        config = self.position.config()
+        if not self.name_prefix:
+            return config
+        unique = self.client.new_inbox().rpartition(".")[2]
+        return replace(config, name=f"{self.name_prefix}_{unique}")
+
+    def informing(self) -> Steps[ConsumerInfo]:
+        """The state of the consumer that ``next`` and ``fetch`` use; makes it when there is none."""
+        self.occupy("info")
+        try:
+            handle = yield from self._ready()
+            return (yield from self._js.plans.consumer_info(self.stream, handle.consumer))
+        finally:
+            self.release()
+
+    info = call(informing)
+
+    # -- batches -----------------------------------------------------------------------------------
+
+    def fetching(
+        self, batch: int = 1, *, timeout: Duration = TIMEOUT_S, max_bytes: int = 0
+    ) -> Steps[list[M]]:
+        """Up to ``batch`` messages in order: as soon as all arrived, or those that arrived in ``timeout``.
+
+        With ``max_bytes`` no more than so many bytes. An empty list when there are none. Raises
+        ConsumerBusy while another operation runs, StreamNotFound, PullError, and ConnectionLost or
+        Timeout without an answer in time; but it returns messages first if some arrived.
+        """
+        seconds = to_nanoseconds(timeout) / 1e9
+        if batch < 1 or max_bytes < 0:
+            raise ValueError(f"ask for at least one message, got {batch}, and {max_bytes} bytes")
+        self.occupy("fetch or next")
+        found: list[M] = []
+        try:
+            yield from self._collecting(found, batch, seconds, max_bytes)
+        except PenstockError:
+            if not found:
+                raise
+        except BaseException:
+            if found:
+                self.position.rewind(found[0].metadata.stream_seq)
+                self._drop()
+            raise
+        finally:
+            self.release()
+        return found
+
+    fetch = call(fetching)
+
+    def taking(self, timeout: Duration = TIMEOUT_S) -> Steps[M | None]:
+        """The next message, or None when none arrived in ``timeout``; raises as ``fetch``."""
+        found = yield from self.fetching(1, timeout=timeout)
+        return found[0] if found else None
+
+    next = call(taking)
+
+    def _collecting(
+        self, found: list[M], batch: int, seconds: float, max_bytes: int
+    ) -> Steps[None]:
+        clock = self.client.clock
+        deadline = clock() + seconds
+        while True:
+            left = max(0.0, deadline - clock())
+            try:
+                handle = yield from self._ready()
+                got = yield from handle.fetching(
+                    batch - len(found), timeout=left, max_bytes=max_bytes
+                )
+            except PenstockError as error:
+                yield from self._discarding()
+                if deadline - clock() <= RETRY_S or not self.position.recoverable(error):
+                    raise
+                yield Until(Mailbox(), never, RETRY_S)
+                continue
+            for message in got:
+                if not self.position.take(message.metadata):
+                    yield from self._discarding()
+                    break
+                found.append(message)
+            else:
+                return
+            if clock() >= deadline:
+                return
+
+    def _ready(self) -> Steps[Pulling[M]]:
+        """A handle of the current consumer, which is made when there is none."""
+        if self._handle is None:
+            info = yield from self._js.plans.create_consumer(self.stream, self.config())
+            self.position.started(info)
+            self._handle = Pulling(self._js, self.stream, info.name)
+        return self._handle
+
+    def _drop(self) -> str:
+        """Forget the current consumer; returns its name."""
+        handle, self._handle = self._handle, None
+        self.position.forget()
+        if handle is None:
+            return ""
+        handle.close()
+        return handle.consumer
+
+    def _discarding(self) -> Steps[None]:
+        """Forget the current consumer, and remove it from the server."""
+        if name := self._drop():
+            yield from discarding(self._js.plans, self.stream, name)
+
+    def _leaving(self, _: type[BaseException] | None) -> Steps[None]:
+        """The end of the block."""
+        yield from self._discarding()
+
+    def closing(self) -> Steps[None]:
+        """Remove the consumer of ``next`` and ``fetch``; a later call makes a new one."""
+        self.occupy("close")
+        try:
+            yield from self._discarding()
+        finally:
+            self.release()
+
+    close = call(closing)
+
+    # -- without end -------------------------------------------------------------------------------
+
+    def intake(self, sizes: Sizes, on_missing: OnMissing, priority: dict[str, Any]) -> Intake:
+        """The messages of a new operation without end."""
+        if any(priority.values()):
+            raise ValueError("an ordered consumer has no priority groups")
+        if on_missing == "recreate":
+            raise ValueError(
+                "an ordered consumer is always made again; on_missing concerns its stream"
+            )
+        self.occupy("consume")
+        intake = OrderedIntake(self._js, self, sizes, on_missing, self._drop())
+        intake.freed = self.release
+        return intake
+
+
+class OrderedIntake(PullIntake):
+    """Messages of an ordered consumer."""
+
+    def __init__(
+        self,
+        js: Streams[Any],
+        ordering: Ordering[Any],
+        sizes: Sizes,
+        on_missing: OnMissing,
+        former: str,
+    ) -> None:
+        """``former``: a consumer to remove."""
+        info = ConsumerInfo(stream_name=ordering.stream, name=former)
+        super().__init__(js, info, Asking(ConsumerConfig(), {}), sizes, on_missing)
+        self._ordering = ordering
+        self._position = ordering.position
+        self._created = False
+        self._later = on_missing
+        self._on_missing = "raise"  # a stream that never was is a mistake
+
+    def begin(self) -> None:
+        """Subscribe; the first consumer is made by ``turn``."""
+        super().begin()
+        self.held = self.expected = 0
+
+    def pull(self) -> bool:
+        """Request more once there is a consumer."""
+        if not self._created:
+            if self._doubt is None:
+                self.doubt(PullError(0, "not made yet"))
+            return False
+        return super().pull()
+
+    def keep(self, message: BaseMessage) -> None:
+        """Add a message to the queue when it is the next one."""
+        tokens = message.reply.split(".")
+        if (
+            len(tokens) == 9
+        ):  # $JS.ACK.<stream>.<consumer>.<deliveries>.<sequences>.<time>.<pending>
+            consumer, stream_seq, consumer_seq = tokens[3], int(tokens[5]), int(tokens[6])
+        else:
+            _, _, _, consumer, _, stream_seq, consumer_seq, *_ = message.metadata
+        if self._position.follow(consumer, stream_seq, consumer_seq):
+            super().keep(message)
+            return
+        self.held -= size_of(message) if self.by_bytes else 1
+        if consumer == self._position.consumer:
+            self._gap(consumer_seq)
+
+    def on_status(self, status: int, message: BaseMessage) -> None:
+        """A heartbeat also tells of messages that were lost on their way."""
+        if status == HEARTBEAT and self._created:
+            last = message.header("Nats-Last-Consumer") or ""
+            number = message.subject.rpartition(".")[2]
+            current = number.isdigit() and int(number) >= self._first
+            if current and last.isdigit() and int(last) > self._position.consumer_seq:
+                self._gap(int(last))
+        super().on_status(status, message)
+
+    def _gap(self, sequence: int) -> None:
+        words = f"a gap: expected {self._position.consumer_seq + 1}, got {sequence}"
+        self._position.forget()
+        self.doubt(PullError(CONFLICT, words))
+
+    def recovering(self, why: Exception) -> Steps[None]:
+        """Make a new consumer behind the last message."""
+        self._position.forget()
+        yield from super().recovering(PullError(CONFLICT, str(why)))
+
+    def _finding(self, count: int) -> Steps[ConsumerInfo]:
+        self._give_up()
+        try:
+            info = yield from self.plans.create_consumer(self.stream, self._ordering.config())
+        except StreamNotFound as error:
+            if self._created:
+                self.emit("stream_not_found", str(error), count=count)
+            raise
+        self._subject = self.plans.subjects.next_message(self.stream, info.name)
+        self._position.started(info)
+        if self.info.name:
+            yield from discarding(self.plans, self.stream, self.info.name)
+        if self._created:
+            self.emit("ordered_consumer_recreated", str(self._doubt), name=info.name)
+        self._created = True
+        self._on_missing = self._later
+        return info
+
+    def _return_queue(self) -> None:
+        """The next operation begins at the first message that was not taken."""
+        if self.queue:
+            self._position.rewind(self.queue[0].metadata.stream_seq)
+            self.queue.clear()
+
+    def _closing(self) -> Steps[None]:
+        """End the subscription, and remove the consumer."""
+        yield from super()._closing()
+        if self.info.name and self.client.connection.connected:
+            yield from discarding(self.plans, self.stream, self.info.name)
+
+
+def discarding(plans: Plans, stream: str, consumer: str) -> Steps[None]:
+    """Remove a consumer that is not needed any more."""
+    try:
+        yield from plans.delete_consumer(stream, consumer)
+    except PenstockError:
+        return  # it is gone already, or the server deletes it when it is inactive

@@ -1,0 +1,190 @@
+"""The intake of an operation beside a model of a server: it never stalls, and buffers no more than asked."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.client.consume.intake import PullIntake
+from penstock.client.consume.requests import Asking, Sizes, size_of
+from penstock.client.message import BaseMessage
+from penstock.client.models import ConsumerConfig, ConsumerInfo
+from penstock.client.options import Options, Server
+from penstock.client.session import Session
+from penstock.client.streams import Streams
+from penstock.errors import ConnectionLost
+
+INFO = b'INFO {"server_id":"x","version":"2.15.1","headers":true,"max_payload":1048576}\r\nPONG\r\n'
+
+
+class Quiet(Session[BaseMessage]):
+    """A client whose bytes go nowhere."""
+
+    stays_open = True
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        super().__init__(Options(), BaseMessage, lambda: self.now, random.Random(1))
+        self.connection.connected_to(Server("h", 4222))
+        self.connection.receive_data(INFO)
+        self.connection.events()
+
+    def attach(self, subject: str, owner: Any, queue: str = "") -> None:
+        owner.interest = self.connection.subscribe(subject, queue, owner)
+
+    much_waits = False
+
+    def plan_flush(self) -> None:
+        pass
+
+    def flush_output(self) -> None:
+        pass
+
+    def report(self, error: Exception) -> None:
+        raise error
+
+    def _changed(self, event: Any) -> None:
+        pass
+
+
+class Model:
+    """A server: what each request is still owed, in order; and the messages on offer."""
+
+    def __init__(self, limit: int, by_bytes: bool) -> None:
+        self.client = Quiet()
+        config = ConsumerConfig(durable_name="c")
+        info = ConsumerInfo(stream_name="S", name="c", config=config)
+        sizes = Sizes(max_bytes=limit) if by_bytes else Sizes(max_messages=limit)
+        js = Streams(self.client, domain=None, prefix=None, timeout=5)
+        self.intake = PullIntake(js, info, Asking(config, {}), sizes, "wait")
+        self.by_bytes = by_bytes
+        self.requests: list[list[Any]] = []
+        self.seq = 0
+        self.open: BaseMessage | None = None
+        self.intake.begin()
+        self.read()
+
+    def read(self) -> None:
+        """Take the requests that the client has sent."""
+        data = self.client.connection.data_to_send()
+        while data:
+            line, _, data = data.partition(b"\r\n")
+            words = line.decode().split()
+            if words and words[0] == "PUB" and "MSG.NEXT" in words[1]:
+                size = int(words[-1])
+                asked = json.loads(data[:size])
+                amount = asked["max_bytes"] if self.by_bytes else asked["batch"]
+                self.requests.append([words[2], amount])
+                data = data[size + 2 :]
+
+    def status(self, reply: str, text: str) -> None:
+        block = f"NATS/1.0 {text}\r\n\r\n".encode()
+        self.intake.receive(BaseMessage(reply, "", block, b"", self.intake.interest))
+
+    def deliver(self) -> None:
+        """A message for the first request."""
+        if not self.requests:
+            return
+        self.seq += 1
+        ack = f"$JS.ACK.S.c.1.{self.seq}.{self.seq}.1.0"
+        message = BaseMessage("s.a", ack, b"", b"x" * (self.seq % 5), self.intake.interest)
+        cost = size_of(message) if self.by_bytes else 1
+        if cost > self.requests[0][1]:
+            reply, left = self.requests.pop(0)
+            pending = f"Nats-Pending-Messages: 9\r\nNats-Pending-Bytes: {left}"
+            self.status(reply, f"409 Message Size Exceeds MaxBytes\r\n{pending}")
+            return
+        self.requests[0][1] -= cost
+        if not self.requests[0][1]:
+            self.requests.pop(0)
+        self.intake.receive(message)
+
+    def end(self, text: str, *, told: bool) -> None:
+        """End the first request."""
+        if not self.requests:
+            return
+        reply, left = self.requests.pop(0)
+        pending = f"\r\nNats-Pending-Messages: {left}\r\nNats-Pending-Bytes: {left}"
+        self.status(reply, text + (pending if told else ""))
+
+    def lose(self) -> None:
+        """The connection breaks, and the server forgets its requests."""
+        self.requests.clear()
+        self.intake.lost(ConnectionLost("lost"))
+        self.turn()
+
+    def turn(self) -> None:
+        """One look of the loop that keeps messages coming."""
+        steps = self.intake.turn(lambda: False, 0.0)
+        next(steps)
+        steps.close()
+
+    def take(self) -> bool:
+        """The user has handled the message before, and takes one."""
+        handled, self.open = self.open, None
+        if handled is not None:
+            self.intake.took(handled)
+        if self.intake.queue:
+            self.open = self.intake.queue.popleft()
+        return self.open is not None
+
+
+ACTIONS = ["deliver", "deliver", "deliver", "take", "take", "expire", "move", "lose", "wait"]
+
+
+@given(
+    st.integers(1, 12),
+    st.booleans(),
+    st.lists(st.sampled_from(ACTIONS), max_size=80),
+)
+def test_an_operation_never_stalls_and_buffers_no_more_than_asked(
+    limit: int, by_bytes: bool, actions: list[str]
+) -> None:
+    model = Model(limit * 60 if by_bytes else limit, by_bytes)
+    most = limit * 60 if by_bytes else limit
+    for action in actions:
+        if action == "deliver":
+            model.deliver()
+        elif action == "take":
+            model.take()
+        elif action == "expire":
+            model.end("408 Request Timeout", told=True)
+        elif action == "move":
+            model.end("409 Leadership Change", told=False)
+        elif action == "lose":
+            model.lose()
+        else:
+            model.client.now += 3.0
+            model.intake.heard = True
+            model.turn()
+        model.read()
+        owed = sum(amount for _, amount in model.requests)
+        here = [*model.intake.queue, *([model.open] if model.open is not None else [])]
+        buffered = sum(map(size_of, here)) if by_bytes else len(here)
+        assert model.intake.held == model.intake.expected + buffered
+        if "move" not in actions:  # the client gives up all requests, the server only one
+            assert owed + buffered <= most
+    while model.take():
+        model.read()
+    model.client.now += 3.0
+    model.intake.heard = True
+    model.turn()
+    model.read()
+    assert model.requests, "nothing is requested though everything is handled"
+
+
+@given(st.integers(1, 500), st.integers(0, 500), st.integers(0, 10), st.booleans())
+def test_requests_keep_within_the_limits_of_the_consumer(
+    limit: int, max_batch: int, expires_s: int, by_bytes: bool
+) -> None:
+    sizes = Sizes(max_bytes=limit) if by_bytes else Sizes(max_messages=limit)
+    sizes.fit(ConsumerConfig(max_batch=max_batch, max_expires=expires_s))
+    asked = json.loads(sizes.body(Asking(ConsumerConfig(), {}), sizes.limit))
+    assert asked["batch"] <= (max_batch or max(asked["batch"], 1))
+    assert asked["expires"] <= (expires_s or 30) * 10**9
+    assert 0 < 2 * asked["idle_heartbeat"] <= asked["expires"]
+    assert 0 <= sizes.low < sizes.limit
