@@ -34,15 +34,16 @@ run: $(VENV)/.with-pipeline build/.core ## the main job: server, log shipper, Sp
 	    $(if $(LOGS),--logs "$(LOGS)") $(if $(filter-out 0 no false,$(ONCE)),--once) \
 	    $(if $(NATS_PORT),--nats-port "$(NATS_PORT)") $(if $(HTTP_PORT),--http-port "$(HTTP_PORT)")
 
-# Two processes share the tests, whole files at a time: most wait for servers or for a JVM. So does tests/steady.py.
-SHARED = $(if $(filter 1,$(JOBS)),,-n $(or $(JOBS),2) --dist loadfile)
+# Four processes share the tests, also on two cores, because most wait for servers: whole files, the longest first.
+JOBS ?= 4
+SHARED = $(if $(filter 1,$(JOBS)),,-p tests.schedule -n $(JOBS) --dist loadfile)
 
 check: $(VENV)/.with-test build/.core ## the quick look: lint, types, the tests of what is pure
 	@$(MAKE) lint types && $(BIN)/python -m pytest -q $(SHARED) -m 'not slow and not peer' tests/test_layers.py tests/test_tidy.py tests/api tests/core $(ARGS)
 
 test: setup $(VENV)/.peer $(VENV)/.fuzz build/asan/.built ## the test suite, long families in part; a few that fail run once more (ARGS: options for pytest)
 	@test ! -x $(OLDER) || export NATS_SERVER_OLDER="$${NATS_SERVER_OLDER:-$(OLDER)}"; \
-	    $(PEERS) $(BIN)/python -m tests.steady --jobs $(or $(JOBS),2) $(ARGS)
+	    $(PEERS) $(BIN)/python -m tests.steady --jobs $(JOBS) $(ARGS)
 
 test-all: export PENSTOCK_FULL = 1
 test-all: test ## the test suite at its full length: every way, every byte, many kills (hours)

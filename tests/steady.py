@@ -96,7 +96,8 @@ def run(jobs: int, arguments: list[str]) -> int:
     environment: dict[str, Any] = dict(os.environ)
     if not environment.get("CI"):  # there it is always the same
         environment.setdefault("PENSTOCK_SEED", str(random.SystemRandom().randrange(2**32)))
-    shared = ["-n", str(jobs), "--dist", "loadfile"] if jobs > 1 else []
+    sharing = ["-p", "tests.schedule", "-n", str(jobs), "--dist", "loadfile"]
+    shared = sharing if jobs > 1 else []
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "failed.json"
         writing = f"--write-failed={written}"

@@ -1,0 +1,62 @@
+"""The order in which processes that share the tests get files."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.schedule import ROOT, durations, longest, uses_spark
+
+LONG, SHORT = "tests/compat/test_same_deliveries.py", "tests/test_nuid.py"
+LONG_WITH_SPARK, SHORT_WITH_SPARK = "tests/spark/test_holding.py", "tests/spark/test_delta.py"
+
+
+def test_the_table_names_files_that_are_there() -> None:
+    assert durations()
+    assert [name for name in durations() if not (ROOT / name).is_file()] == []
+
+
+def test_files_that_take_the_session_are_known_by_their_fixtures() -> None:
+    assert [name for name in (LONG, SHORT) if uses_spark(name)] == []
+    assert uses_spark(LONG_WITH_SPARK)
+    assert uses_spark(SHORT_WITH_SPARK)
+
+
+def test_the_longest_comes_first_and_spark_goes_where_a_jvm_is() -> None:
+    waiting = [SHORT, SHORT_WITH_SPARK, LONG_WITH_SPARK, LONG]
+    with_jvm: list[str] = []
+    without: list[str] = []
+    for order, has_jvm in ((with_jvm, True), (without, False)):
+        left = list(waiting)
+        while left:
+            order.append(longest(left, has_jvm=has_jvm))
+            left.remove(order[-1])
+    assert with_jvm == [LONG, LONG_WITH_SPARK, SHORT_WITH_SPARK, SHORT]
+    assert without == [LONG, SHORT, LONG_WITH_SPARK, SHORT_WITH_SPARK]
+
+
+def test_every_test_runs_once_and_a_file_in_one_process(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    for number in range(5):
+        (tmp_path / f"test_{number}.py").write_text(
+            "import os, pathlib, pytest\n"
+            "@pytest.mark.parametrize('n', range(4))\n"
+            "def test_it(n):\n"
+            "    with open('ran', 'a') as ran:\n"
+            "        ran.write(f'{pathlib.Path(__file__).name} {n} {os.getpid()}\\n')\n"
+        )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command += ["-p", "tests.schedule", "-n", "2", "--dist", "loadfile"]
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    made = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**kept, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stdout.decode()
+    ran = [line.split() for line in (tmp_path / "ran").read_text().splitlines()]
+    wanted = [(f"test_{file}.py", str(n)) for file in range(5) for n in range(4)]
+    assert sorted((file, n) for file, n, _ in ran) == wanted
+    assert len({(file, process) for file, _, process in ran}) == 5
