@@ -3,6 +3,7 @@
 import gc
 import os
 import random
+import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -34,6 +35,11 @@ SURROUNDINGS = (
 )
 for name in SURROUNDINGS:
     os.environ.pop(name, None)
+
+# Byte code is kept, whatever the surroundings say: a server of a test then starts with half of the
+# work, and each process that shares the tests collects them with half of it.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis reads the option
