@@ -196,6 +196,7 @@ def test_a_configuration_comes_back_from_its_stream(config: KeyValueConfig) -> N
         ({"ttl": -1}, "ttl: a duration is not negative"),
         ({"ttl": "soon"}, "ttl: 'soon' is no duration"),
         ({"limit_marker_ttl": 1e9}, "limit_marker_ttl: .*ten years"),
+        ({"limit_marker_ttl": 0.5}, "at least one second"),
         ({"mirror": "a", "sources": ["b"]}, "not both"),
         ({"mirror": "a.b"}, "cannot be the name of a bucket"),
     ],

@@ -34,7 +34,7 @@ from ..durations import Duration, to_nanoseconds, to_seconds
 from ..jetstream import publish_headers
 from ..steps import call
 from .codecs import PlainKeys, encoded_filter, encoded_value
-from .config import check_stream, prefixes, status_of
+from .config import SECOND_NS, check_stream, prefixes, status_of
 from .entries import KvEntry
 from .transaction import Change, check_revision, committing
 from .watching import Position, Watching
@@ -320,8 +320,8 @@ class Bucket(Generic[V]):
     ) -> Steps[int]:
         """Store the value of a key that does not exist, or was deleted; returns the revision.
 
-        KeyExists when it has a value. ``ttl``: the key expires after that time, whole seconds; NotEnabled when
-        the bucket has no ``limit_marker_ttl``.
+        KeyExists when it has a value. ``ttl``: the key expires after that time, at least a second, and with a
+        ``history`` above 1 not before ``limit_marker_ttl``; NotEnabled when the bucket has none.
         """
         data = self.encoded(key, value)
         if ttl is not None:
@@ -378,7 +378,7 @@ class Bucket(Generic[V]):
         """Delete a key with its history: only a marker stays; returns its revision.
 
         With ``revision`` only if that is the newest one, else RevisionConflict. ``ttl``: how long the marker
-        stays, whole seconds; NotEnabled when the bucket has no ``limit_marker_ttl``.
+        stays, at least a second; NotEnabled when the bucket has no ``limit_marker_ttl``.
         """
         return (yield from self._removing(key, wire.PURGE, revision, ttl, timeout))
 
@@ -403,7 +403,7 @@ class Bucket(Generic[V]):
 
     def allowing_ttl(self, ttl: Duration) -> Steps[None]:
         """Check a lifetime: ValueError, or NotEnabled when the bucket knows none."""
-        if to_nanoseconds(ttl) < 1_000_000_000:
+        if to_nanoseconds(ttl) < SECOND_NS:
             raise ValueError(f"a lifetime is at least one second, got {ttl!r}")
         yield from self.allowing(
             "allow_msg_ttl", "keys with lifetimes of their own: set limit_marker_ttl", "2.11"

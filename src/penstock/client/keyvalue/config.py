@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..models import StreamInfo
 
 NO_LIMIT = -1
+SECOND_NS = 1_000_000_000
 _SERVERS_OWN = "_nats."  # metadata that a server adds
 
 
@@ -88,6 +89,8 @@ class KeyValueConfig:
                 setattr(self, name, to_nanoseconds(getattr(self, name)))
             except (ValueError, TypeError) as error:
                 raise type(error)(f"{name}: {error}") from None
+        if 0 < to_nanoseconds(self.limit_marker_ttl) < SECOND_NS:
+            raise ValueError("limit_marker_ttl: a marker stays for at least one second")
 
     def stream_config(self) -> StreamConfig:
         """The configuration of the bucket's stream, as the official clients make it."""
