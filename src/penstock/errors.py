@@ -30,6 +30,7 @@
     ├── ObjectDamaged               an object's chunks are not what its digest says
     ├── ObjectReplaced              an object was replaced or deleted while it was read
     ├── LinkNotFollowed             a link leads to a bucket, or to another link
+    ├── ServiceError                a service answered with an error: ``code``, ``description``
     ├── BatchEnded                  a fast batch ended before all of its messages were stored
     ├── BucketNotFound              there is no bucket of that name
     ├── BucketExists                a bucket of that name exists with another configuration
@@ -307,6 +308,24 @@ class ObjectReplaced(PenstockError):
 
 class LinkNotFollowed(PenstockError):
     """A link leads to a bucket, or to another link; open its target from ``info(name).link``."""
+
+
+class ServiceError(PenstockError):
+    """A service answers with an error; a handler raises it, and a call of the service gets it.
+
+    ``code`` and ``description`` are the service's own; ``data`` is the payload.
+    """
+
+    def __init__(self, code: str, description: str, data: bytes = b"") -> None:
+        """A code such as "400", and a line that says what is wrong."""
+        super().__init__(f"{code}: {description}")
+        self.code = code
+        self.description = description
+        self.data = data
+
+    def __reduce__(self) -> tuple[type[ServiceError], tuple[str, str, bytes]]:
+        """Copies and pickles rebuild the error from the same arguments."""
+        return type(self), (self.code, self.description, self.data)
 
 
 class ApiError(PenstockError):

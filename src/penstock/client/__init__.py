@@ -65,6 +65,7 @@ from penstock.errors import (
     ResourcesExceeded,
     RevisionConflict,
     ServerError,
+    ServiceError,
     SlowConsumer,
     StreamExists,
     StreamNotFound,
@@ -125,6 +126,7 @@ if TYPE_CHECKING:
     from .aio.objects import ObjectStore, ObjectWatcher
     from .aio.publishing import Publisher
     from .aio.pulling import PullConsumer
+    from .aio.services import Request, Service, ServiceClient, ServiceGroup
     from .blocking.batches import AtomicBatch as BlockingAtomicBatch
     from .blocking.batches import FastBatch as BlockingFastBatch
     from .blocking.consuming import Consumer as BlockingConsumer
@@ -146,6 +148,10 @@ if TYPE_CHECKING:
     from .blocking.objects import ObjectWatcher as BlockingObjectWatcher
     from .blocking.publishing import Publisher as BlockingPublisher
     from .blocking.pulling import PullConsumer as BlockingPullConsumer
+    from .blocking.services import Request as BlockingRequest
+    from .blocking.services import Service as BlockingService
+    from .blocking.services import ServiceClient as BlockingServiceClient
+    from .blocking.services import ServiceGroup as BlockingServiceGroup
     from .columns import ColumnReader
     from .consume.events import ConsumerEvent
     from .counters import CounterEntry
@@ -163,6 +169,14 @@ if TYPE_CHECKING:
     from .keyvalue.entries import KvEntry
     from .objects.models import ObjectInfo, ObjectLink, ObjectStoreConfig, ObjectStoreStatus
     from .schedules import Schedule
+    from .services.models import (
+        EndpointInfo,
+        EndpointStats,
+        ServiceConfig,
+        ServiceInfo,
+        ServicePing,
+        ServiceStats,
+    )
 
 # Imported at first use: a program that only publishes need not wait for them.
 _LATER = {
@@ -200,6 +214,20 @@ _LATER = {
     "BlockingObjectWatcher": ("blocking.objects", "ObjectWatcher"),
     "BlockingPublisher": ("blocking.publishing", "Publisher"),
     "BlockingPullConsumer": ("blocking.pulling", "PullConsumer"),
+    "Request": ("aio.services", "Request"),
+    "Service": ("aio.services", "Service"),
+    "ServiceClient": ("aio.services", "ServiceClient"),
+    "ServiceGroup": ("aio.services", "ServiceGroup"),
+    "EndpointInfo": ("services.models", "EndpointInfo"),
+    "EndpointStats": ("services.models", "EndpointStats"),
+    "ServiceConfig": ("services.models", "ServiceConfig"),
+    "ServiceInfo": ("services.models", "ServiceInfo"),
+    "ServicePing": ("services.models", "ServicePing"),
+    "ServiceStats": ("services.models", "ServiceStats"),
+    "BlockingRequest": ("blocking.services", "Request"),
+    "BlockingService": ("blocking.services", "Service"),
+    "BlockingServiceClient": ("blocking.services", "ServiceClient"),
+    "BlockingServiceGroup": ("blocking.services", "ServiceGroup"),
     "ColumnReader": ("columns", "ColumnReader"),
     "KeyValue": ("aio.keyvalue", "KeyValue"),
     "KeyWatch": ("aio.keyvalue", "KeyWatch"),
@@ -249,6 +277,10 @@ __all__ = [
     "BlockingPushConsumer",
     "BlockingPushMessages",
     "BlockingPushSubscription",
+    "BlockingRequest",
+    "BlockingService",
+    "BlockingServiceClient",
+    "BlockingServiceGroup",
     "BlockingStatusEvents",
     "BlockingSubscription",
     "BucketExists",
@@ -278,6 +310,8 @@ __all__ = [
     "CounterEntry",
     "DirectGetError",
     "Duration",
+    "EndpointInfo",
+    "EndpointStats",
     "ExternalStream",
     "FastBatch",
     "FilterableKeyCodec",
@@ -342,12 +376,21 @@ __all__ = [
     "PushMessages",
     "PushSubscription",
     "Republish",
+    "Request",
     "ResourcesExceeded",
     "RevisionConflict",
     "Schedule",
     "Server",
     "ServerError",
     "ServerInfo",
+    "Service",
+    "ServiceClient",
+    "ServiceConfig",
+    "ServiceError",
+    "ServiceGroup",
+    "ServiceInfo",
+    "ServicePing",
+    "ServiceStats",
     "SlowConsumer",
     "Stats",
     "Status",

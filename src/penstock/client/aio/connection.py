@@ -35,9 +35,11 @@ if TYPE_CHECKING:
 
     from ..durations import Duration
     from ..options import Options, Server
+    from ..services.models import ServiceConfig
     from ..steps import Owner
     from .handlers import Handlers
     from .jetstream import JetStream
+    from .services import Service, ServiceClient
 
 CLOSE_TIMEOUT_S = 2.0
 
@@ -399,6 +401,20 @@ class Client(Awaited, Session[Message]):
 
         domain, prefix = self.api_of(domain, prefix)
         return JetStream(self, domain=domain, prefix=prefix, timeout=self.timeout_of(timeout))
+
+    async def add_service(self, config: ServiceConfig) -> Service:
+        """A service on this connection; it has no endpoints yet, and answers to ``$SRV`` requests."""
+        from .services import Service
+
+        service = Service(self, config)
+        await run(self, service.begin())
+        return service
+
+    def service_client(self) -> ServiceClient:
+        """Finds services and calls them."""
+        from .services import ServiceClient
+
+        return ServiceClient(self)
 
 
 async def _await(result: Awaitable[Any]) -> None:

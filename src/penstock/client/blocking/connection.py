@@ -45,10 +45,12 @@ if TYPE_CHECKING:
     from ..options import Options, Server
     from ..protocol_lines import OnProtocol
     from ..requests import Question
+    from ..services.models import ServiceConfig
     from ..status import Status
     from ..steps import Owner
     from .errands import Errands
     from .jetstream import JetStream
+    from .services import Service, ServiceClient
 
 LOOK_AFTER_S = 0.5  # a connection not read for this time is checked before use
 
@@ -423,3 +425,17 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
 
         domain, prefix = self.api_of(domain, prefix)
         return JetStream(self, domain=domain, prefix=prefix, timeout=self.timeout_of(timeout))
+
+    def add_service(self, config: ServiceConfig) -> Service:
+        """A service on this connection; it has no endpoints yet, and answers to ``$SRV`` requests."""
+        from .services import Service
+
+        service = Service(self, config)
+        run(self, service.begin())
+        return service
+
+    def service_client(self) -> ServiceClient:
+        """Finds services and calls them."""
+        from .services import ServiceClient
+
+        return ServiceClient(self)

@@ -1,0 +1,176 @@
+"""Services, for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import math
+import time
+from collections.abc import Awaitable, Callable, Generator
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+from penstock.errors import PenstockError
+
+from ..services.discovery import Finding
+from ..services.serving import BaseRequest, Endpoint, Grouping, Serving
+from ..steps import Until
+from .messages import Message
+from .running import Awaited, run, until
+from .subscription import Subscription
+
+if TYPE_CHECKING:
+    from ..jetstream import Headers
+    from ..services.models import ServiceConfig
+    from .connection import Client
+
+Handler: TypeAlias = Callable[["Request"], "bytes | Awaitable[bytes | None] | None"]
+"""A handler of requests: a function or a coroutine function."""
+
+
+class Sent:
+    """An answer on its way: it may be awaited, until the connection takes more."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: Client) -> None:
+        """The answer is queued already."""
+        self._client = client
+
+    def __await__(self) -> Generator[Any, None, None]:
+        """Wait while the connection has more than enough to write."""
+        return self._client.wait_writable().__await__()
+
+
+class Request(BaseRequest):
+    """A request to an endpoint, given to its handler."""
+
+    client: Client
+
+    def respond(self, data: bytes = b"", headers: Headers | None = None) -> Sent:
+        """Answer; a handler may also return the bytes.
+
+        The answer is queued at once. Awaiting the result waits while the connection is full. ValueError when
+        the message asks for no answer.
+        """
+        self._answer(data, headers)
+        return Sent(self.client)
+
+    def error(
+        self, code: str, description: str, data: bytes = b"", headers: Headers | None = None
+    ) -> Sent:
+        """Answer with an error; a handler may also raise ServiceError. Otherwise as ``respond``."""
+        self._fail(code, description, data, headers)
+        return Sent(self.client)
+
+
+class ServiceGroup(Awaited, Grouping[Request, Handler]):
+    """Endpoints below a prefix; made by ``Service.group``."""
+
+    client: Client
+
+    def group(self, prefix: str, *, queue_group: str | None = "") -> ServiceGroup:
+        """Endpoints below a prefix.
+
+        ``queue_group``: that of its endpoints; "" for that of the group or service above, None for none.
+        """
+        return self._grouped(ServiceGroup(), prefix, queue_group)
+
+
+class Service(ServiceGroup, Serving[Request, Handler]):
+    """A service; made by ``Client.add_service``. It answers until ``stop``, or the end of ``async with``.
+
+    Handlers run in the loop of the client: functions as requests arrive, coroutine functions one request
+    after the other for each endpoint. What a handler returns is the answer. When it raises ServiceError, that
+    is the answer; any other exception is answered with code 500 and passed to ``on_error``.
+
+    Example::
+
+        service = await client.add_service(ServiceConfig(name="sums", version="1.0.0"))
+
+        @service.endpoint("add")
+        async def add(request: Request) -> bytes:
+            return str(sum(request.json(list[int]))).encode()
+
+        await service.run()
+    """
+
+    client: Client
+
+    def __init__(self, client: Client, config: ServiceConfig) -> None:
+        """Made by ``Client.add_service``."""
+        Serving.__init__(self, client, config, time.time)
+
+    def _subscription(
+        self, endpoint: Endpoint[Request], messages_max: int, bytes_max: int
+    ) -> Subscription:
+        call = getattr(endpoint.handler, "__call__", None)  # noqa: B004  # asks for the method
+        waits = inspect.iscoroutinefunction(endpoint.handler) or inspect.iscoroutinefunction(call)
+
+        async def waiting(message: Message) -> None:
+            await self._wait_for(endpoint, message)
+
+        def at_once(message: Message) -> None:
+            self._handle(endpoint, message)
+
+        return Subscription(self.client, waiting if waits else at_once, messages_max, bytes_max)
+
+    def _handle(self, endpoint: Endpoint[Request], message: Message) -> None:
+        request = Request(self.client, message)
+        start = self.client.clock()
+        try:
+            self._succeeded(endpoint, request, endpoint.handler(request))
+        except Exception as error:
+            self._failed(endpoint, request, error)
+        endpoint.count(self.client.clock() - start, request.failure)
+
+    async def _wait_for(self, endpoint: Endpoint[Request], message: Message) -> None:
+        request = Request(self.client, message)
+        start = self.client.clock()
+        try:
+            result: Any = endpoint.handler(request)
+            self._succeeded(endpoint, request, await result)
+            await self.client.wait_writable()
+        except Exception as error:
+            self._failed(endpoint, request, error)
+        endpoint.count(self.client.clock() - start, request.failure)
+
+    async def run(self) -> None:
+        """Wait until the service is stopped; ConnectionClosed when the client is lost."""
+        await until(self.client, Until(self._changes, lambda: self.stopped, math.inf))
+        self._check_lost()
+
+    async def stop(self) -> None:
+        """Take no more requests, answer those that have arrived, and stop; a second call does nothing."""
+        if self.stopped:
+            return
+        self.stopped = True
+        current = asyncio.current_task()
+        for endpoint in self._endpoints:
+            subscription: Subscription = endpoint.subscription
+            with contextlib.suppress(PenstockError):  # the client is closed, or has no connection
+                if subscription._worker is current:  # a handler stops its own service
+                    await run(self.client, subscription.draining())
+                else:
+                    await subscription.drain()
+        self._close()
+
+    async def __aenter__(self) -> Self:
+        """The service itself."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop."""
+        await self.stop()
+
+
+class ServiceClient(Awaited, Finding[Message]):
+    """Finds services and calls them; made by ``Client.service_client``.
+
+    Example::
+
+        for each in await client.service_client().ping():
+            print(each.name, each.version, each.id)
+    """
+
+    client: Client

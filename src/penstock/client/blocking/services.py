@@ -1,0 +1,162 @@
+"""Services, for blocking code."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+from penstock.errors import PenstockError
+
+from ..services.discovery import Finding
+from ..services.serving import BaseRequest, Endpoint, Grouping, Serving
+from .messages import BlockingMessage
+from .running import Blocking, run
+from .subscription import Subscription
+
+if TYPE_CHECKING:
+    from ..durations import Duration
+    from ..jetstream import Headers
+    from ..services.models import ServiceConfig
+    from .connection import BlockingClient
+
+Handler: TypeAlias = Callable[["Request"], "bytes | None"]
+"""A handler of requests."""
+
+
+class Request(BaseRequest):
+    """A request to an endpoint, given to its handler."""
+
+    client: BlockingClient
+
+    def respond(self, data: bytes = b"", headers: Headers | None = None) -> None:
+        """Answer; a handler may also return the bytes. ValueError when the message asks for no answer."""
+        self._answer(data, headers)
+
+    def error(
+        self, code: str, description: str, data: bytes = b"", headers: Headers | None = None
+    ) -> None:
+        """Answer with an error; a handler may also raise ServiceError. Otherwise as ``respond``."""
+        self._fail(code, description, data, headers)
+
+
+class ServiceGroup(Blocking, Grouping[Request, Handler]):
+    """Endpoints below a prefix; made by ``Service.group``."""
+
+    client: BlockingClient
+
+    def group(self, prefix: str, *, queue_group: str | None = "") -> ServiceGroup:
+        """Endpoints below a prefix.
+
+        ``queue_group``: that of its endpoints; "" for that of the group or service above, None for none.
+        """
+        return self._grouped(ServiceGroup(), prefix, queue_group)
+
+
+class Service(ServiceGroup, Serving[Request, Handler]):
+    """A service; made by ``BlockingClient.add_service``.
+
+    Handlers run in the thread that calls ``run``, one request at a time. While no call of the client waits,
+    nobody answers, not even to ``ping``: call ``run`` in a thread of its own, with a client of its own. What
+    a handler returns is the answer. When it raises ServiceError, that is the answer; any other exception is
+    answered with code 500 and kept in ``last_error``.
+
+    Example::
+
+        with client.add_service(ServiceConfig(name="sums", version="1.0.0")) as service:
+
+            @service.endpoint("add")
+            def add(request: BlockingRequest) -> bytes:
+                return str(sum(request.json(list[int]))).encode()
+
+            service.run()
+    """
+
+    client: BlockingClient
+
+    def __init__(self, client: BlockingClient, config: ServiceConfig) -> None:
+        """Made by ``BlockingClient.add_service``."""
+        Serving.__init__(self, client, config, time.time)
+
+    def _subscription(
+        self, endpoint: Endpoint[Request], messages_max: int, bytes_max: int
+    ) -> Subscription:
+        call = getattr(endpoint.handler, "__call__", None)  # noqa: B004  # asks for the method
+        if inspect.iscoroutinefunction(endpoint.handler) or inspect.iscoroutinefunction(call):
+            raise TypeError(
+                f"the handler of endpoint {endpoint.info.name!r} is a coroutine function: "
+                "give a function, or use connect()"
+            )
+        return Subscription(self.client, messages_max, bytes_max)
+
+    def _busy(self) -> bool:
+        return self.stopped or any(each.subscription.pending for each in self._endpoints)
+
+    def run(self, timeout: Duration | None = None) -> None:
+        """Handle requests until a handler calls ``stop``, or ``timeout`` seconds are over.
+
+        Raises ConnectionClosed when the client is lost.
+        """
+        seconds = math.inf if timeout is None else self.client.timeout_of(timeout)
+        deadline = time.monotonic() + seconds
+        while not self.stopped:
+            if self.client.connection.bytes_waiting:
+                self.client.flush_output()
+            left = deadline - time.monotonic()
+            if left <= 0 or not self.client.wait_until(self._busy, left):
+                return
+            self._handle_arrived()
+        self._check_lost()
+
+    def _handle_arrived(self) -> None:
+        """Handle one request of each endpoint that has one."""
+        for endpoint in list(self._endpoints):
+            subscription: Subscription = endpoint.subscription
+            if subscription.pending:
+                self._handle(endpoint, subscription._take(tell=False))
+
+    def _handle(self, endpoint: Endpoint[Request], message: BlockingMessage) -> None:
+        request = Request(self.client, message)
+        start = self.client.clock()
+        try:
+            self._succeeded(endpoint, request, endpoint.handler(request))
+        except Exception as error:
+            self._failed(endpoint, request, error)
+        endpoint.count(self.client.clock() - start, request.failure)
+
+    def stop(self) -> None:
+        """Take no more requests, answer those that have arrived, and stop; a second call does nothing."""
+        if self.stopped:
+            return
+        self.stopped = True
+        try:
+            for endpoint in self._endpoints:
+                run(self.client, endpoint.subscription.draining())
+            while any(each.subscription.pending for each in self._endpoints):
+                self._handle_arrived()
+            self._close()
+            self.client.flush_output()
+        except PenstockError:  # the client is closed, or no server can be reached
+            self._end()
+
+    def __enter__(self) -> Self:
+        """The service itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop."""
+        self.stop()
+
+
+class ServiceClient(Blocking, Finding[BlockingMessage]):
+    """Finds services and calls them; made by ``BlockingClient.service_client``.
+
+    Example::
+
+        for each in client.service_client().ping():
+            print(each.name, each.version, each.id)
+    """
+
+    client: BlockingClient

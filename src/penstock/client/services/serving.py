@@ -1,0 +1,409 @@
+"""A service as state, without transport: its endpoints and groups, its answers, its figures.
+
+The shells subscribe for the endpoints and call their handlers; this module answers requests about the
+service itself as they arrive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from penstock.errors import CallbackFailed, InvalidSubject, PenstockError, ServiceError
+
+from ..jetstream import encode_header_map
+from ..session import PENDING_BYTES_MAX, PENDING_MESSAGES_MAX
+from ..steps import Attach, Mailbox, call
+from . import models
+from .models import (
+    EndpointInfo,
+    EndpointStats,
+    ServiceConfig,
+    ServiceInfo,
+    ServicePing,
+    ServiceStats,
+    check_name,
+    check_queue,
+    check_subject,
+    check_texts,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..connection import Interest
+    from ..jetstream import Headers
+    from ..message import BaseMessage
+    from ..session import Session
+    from ..steps import Steps
+    from ..subscribing import Subscribed
+
+T = TypeVar("T")
+PREFIX = "$SRV"
+VERBS = ("PING", "INFO", "STATS")
+BAD_REQUEST = "400"
+INTERNAL = "500"
+
+
+class BaseRequest:
+    """A request to an endpoint."""
+
+    def __init__(self, client: Session[Any], message: Any) -> None:
+        """Made by the service."""
+        self.client = client
+        self.message = message
+        """The message as it was received."""
+        self.answered = False
+        """Whether an answer or an error was sent."""
+        self.failure = ""
+        """The error that was sent, "" for none."""
+
+    @property
+    def subject(self) -> str:
+        """The subject of the request."""
+        subject: str = self.message.subject
+        return subject
+
+    @property
+    def data(self) -> bytes:
+        """The payload."""
+        data: bytes = self.message.data
+        return data
+
+    @property
+    def headers(self) -> dict[str, list[str]]:
+        """The headers: every name with its values in order."""
+        headers: dict[str, list[str]] = self.message.headers
+        return headers
+
+    def header(self, name: str) -> str | None:
+        """The first value of a header, or None."""
+        value: str | None = self.message.header(name)
+        return value
+
+    def json(self, kind: type[T] = object) -> T:  # type: ignore[assignment]  # any JSON by default
+        """The payload as JSON, checked to be of this type: a dataclass, a msgspec.Struct, ``dict[str, int]`` ...
+
+        Raises ServiceError with code 400, which a handler lets pass to answer with it.
+        """
+        try:
+            found: Any = msgspec.json.decode(self.data, type=Any if kind is object else kind)
+        except msgspec.MsgspecError as error:
+            raise ServiceError(BAD_REQUEST, f"the request is not as expected: {error}") from None
+        result: T = found
+        return result
+
+    def _answer(self, data: bytes, headers: Headers | None) -> None:
+        self.message.check_answerable()
+        self.client.connection.publish(self.message.reply, data, "", encode_header_map(headers))
+        self.client.plan_flush()
+        self.answered = True
+
+    def _fail(self, code: str, description: str, data: bytes, headers: Headers | None) -> None:
+        if not code or not description:
+            raise ValueError("an error of a service needs a code and a description")
+        description = " ".join(description.split())  # a header has one line
+        extra = {models.ERROR: description, models.ERROR_CODE: code}
+        self._answer(data, {**(headers or {}), **extra})
+        self.failure = f"{code}:{description}"
+
+
+R = TypeVar("R", bound=BaseRequest)
+
+
+class Endpoint(Generic[R]):
+    """An endpoint of a service, and its figures."""
+
+    def __init__(self, info: EndpointInfo, handler: Callable[[R], Any]) -> None:
+        """Not subscribed yet."""
+        self.info = info
+        self.handler = handler
+        self.subscription: Any
+        self.stats = EndpointStats()
+        self.reset()
+
+    def reset(self) -> None:
+        """Count from zero."""
+        info = self.info
+        self.stats = EndpointStats(
+            name=info.name, subject=info.subject, queue_group=info.queue_group
+        )
+
+    def count(self, seconds: float, failure: str) -> None:
+        """A request was handled."""
+        stats = self.stats
+        stats.num_requests += 1
+        stats.processing_time_ns += int(seconds * 1e9)
+        stats.average_processing_time_ns = stats.processing_time_ns // stats.num_requests
+        if failure:
+            stats.num_errors += 1
+            stats.last_error = failure
+
+
+K = TypeVar("K", bound=Callable[..., Any])
+
+
+class Control(Mailbox):
+    """The owner of the subscriptions to requests about the service."""
+
+    def __init__(self, service: Serving[Any, Any]) -> None:
+        """Not subscribed yet."""
+        self.client = service.client
+        self.interest: Interest
+        self._service = service
+
+    def receive(self, message: BaseMessage) -> None:
+        """Answer."""
+        if not message.reply:
+            return
+        verb = message.subject.split(".")[1]
+        self.client.connection.publish(message.reply, self._service._describe(verb))
+        self.client.plan_flush()
+
+    def end(self) -> None:
+        """The client is closed."""
+        self._service._end()
+
+
+class Grouping(Generic[R, K]):
+    """Endpoints below a prefix: the common part of a service and its groups. K: the type of handlers."""
+
+    client: Session[Any]
+    _service: Serving[R, K]
+    _prefix: str
+    _queue_group: str | None
+
+    def _below(self, subject: str) -> str:
+        return f"{self._prefix}.{subject}" if self._prefix else subject
+
+    def _queue(self, queue_group: str | None) -> str | None:
+        """The queue group: the given one, or for "" that of the group."""
+        return self._queue_group if queue_group == "" else check_queue(queue_group)
+
+    def _grouped(self, group: G, prefix: str, queue_group: str | None) -> G:
+        group.client = self.client
+        group._service = self._service
+        group._prefix = check_subject(self._below(prefix))
+        if ">" in prefix:
+            raise InvalidSubject(f"no endpoint can be below the prefix {prefix!r}")
+        group._queue_group = self._queue(queue_group)
+        return group
+
+    def _add(
+        self,
+        name: str,
+        handler: K,
+        subject: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        queue_group: str | None = "",
+        pending_messages_max: int = PENDING_MESSAGES_MAX,
+        pending_bytes_max: int = PENDING_BYTES_MAX,
+    ) -> None:
+        service = self._service
+        check_name(name, "endpoint name")
+        if not callable(handler):
+            raise TypeError(f"the handler of endpoint {name!r} is not callable")
+        whole = check_subject(self._below(name if subject is None else subject))
+        if any(each.info.subject == whole for each in service._endpoints):
+            raise ValueError(f"the service has an endpoint for the subject {whole!r} already")
+        info = EndpointInfo(
+            name=name,
+            subject=whole,
+            queue_group=self._queue(queue_group) or "",
+            metadata=check_texts(metadata or {}),
+        )
+        if service.stopped:
+            raise RuntimeError(f"the service {service.config.name!r} is stopped")
+        endpoint: Endpoint[R] = Endpoint(info, handler)
+        endpoint.subscription = subscription = service._subscription(
+            endpoint, pending_messages_max, pending_bytes_max
+        )
+        self.client.attach(whole, subscription, info.queue_group)
+        service._endpoints.append(endpoint)
+
+    def adding(
+        self,
+        name: str,
+        handler: K,
+        *,
+        subject: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        queue_group: str | None = "",
+        pending_messages_max: int = PENDING_MESSAGES_MAX,
+        pending_bytes_max: int = PENDING_BYTES_MAX,
+    ) -> Steps[None]:
+        """Answer requests with a handler: a function of a request, in asyncio also a coroutine function.
+
+        ``subject``: the name by default; below the prefix of the group. ``queue_group``: "" for that of the
+        group or service, None for none. One request at a time is handled; others wait up to the pending
+        limits, and more are dropped. Raises ValueError and InvalidSubject for bad arguments, or for a subject
+        that the service has already.
+        """
+        self._add(
+            name, handler, subject, metadata, queue_group, pending_messages_max, pending_bytes_max
+        )
+        yield from ()
+
+    add_endpoint = call(adding)
+
+    def endpoint(
+        self,
+        name: str,
+        *,
+        subject: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        queue_group: str | None = "",
+    ) -> Callable[[K], K]:
+        """Decorate the handler of an endpoint; arguments and errors as ``add_endpoint``."""
+
+        def add(handler: K) -> K:
+            self._add(name, handler, subject, metadata, queue_group)
+            return handler
+
+        return add
+
+
+G = TypeVar("G", bound=Grouping[Any, Any])
+
+
+class Serving(Grouping[R, K]):
+    """A service: the part of both shells."""
+
+    def __init__(
+        self, client: Session[Any], config: ServiceConfig, now: Callable[[], float]
+    ) -> None:
+        """``now``: seconds since 1970, for the time at which it started."""
+        if not isinstance(config, ServiceConfig):
+            raise TypeError(f"give a ServiceConfig, not {type(config).__name__}")
+        self.client = client
+        self._service = self
+        self._prefix = ""
+        self._queue_group = config.queue_group
+        self.config = config
+        self.id = client.new_id()
+        """The instance."""
+        self.stopped = False
+        """Whether it takes no more requests."""
+        self._now = now
+        self._started = self._time()
+        self._endpoints: list[Endpoint[R]] = []
+        self._controls: list[Control] = []
+        self._changes = Mailbox()
+
+    def begin(self) -> Steps[None]:
+        """Subscribe to the requests about the service."""
+        for verb in VERBS:
+            all_of = f"{PREFIX}.{verb}"
+            named = f"{all_of}.{self.config.name}"
+            for subject in (all_of, named, f"{named}.{self.id}"):
+                control = Control(self)
+                yield Attach(subject, control)
+                self._controls.append(control)
+
+    def _subscription(
+        self, endpoint: Endpoint[R], messages_max: int, bytes_max: int
+    ) -> Subscribed[Any]:
+        """The subscription of an endpoint, which the client attaches; implemented by the shells."""
+        raise TypeError("a service belongs to a shell")
+
+    def _time(self) -> datetime:
+        return datetime.fromtimestamp(self._now(), UTC)
+
+    def _identity(self) -> dict[str, Any]:
+        config = self.config
+        metadata = dict(config.metadata)
+        return {
+            "name": config.name,
+            "id": self.id,
+            "version": config.version,
+            "metadata": metadata,
+        }
+
+    def info(self) -> ServiceInfo:
+        """The service and its endpoints, as it answers to ``$SRV.INFO``."""
+        endpoints = [each.info for each in self._endpoints]
+        return ServiceInfo(
+            **self._identity(), description=self.config.description, endpoints=endpoints
+        )
+
+    def stats(self) -> ServiceStats:
+        """The figures of the service, as it answers to ``$SRV.STATS``."""
+        handler = self.config.stats_handler
+        endpoints: list[EndpointStats] = []
+        for each in self._endpoints:
+            stats = msgspec.structs.replace(each.stats)
+            if handler is not None:
+                stats.data = handler(stats)
+            endpoints.append(stats)
+        return ServiceStats(**self._identity(), started=self._started, endpoints=endpoints)
+
+    def reset(self) -> None:
+        """Count from zero."""
+        for each in self._endpoints:
+            each.reset()
+        self._started = self._time()
+
+    def _describe(self, verb: str) -> bytes:
+        if verb == "PING":
+            return models.encode(ServicePing(**self._identity()))
+        if verb == "INFO":
+            return models.encode(self.info())
+        try:
+            return models.encode(self.stats())
+        except Exception as error:  # of the user's stats handler, or of encoding what it returned
+            self._report("the stats handler", error)
+            endpoints = [each.stats for each in self._endpoints]
+            stats = ServiceStats(**self._identity(), started=self._started, endpoints=endpoints)
+            return models.encode(stats)
+
+    def _report(self, what: str, error: Exception, message: object = None) -> None:
+        text = f"{what} of service {self.config.name!r} failed: {type(error).__name__}: {error}"
+        failed = CallbackFailed(text, getattr(message, "subject", ""), message)
+        failed.__cause__ = error
+        self.client.report(failed)
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    def _succeeded(self, endpoint: Endpoint[R], request: R, result: object) -> None:
+        """The handler returned: bytes are the answer."""
+        if result is None or request.answered or not request.message.reply:
+            return
+        if not isinstance(result, bytes | bytearray | memoryview):
+            raise TypeError(f"a handler returns bytes or None, not {type(result).__name__}")
+        request._answer(bytes(result), None)
+
+    def _failed(self, endpoint: Endpoint[R], request: R, error: Exception) -> None:
+        """The handler raised: answer with an error."""
+        if isinstance(error, ServiceError):
+            code, description, data = error.code, error.description, error.data
+        else:
+            code, description, data = INTERNAL, "internal error", b""
+            self._report(f"endpoint {endpoint.info.name!r}", error, request.message)
+        if not request.answered and request.message.reply:
+            try:
+                request._fail(code, description, data, None)
+            except (PenstockError, ValueError) as reason:
+                self.client.report(reason)
+        if not isinstance(error, ServiceError):
+            request.failure = f"{code}:{type(error).__name__}: {error}"
+        request.failure = request.failure or f"{code}:{description}"
+
+    # -- ending ------------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        """No request follows."""
+        self.stopped = True
+        self._changes.stir()
+
+    def _close(self) -> None:
+        for control in self._controls:
+            self.client.release(control.interest)
+        self._end()
+
+    def _check_lost(self) -> None:
+        """Raise ConnectionClosed when the client was lost."""
+        for control in self._controls[:1]:
+            control.interest.check()
