@@ -383,7 +383,9 @@ def test_consuming_goes_on_with_the_next_leader() -> None:
                 half = start + COUNT // 2
                 publish(js, "S", start, half)
                 reader.run_until(partial(reader.has_all, set(range(start, half))))
-                cluster.kill_leader(admin, "S")
+                peers = js.consumer_info("S", "c").cluster
+                assert peers is not None
+                cluster.nodes[peers.leader].stop(kill=True)
                 publish(js, "S", half, start + COUNT)
                 expected = set(range(start, start + COUNT))
                 reader.run_until(partial(reader.has_all, expected), 150)
