@@ -25,14 +25,16 @@ from penstock.server.auth.claims import (
     ResponseClaims,
     UserClaims,
 )
-from penstock.server.auth.claims_services import ClaimsServices
+from penstock.server.auth.claims_services import READ_AT_ONCE, ClaimsServices
 from penstock.server.auth.connect_options import Credentials
+from penstock.server.auth.folder_resolver import FolderResolver
 from penstock.server.auth.jwt import JwtError, decode, encode
 from penstock.server.auth.operator import OperatorMode
 from penstock.server.auth.resolvers import MemoryResolver
 from penstock.server.auth.result import AuthContext, Refused
 from penstock.server.settings import Settings
-from penstock.server.settings.operator import Operator
+from penstock.server.settings.operator import Operator, Resolver
+from penstock.server.system.slicing import Slicing
 from tests.server.auth import signed
 from tests.server.auth.signed import (
     ACCOUNT,
@@ -331,11 +333,36 @@ def test_an_update_that_no_trusted_operator_signed_is_not_looked_at(monkeypatch)
     monkeypatch.setattr(AccountClaims, "problems", lambda self: iter(looked.append(self) or ()))
     settings = Settings(operator=Operator(jwts=[operator_jwt()]))
     mode = OperatorMode(settings, MemoryResolver({}), Place(), lambda: signed.now() * 10**9)
-    router = Router(Reactor(Clock()))
+    reactor = Reactor(Clock())
+    router = Router(reactor)
     heard = []
     router.attach("in", CallbackSink(lambda *message: bool(heard.append(message[4])) or True))
-    ClaimsServices(router, mode, dict, SYSTEM.public)
+    ClaimsServices(router, mode, dict, SYSTEM.public, Slicing(reactor, print))
     forged = account_jwt(OTHER, signer=pair(nkeys.OPERATOR, 77))
     router.publish_message(f"$SYS.REQ.ACCOUNT.{OTHER.public}.CLAIMS.UPDATE", forged.encode(), "in")
     assert b"not signed by a trusted operator" in heard[0]
     assert looked == []
+
+
+def test_thousands_of_accounts_are_sent_some_in_each_turn(tmp_path):
+    folder = FolderResolver(Resolver("full", directory=str(tmp_path)), lambda: 0)
+    accounts = [pair(nkeys.ACCOUNT, 1000 + number) for number in range(5 * READ_AT_ONCE)]
+    for each in accounts:
+        (tmp_path / f"{each.public}.jwt").write_text(each.public)
+        folder.load(each.public)
+    reactor = Reactor(Clock())
+    router = Router(reactor)
+    settings = Settings(operator=Operator(jwts=[operator_jwt()]))
+    mode = OperatorMode(settings, folder, Place(), lambda: signed.now() * 10**9)
+    ClaimsServices(router, mode, dict, SYSTEM.public, Slicing(reactor, print))
+    heard = []
+    router.attach("in", CallbackSink(lambda *message: bool(heard.append(message[4])) or True))
+    router.publish_message("$SYS.REQ.CLAIMS.PACK", b"", "in")
+    assert len(heard) == READ_AT_ONCE
+    while heard[-1]:
+        before = len(heard)
+        reactor.turn()
+        assert before < len(heard) <= before + READ_AT_ONCE + 1
+    assert len(heard) == len(accounts) + 1
+    router.publish_message("$SYS.REQ.CLAIMS.LIST", b"", "in")
+    assert json.loads(heard[-1])["data"] == sorted(each.public for each in accounts)

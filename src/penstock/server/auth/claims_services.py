@@ -17,7 +17,9 @@ from penstock.server.auth.folder_resolver import FolderError, FolderResolver
 from penstock.server.auth.jwt import JwtError, decode
 from penstock.server.auth.operator import OperatorMode
 from penstock.server.auth.resolvers import MemoryResolver
+from penstock.server.system.slicing import Slicing, Work
 
+READ_AT_ONCE = 20  # JWTs that are read and sent in one turn
 _OK, _FAILED = 200, 500
 
 
@@ -30,8 +32,10 @@ class ClaimsServices:
         operator: OperatorMode,
         server: Callable[[], dict[str, object]],
         system_account: str,
+        slicing: Slicing,
     ) -> None:
-        """`server` is the description of this server in each answer."""
+        """`server` is the description of this server in each answer; `slicing` makes long ones."""
+        self._slicing = slicing
         self._router = router
         self._operator = operator
         self._server = server
@@ -127,17 +131,25 @@ class ClaimsServices:
         )
 
     def _list(self, subject: str, reply: str, payload: bytes) -> None:
-        accounts = [account for account, _ in self._folder.all()]
-        self._send(reply, msgspec.json.encode({"server": self._server(), "data": accounts}))
+        answer = {"server": self._server(), "data": self._folder.accounts()}
+        self._send(reply, msgspec.json.encode(answer))
 
     def _pack(self, subject: str, reply: str, payload: bytes) -> None:
         """Send all JWTs, one per message, then an empty message. When the requester has the same
         JWTs, send only the empty message.
         """
-        if payload != self._folder.digest():
-            for account, token in self._folder.all():
+
+        def send_all() -> Work:
+            for number, (account, token) in enumerate(self._folder.all(), 1):
                 self._send(reply, f"{account}|{token}".encode())
-        self._send(reply, b"")
+                if number % READ_AT_ONCE == 0:
+                    yield
+            self._send(reply, b"")
+
+        if payload == self._folder.digest():
+            self._send(reply, b"")
+        else:
+            self._slicing.run(self._router, send_all())
 
     def _delete(self, subject: str, reply: str, payload: bytes) -> None:
         who = ""

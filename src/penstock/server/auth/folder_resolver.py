@@ -114,6 +114,11 @@ class FolderResolver:
             for account in [each for each in self._known if self._over(each)]:
                 self._drop(account)
 
+    def accounts(self) -> list[str]:
+        """The accounts that have a JWT here."""
+        there = set(os.listdir(self.folder))
+        return sorted(account for account in self._known if f"{account}{_END}" in there)
+
     def all(self) -> Iterator[tuple[str, str]]:
         """Every (account, JWT)."""
         for account in sorted(self._known):

@@ -21,6 +21,7 @@ from penstock.server.logs.log import Log
 from penstock.server.settings import Settings
 from penstock.server.settings.operator import Operator
 from penstock.server.settings.operator import Resolver as ResolverSettings
+from penstock.server.system.slicing import Slicing
 
 if TYPE_CHECKING:
     from penstock.server.clients.clients import Clients
@@ -128,7 +129,8 @@ class Setup:
         system = self.accounts.system
         if system is None:
             return
-        ClaimsServices(system.router, operator, server, system.name)
+        slicing = Slicing(self.clients.reactor, self.warn)
+        ClaimsServices(system.router, operator, server, system.name, slicing)
         operator.load(system.name, self._system_came)
 
     def _system_came(self, record: Record | None) -> None:
