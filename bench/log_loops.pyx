@@ -20,7 +20,7 @@ def append(Log log, long n, bytes subject, bytes body, bint by_id, long turn):
         else:
             log.append(1000 + i, s, sn, b, 0, bn, 0)
         if turn and i % turn == turn - 1:
-            log.write()
+            log.files.write()
 
 
 def read_all(Log log):
@@ -41,7 +41,7 @@ def read_random(Log log, long n, uint64_t seed):
     cdef uint64_t found = 0
     for i in range(n):
         seed = seed * 6364136223846793005u + 1442695040888963407u
-        found += log.read(1 + (seed >> 33) % log.last_seq, &r)
+        found += log.read(1 + (seed >> 33) % log.span.last_seq, &r)
     return found
 
 
@@ -65,17 +65,17 @@ def many_subjects(Log log, long n, long subjects, int keep, bytes body, bint sca
             log.remove(state.first)
             state = log.subject(id)
         if i % 500 == 499:
-            log.write()
+            log.files.write()
 
 
 def remove_head(Log log, long n):
     """The n oldest messages, as limits do it."""
     cdef long i
     for i in range(n):
-        log.remove(log.first_seq)
+        log.remove(log.span.first_seq)
         if i % 500 == 499:
-            log.write()
-    log.write()
+            log.files.write()
+    log.files.write()
 
 
 def scan_wanted(Log log, bytes wanted):
@@ -83,7 +83,7 @@ def scan_wanted(Log log, bytes wanted):
     cdef const uint8_t* w = <const uint8_t*><const char*>wanted
     cdef uint64_t seq = 0, n = 0
     while True:
-        seq = log.next_wanted(seq + 1, log.last_seq, w, len(wanted))
+        seq = log.next_wanted(seq + 1, log.span.last_seq, w, len(wanted))
         if seq == 0:
             return n
         n += 1

@@ -70,7 +70,7 @@ cdef class Delivery:
         if len(self.ack_prefix) > REPLY_ROOM - NUMBERS_ROOM:
             raise ValueError("stream and consumer names are too long")
         memcpy(self.reply, PyBytes_AS_STRING(self.ack_prefix), PyBytes_GET_SIZE(self.ack_prefix))
-        self.cursor = Cursor(self.log, max(start_seq, self.log.first_seq))
+        self.cursor = Cursor(self.log, max(start_seq, self.log.span.first_seq))
         self.pending = PendingMessages()
         self.pending.set_floor(0, self.cursor.passed)
         self.purges = self.listeners.purges
@@ -111,7 +111,7 @@ cdef class Delivery:
         self.held_ns = 0
         if rate_limit_bps or replay_original:
             burst = self.stream.path.max_msg_size if self.stream.path.max_msg_size > 0 else self.reactor.max_payload
-            self.pacing = Pacing(rate_limit_bps, burst, self.log.last_seq if replay_original else 0)
+            self.pacing = Pacing(rate_limit_bps, burst, self.log.span.last_seq if replay_original else 0)
             if replay_original and old is not None:
                 self.pacing.resume(old)
         return 0
@@ -318,7 +318,7 @@ cdef class Delivery:
 
     cdef int settle(self) except -1:
         """The stream's first sequence may have risen: drop the messages below it from the position and from pending."""
-        cdef uint64_t first = self.log.first_seq
+        cdef uint64_t first = self.log.span.first_seq
         if self.purges != self.listeners.purges:
             self.purged()
         if self.cursor.next_seq < first:
@@ -616,7 +616,7 @@ cdef class Delivery:
              self.pending.floor_seq, self.acked_ns), entries, self.cursor.remaining_starts())
 
     cdef int restore(self, bytes data) except -1:
-        cdef uint64_t last = self.log.last_seq
+        cdef uint64_t last = self.log.span.last_seq
         cdef uint32_t subject_id, size
         cdef Pending* e
         numbers, entries, first_ones = unpack(data)

@@ -106,7 +106,7 @@ cdef class PullDelivery:
         if why == STALLED:
             return 0                                   # an ack makes room; requests with no_wait wait for it, too
         if self.requests.impatient and (
-                self.delivery.committer.visible >= self.delivery.log.last_seq or self.delivery.committer.failure
+                self.delivery.committer.visible >= self.delivery.log.span.last_seq or self.delivery.committer.failure
                 or self.delivery.cursor.count(self.delivery.listeners.removals) == 0):
             self.end_impatient()                       # not while a message is being written
         return self.delivery.await_more()

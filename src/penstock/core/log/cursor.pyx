@@ -214,12 +214,12 @@ cdef class Cursor:
                     n += 1
         qsort(self.starts, n, sizeof(uint64_t), ascending)
         self.starts_len = n
-        self.next_seq = self.log.last_seq + 1
+        self.next_seq = self.log.span.last_seq + 1
         # Without a match the cursor begins at the last message, which it does not want.
         if n:
             self.passed = self.starts[0] - 1
         else:
-            self.passed = self.log.last_seq - (1 if self.log.msgs else 0)
+            self.passed = self.log.span.last_seq - (1 if self.log.msgs else 0)
         self.known = self.caught_up = False
         return 0
 
@@ -246,12 +246,12 @@ cdef class Cursor:
             if self.log.peek(seq, &subject_id, &size):
                 return seq
             self.starts_at += 1
-        if self.next_seq < self.log.first_seq:
-            self.skip_below(self.log.first_seq)
+        if self.next_seq < self.log.span.first_seq:
+            self.skip_below(self.log.span.first_seq)
         if self.found >= self.next_seq and self.found and self.found <= visible:
             return self.found
         if self.next_seq > visible or self.caught_up:
-            if self.filtered and self.next_seq > self.log.last_seq:
+            if self.filtered and self.next_seq > self.log.span.last_seq:
                 self.caught_up = True
             return 0
         seq = self.find(visible)
@@ -261,7 +261,7 @@ cdef class Cursor:
                 if self.known and self.counted < visible:
                     self.counted = visible
                 self.next_seq = visible + 1
-                self.caught_up = visible == self.log.last_seq
+                self.caught_up = visible == self.log.span.last_seq
             self.found = 0
             return 0
         self.found = seq
@@ -331,9 +331,9 @@ cdef class Cursor:
         return self.count(removals)
 
     cdef uint64_t count(self, uint64_t removals) except? 18446744073709551615:
-        cdef uint64_t last = self.log.last_seq
-        if self.next_seq < self.log.first_seq:
-            self.skip_below(self.log.first_seq)
+        cdef uint64_t last = self.log.span.last_seq
+        if self.next_seq < self.log.span.first_seq:
+            self.skip_below(self.log.span.first_seq)
         if not self.known or self.removals != removals or self.counted > last:
             self.ahead = self.count_from(self.next_seq) if self.filtered else self.log.live_from(min(self.next_seq, last + 1))
             self.known = True

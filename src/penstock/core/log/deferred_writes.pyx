@@ -36,12 +36,12 @@ def do_late(Log log) -> bool:
 
 cdef int sync_names(Log log) except -1:
     # The process that made this log may have ended before it synced the names of the files and of the folder.
-    log.unsynced.folder_found()
+    log.files.unsynced.folder_found()
     try:
-        log.sync_folder()
+        log.files.sync_folder()
     except OSError as error:
-        log.unsynced.name_made()
-        log.owe(error, log.sync_folder)
+        log.files.unsynced.name_made()
+        log.owe(error, log.files.sync_folder)
     return 0
 
 
@@ -50,7 +50,7 @@ cdef int sync_found(Log log, Segment s) except -1:
     try:
         log.disk.sync(s.handle)
     except OSError as error:
-        log.unsynced.add(s)
+        log.files.unsynced.add(s)
         log.state.because(error.errno or errno.EIO)
     return 0
 
@@ -63,19 +63,19 @@ cdef int doubt_found(Log log, list doubted) except -1:
     cdef Segment s
     cdef bint any_left = False
     for s in doubted:
-        log.unsynced.drop(s)
+        log.files.unsynced.drop(s)
     for s in doubted:
         # A compressed file was synced before it got its name. A segment without a sound head cannot be rewritten.
         if s not in log.segments.items or s.packed is not None or s.salt == 0 or s.size < SEGMENT_HEAD_BYTES:
             continue
-        if s is log.active or s.live:
+        if s is log.files.active or s.live:
             s.doubt_sync()
             any_left = True
-        if s is not log.active and s.live:
-            log.unsynced.add(s)
+        if s is not log.files.active and s.live:
+            log.files.unsynced.add(s)
     if any_left:
         log.state.suspected()
-        log.note_unsure()
+        log.files.note_unsure()
     return 0
 
 
@@ -95,7 +95,7 @@ def move_aside(Log log, str name) -> None:
     while log.disk.exists(f"{path}.aside-{n}"):
         n += 1
     log.disk.rename(path, f"{path}.aside-{n}")
-    log.unsynced.name_made()
+    log.files.unsynced.name_made()
     log.notes.append(f"{path} is no part of the log beside it: it is kept as {name}.aside-{n}")
 
 
@@ -104,12 +104,12 @@ cdef int start_found(Log log, uint64_t first) except -1:
     cdef Segment s
     if not log.owed.first:                     # with owed writes, an older file may still have the name
         try:
-            return log.start_segment(first)
+            return log.files.start_segment(first)
         except OSError as error:
             refused = error
     s = new_segment(first)
-    log.begin_tail(s)
-    log.begin_in_memory(s)
+    log.files.begin_tail(s)
+    log.files.begin_in_memory(s)
     if not log.owed.first:
         log.owe(refused, None)
     log.owed.add_first(partial(make_file, log, s))
@@ -119,7 +119,7 @@ cdef int start_found(Log log, uint64_t first) except -1:
 def make_file(Log log, Segment s) -> None:
     """Make the file of a segment that began in memory. OSError."""
     if s.handle < 0 and s in log.segments.items:
-        log.make_file(s)
+        log.files.make_file(s)
 
 
 cdef bytes keep_aside(Log log, Segment s, uint64_t at):
@@ -198,9 +198,9 @@ cdef int write_found(Log log, list doubted, str stale) except -1:
     log.owed.unlink_later(stale)
     log.marks.use_sync(True)
     try:
-        if log.state.condition == TAKES and log.dirty():
-            log.write()                  # retired segments are unlinked when this is synced
-            log.sync_files()
+        if log.state.condition == TAKES and log.files.dirty():
+            log.files.write()                  # retired segments are unlinked when this is synced
+            log.files.sync_files()
         if log.state.condition == TAKES:
             log.owed.unlink_stale()
     except OSError as error:

@@ -48,47 +48,47 @@ def mend(Log log) -> bool:
     """One step of disk recovery; True when the log takes appends. OSError when the disk still fails."""
     cdef Segment s
     if log.state.condition == CLOSED:
-        log.refuse()
+        log.files.refuse()
     if log.state.condition == FULL:
-        log.refuse()
+        log.files.refuse()
         return True
     if log.state.condition < FAILED:
         return True
     if log.marks.sync_running:
         return False
     try:
-        log.pay()
+        log.files.pay()
         if not log.state.unsure_told:
-            log.note_unsure()
+            log.files.note_unsure()
         probe(log)
         for s in list(log.segments.items):
-            if s is not log.active and s.synced_size < s.written_size:
+            if s is not log.files.active and s.synced_size < s.written_size:
                 renew(log, s)
                 return False
-        renew(log, log.active)
+        renew(log, log.files.active)
     except OSError as error:
         log.state.because(error.errno or errno.EIO)
         raise
     resume(log)
     if log.state.begin_anew or log.state.roll_failed:
         log.state.full(0)                # the log continues in a new segment
-        log.refuse()
+        log.files.refuse()
     return True
 
 
 cdef int resume(Log log) except -1:
     # Everything accepted is on the disk now. The next write records again the removals that retired segments would have recorded.
     cdef Segment s
-    for s in log.retired.items:
-        log.retired.say_removed(s)
-    log.unsynced.drop_all()
+    for s in log.files.retired.items:
+        log.files.retired.say_removed(s)
+    log.files.unsynced.drop_all()
     log.tail.wrote_all()
-    log.marks.rewritten(log.last_seq)
+    log.marks.rewritten(log.span.last_seq)
     for s in log.segments.items:
         if log.removals.ranges.count and s.removed_mark == log.marks.write_mark:
             s.removed_later()                # the next write records the removal
     log.state.recovered()
-    log.marks.check(log.last_seq)
+    log.marks.check(log.span.last_seq)
     log.tail.trim()
     try:
         log.disk.unlink(f"{log.folder}/{UNSURE}")
@@ -96,8 +96,8 @@ cdef int resume(Log log) except -1:
         log.owed.put_off(partial(log.disk.unlink, f"{log.folder}/{UNSURE}"))
     with suppress(OSError):
         log.owed.unlink_stale()
-    if log.retired.items:
-        log.unlink_retired()
+    if log.files.retired.items:
+        log.files.unlink_retired()
     return 0
 
 
@@ -131,20 +131,20 @@ cdef int renew(Log log, Segment s) except -1:
             log.disk.unlink(log.segments.path(s, ".idx"))
         s.index_lost()
     handle = put_in_place(log, s, data)
-    log.unsynced.name_made()
+    log.files.unsynced.name_made()
     s.wrote_all()
     s.doubt_sync()
-    if s is log.active:
+    if s is log.files.active:
         log.tail.wrote_all()
     log.pages.forget(s.serial)
-    log.sync_folder()
+    log.files.sync_folder()
     s.synced_all()
-    log.unsynced.drop(s)
+    log.files.unsynced.drop(s)
     if bad:
         give_up(log, s, data)
-    if s is not log.active:
+    if s is not log.files.active:
         if s.live and not s.has_index and s.removed_mark <= log.marks.synced_mark:
-            log.write_index(s)
+            log.files.write_index(s)
         log.segments.close_handle(s)
     return handle
 
@@ -152,7 +152,7 @@ cdef int renew(Log log, Segment s) except -1:
 cdef bytes taken_back(Log log, Segment s, list holes):
     # Reads all bytes of a segment. Unreadable bytes become zeros, and `holes` gets their offsets.
     cdef Out head
-    cdef uint64_t from_file = log.tail.base if s is log.active else s.size
+    cdef uint64_t from_file = log.tail.base if s is log.files.active else s.size
     cdef bytes data = bytes(s.size)
     cdef char* p = PyBytes_AS_STRING(data)
     cdef uint64_t at = 0, n
@@ -163,11 +163,11 @@ cdef bytes taken_back(Log log, Segment s, list holes):
         except OSError:
             read_pieces(log, s, p, at, at + n, holes)
         at += n
-    if s is log.active and from_file + log.tail.out.len != s.size:
+    if s is log.files.active and from_file + log.tail.out.len != s.size:
         raise AssertionError(f"the newest segment has {s.size} bytes, and {log.tail.out.len} behind {from_file}")
-    if s is log.active and s.aead is None:
+    if s is log.files.active and s.aead is None:
         memcpy(p + from_file, log.tail.out.data, log.tail.out.len)
-    elif s is log.active:
+    elif s is log.files.active:
         seal_tail(log, s, p + from_file)
     if s.head is not None:
         memcpy(p, PyBytes_AS_STRING(s.head), min(<size_t>s.begins, <size_t>s.size))
@@ -253,7 +253,7 @@ cdef int give_up(Log log, Segment s, bytes data) except -1:
     log.segments.need(s)
     for older in log.segments.items:
         if older.first <= s.first:
-            log.retired.say_removed(older)
+            log.files.retired.say_removed(older)
     i = s.next_live(0)
     while i < s.count:
         length = (s.entries[i].size & SIZE_MASK) + s.extra
@@ -329,12 +329,12 @@ def reopened(Log log) -> None:
         text = log.disk.read_file(f"{log.folder}/{UNSURE}")
     cdef set named = {int(line) for line in text.split(b"\n") if line.isdigit()}
     for s in log.segments.items:
-        if s.packed is not None or s.size < SEGMENT_HEAD_BYTES or (s.live == 0 and s is not log.active):
+        if s.packed is not None or s.size < SEGMENT_HEAD_BYTES or (s.live == 0 and s is not log.files.active):
             continue                         # a compressed file was synced before it got its name; the others have no live message
-        if not named or s.first in named or s is log.active:
+        if not named or s.first in named or s is log.files.active:
             s.doubt_sync()
     with suppress(OSError):
-        log.write()
+        log.files.write()
     log.state.suspected()
     log.state.unsure_noted(True)
     with suppress(OSError):

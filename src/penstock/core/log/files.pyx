@@ -17,13 +17,22 @@ from functools import partial
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from penstock.core.base.buffer cimport hash_bytes, out_free, out_put
-from penstock.core.base.quota cimport use
-from penstock.core.log.disk_condition cimport CLOSED, FAILED, FULL, HOLDS
+from penstock.core.base.buffer cimport hash_bytes, out_put
+from penstock.core.base.disk cimport Disk
+from penstock.core.log.disk_condition cimport CLOSED, FAILED, FULL, HOLDS, DiskCondition
 from penstock.core.log.index_file cimport write_index_file
+from penstock.core.log.owed_writes cimport OwedWrites
+from penstock.core.log.read_windows cimport Pages
 from penstock.core.log.record cimport put_ranges, ranges_add, ranges_sort
-from penstock.core.log.segment cimport Segment, new_segment
+from penstock.core.log.removals cimport Removals
+from penstock.core.log.retired_segments cimport RetiredSegments
+from penstock.core.log.segment cimport Segment, SegmentList, new_segment
 from penstock.core.log.segment_head cimport put_head
+from penstock.core.log.span cimport Span
+from penstock.core.log.subject_table cimport SubjectTable
+from penstock.core.log.tail cimport Tail
+from penstock.core.log.unsynced_files cimport UnsyncedFiles
+from penstock.core.log.watermarks cimport Watermarks
 
 from penstock.core.log.disk_condition import NO_ROOM, LogClosed
 
@@ -34,51 +43,19 @@ UNSURE = "unsure"
 cdef class LogFiles:
     """How accepted bytes get to the disk: the active segment, the tail, and the writes and syncs."""
 
-    def __dealloc__(self) -> None:
-        out_free(&self.unsealed)
-
-    @property
-    def condition(self) -> int:
-        """LogCondition."""
-        return self.state.condition
-
-    @property
-    def failure(self) -> int:
-        """The errno that made the log FULL or FAILED."""
-        return self.state.failure
-
-    @property
-    def written_seq(self) -> int:
-        """The written watermark: every record up to this sequence is in the file."""
-        return self.marks.written_seq
-
-    @property
-    def synced_seq(self) -> int:
-        """The synced watermark: every record up to this sequence is on the disk."""
-        return self.marks.synced_seq
-
-    @property
-    def lost(self) -> list:
-        """Runs of lost sequences: (first_seq, count, reason)."""
-        return self.removals.lost
-
-    @property
-    def guard(self) -> object:
-        """None, or the object that saves the contents of the newest messages before they are removed; see the stub."""
-        return self.removals.guard
-
-    @guard.setter
-    def guard(self, value: object) -> None:
-        self.removals.guarded_by(value)
-
-    @property
-    def guard_above(self) -> int:
-        """The log asks the guard about messages with a higher sequence."""
-        return self.removals.guard_above
-
-    @guard_above.setter
-    def guard_above(self, value: int) -> None:
-        self.removals.guard_from(value)
+    def __init__(self, Disk disk, str folder, object cipher, Span span, SegmentList segments, SubjectTable subjects_table, Pages pages) -> None:
+        self.memory = folder is None
+        self.disk = disk
+        self.folder = folder
+        self.cipher = cipher
+        self.span = span
+        self.segments = segments
+        self.subjects_table = subjects_table
+        self.pages = pages
+        self.tail, self.marks, self.state, self.removals = Tail(), Watermarks(), DiskCondition(), Removals()
+        self.unsynced = UnsyncedFiles(disk, folder, segments)
+        self.retired = RetiredSegments(disk, folder, cipher, segments, self.removals, self.marks, self.unsynced)
+        self.owed = OwedWrites(disk)
 
     cdef int refuse(self) except -1:
         if self.state.condition == HOLDS:
@@ -89,7 +66,7 @@ cdef class LogFiles:
                 self.resume()
             self.write()
             if self.state.roll_failed:
-                self.roll(self.last_seq + 1)
+                self.roll(self.span.last_seq + 1)
             return 0
         if self.state.condition == FAILED:
             raise LogClosed(self.state.failure, os.strerror(self.state.failure), self.folder)
@@ -114,7 +91,7 @@ cdef class LogFiles:
         return 0
 
     cdef int begin_tail(self, Segment s) except -1:
-        s.use_salt(<uint32_t>hash_bytes(<const char*>&s.first, 8) ^ <uint32_t>(self.last_ts_ns >> 7))
+        s.use_salt(<uint32_t>hash_bytes(<const char*>&s.first, 8) ^ <uint32_t>(self.span.last_ts_ns >> 7))
         self.tail.begin(0)
         put_head(self.cipher, s, &self.tail.out)
         s.resize(s.begins)
@@ -124,11 +101,11 @@ cdef class LogFiles:
         # A message that was written before this opening, and that no client has seen, may have had the next sequence as its nonce.
         # So the next messages go to a file with another key. A segment without messages gets a new file with the same records.
         cdef Segment s = self.active
-        if s.count or s.first != self.last_seq + 1:
+        if s.count or s.first != self.span.last_seq + 1:
             self.state.want_new_segment(False)
             self.state.take()
             try:
-                self.roll(self.last_seq + 1)
+                self.roll(self.span.last_seq + 1)
             except OSError:
                 self.state.want_new_segment(self.active is s)
                 raise
@@ -204,8 +181,6 @@ cdef class LogFiles:
     cdef int retire(self, Segment s) except -1:
         self.retired.add(s)
         self.subjects_table.leave(s)
-        if self.reading is s:
-            self.reading = self.active
         self.pages.forget(s.serial)
         return 0
 
@@ -214,20 +189,20 @@ cdef class LogFiles:
         return self.sync_files() if self.retired.overdue() else self.retired.unlink()
 
     cdef bint make_room(self) except -1:
-        return self.retired.make_room(self.active, self.first_seq, self.tail.unwritten())
+        return self.retired.make_room(self.active, self.span.first_seq, self.tail.unwritten())
 
     # --- per turn --------------------------------------------------------------------------------
 
     cdef bint dirty(self) noexcept:
         if self.memory:
-            return self.marks.written_seq != self.last_seq
-        return self.tail.out.len > self.tail.written or self.removals.ranges.count > 0 or self.marks.written_seq != self.last_seq
+            return self.marks.written_seq != self.span.last_seq
+        return self.tail.out.len > self.tail.written or self.removals.ranges.count > 0 or self.marks.written_seq != self.span.last_seq
 
     cdef int write(self) except -1:
         if self.state.condition == HOLDS:
             return 0
         if self.memory:
-            self.marks.start(self.last_seq)
+            self.marks.start(self.span.last_seq)
             return 0
         if self.state.condition >= FAILED:
             if self.dirty():
@@ -236,7 +211,7 @@ cdef class LogFiles:
         if self.removals.ranges.count and self.removals.guard is not None:
             self.heed_guard()
         if self.retired.items:
-            self.retired.prepare(self.active, self.first_seq)
+            self.retired.prepare(self.active, self.span.first_seq)
         if self.removals.ranges.count:
             self.put_removals()
         self.write_tail()
@@ -244,8 +219,8 @@ cdef class LogFiles:
             self.sync_files()
             self.owed.written()
         self.state.take()
-        self.marks.written(self.last_seq)
-        self.marks.check(self.last_seq)
+        self.marks.written(self.span.last_seq)
+        self.marks.check(self.span.last_seq)
         self.tail.trim()
         if self.retired.items:
             self.unlink_retired()
@@ -294,7 +269,7 @@ cdef class LogFiles:
         cdef uint64_t top = self.removals.highest()
         if top > self.removals.guard_above and self.removals.guard.holds(top):
             self.write_tail()
-            self.marks.written(self.last_seq)
+            self.marks.written(self.span.last_seq)
             if self.marks.sync_used:
                 self.sync_files()
             self.removals.guard.save()
@@ -308,7 +283,7 @@ cdef class LogFiles:
         cdef Py_ssize_t at
         ranges_sort(&self.removals.ranges)
         active.raise_removed_below(self.removed_below())
-        put_ranges(&self.tail.out, self.removals.ranges.items, self.removals.ranges.count, self.last_seq, active.removed_below, active.salt)
+        put_ranges(&self.tail.out, self.removals.ranges.items, self.removals.ranges.count, self.span.last_seq, active.removed_below, active.salt)
         active.grow(self.tail.out.len - before)
         for k in range(self.removals.ranges.count):
             ranges_add(&active.removes, self.removals.ranges.items[k].first, self.removals.ranges.items[k].count)
@@ -327,7 +302,7 @@ cdef class LogFiles:
         return 0
 
     cdef uint64_t removed_below(self) noexcept:
-        return self.removals.removed_below(self.first_seq)
+        return self.removals.removed_below(self.span.first_seq)
 
     cdef int write_early(self) except -1:
         # Writes in the middle of a turn. A failure sets `condition`; the write() at the end of the turn raises it.
@@ -398,7 +373,7 @@ cdef class LogFiles:
             self.fail(error)
         self.marks.synced()
         self.on_disk()
-        self.marks.check(self.last_seq)
+        self.marks.check(self.span.last_seq)
         if self.retired.items:
             self.unlink_retired()
         return 0
@@ -438,7 +413,7 @@ cdef class LogFiles:
             return 0                         # another sync failed while this one was running
         self.marks.sync_reached(upto)
         self.on_disk()
-        self.marks.check(self.last_seq)
+        self.marks.check(self.span.last_seq)
         if self.retired.items:
             self.unlink_retired()
         return 0
@@ -453,7 +428,7 @@ cdef class LogFiles:
         return 0
 
     cdef int write_index(self, Segment s) except -1:
-        if not s.damaged and not write_index_file(self.segments, self.subjects_table, s, self.last_seq):
+        if not s.damaged and not write_index_file(self.segments, self.subjects_table, s, self.span.last_seq):
             self.owed.put_off(partial(self.write_late_index, s))
         return 0
 
@@ -463,7 +438,7 @@ cdef class LogFiles:
             return
         if s.removed_mark > self.marks.synced_mark:
             return                               # maintain() writes it when the removals are synced
-        if not write_index_file(self.segments, self.subjects_table, s, self.last_seq):
+        if not write_index_file(self.segments, self.subjects_table, s, self.span.last_seq):
             raise OSError(EIO, "an index file can't be written", self.segments.path(s, ".idx"))
 
     # --- for other modules of core/log --------------------------------------------------------------------
@@ -479,48 +454,8 @@ cdef class LogFiles:
         self.active = s
         return 0
 
-    cdef void raise_last(self, uint64_t seq, uint64_t ts_ns) noexcept:
-        if seq > self.last_seq:
-            self.last_seq = seq
-        if ts_ns > self.last_ts_ns:
-            self.last_ts_ns = ts_ns
-
-    cdef void given_before(self, uint64_t first) noexcept:
-        self.last_seq = first - 1
-
     cdef int found_active(self, Segment s) except -1:
         self.active = s
-        return 0
-
-    cdef void begin_at(self, uint64_t first_seq) noexcept:
-        self.first_seq = first_seq
-        self.last_seq = first_seq - 1
-
-    cdef void count_segment(self, Segment s) noexcept:
-        self.msgs += s.live
-        self.bytes += s.live_bytes
-
-    cdef int count_anew(self) except -1:
-        cdef Segment s
-        cdef uint64_t msgs = 0, bytes = 0
-        for s in self.segments.items:
-            msgs += s.live
-            bytes += s.live_bytes
-        use(self.usage, <int64_t>bytes - <int64_t>self.bytes)
-        self.removed += self.msgs - msgs
-        self.msgs = msgs
-        self.bytes = bytes
-        self.subject_count = self.subjects_table.live
-        self.first_seq = self.segments.next_live(self.first_seq) if msgs else self.last_seq + 1
-        return 0
-
-    cdef int end_counting(self) except -1:
-        self.removed = 0
-        self.subject_count = self.subjects_table.live
-        self.subject_ids = self.subjects_table.count
-        self.segments.make_room(None)
-        self.first_seq = self.segments.next_live(1) if self.msgs else self.last_seq + 1
-        self.marks.written(self.last_seq)
         return 0
 
     cdef int end(self) except -1:

@@ -7,11 +7,21 @@ Knows nothing of consumers, retention policy, protocol or configuration.
 
     accepted (last_seq)  >=  written (in the file)  >=  synced (on the disk)
 """
+cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from penstock.core.base.disk cimport Disk
+from penstock.core.base.buffer cimport Out
+from penstock.core.base.quota cimport Usage
+from penstock.core.log.disk_condition cimport DiskCondition
 from penstock.core.log.files cimport LogFiles
-from penstock.core.log.segment cimport Segment
-from penstock.core.log.subject_table cimport SubjectState    # msgs, first, last (exact), name, name_len
+from penstock.core.log.owed_writes cimport OwedWrites
+from penstock.core.log.read_windows cimport Pages
+from penstock.core.log.removals cimport Removals
+from penstock.core.log.segment cimport Segment, SegmentList
+from penstock.core.log.span cimport Span
+from penstock.core.log.subject_table cimport SubjectState, SubjectTable    # msgs, first, last (exact), name, name_len
+from penstock.core.log.tail cimport Tail
+from penstock.core.log.watermarks cimport Watermarks
 
 
 cdef struct Record:
@@ -27,11 +37,43 @@ cdef struct Record:
     uint16_t flags             # as given to append; their meaning is the owner's (TTL, marker, ...)
 
 
-cdef class Log(LogFiles):
+@cython.final
+cdef class Log:
     cdef object __weakref__
-    # Its readable state (first_seq, last_seq, written_seq, synced_seq, msgs, bytes, appended, removed, last_ts_ns, subject_ids,
-    # subject_count, lost, disk, folder, memory) and its per-turn methods (dirty, write, sync, sync_begin, sync_end) are
-    # declared with LogFiles in files.pxd.
+    cdef readonly Disk disk                  # None for a memory log
+    cdef readonly str folder
+    cdef readonly bint memory
+    cdef readonly object cipher              # data keys of the stream (core/log/encryption); None: the stream is not encrypted
+    # parts
+    cdef LogFiles files                      # how accepted bytes get to the disk
+    cdef Span span                           # the first and the last sequence
+    cdef readonly SegmentList segments
+    cdef readonly SubjectTable subjects_table
+    cdef Pages pages
+    # parts of `files`, here for those that use them often
+    cdef readonly Watermarks marks
+    cdef readonly DiskCondition state
+    cdef readonly Removals removals
+    cdef readonly OwedWrites owed
+    cdef Tail tail
+    # state, all O(1) to read
+    cdef readonly uint64_t msgs              # live messages
+    cdef readonly uint64_t bytes             # size of the live messages as nats-server counts it (file: 22+subject+(4+hdr)+msg+8; memory: subject+hdr+msg+16)
+    cdef readonly uint64_t appended          # messages ever appended since open + live at open: msgs + removed
+    cdef readonly uint64_t removed           # messages removed since open
+    cdef readonly uint32_t subject_ids       # every subject id is < subject_ids
+    cdef readonly uint64_t subject_count     # subjects with live messages
+    cdef readonly list notes                 # lines for the operator about what recovery found and did
+    cdef readonly Usage usage                # the quota that counts the bytes of this log; never None
+    cdef public bint compress                # maintain() compresses full segments; compressed ones stay compressed
+    cdef uint64_t segment_bytes
+    cdef uint32_t record_extra               # bytes of a new message record besides subject, headers and payload
+    cdef uint8_t record_state                # ... and its state: TAGGED when messages are encrypted
+    cdef bint checks                         # append computes the checksum: a log in files whose messages are not encrypted
+    cdef uint32_t size_extra                 # accounted bytes of a message besides subject, headers and payload
+    cdef uint32_t header_extra               # accounted bytes of a message with headers besides size_extra
+    cdef Segment reading                     # the segment of the last read
+    cdef Out unsealed                        # the last message that was read, decrypted
 
     # --- per message -------------------------------------------------------------------------------------------------
     # Append one message; returns its sequence. Copies into the tail; read() finds the message at once. flags: read() gives them back.
@@ -69,7 +111,13 @@ cdef class Log(LogFiles):
 
     # --- for core/log/recovery -----------------------------------------------------------------------------------------
     cdef int prepare(self, str folder, Disk disk, object segment_bytes, object first_seq, object cipher) except -1    # a log without segments
+    cdef void count_segment(self, Segment s) noexcept                       # add the live messages of a segment to the counts
+    cdef int end_counting(self) except -1                                   # all segments are counted
     cdef int opened(self) except -1                                         # all segments are in the log
+
+    # --- for other modules of core/log ---------------------------------------------------------------------------------
+    cdef int retire(self, Segment s) except -1                              # take a sealed segment without live messages off the list
+    cdef int count_anew(self) except -1                                     # compute all counts from the segments and the subject table
 
     # --- private -----------------------------------------------------------------------------------------------------
     cdef int give_back(self, uint32_t budget) except -1                     # frees unused subject ids: see SubjectTable

@@ -1,10 +1,15 @@
 """The Python face of the log: state, append and read. See also maintenance, queries, recovery and disk_recovery."""
 
-from typing import NamedTuple
+import builtins
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+from penstock.core.base.disk import Disk
 from penstock.core.base.quota import Usage
 from penstock.core.log.disk_condition import LogClosed as LogClosed
-from penstock.core.log.files import LogFiles
+from penstock.core.log.owed_writes import OwedWrites
+from penstock.core.log.segment import SegmentList
+from penstock.core.log.subject_table import SubjectTable
 
 class StoredMessage(NamedTuple):
     seq: int
@@ -13,13 +18,55 @@ class StoredMessage(NamedTuple):
     headers: bytes
     payload: bytes
 
-class Log(LogFiles):
+class Log:
+    disk: Disk | None
+    folder: str | None
+    memory: bool
+    first_seq: int
+    last_seq: int
+    written_seq: int
+    synced_seq: int
+    msgs: int
+    bytes: int
+    appended: int
+    removed: int
+    last_ts_ns: int
+    subject_ids: int
+    subject_count: int
+    lost: list[tuple[int, int, str]]
+    notes: list[str]
+    """Lines for the operator about what recovery found and did."""
+    compress: bool
+    """Whether ``maintain`` compresses full segments, one at a time. The log reads compressed segments in any case."""
+    guard: Any
+    """None, or an object that reads the newest messages at recovery; see guard_with()."""
+    def guard_with(self, guard: Any, above: int = 0) -> None:
+        """Ask `guard` about messages with a sequence above `above` before their removal is written; None: ask nothing.
+
+        The guard reads the newest messages at recovery. Before the log writes the removal of a message above `above`, it calls
+        `guard.holds(highest)`. If that is True, the log writes the messages (and syncs them, if the owner syncs) and calls `guard.save()`,
+        which saves what they say. The write raises the OSError of `save`.
+        """
+    owed: OwedWrites
+    """Writes that the disk has refused; see core/log/owed_writes."""
+    def owe(self, error: OSError, call: Callable[[], None] | None) -> None:
+        """The disk refused a write with `error`: `call` repeats it before the next append (None: the next write repeats it).
+
+        `call` raises OSError as long as the disk refuses.
+        """
+    condition: int
+    failure: int
+    segments: SegmentList
+    subjects_table: SubjectTable
+    usage: Usage
     def __init__(self, *, segment_bytes: int = 16 * 1024 * 1024, first_seq: int = 1) -> None:
         """Make a new log in memory. open_log() in core/log/recovery opens a log in files."""
     @property
     def first_ts_ns(self) -> int:
         """Timestamp of the first live message; 0 when there is none, or when it cannot be read."""
-    def add(self, ts_ns: int, subject: str, payload: bytes, headers: bytes = b"") -> int:
+    def add(
+        self, ts_ns: int, subject: str, payload: builtins.bytes, headers: builtins.bytes = b""
+    ) -> int:
         """Append one message; return its sequence. LogClosed, or OSError ENOSPC while the disk is full."""
     def skip(self, next_seq: int) -> None:
         """The next message gets the sequence `next_seq`; ValueError when that is given already.

@@ -2,34 +2,30 @@
 
 Each sequence has an index entry in its segment (core/log/segment); a removal sets a bit. The log reads a message from the tail in
 memory, else from read windows of the file (core/log/read_windows), and checks each record that comes from a file. A damaged message
-counts as lost from then on and is reported in `lost`. Files, commit and failures are in core/log/files. The functions of other modules
+counts as lost from then on and is reported in `lost`. Its LogFiles (core/log/files) has files, commit and failures. The functions of other modules
 take the log as their first argument: opening (core/log/recovery), purge, erase, compaction and close (core/log/maintenance),
 queries of the control plane (core/log/queries), recovery after a disk failure (core/log/disk_recovery).
 """
 from collections import namedtuple
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
-from penstock.core.base.buffer cimport Out, out_reserve
+from penstock.core.base.buffer cimport Out, out_free, out_reserve
 from penstock.core.base.disk cimport Disk
 from penstock.core.base.quota cimport Usage, use
 from penstock.core.log.encryption cimport open_record
-from penstock.core.log.disk_condition cimport TAKES, DiskCondition
+from penstock.core.log.disk_condition cimport TAKES
 from penstock.core.log.files cimport LogFiles
-from penstock.core.log.owed_writes cimport OwedWrites
 from penstock.core.log.read_windows cimport Pages
 from penstock.core.log.record cimport (
     GAP_MAX, MESSAGE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, RECORD_MARK, RECORD_MAX_BYTES, SEALED, SEALED_EXTRA_BYTES, TAG_BYTES,
     TAGGED, Head, check_record, ranges_add, seal_record,
 )
-from penstock.core.log.removals cimport Removals
-from penstock.core.log.retired_segments cimport RetiredSegments
 from penstock.core.log.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, SegmentList, appended, is_live, push
+from penstock.core.log.span cimport Span, accepted
 from penstock.core.log.subject_table cimport SubjectState, SubjectTable
-from penstock.core.log.tail cimport Tail
-from penstock.core.log.unsynced_files cimport UnsyncedFiles
-from penstock.core.log.watermarks cimport Watermarks
 
 from penstock.core.log.disk_condition import LogClosed
 
@@ -42,14 +38,15 @@ cdef enum:
 StoredMessage = namedtuple("StoredMessage", ["seq", "ts_ns", "subject", "headers", "payload"])
 
 
-cdef class Log(LogFiles):
+@cython.final
+cdef class Log:
     """The log of one stream. log.pxd explains the compiled methods, log.pyi the Python ones."""
 
     def __init__(self, *, segment_bytes: int = 16 * 1024 * 1024, first_seq: int = 1) -> None:
         """Make a new log in memory. core/log/recovery opens a log in files."""
         self.prepare(None, None, segment_bytes, first_seq, None)
         self.segment_bytes = min(self.segment_bytes, MEMORY_SEGMENT_BYTES)
-        self.start_segment(first_seq)
+        self.files.start_segment(first_seq)
         self.opened()
 
     cdef int prepare(self, str folder, Disk disk, object segment_bytes, object first_seq, object cipher) except -1:
@@ -72,27 +69,29 @@ cdef class Log(LogFiles):
             self.checks = False
         self.usage = Usage()
         self.notes = []
-        self.tail, self.marks, self.state, self.removals = Tail(), Watermarks(), DiskCondition(), Removals()
         self.pages = Pages()
         self.segments = SegmentList(self.disk, folder, self.cipher)
-        self.unsynced = UnsyncedFiles(self.disk, folder, self.segments)
-        self.retired = RetiredSegments(self.disk, folder, self.cipher, self.segments, self.removals, self.marks, self.unsynced)
-        self.owed = OwedWrites(self.disk)
         self.subjects_table = SubjectTable(self.segments)
-        self.first_seq = first_seq
-        self.last_seq = first_seq - 1
+        self.span = Span()
+        self.span.begin_at(first_seq)
+        self.files = LogFiles(disk, folder, cipher, self.span, self.segments, self.subjects_table, self.pages)
+        self.tail, self.marks, self.state = self.files.tail, self.files.marks, self.files.state
+        self.removals, self.owed = self.files.removals, self.files.owed
         return 0
 
     cdef int opened(self) except -1:
-        self.reading = self.active
-        self.marks.start(self.last_seq)
+        self.reading = self.files.active
+        self.marks.start(self.span.last_seq)
         self.appended = self.msgs
         return 0
 
+    def __dealloc__(self) -> None:
+        out_free(&self.unsealed)
+
     def __del__(self) -> None:
         # Dropped without close(): only closes the handles. Unwritten bytes are gone, as at the end of the process.
-        if self.segments is not None and self.disk is not None:
-            for s in self.segments.items + self.retired.items + self.unsynced.sealed:
+        if self.files is not None and self.disk is not None:
+            for s in self.segments.items + self.files.retired.items + self.files.unsynced.sealed:
                 try:
                     self.segments.close_handle(s)
                 except OSError:
@@ -130,17 +129,17 @@ cdef class Log(LogFiles):
 
     cdef uint64_t append_id(self, uint64_t ts_ns, uint32_t subject_id, const char* body, uint32_t hlen,
                             uint32_t body_len, uint16_t flags) except 0:
-        cdef Segment s = self.active
+        cdef Segment s = self.files.active
         cdef SubjectTable subjects = self.subjects_table
-        cdef uint64_t seq = self.last_seq + 1
+        cdef uint64_t seq = self.span.last_seq + 1
         cdef const char* name
         cdef uint32_t name_len, n, length
         cdef Out* out
         cdef char* p
         cdef Head head
         if self.state.condition != TAKES:
-            self.refuse()
-            s = self.active                # refuse() may have begun a new segment
+            self.files.refuse()
+            s = self.files.active                # refuse() may have begun a new segment
         if subject_id >= subjects.count:
             raise IndexError("no such subject id")
         name = subjects.table[subject_id].state.name
@@ -150,8 +149,8 @@ cdef class Log(LogFiles):
         n = name_len + body_len
         length = n + self.record_extra
         if (s.size + length > self.segment_bytes and s.count) or s.count >= GAP_MAX:
-            self.roll(seq)
-            s = self.active
+            self.files.roll(seq)
+            s = self.files.active
         # The steps that can fail come first.
         if s.count == s.cap:
             s.reserve(1)
@@ -180,39 +179,38 @@ cdef class Log(LogFiles):
         push(s, <uint32_t>s.size, subject_id, n | (HAS_HEADERS if hlen else 0))
         n += self.size_extra + (self.header_extra if hlen else 0)
         appended(s, length, n, ts_ns)
-        self.last_seq = seq
         self.msgs += 1
         self.bytes += n
         use(self.usage, n)
         self.appended += 1
-        self.last_ts_ns = ts_ns
+        accepted(self.span, seq, ts_ns)
         self.subject_ids = subjects.count
         self.subject_count = subjects.live
         if not self.memory and self.tail.out.len - self.tail.written > EARLY_BYTES:
-            self.write_early()
+            self.files.write_early()
         return seq
 
     cdef int skip_to(self, uint64_t next_seq) except -1:
         cdef uint64_t gap
         if self.state.condition != TAKES:
-            self.refuse()
-        if next_seq <= self.last_seq:
-            raise ValueError(f"sequence {next_seq} is given already: the last one is {self.last_seq}")
-        gap = next_seq - 1 - self.last_seq
+            self.files.refuse()
+        if next_seq <= self.span.last_seq:
+            raise ValueError(f"sequence {next_seq} is given already: the last one is {self.span.last_seq}")
+        gap = next_seq - 1 - self.span.last_seq
         if gap == 0:
             return 0
-        if gap > HOLES_MAX or self.active.count + gap > GAP_MAX:
-            self.roll(next_seq)
+        if gap > HOLES_MAX or self.files.active.count + gap > GAP_MAX:
+            self.files.roll(next_seq)
             if not self.memory:
                 # Recorded in the new segment: else recovery would take the gap before it for a missing file.
                 self.removals.add(next_seq - gap, gap)
         else:
-            self.active.push_holes(<uint32_t>gap)
+            self.files.active.push_holes(<uint32_t>gap)
             if not self.memory:
-                self.tail.skip(self.active, next_seq - gap, next_seq - 1, False)
-        self.last_seq = next_seq - 1
+                self.tail.skip(self.files.active, next_seq - gap, next_seq - 1, False)
+        self.span.raise_last(next_seq - 1, 0)
         if self.msgs == 0:
-            self.first_seq = next_seq
+            self.span.first_is(next_seq)
         return 0
 
     # --- read ------------------------------------------------------------------------------------
@@ -228,7 +226,7 @@ cdef class Log(LogFiles):
         if self.memory:
             return s.memory.data + e.offset
         length = (e.size & SIZE_MASK) + s.extra
-        if s is self.active and e.offset >= self.tail.base:
+        if s is self.files.active and e.offset >= self.tail.base:
             return self.tail.out.data + (e.offset - self.tail.base) if e.offset - self.tail.base + length <= self.tail.out.len else NULL
         p = self.pages.get(self.segments, s, e.offset, length)
         if p == NULL or check_record(p, length, s.salt, &head) != length or head.seq != s.first + i or head.kind != MESSAGE:
@@ -244,7 +242,7 @@ cdef class Log(LogFiles):
         cdef uint64_t i
         cdef const char* p
         cdef Head head
-        if seq < self.first_seq or seq > self.last_seq:
+        if seq < self.span.first_seq or seq > self.span.last_seq:
             return 0
         if seq < s.first or seq - s.first >= s.count:
             s = self.segments.find(seq)
@@ -272,15 +270,15 @@ cdef class Log(LogFiles):
         return 1
 
     cdef uint64_t next_live(self, uint64_t seq) noexcept:
-        if seq <= self.first_seq:
-            return self.first_seq if self.msgs else 0
-        if seq > self.last_seq:
+        if seq <= self.span.first_seq:
+            return self.span.first_seq if self.msgs else 0
+        if seq > self.span.last_seq:
             return 0
         return self.segments.next_live(seq)
 
     cdef uint64_t next_wanted(self, uint64_t seq, uint64_t stop, const uint8_t* wanted, uint32_t wanted_len) except? 18446744073709551615:
-        seq = max(seq, self.first_seq)
-        stop = min(stop, self.last_seq)
+        seq = max(seq, self.span.first_seq)
+        stop = min(stop, self.span.last_seq)
         if seq > stop:
             return 0
         return self.segments.next_wanted(seq, stop, wanted, wanted_len)
@@ -288,7 +286,7 @@ cdef class Log(LogFiles):
     cdef int peek(self, uint64_t seq, uint32_t* subject_id, uint32_t* size) except -1:
         cdef Segment s
         cdef Entry* e
-        if seq < self.first_seq or seq > self.last_seq:
+        if seq < self.span.first_seq or seq > self.span.last_seq:
             return 0
         s = self.segments.find(seq)
         if s is None or not is_live(s, seq - s.first):
@@ -305,7 +303,7 @@ cdef class Log(LogFiles):
 
     cdef int remove(self, uint64_t seq) except -1:
         cdef Segment s
-        if seq < self.first_seq or seq > self.last_seq:
+        if seq < self.span.first_seq or seq > self.span.last_seq:
             return 0
         s = self.segments.find(seq)
         if s is None or not is_live(s, seq - s.first):
@@ -330,10 +328,16 @@ cdef class Log(LogFiles):
         self.removed += 1
         self.subjects_table.removed(e.subject, seq)
         self.subject_count = self.subjects_table.live
-        if seq == self.first_seq:
-            self.first_seq = self.segments.next_live(seq + 1) if self.msgs else self.last_seq + 1
-        if s.live == 0 and s is not self.active and not s.damaged:
+        if seq == self.span.first_seq:
+            self.span.first_is(self.segments.next_live(seq + 1) if self.msgs else 0)
+        if s.live == 0 and s is not self.files.active and not s.damaged:
             self.retire(s)             # a damaged segment stays: its bytes are all that is left of lost messages
+        return 0
+
+    cdef int retire(self, Segment s) except -1:
+        self.files.retire(s)
+        if self.reading is s:
+            self.reading = self.files.active
         return 0
 
     cdef int quarantine(self, Segment s, uint32_t i, str reason) except -1:
@@ -356,7 +360,7 @@ cdef class Log(LogFiles):
         cdef Segment s
         cdef uint64_t total = 0
         cdef Py_ssize_t k
-        if seq <= self.first_seq:
+        if seq <= self.span.first_seq:
             return self.msgs
         for k in range(self.segments.position(seq), len(self.segments.items)):
             s = <Segment>self.segments.items[k]
@@ -367,15 +371,15 @@ cdef class Log(LogFiles):
         # Counts the shorter side of seq; the total comes from the subject table.
         cdef uint64_t total = 0
         cdef uint32_t id
-        if seq > self.last_seq:
+        if seq > self.span.last_seq:
             return 0
-        if seq > self.first_seq and self.last_seq - seq < seq - self.first_seq:
-            return self.segments.count_wanted(seq, self.last_seq, wanted, wanted_len)
+        if seq > self.span.first_seq and self.span.last_seq - seq < seq - self.span.first_seq:
+            return self.segments.count_wanted(seq, self.span.last_seq, wanted, wanted_len)
         for id in range(min(wanted_len, self.subjects_table.count)):
             if wanted[id]:
                 total += self.subjects_table.table[id].state.msgs
-        if seq > self.first_seq:
-            total -= self.segments.count_wanted(self.first_seq, seq - 1, wanted, wanted_len)
+        if seq > self.span.first_seq:
+            total -= self.segments.count_wanted(self.span.first_seq, seq - 1, wanted, wanted_len)
         return total
 
     cdef uint64_t seq_at(self, uint64_t ts_ns) except? 18446744073709551615:
@@ -400,16 +404,97 @@ cdef class Log(LogFiles):
             low = s.next_live(low)
             if low < s.count:
                 return s.first + low
-        return self.last_seq + 1
+        return self.span.last_seq + 1
+
+    cdef void count_segment(self, Segment s) noexcept:
+        self.msgs += s.live
+        self.bytes += s.live_bytes
+
+    cdef int count_anew(self) except -1:
+        cdef Segment s
+        cdef uint64_t msgs = 0, bytes = 0
+        for s in self.segments.items:
+            msgs += s.live
+            bytes += s.live_bytes
+        use(self.usage, <int64_t>bytes - <int64_t>self.bytes)
+        self.removed += self.msgs - msgs
+        self.msgs = msgs
+        self.bytes = bytes
+        self.subject_count = self.subjects_table.live
+        self.span.first_is(self.segments.next_live(self.span.first_seq) if msgs else 0)
+        return 0
+
+    cdef int end_counting(self) except -1:
+        self.removed = 0
+        self.subject_count = self.subjects_table.live
+        self.subject_ids = self.subjects_table.count
+        self.segments.make_room(None)
+        self.span.first_is(self.segments.next_live(1) if self.msgs else 0)
+        self.marks.written(self.span.last_seq)
+        return 0
 
     # --- the Python face -------------------------------------------------------------------------
+
+    @property
+    def condition(self) -> int:
+        """LogCondition."""
+        return self.state.condition
+
+    @property
+    def failure(self) -> int:
+        """The errno that made the log FULL or FAILED."""
+        return self.state.failure
+
+    @property
+    def written_seq(self) -> int:
+        """The written watermark: every record up to this sequence is in the file."""
+        return self.marks.written_seq
+
+    @property
+    def synced_seq(self) -> int:
+        """The synced watermark: every record up to this sequence is on the disk."""
+        return self.marks.synced_seq
+
+    @property
+    def lost(self) -> list:
+        """Runs of lost sequences: (first_seq, count, reason)."""
+        return self.removals.lost
+
+    @property
+    def guard(self) -> object:
+        """None, or the object that saves the contents of the newest messages before they are removed; see the stub."""
+        return self.removals.guard
+
+    def guard_with(self, guard: object, above: int = 0) -> None:
+        """Ask `guard` about messages with a sequence above `above` before their removal is written; None: ask nothing."""
+        self.removals.guarded_by(guard)
+        self.removals.guard_from(above)
+
+    @property
+    def first_seq(self) -> int:
+        """Lowest live sequence; last_seq + 1 when the log is empty."""
+        return self.span.first_seq
+
+    @property
+    def last_seq(self) -> int:
+        """Highest accepted sequence; 0 for a new log."""
+        return self.span.last_seq
+
+    @property
+    def last_ts_ns(self) -> int:
+        """Timestamp of the last message appended; 0: none is known."""
+        return self.span.last_ts_ns
+
+    def owe(self, error: OSError, call: object) -> None:
+        """The disk refused a write with `error`: `call` repeats it before the next append (None: the next write repeats it)."""
+        self.files.owe(error, call)
 
     @property
     def first_ts_ns(self) -> int:
         """Timestamp of the first live message; 0 when there is none, or when it cannot be read."""
         cdef Record r
         try:
-            return r.ts_ns if self.msgs and self.read(self.first_seq, &r) else 0
+            return r.ts_ns if self.msgs and self.read(self.span.first_seq, &r) else 0
         except OSError:
             return 0
 
@@ -417,12 +502,12 @@ cdef class Log(LogFiles):
         """Begin a sync for a worker thread: (handles to fdatasync, the `upto` for sync_done). No handles: nothing to do."""
         cdef int handles[16]
         cdef uint64_t upto = self.marks.synced_seq
-        cdef int k, n = self.sync_begin(handles, 16, &upto)
+        cdef int k, n = self.files.sync_begin(handles, 16, &upto)
         return [handles[k] for k in range(n)], upto
 
     def sync_done(self, upto: int, error: int = 0) -> None:
         """End the sync of sync_start. `error`: its errno; then this call and every append raise LogClosed until mend() succeeds."""
-        self.sync_end(upto, error)
+        self.files.sync_end(upto, error)
 
     def add(self, ts_ns: int, subject: str, payload: bytes, headers: bytes = b"") -> int:
         """Append one message; return its sequence."""
@@ -434,7 +519,7 @@ cdef class Log(LogFiles):
     def get(self, seq: int) -> object:
         """One message; None when there is no live message with this sequence."""
         cdef Record r
-        if seq < 1 or seq > self.last_seq or not self.read(seq, &r):
+        if seq < 1 or seq > self.span.last_seq or not self.read(seq, &r):
             return None
         return StoredMessage(seq, r.ts_ns, r.subject[:r.subject_len].decode("utf-8", "surrogateescape"),
                              r.body[:r.hlen], r.body[r.hlen:r.body_len])
@@ -453,11 +538,11 @@ cdef class Log(LogFiles):
 
     def flush(self) -> None:
         """Write everything accepted to the file."""
-        self.write()
+        self.files.write()
 
     def fsync(self) -> None:
         """Write everything accepted to the file, and sync it."""
-        self.sync()
+        self.files.sync()
 
     def at_time(self, ts_ns: int) -> int:
         """The lowest live sequence with this timestamp or a later one; last_seq + 1 when there is none."""
@@ -465,9 +550,9 @@ cdef class Log(LogFiles):
 
     def deleted_count(self) -> int:
         """The number of sequences between first_seq and last_seq without a live message."""
-        return self.last_seq + 1 - self.first_seq - self.msgs
+        return self.span.last_seq + 1 - self.span.first_seq - self.msgs
 
     def size_of(self, seq: int) -> int:
         """The accounted size of a live message (its part of `bytes`); 0 when there is none."""
         cdef uint32_t id, size
-        return size if 0 < seq <= self.last_seq and self.peek(seq, &id, &size) else 0
+        return size if 0 < seq <= self.span.last_seq and self.peek(seq, &id, &size) else 0

@@ -56,7 +56,7 @@ cdef int tell_lost(Log log, list opened, list orphans) except -1:
     cdef Opened o, last = <Opened>opened[len(opened) - 1]
     cdef Segment s
     cdef list missing = []
-    cdef uint64_t end = log.first_seq            # the first sequence that the caller expects
+    cdef uint64_t end = log.span.first_seq            # the first sequence that the caller expects
     for o in opened:
         s = o.segment
         if s.first > end:
@@ -73,8 +73,8 @@ cdef int tell_lost(Log log, list opened, list orphans) except -1:
             if o.evidence.size > s.size:
                 s.mark_damaged(True)
         end = s.first + s.count
-    if log.last_seq >= end:
-        missing.append((end, log.last_seq + 1 - end, "the end is gone"))
+    if log.span.last_seq >= end:
+        missing.append((end, log.span.last_seq + 1 - end, "the end is gone"))
     if missing:
         log.removals.lost.extend(explain(log, opened, orphans, missing))
         for first, _, _ in log.removals.lost:

@@ -44,29 +44,29 @@ cdef enum:
 
 def purge(Log log, below: int | None = None) -> int:
     """Remove every message, or every message below a sequence; return how many. The log records one range."""
-    cdef uint64_t end = log.last_seq + 1 if below is None else min(max(below, 1), log.last_seq + 1)
+    cdef uint64_t end = log.span.last_seq + 1 if below is None else min(max(below, 1), log.span.last_seq + 1)
     cdef uint64_t before = log.msgs
     cdef Segment s
     cdef uint32_t i
     if log.state.condition == CLOSED:
-        log.refuse()
-    if not log.memory and (log.removals.lost or (log.msgs and end > log.first_seq)):
+        log.files.refuse()
+    if not log.memory and (log.removals.lost or (log.msgs and end > log.span.first_seq)):
         # The purge covers lost sequences, too: `lost` does not report them any more.
-        begin = min(log.removed_below(), log.first_seq)
+        begin = min(log.files.removed_below(), log.span.first_seq)
         if end > begin:
             log.removals.add(begin, end - begin)
             log.removals.purged(end)
-    if log.msgs == 0 or end <= log.first_seq:
+    if log.msgs == 0 or end <= log.span.first_seq:
         return 0
-    if end > log.last_seq:
+    if end > log.span.last_seq:
         purge_all(log)
-        if not log.memory and log.state.condition < FAILED and log.active.size > EMPTY_MAX_BYTES:
+        if not log.memory and log.state.condition < FAILED and log.files.active.size > EMPTY_MAX_BYTES:
             try:
-                log.roll(log.last_seq + 1)
+                log.files.roll(log.span.last_seq + 1)
             except OSError:
                 return before         # the write at the end of the turn raises the error, and maintain() tries again
         return before
-    if end > log.active.first and log.msgs - log.active.live > log.subjects_table.count:
+    if end > log.files.active.first and log.msgs - log.files.active.live > log.subjects_table.count:
         purge_older(log, end)
         return before - log.msgs
     for s in list(log.segments.items):
@@ -87,10 +87,10 @@ cdef int purge_all(Log log) except -1:
     cdef uint32_t i
     log.subjects_table.reset()
     for s in list(log.segments.items):
-        if s is not log.active:
+        if s is not log.files.active:
             s.clear_live()
             log.retire(s)
-    s = log.active
+    s = log.files.active
     for i in range(s.count):
         s.set_dead(i)
     s.clear_live()
@@ -102,7 +102,7 @@ cdef int purge_all(Log log) except -1:
 
 cdef int purge_older(Log log, uint64_t end) except -1:
     # Retires all segments before the active one without reading their entries, then computes the counts again.
-    cdef Segment s, active = log.active
+    cdef Segment s, active = log.files.active
     cdef Entry* e
     cdef uint32_t i
     log.subjects_table.reset()
@@ -132,15 +132,15 @@ cdef int forget_unwritten(Log log, Segment s) except -1:
     s.resize(log.tail.base + keep)
     if s.handle >= 0:
         log.disk.truncate(s.handle, log.tail.base + log.tail.written)
-    return log.tail.skip(s, 0, log.last_seq, False)
+    return log.tail.skip(s, 0, log.span.last_seq, False)
 
 
 def delete(Log log, seq: int, erase: bool = False) -> bool:
     """Remove one message; with erase, also overwrite its bytes with zeros, durably, before this returns. False: no live message."""
     cdef Segment s
     if log.state.condition == CLOSED:
-        log.refuse()
-    if seq < 1 or seq > log.last_seq:
+        log.files.refuse()
+    if seq < 1 or seq > log.span.last_seq:
         return False
     if not erase:
         return bool(log.remove(seq))
@@ -157,7 +157,7 @@ def delete(Log log, seq: int, erase: bool = False) -> bool:
     try:
         if not log.memory:
             log.removals.add(seq, 1)
-            log.sync()
+            log.files.sync()
         log.segments.need(s)
         overwrite(log, s, <uint32_t>(seq - s.first))
     finally:
@@ -194,13 +194,13 @@ cdef int overwrite(Log log, Segment s, uint32_t i) except -1:
     if log.memory:
         memcpy(s.memory.data + offset, q, length)
         return 0
-    if s is log.active and offset >= log.tail.base:
+    if s is log.files.active and offset >= log.tail.base:
         memcpy(log.tail.out.data + (offset - log.tail.base), q, length)
     log.pages.forget(s.serial)
     if s.packed is not None:
         return overwrite_packed(log, s, q, length, offset)
-    if log.unsynced.names:
-        log.sync_folder()                    # otherwise a power cut may bring back an earlier file of this segment
+    if log.files.unsynced.names:
+        log.files.sync_folder()                    # otherwise a power cut may bring back an earlier file of this segment
     log.disk.write_at(log.segments.handle(s), q, length, offset)
     log.disk.sync(s.handle)
     return 0
@@ -217,7 +217,7 @@ cdef int overwrite_packed(Log log, Segment s, const char* q, size_t length, uint
     old = log.disk.open(log.segments.path(s, ".seg"), False)
     try:
         write_segment(log, s, data, True, None)
-        log.sync_folder()                    # from now on no power cut can bring back the old file
+        log.files.sync_folder()                    # from now on no power cut can bring back the old file
         zeros = bytes(was.starts[end] - was.starts[k])
         log.disk.write_at(old, PyBytes_AS_STRING(zeros), len(zeros), was.starts[k])
         log.disk.sync(old)
@@ -265,7 +265,7 @@ cdef bint write_segment(Log log, Segment s, bytes data, bint compress, Segment f
     s.use_blocks(blocks)
     s.use_key(0 if cipher is None else cipher.number, None if compress else aead)
     s.synced_all()
-    log.unsynced.name_made()
+    log.files.unsynced.name_made()
     return compress
 
 
@@ -297,15 +297,15 @@ def maintain(Log log) -> bool:
     for s in log.segments.items:
         # The index file waited for a removal to be synced.
         if not s.has_index and s.removed_mark and s.removed_mark <= log.marks.synced_mark and s.live and s.sealed and s.synced_size == s.written_size:
-            log.write_index(s)
+            log.files.write_index(s)
     wanted = 0 if log.cipher is None else log.cipher.number
-    if log.active.live == 0 and log.active.count and log.active.size > EMPTY_MAX_BYTES:
-        log.roll(log.last_seq + 1)
+    if log.files.active.live == 0 and log.files.active.count and log.files.active.size > EMPTY_MAX_BYTES:
+        log.files.roll(log.span.last_seq + 1)
         return True
     if log.owed.late:
         return do_late(log)
     for s in log.segments.items:
-        if s is log.active or s.live == 0 or s.damaged or s.sync_target or s.size < COMPACT_MIN_BYTES:
+        if s is log.files.active or s.live == 0 or s.damaged or s.sync_target or s.size < COMPACT_MIN_BYTES:
             continue
         if (s.live_bytes + 6 * <uint64_t>s.live) * 2 < s.size and (worst is None or s.live_bytes < worst.live_bytes):
             if not still_futile(log, s):
@@ -313,11 +313,11 @@ def maintain(Log log) -> bool:
     if worst is not None:
         return compact(log, worst, False)
     for s in log.segments.items:
-        if s.key_number != wanted and s is not log.active and s.live and not (s.damaged or s.sync_target):
+        if s.key_number != wanted and s is not log.files.active and s.live and not (s.damaged or s.sync_target):
             return compact(log, s, True)
     if log.compress:
         for s in log.segments.items:
-            if s is not log.active and s.live and s.packed is None and s.key_number == wanted and not (s.damaged or s.unpackable or s.sync_target):
+            if s is not log.files.active and s.live and s.packed is None and s.key_number == wanted and not (s.damaged or s.unpackable or s.sync_target):
                 return compress(log, s)
     return False
 
@@ -335,18 +335,18 @@ def unconverted(Log log) -> int:
 cdef bint compress(Log log, Segment s) except -1:
     """Rewrite a sealed segment compressed; index and index file stay valid."""
     cdef bytes data
-    log.write()
+    log.files.write()
     if s not in log.segments.items or not COMPACT_MIN_BYTES <= s.size <= COMPRESS_MAX_BYTES:
         s.compressing_helps(False)
         return False
-    if log.unsynced.names:
-        log.sync_folder()                    # otherwise a power cut may leave a compressed segment as the newest one
+    if log.files.unsynced.names:
+        log.files.sync_folder()                    # otherwise a power cut may leave a compressed segment as the newest one
     data = all_of(log, s)
     if s.aead is not None:
         data = plain_image(s.aead, log.cipher, data, s.salt)
     if data is not None and pack_helps(data):
         compressed = write_segment(log, s, data, True, None)
-        log.sync_folder()
+        log.files.sync_folder()
         return compressed
     s.compressing_helps(False)
     return False
@@ -371,7 +371,7 @@ cdef bint compact(Log log, Segment s, bint convert) except -1:
     memset(offsets, 0, s.count * sizeof(uint32_t))
     try:
         # Compaction drops messages for good, so the messages that removed them (by a limit or a rollup) must be synced first.
-        log.sync()
+        log.files.sync()
         log.marks.use_sync(sync_used)
         if s not in log.segments.items or not ranges_kept(log, s, &kept):
             return False
@@ -387,11 +387,11 @@ cdef bint compact(Log log, Segment s, bint convert) except -1:
         write_segment(log, s, PyBytes_FromStringAndSize(out.data, out.len), log.compress, fresh)
         take_over(log, s, fresh, out.len, offsets)
         s.take_removes(&kept)
-        log.sync_folder()
+        log.files.sync_folder()
     finally:
         out_free(&out)
         ranges_free(&kept)
-    write_index_file(log.segments, log.subjects_table, s, log.last_seq)
+    write_index_file(log.segments, log.subjects_table, s, log.span.last_seq)
     return True
 
 
@@ -411,7 +411,7 @@ cdef bint ranges_kept(Log log, Segment s, Ranges* kept) except -1:
     cdef Segment older
     cdef size_t k, low, high, middle
     cdef uint64_t end
-    cdef list others = sorted([older for older in log.segments.items + log.retired.items if older.first < s.first], key=first_of)
+    cdef list others = sorted([older for older in log.segments.items + log.files.retired.items if older.first < s.first], key=first_of)
     memset(&held, 0, sizeof(Ranges))
     try:
         if s.has_index:
@@ -525,23 +525,23 @@ def close(Log log) -> None:
             while not mend(log):
                 pass
         if not log.memory and log.state.condition < FAILED:
-            log.write()
-            log.sync_files()
+            log.files.write()
+            log.files.sync_files()
             for s in list(log.segments.items):
                 if s.damaged:
                     doubt_index_file(log.segments, s)        # each opening scans the damaged segment
-                elif s is log.active or s.index_old or not s.has_index:
-                    write_index_file(log.segments, log.subjects_table, s, log.last_seq)
+                elif s is log.files.active or s.index_old or not s.has_index:
+                    write_index_file(log.segments, log.subjects_table, s, log.span.last_seq)
     finally:
-        log.end()
+        log.files.end()
 
 
 def destroy(Log log) -> None:
     """Close the log without writing, drop all messages and remove the folder."""
     cdef Segment s
-    log.end()
+    log.files.end()
     purge_all(log)
     log.pages.forget(0)
-    log.forget_files()
+    log.files.forget_files()
     if not log.memory:
         log.disk.remove_tree(log.folder)

@@ -151,12 +151,12 @@ def last_of_each(Log log, patterns: list[str], upto: int, most: int) -> list[int
     cdef list found = []
     cdef set seen
     cdef str pattern
-    cdef uint64_t top = min(max(upto, 0), log.last_seq), seq
+    cdef uint64_t top = min(max(upto, 0), log.span.last_seq), seq
     cdef size_t k, straddles
     w.log = log
     for pattern in patterns:
         if pattern == ">":
-            if top == log.last_seq and log.subjects_table.live > <uint64_t>most:
+            if top == log.span.last_seq and log.subjects_table.live > <uint64_t>most:
                 return None
             w = wanted_of(log, pattern, True)
             break
@@ -166,13 +166,13 @@ def last_of_each(Log log, patterns: list[str], upto: int, most: int) -> list[int
         seen = set()
         for k in range(w.n):
             seen.add(w.id(k))
-        if top == log.last_seq and len(seen) > most:
+        if top == log.span.last_seq and len(seen) > most:
             return None
         w.ids.len = 0
         for id in seen:
             put_id(w, id)
         w.n = len(seen)
-    if top == log.last_seq and w.n > <size_t>most:
+    if top == log.span.last_seq and w.n > <size_t>most:
         return None
     straddles = 0
     for k in range(w.n):
@@ -238,7 +238,7 @@ def next_of(Log log, pattern: str, start: int) -> object:
     cdef Wanted w = wanted_of(log, pattern, False)
     cdef uint64_t seq = max(start, 1)
     while True:
-        if seq > log.last_seq:
+        if seq > log.span.last_seq:
             return None
         seq = next_wanted(w, seq)
         if seq == 0:
@@ -279,9 +279,9 @@ cdef uint64_t walk(Wanted w, uint64_t seq) except? 18446744073709551615:
     cdef uint64_t found
     if w.every or (w.n <= FEW and w.log.subjects_table.tracking):
         return next_wanted(w, seq)
-    found = w.log.next_wanted(seq, w.log.last_seq, w.at(), w.count())
+    found = w.log.next_wanted(seq, w.log.span.last_seq, w.at(), w.count())
     if w.n <= FEW:
-        w.log.subjects_table.looked_at((found if found else w.log.last_seq) - seq)
+        w.log.subjects_table.looked_at((found if found else w.log.span.last_seq) - seq)
     return found
 
 
@@ -292,13 +292,13 @@ def next_seq(Log log, pattern: str, start: int) -> int:
 
 def last_seq_of(Log log, pattern: str) -> int:
     """The highest live sequence whose subject matches; 0: none."""
-    return prev_wanted(wanted_of(log, pattern, False), log.last_seq)
+    return prev_wanted(wanted_of(log, pattern, False), log.span.last_seq)
 
 
 def last_of(Log log, pattern: str, upto: int | None = None) -> object:
     """The newest message (with sequence <= upto) whose subject matches, or None."""
     cdef Wanted w = wanted_of(log, pattern, False)
-    cdef uint64_t seq = log.last_seq if upto is None else min(max(upto, 0), log.last_seq)
+    cdef uint64_t seq = log.span.last_seq if upto is None else min(max(upto, 0), log.span.last_seq)
     while True:
         seq = prev_wanted(w, seq) if seq else 0
         if seq == 0:
@@ -316,7 +316,7 @@ cdef uint64_t prev_wanted(Wanted w, uint64_t seq) except? 18446744073709551615:
     cdef size_t k
     if w.every:
         return w.log.segments.prev_live(seq)
-    if seq >= w.log.last_seq:
+    if seq >= w.log.span.last_seq:
         return newest(w)
     for k in range(w.n):
         s = w.subject(k)
@@ -361,7 +361,7 @@ cdef uint64_t wanted_from(Wanted w, uint64_t seq) except? 18446744073709551615:
     cdef size_t k
     if w.every:
         return w.log.live_from(seq)
-    if seq <= w.log.first_seq:
+    if seq <= w.log.span.first_seq:
         return w.messages()
     for k in range(w.n):
         s = w.subject(k)
@@ -396,7 +396,7 @@ cdef uint64_t inside_from(Wanted w, uint64_t seq) except? 18446744073709551615:
             continue
         h = s.history
         if h == NULL:
-            total += w.log.subjects_table.last_upto(w.id(k), w.log.last_seq) >= seq        # the only message of the subject
+            total += w.log.subjects_table.last_upto(w.id(k), w.log.span.last_seq) >= seq        # the only message of the subject
             continue
         at = h.end
         while at > h.at and h.seqs[at - 1] >= seq:
@@ -422,7 +422,7 @@ def deleted(Log log) -> list[tuple[int, int]]:
     """Holes between first_seq and last_seq, as (first, count), ascending."""
     cdef list holes = []
     cdef Segment s
-    cdef uint64_t at = log.first_seq
+    cdef uint64_t at = log.span.first_seq
     cdef uint32_t i, k
     for s in log.segments.items:
         i = <uint32_t>(at - s.first) if at > s.first else 0
@@ -437,16 +437,16 @@ def deleted(Log log) -> list[tuple[int, int]]:
                     at = s.first + s.count
                     break
             i = k + 1
-    if at <= log.last_seq:
-        holes.append((at, log.last_seq + 1 - at))
+    if at <= log.span.last_seq:
+        holes.append((at, log.span.last_seq + 1 - at))
     return holes
 
 
 def purge_subjects(Log log, pattern: str, below: int | None = None, keep: int = 0) -> int:
     """Remove messages whose subject matches, below a sequence and/or all but the newest `keep`; how many."""
     cdef Wanted w = wanted_of(log, pattern, False)
-    cdef uint64_t stop = log.last_seq if below is None else min(max(below, 1) - 1, log.last_seq)
-    cdef uint64_t seq = log.first_seq
+    cdef uint64_t stop = log.span.last_seq if below is None else min(max(below, 1) - 1, log.span.last_seq)
+    cdef uint64_t seq = log.span.first_seq
     cdef uint64_t budget, total, n = 0
     if keep < 0:
         raise ValueError(f"keep is 0 or more, not {keep}")
@@ -461,7 +461,7 @@ def purge_subjects(Log log, pattern: str, below: int | None = None, keep: int = 
             return purge_known(w, stop, budget)
         if w.n == 1 or (w.n <= FEW and keep == 0):
             return purge_each(w, stop, budget)
-    seq = next_wanted(w, log.first_seq)
+    seq = next_wanted(w, log.span.first_seq)
     while budget and 0 < seq <= stop:
         log.remove(seq)
         n += 1

@@ -110,7 +110,7 @@ def opened_in_steps(LogOpening opening, create: bool, numbered: bool, patient: b
     for k in range(len(found)):
         open_next(log, opened, found[k], k == len(found) - 1)
         yield
-    doubted = list(log.unsynced.sealed)
+    doubted = list(log.files.unsynced.sealed)
     if not opened:
         find_folder(log, create, patient)
     orphans = find_orphans(log, names, opened)
@@ -118,14 +118,14 @@ def opened_in_steps(LogOpening opening, create: bool, numbered: bool, patient: b
         start_empty(log, orphans, patient)
         return
     sync_names(log)
-    log.given_before((<Opened>opened[0]).segment.first)
+    log.span.given_before((<Opened>opened[0]).segment.first)
     for o in opened:
         note_last(log, o)
     for e in orphans:
-        log.raise_last(max((<Evidence>e[1]).last_seq, e[0] + (<Evidence>e[1]).count - 1), 0)
+        log.span.raise_last(max((<Evidence>e[1]).last_seq, e[0] + (<Evidence>e[1]).count - 1), 0)
     o = <Opened>opened[len(opened) - 1]
     last = o.segment
-    log.found_active(last)
+    log.files.found_active(last)
     log.subjects_table.note_seen(last)          # appends go to this segment
     apply_removals(log, opened, orphans)
     if o.index_file is not None:
@@ -148,23 +148,23 @@ cdef int end_opening(Log log, Segment last, list doubted, Evidence evidence) exc
     if (<Rebuild>log.segments.rebuild).short:
         (<Rebuild>log.segments.rebuild).count_anew(log)
     log.end_counting()
-    if log.active is last and not last.has_index and evidence is not None:
+    if log.files.active is last and not last.has_index and evidence is not None:
         write_found(log, doubted, log.segments.path(last, ".idx"))     # the index file is out of date
     else:
         write_found(log, doubted, None)
-    if log.active is last:
+    if log.files.active is last:
         go_on(log)
     return 0
 
 
 cdef int go_on(Log log) except -1:
     """Make an encrypted log continue in a new segment; when the disk refuses, before the next append."""
-    if log.cipher is None or not (log.active.key_number or log.cipher.number):
+    if log.cipher is None or not (log.files.active.key_number or log.cipher.number):
         return 0
     log.state.want_new_segment(True)
     try:
         if log.state.condition == TAKES:
-            log.resume()
+            log.files.resume()
     except OSError as error:
         log.state.full(error.errno or EIO)
     return 0
@@ -173,7 +173,7 @@ cdef int go_on(Log log) except -1:
 cdef int find_folder(Log log, bint create, bint patient) except -1:
     """Make sure that the folder of a log without segments exists."""
     if log.disk.exists(log.folder):
-        log.unsynced.folder_found()                   # the process that made it may have ended before it synced the name
+        log.files.unsynced.folder_found()                   # the process that made it may have ended before it synced the name
         return 0
     if not create:
         raise FileNotFoundError(2, "no such log", log.folder)
@@ -190,26 +190,26 @@ def make_folder(Log log) -> None:
     """Make the folder of a log. OSError."""
     log.disk.make_dir_durable(log.folder.rpartition("/")[0] or ".")
     log.disk.make_dir(log.folder)
-    log.unsynced.folder_found()
+    log.files.unsynced.folder_found()
 
 
 cdef int start_empty(Log log, list orphans, bint patient) except -1:
-    cdef uint64_t first = log.first_seq, end
+    cdef uint64_t first = log.span.first_seq, end
     for at, evidence in orphans:
         end = max(at + (<Evidence>evidence).count, (<Evidence>evidence).last_seq + 1)
         first = max(first, end)
         log.removals.lost.extend((low, high - low, "the segment is gone") for low, high in (<Evidence>evidence).live)
-    log.begin_at(first)
+    log.span.begin_at(first)
     if patient:
         start_found(log, first)
     else:
-        log.start_segment(first)
+        log.files.start_segment(first)
     if orphans:
         begin_anew(log)
     elif first > 1:
         log.removals.add(1, first - 1)                 # these sequences never had a message
     try:
-        log.write()
+        log.files.write()
     except OSError as error:
         if not patient:
             raise
@@ -368,10 +368,10 @@ cdef int note_last(Log log, Opened o) except -1:
         last = o.scan.last_seq
     if o.evidence is not None:
         last = max(last, o.evidence.last_seq, s.first + o.evidence.count - 1)
-        log.raise_last(last, o.evidence.last_ts)
-    log.raise_last(last, s.last_ts)
+        log.span.raise_last(last, o.evidence.last_ts)
+    log.span.raise_last(last, s.last_ts)
     if o.scan is not None:
-        log.raise_last(last, o.scan.last_ts)
+        log.span.raise_last(last, o.scan.last_ts)
     return 0
 
 
@@ -448,7 +448,7 @@ cdef int count(Log log, Opened o) except -1:
     # Subjects, messages and bytes of a segment; called in order of the sequences.
     cdef Segment s = o.segment
     cdef bint indexed = o.index_file is not None
-    if s.first == log.active.first and s is not log.active:
+    if s.first == log.files.active.first and s is not log.files.active:
         return 0          # the file was renamed, and the active segment has its name
     if s.live == 0:
         s.set_live_bytes(0)
@@ -458,9 +458,9 @@ cdef int count(Log log, Opened o) except -1:
     else:
         count_entries(log, s)
     log.count_segment(s)
-    if not indexed and s is not log.active and s.live and s not in log.unsynced.sealed:
-        log.write_index(s)
-    if s.live == 0 and s is not log.active:
+    if not indexed and s is not log.files.active and s.live and s not in log.files.unsynced.sealed:
+        log.files.write_index(s)
+    if s.live == 0 and s is not log.files.active:
         if s.damaged and lost_in(log, s):
             return 0      # none of its records can be read, but no removal names them: the segment stays
         s.mark_damaged(False)
@@ -534,13 +534,13 @@ cdef class Rebuild:
         if self.short and self.opened:
             self.count_anew(log)
         if not s.damaged and s.removed_mark <= log.marks.synced_mark:
-            write_index_file(log.segments, log.subjects_table, s, log.last_seq)
+            write_index_file(log.segments, log.subjects_table, s, log.span.last_seq)
 
 
 cdef int say_again(Log log, Segment s) except -1:
     """Record the removals of a segment again: its index file, which is not valid any more, may be the only place that has them."""
     cdef list lost = log.removals.lost_within(s.first, s.first + s.count)
-    cdef uint64_t end = log.last_seq + 1
+    cdef uint64_t end = log.span.last_seq + 1
     cdef uint32_t i = 0, live
     cdef Ranges said
     cdef size_t k

@@ -231,7 +231,7 @@ cdef class LogReader:
         self.seek(1)
         if not survey:
             return
-        for segment in self.log.segments.items + self.log.retired.items:
+        for segment in self.log.segments.items + self.log.files.retired.items:
             by_first[segment.first] = segment
         self.segments = [self.facts_of(int(name[:20]), by_first) for name in names if is_segment_name(name)]
         for k in range(len(self.segments)):
@@ -272,7 +272,7 @@ cdef class LogReader:
         s.packed, s.size, s.mended_blocks = r.packed, r.size, r.mended_blocks
         if s.headless:
             if not r.unmade:
-                s.faults.append((0, r.end, self.lost_in(s.first, following or self.log.last_seq + 1), False))
+                s.faults.append((0, r.end, self.lost_in(s.first, following or self.log.span.last_seq + 1), False))
             return 0
         r.salt = s.salt if s.salt else r.salt
         while kind != AT_END:
@@ -282,7 +282,7 @@ cdef class LogReader:
                 run.append((r.record, r.at, fixed is not None))
                 continue
             if kind == AT_END:
-                r.expected = following or self.log.last_seq + 1
+                r.expected = following or self.log.span.last_seq + 1
             elif kind == MESSAGE:
                 r.expected = r.head.seq
             if run and r.expected > low or kind == AT_END or kind == MESSAGE:
@@ -329,7 +329,7 @@ cdef class LogReader:
     def close(self) -> None:
         """Close the files that are open; the reader cannot be used afterwards."""
         self.current = None
-        self.log.close_handles()
+        self.log.files.close_handles()
 
     # --- messages --------------------------------------------------------------------------------
 
@@ -423,7 +423,7 @@ cdef class LogReader:
                     self.index -= 1                      # the next read begins with the rest of this segment
                     return False
                 continue
-            if kind == DAMAGE and (r.at < r.end or s is not self.log.active):
+            if kind == DAMAGE and (r.at < r.end or s is not self.log.files.active):
                 self.damages += 1
             if kind != MESSAGE or r.head.seq < self.next_seq:
                 continue

@@ -24,22 +24,22 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
     # a consumer may have seen the message. A `numbered` log uses it again: there it is the same message.
     cdef Segment s = o.segment
     cdef bytes cut
-    cdef uint64_t expected, seen = 0, first, whole = 0, told = log.last_seq
+    cdef uint64_t expected, seen = 0, first, whole = 0, told = log.span.last_seq
     cdef Py_ssize_t at
     if o.headless or o.mended or s.packed is not None:
         # Nothing can be appended: the head is damaged, or the file is compressed (the file of the next segment never reached the disk).
         # The segment stays unchanged and a new one follows. If none of its records is valid, the new segment takes its name.
         if not numbered:
             pass_over_end(log, o)
-        if s.first == log.last_seq + 1:
+        if s.first == log.span.last_seq + 1:
             say_removals(log, s)
             log.segments.close_handle(s)
             log.segments.discard(s)
             log.subjects_table.leave(s)
             set_aside(log, f"{s.first:020}.seg")
-        start_found(log, log.last_seq + 1)
+        start_found(log, log.span.last_seq + 1)
         begin_anew(log)
-        if s.first != log.active.first and (s.packed is not None or o.mended):
+        if s.first != log.files.active.first and (s.packed is not None or o.mended):
             settle(log, o)
         return 0
     s.seal(False)
@@ -64,16 +64,16 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
             log.removals.add(low, high - low)
         for low, high in o.evidence.ranges:
             log.removals.add(low, high)
-    log.activate(s, s.size)
+    log.files.activate(s, s.size)
     if s.entries == NULL and s.count:
         log.segments.need(s)
     s.index_lost()            # after the next append it does not match
-    log.raise_last(seen, 0)
-    if log.last_seq >= expected:
+    log.span.raise_last(seen, 0)
+    if log.span.last_seq >= expected:
         # Also when other records name sequences whose own records are missing.
-        if log.last_seq - expected > GAP_MAX:
+        if log.span.last_seq - expected > GAP_MAX:
             try:
-                log.roll(log.last_seq + 1)
+                log.files.roll(log.span.last_seq + 1)
             except OSError as error:
                 log.state.roll_ended(True)
                 log.owe(error, None)
@@ -84,7 +84,7 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
 
 cdef int say_removals(Log log, Segment s) except -1:
     """Record again the removals that a segment without messages records, because the segment leaves the log."""
-    cdef uint64_t end = log.last_seq + 1
+    cdef uint64_t end = log.span.last_seq + 1
     cdef size_t k
     for k in range(s.removes.count):
         if s.removes.items[k].first < end:
@@ -98,7 +98,7 @@ cdef int pass_over_end(Log log, Opened o) except -1:
     """Make sure that no sequence of the damaged end is used again, for a segment that takes no appends."""
     cdef Segment s = o.segment
     cdef bytes data
-    cdef uint64_t first = log.last_seq + 1, expected = s.first + s.count, last, whole = 0
+    cdef uint64_t first = log.span.last_seq + 1, expected = s.first + s.count, last, whole = 0
     cdef Py_ssize_t at
     if o.headless:
         at = o.scan.heads_end
@@ -121,18 +121,18 @@ cdef int pass_over_end(Log log, Opened o) except -1:
         if last > max(whole, first - 1):
             first = max(whole + 1, first)
             log.removals.add(first, last + 1 - first)
-        log.raise_last(last, 0)
+        log.span.raise_last(last, 0)
     return 0
 
 
 cdef int begin_anew(Log log) except -1:
     """Begin a new segment with an empty skip record: recovery then knows that a gap before the segment is not a torn skip."""
-    return log.tail.skip(log.active, 0, log.last_seq, False)
+    return log.tail.skip(log.files.active, 0, log.span.last_seq, False)
 
 
 cdef int put_skips(Log log, Segment s, uint64_t expected) except -1:
     """Record which sequences behind the end are lost, so that each later opening reports them."""
-    cdef uint64_t at = expected, end = log.last_seq + 1
+    cdef uint64_t at = expected, end = log.span.last_seq + 1
     cdef list lost = sorted([(max(first, expected), first + count) for first, count, _ in log.removals.lost if count and first + count > expected])
     if len(lost) > LOST_RUNS_MAX:
         lost = [(lost[0][0], end)]

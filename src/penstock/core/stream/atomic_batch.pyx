@@ -138,8 +138,8 @@ cdef uint64_t store_group(PublishPath path, Group group) except? 0:
         hold(log, size, <uint32_t>group.count)
     except OSError as error:
         raise StreamRefused(503, 10077, error.strerror or str(error)) from error
-    first = log.last_seq + 1
-    ts_ns = max(path.reactor.now_ns, log.last_ts_ns)
+    first = log.span.last_seq + 1
+    ts_ns = max(path.reactor.now_ns, log.span.last_ts_ns)
     failure = None
     try:
         for i in range(group.count):
@@ -173,15 +173,15 @@ cdef uint64_t store_group(PublishPath path, Group group) except? 0:
 
 
 cdef int hold(Log log, uint64_t size, uint32_t count) except -1:
-    cdef Segment s = log.active
+    cdef Segment s = log.files.active
     if log.state.condition != TAKES:
-        log.refuse()
-        s = log.active
+        log.files.refuse()
+        s = log.files.active
     if log.memory:
         return 0
     if (s.size + size > log.segment_bytes and s.count) or s.count + count >= GAP_MAX:
-        log.roll(log.last_seq + 1)
-        s = log.active
+        log.files.roll(log.span.last_seq + 1)
+        s = log.files.active
     if s.size + size > SEGMENT_MAX_BYTES or count >= GAP_MAX:
         raise OSError(27, "too much for one segment")
     out_reserve(&log.tail.out, size)
@@ -190,7 +190,7 @@ cdef int hold(Log log, uint64_t size, uint32_t count) except -1:
 
 
 cdef int let_go(Log log, uint64_t first_seq, bint whole) except -1:
-    cdef Segment s = log.active
+    cdef Segment s = log.files.active
     cdef Head head
     cdef char* p
     cdef uint32_t i, last, end, length
@@ -216,5 +216,5 @@ cdef int let_go(Log log, uint64_t first_seq, bint whole) except -1:
             member = True
         i += 1
     if log.tail.unwritten() > EARLY_BYTES:
-        log.write_early()
+        log.files.write_early()
     return 0

@@ -183,9 +183,9 @@ cdef int store(Log log, uint64_t seq, uint64_t ts_ns, const char* subject, size_
     cdef uint16_t flags = 0
     if not sayable(subject, subject_len) or subject_len > NAME_MAX_BYTES or subject_len + body_len > RECORD_MAX_BYTES - RECORD_EXTRA_BYTES:
         raise ValueError(f"message {seq} is not one that can be stored")
-    if seq <= log.last_seq:
+    if seq <= log.span.last_seq:
         raise ValueError(f"message sequence {seq} out of order")
-    if seq > log.last_seq + 1:
+    if seq > log.span.last_seq + 1:
         log.skip_to(seq)
     if hlen:
         scan_headers(body, <uint32_t>hlen, &headers)
@@ -255,7 +255,7 @@ cdef class BlockReader(Feed):
                 seq &= ~(TOMBSTONE | ERASED)
                 self.last_removed = max(self.last_removed, seq)
                 self.log.remove(seq)
-            elif seq and not seq & ERASED and seq > self.log.last_seq:
+            elif seq and not seq & ERASED and seq > self.log.span.last_seq:
                 store(self.log, seq, ts_ns, p + HEAD_BYTES, subject_len, p + at, hlen, body_len)
             elif seq & ERASED:
                 self.last_removed = max(self.last_removed, seq & ~ERASED)
@@ -309,7 +309,7 @@ cdef class EntryReader(Feed):
             raise ValueError(f"message sequence {seq} out of order")
         self.last = seq
         if self.outlived(ts_ns, name + n, hlen):
-            if seq > self.log.last_seq:
+            if seq > self.log.span.last_seq:
                 self.log.skip_to(seq + 1)
             return 0
         return store(self.log, seq, <uint64_t>ts_ns, name, n, name + n, hlen, body_len)
@@ -425,7 +425,7 @@ def apply_state(Log log, bytes data, bytes key) -> tuple | None:
     cdef Reading r
     cdef Highway h
     cdef uint64_t checksum, first, last, count, n, i, low, high, removed, upto = 0
-    cdef uint64_t oldest = log.first_seq, newest = log.last_seq
+    cdef uint64_t oldest = log.span.first_seq, newest = log.span.last_seq
     cdef uint64_t left = newest - min(oldest, newest) + 2 * SET_NODE_MAX     # a node may extend beyond either end
     cdef int version
     cdef size_t size = PyBytes_GET_SIZE(data)

@@ -104,7 +104,7 @@ cdef class StagedBatch:
     cdef int check_sequences(self, Message* m, PublishHeaders* h) except -1:
         cdef PublishPath path = self.path
         cdef Text subject = h.subject
-        cdef uint64_t actual = path.log.last_seq + self.checked
+        cdef uint64_t actual = path.log.span.last_seq + self.checked
         if h.last_sequence.at != NULL:
             if <uint64_t>parse_u63(h.last_sequence.at, h.last_sequence.n) != actual:
                 return path.refuse_sequence(actual)

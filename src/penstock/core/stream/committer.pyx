@@ -43,7 +43,7 @@ cdef class Committer(Synced):
         self.removing = []
         self.failure = ""
         log.marks.use_sync(True)  # the stream will sync: a segment that the opening replaced is not deleted before that
-        self.visible = log.last_seq if sync == 0 or log.memory else log.marks.synced_seq
+        self.visible = log.span.last_seq if sync == 0 or log.memory else log.marks.synced_seq
         if log.state.condition != TAKES and not log.memory:
             self.failure = os.strerror(log.state.failure)          # the opening met a disk that refused a write
 
@@ -54,17 +54,17 @@ cdef class Committer(Synced):
 
     # --- the commit phase ----------------------------------------------------------------------------------------------
     cdef int run(self) except -1:
-        if self.log.dirty():
+        if self.log.files.dirty():
             try:
-                self.log.write()
+                self.log.files.write()
             except OSError as error:
                 return self.write_failed(error)
             if self.failure and self.log.state.condition == TAKES:
                 self.failure = ""
         if self.sync == 0 or self.log.memory:
             self.syncing = len(self.removing)
-            self.reveal(self.log.last_seq)
-            if self.outstanding == 0 and len(self.log.unsynced.sealed) > UNSYNCED_MAX:
+            self.reveal(self.log.span.last_seq)
+            if self.outstanding == 0 and len(self.log.files.unsynced.sealed) > UNSYNCED_MAX:
                 self.begin()
             return 0
         if self.outstanding == 0:
@@ -75,10 +75,10 @@ cdef class Committer(Synced):
         """Start a sync of everything written."""
         cdef int handles[SYNC_HANDLES]
         cdef int n, i
-        if self.removing and not self.log.dirty():
+        if self.removing and not self.log.files.dirty():
             self.syncing = len(self.removing)
         try:
-            n = self.log.sync_begin(handles, SYNC_HANDLES, &self.upto)
+            n = self.log.files.sync_begin(handles, SYNC_HANDLES, &self.upto)
         except OSError as error:
             return self.write_failed(error)
         if n == 0:
@@ -97,7 +97,7 @@ cdef class Committer(Synced):
 
     cdef int ended(self) except -1:
         try:
-            self.log.sync_end(self.upto, self.error)
+            self.log.files.sync_end(self.upto, self.error)
         except OSError as error:
             return self.write_failed(error)
         self.reveal(self.log.marks.synced_seq)
@@ -109,7 +109,7 @@ cdef class Committer(Synced):
         """For SYNC_INTERVAL: start an fsync of everything accepted, unless one is running."""
         if self.sync != 0 or self.log.memory or self.outstanding:
             return 0
-        if self.log.dirty():
+        if self.log.files.dirty():
             self.run()
         return self.begin()
 

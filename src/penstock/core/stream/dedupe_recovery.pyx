@@ -22,7 +22,7 @@ def recalling(PublishPath path):
     path.forget_ids()
     if path.log.msgs == 0:
         return
-    if path.log.read(path.log.last_seq, &r) and r.hlen:
+    if path.log.read(path.log.span.last_seq, &r) and r.hlen:
         scan_headers(r.body, r.hlen, &h)
         if h.message_id.at != NULL:
             path.recall_last(&h)

@@ -71,10 +71,10 @@ cdef class Answers(Listener):
         cdef Record r
         cdef uint64_t last = 0
         cdef int64_t k = 0, sent = 0, pending
-        seq = max(seq, log.first_seq)
-        pending = <int64_t>wanted_from(w, seq) if seq <= log.last_seq else 0
+        seq = max(seq, log.span.first_seq)
+        pending = <int64_t>wanted_from(w, seq) if seq <= log.span.last_seq else 0
         while k < count:
-            seq = walk(w, seq) if 0 < seq <= log.last_seq else 0
+            seq = walk(w, seq) if 0 < seq <= log.span.last_seq else 0
             if seq == 0:
                 break
             if log.read(seq, &r):

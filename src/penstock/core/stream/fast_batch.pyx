@@ -190,7 +190,7 @@ cdef class OpenFastBatches(FastBatchHandler):
                 extra = b',"duplicate": true,"batch":%b,"count":%d' % (json_string(b.id.decode("utf-8", "replace")).encode(), place.seq)
                 return self.say(m, seq, path.acks.stored_text(seq, extra))
             return self.commit(b, m)
-        b.stream_seq = seq if seq else path.log.last_seq
+        b.stream_seq = seq if seq else path.log.span.last_seq
         b.stored = b.last
         if committing:
             return self.commit(b, m)

@@ -50,7 +50,7 @@ cdef class InterestRetention(Retention):
         if self.sweep_next == 0 or seq < self.sweep_next:
             self.sweep_orphans = self.sweep_orphans and self.sweep_next > 0
             self.sweep_next = seq
-            self.sweep_last = self.stream.log.last_seq
+            self.sweep_last = self.stream.log.span.last_seq
         return 0
 
     cdef int verdict(self, uint64_t seq) except -1:
@@ -108,7 +108,7 @@ cdef class InterestRetention(Retention):
             start = self.sweep_next
         self.sweep_orphans = orphans or (self.sweep_next > 0 and self.sweep_orphans)
         self.sweep_next = max(start, 1)
-        self.sweep_last = self.stream.log.last_seq
+        self.sweep_last = self.stream.log.span.last_seq
         self.sweep_some(SWEEP_FIRST)
         if not self.queued:
             self.stream.reactor.enlist_commit(self)
@@ -149,11 +149,11 @@ cdef class InterestRetention(Retention):
         cdef Stream stream = self.stream
         if stream.committer.queued:
             return 0
-        if stream.log.retired.items:
+        if stream.log.files.retired.items:
             return stream.committer.enlist()
-        if stream.log.dirty():
+        if stream.log.files.dirty():
             try:
-                stream.log.write()
+                stream.log.files.write()
             except OSError as error:
                 return stream.committer.write_failed(error)
         return 0

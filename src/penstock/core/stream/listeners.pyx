@@ -203,7 +203,7 @@ cdef class Listeners(SubjectWatcher):
         cdef Listener listener
         self.removals += 1
         self.purges += 1
-        self.purged_first = self.log.first_seq
+        self.purged_first = self.log.span.first_seq
         for listener in list(self.holders):
             listener.purged()
         return 0

@@ -205,4 +205,4 @@ def end_aged(Stream stream, start: int, max_age_ns: int, limit: int, markers: bo
         gone(stream, doomed)
     if seq and not left:
         due = now
-    return (seq if seq else log.last_seq + 1), due, last
+    return (seq if seq else log.span.last_seq + 1), due, last

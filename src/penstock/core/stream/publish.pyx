@@ -248,7 +248,7 @@ cdef class PublishPath:
                 return outcome
         if self.discard_new and self.check_room((h.rare & RARE_ROLLUP) != 0, m):
             return REFUSED
-        outcome = self.append(m, h, max(self.reactor.now_ns, self.log.last_ts_ns), 0 if draft is None else draft.flags, seq)
+        outcome = self.append(m, h, max(self.reactor.now_ns, self.log.span.last_ts_ns), 0 if draft is None else draft.flags, seq)
         return self.stored_or_refused(outcome, m, h, seq[0], draft)
 
     cdef int stored_or_refused(self, int outcome, Message* m, PublishHeaders* h, uint64_t seq, Draft draft) except -1:
@@ -279,12 +279,12 @@ cdef class PublishPath:
 
     cdef int skip(self, PublishHeaders* h, uint64_t* seq) except -1:
         """For a message that no consumer takes: use a sequence and remember the message id, but do not store it. STORED or REFUSED."""
-        seq[0] = self.log.last_seq + 1
+        seq[0] = self.log.span.last_seq + 1
         try:
             self.log.skip_to(seq[0] + 1)
         except OSError as error:
             return self.refuse_for_disk(error)
-        self.log.raise_last(seq[0], self.reactor.now_ns)
+        self.log.span.raise_last(seq[0], self.reactor.now_ns)
         self.remember(h, seq[0])
         return STORED
 
@@ -345,14 +345,14 @@ cdef class PublishPath:
         scan_headers(m.body, m.hlen, &h)
         if self.discard_new and self.check_room((h.rare & RARE_ROLLUP) != 0, &m):
             raise StreamRefused(*self.refusal)
-        if seq and seq != self.log.last_seq + 1:
-            if seq <= self.log.last_seq:
-                raise ValueError(f"sequence {seq} is taken: the stream is at {self.log.last_seq}")
+        if seq and seq != self.log.span.last_seq + 1:
+            if seq <= self.log.span.last_seq:
+                raise ValueError(f"sequence {seq} is taken: the stream is at {self.log.span.last_seq}")
             self.log.skip_to(seq)
         if self.rules is not None and (h.rare or self.every):
             draft = draft_of_record(&m, flags, False)
             draft.note("previous", queries.subject_state(self.log, subject)[2])
-        if self.append(&m, &h, ts_ns or max(self.reactor.now_ns, self.log.last_ts_ns), flags, &given) == REFUSED:
+        if self.append(&m, &h, ts_ns or max(self.reactor.now_ns, self.log.span.last_ts_ns), flags, &given) == REFUSED:
             raise StreamRefused(*self.refusal)
         if draft is not None:
             draft.stored(given)
@@ -403,13 +403,13 @@ cdef class PublishPath:
                 return outcome
         if self.discard_new and self.check_room((h.rare & RARE_ROLLUP) != 0, m):
             return REFUSED
-        if mirrored and seq[0] > self.log.last_seq + 1:
+        if mirrored and seq[0] > self.log.span.last_seq + 1:
             try:
                 self.log.skip_to(seq[0])
             except OSError as error:
                 return self.refuse_for_disk(error)
         if not mirrored:
-            ts_ns = max(self.reactor.now_ns, self.log.last_ts_ns)
+            ts_ns = max(self.reactor.now_ns, self.log.span.last_ts_ns)
         outcome = self.append(m, &h, ts_ns, flags if draft is None else draft.flags, seq)
         return self.stored_or_refused(outcome, m, &h, seq[0], draft)
 
@@ -506,8 +506,8 @@ cdef class PublishPath:
         return 0
 
     cdef int check_last_sequence(self, PublishHeaders* h) except -1:
-        if h.last_sequence.at != NULL and <uint64_t>parse_u63(h.last_sequence.at, h.last_sequence.n) != self.log.last_seq:
-            return self.refuse_sequence(self.log.last_seq)
+        if h.last_sequence.at != NULL and <uint64_t>parse_u63(h.last_sequence.at, h.last_sequence.n) != self.log.span.last_seq:
+            return self.refuse_sequence(self.log.span.last_seq)
         return 0
 
     cdef int check_source_header(self, PublishHeaders* h) except -1:
@@ -671,7 +671,7 @@ cdef class PublishPath:
         return 0
 
     cdef int evict(self, uint64_t seq) except -1:
-        cdef bint oldest = seq == self.log.first_seq
+        cdef bint oldest = seq == self.log.span.first_seq
         if not self.log.remove(seq):
             return 0
         self.listeners.removed(seq, oldest)
@@ -700,10 +700,10 @@ cdef class PublishPath:
         try:
             if self.max_msgs > 0:
                 while self.log.msgs > <uint64_t>self.max_msgs:
-                    self.evict(self.log.first_seq)
+                    self.evict(self.log.span.first_seq)
             if self.max_bytes > 0:
                 while self.log.msgs and self.log.bytes > <uint64_t>self.max_bytes:
-                    self.evict(self.log.first_seq)
+                    self.evict(self.log.span.first_seq)
         except OSError:
             return 0                               # as in trim_subject
         return 0

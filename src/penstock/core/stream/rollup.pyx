@@ -19,7 +19,7 @@ def roll_up(Stream stream, below: int, str subject = "") -> int:
     The cost depends on the number of removed messages, not on the size of the stream.
     """
     cdef bytes name = subject.encode("utf-8", "surrogateescape")
-    cdef uint64_t end = below, n = 0, first = stream.log.first_seq
+    cdef uint64_t end = below, n = 0, first = stream.log.span.first_seq
     cdef SubjectState* state
     cdef int64_t id = -1
     if name:
@@ -31,7 +31,7 @@ def roll_up(Stream stream, below: int, str subject = "") -> int:
             while state != NULL and state.first < end:
                 n += stream.path.evict(state.first)
                 state = stream.log.subject(<uint32_t>id)
-            if stream.log.first_seq != first:
+            if stream.log.span.first_seq != first:
                 stream.told()            # consumers that are below the first message move to it
             stream.settle()
             return n

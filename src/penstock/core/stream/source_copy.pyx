@@ -57,7 +57,7 @@ cdef class SourceWriter:
         cdef uint64_t stored = seq
         cdef int outcome
         cdef object kept
-        if seq <= self.position or (self.mirror and seq <= self.target.log.last_seq):
+        if seq <= self.position or (self.mirror and seq <= self.target.log.span.last_seq):
             self.position = max(self.position, seq)
             return 1
         if self.target.closed:
@@ -147,7 +147,7 @@ cdef class SourceWriter:
         """The origin has no (matching) message up to a sequence; a mirror's next message comes after it. Raises OSError."""
         if upto > self.position:
             self.position = upto
-        if self.mirror and upto > self.target.log.last_seq:
+        if self.mirror and upto > self.target.log.span.last_seq:
             self.target.log.skip_to(upto + 1)
             self.target.committer.enlist()
 
@@ -164,8 +164,8 @@ cdef class Copier(Listener):
         self.origin = origin
         self.writer = writer
         self.filters = tuple([pattern.encode("utf-8", "surrogateescape") for pattern in filters])
-        self.start_seq = max(start_seq, origin.log.first_seq, 1) if writer.mirror else 0
-        self.cursor = Cursor(origin.log, max(start_seq, origin.log.first_seq, 1))
+        self.start_seq = max(start_seq, origin.log.span.first_seq, 1) if writer.mirror else 0
+        self.cursor = Cursor(origin.log, max(start_seq, origin.log.span.first_seq, 1))
         self.cursor.set_filters(self.filters)
         if not self.cursor.filtered:
             self.filters = ()
@@ -234,7 +234,7 @@ cdef class Copier(Listener):
         return self.cursor.forget(subject_id)
 
     cdef int purged(self) except -1:
-        return self.cursor.purged_below(self.origin.log.first_seq)
+        return self.cursor.purged_below(self.origin.log.span.first_seq)
 
     cdef int wake(self) except -1:
         if not self.closed:
@@ -264,14 +264,14 @@ def last_positions(Log log, above: int, names: set, bint marked = True) -> dict:
     Reads from the log's end down to the sequence `above`, until all `names` are found. `marked`: only messages that this server has
     sourced; a restored log has no such marks.
     """
-    cdef uint64_t seq = log.last_seq, low = above
+    cdef uint64_t seq = log.span.last_seq, low = above
     cdef Record r
     cdef Text t
     cdef dict found = {}
     cdef set missing = set(names)
     while missing and log.msgs:
         seq = log.segments.prev_live(seq)
-        if seq == 0 or seq <= low or seq < log.first_seq:
+        if seq == 0 or seq <= low or seq < log.span.first_seq:
             break
         if log.read(seq, &r) and (r.flags & SOURCED or not marked):
             t = header_value(r.body, r.hlen, b"Nats-Stream-Source", 18)

@@ -53,7 +53,7 @@ cdef class Stream(Sink):
         self.unread = ""
         log.subjects_table.watchers.append(self.listeners)
         self.configure()
-        if self.committer.visible < log.last_seq:
+        if self.committer.visible < log.span.last_seq:
             self.committer.enlist()
 
     @property
@@ -105,11 +105,11 @@ cdef class Stream(Sink):
             if maintenance.purge(self.log):
                 self.told()
         elif self.listeners.all:
-            self.retention.sweep(max(start, self.log.first_seq), orphans and self.path.selective)
+            self.retention.sweep(max(start, self.log.span.first_seq), orphans and self.path.selective)
 
     def settle(self) -> None:
         """Commit removals that were made outside of a publish, at the end of the turn."""
-        if self.log.dirty():
+        if self.log.files.dirty():
             self.committer.enlist()
 
     # --- publishing ----------------------------------------------------------------------------------------------------
@@ -241,11 +241,11 @@ cdef class Stream(Sink):
         cdef Record r
         if path.max_age_ns and not path.sealed and self.log.msgs:
             cut = self.log.seq_at(now - path.max_age_ns + 1) if now >= path.max_age_ns else 0
-            if cut > self.log.first_seq:
+            if cut > self.log.span.first_seq:
                 self.listeners.expire_below(cut)
                 maintenance.purge(self.log, cut)
                 self.told()
-            if self.log.msgs and self.log.read(self.log.first_seq, &r):
+            if self.log.msgs and self.log.read(self.log.span.first_seq, &r):
                 due = max(r.ts_ns + path.max_age_ns, now + AGE_STEP_NS)
         ids_due = path.forget_old_ids()
         if ids_due:

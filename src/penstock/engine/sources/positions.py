@@ -83,8 +83,7 @@ class Positions:
                 self._known[name] = Position(name=name, seq=seq, origin=origin)
         self._saved_seq = above
         if self._files is not None:
-            self._log.guard = self
-            self._log.guard_above = above
+            self._log.guard_with(self, above)
         if found is not None and found.seq > self._log.last_seq:
             try:
                 self._write(self._file())
@@ -145,7 +144,7 @@ class Positions:
 
     def close(self) -> None:
         """Detach from the log: the stream closes, or follows no other stream."""
-        self._log.guard = None
+        self._log.guard_with(None)
 
     def _collect(self) -> None:
         for name, writer in self._writers.items():
@@ -160,5 +159,6 @@ class Positions:
     def _write(self, file: PositionsFile) -> None:
         assert self._files is not None
         self._files.write_positions(file)
-        self._saved_seq = self._log.guard_above = file.seq
+        self._saved_seq = file.seq
+        self._log.guard_with(self._log.guard, file.seq)
         self._saved = file.positions
