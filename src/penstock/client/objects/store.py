@@ -212,11 +212,15 @@ class Storing(Generic[W]):
         upload = Upload(self._js, self._stream, chunk_subject(self.bucket, info.nuid), patience_s)
         try:
             yield from source.begin()
-            before, seq = yield from persisting(
-                self.client, lambda: self._looking(name), patience_s, served=False
-            )
             yield from upload.begin()
             digest, length = yield from self._carrying(source, upload, progress)
+            # Asked while the last acks are on their way: a small put waits once for both.
+            before, seq = yield from persisting(
+                self.client, lambda: self._looking(name), patience_s, served=upload.acked > 0
+            )
+            yield from upload.finish()
+            if progress is not None:
+                progress(length, length)
             info = replace(info, size=length, chunks=upload.sent, digest=digest)
             before = yield from self._committing(info, before, seq, patience_s)
         except GeneratorExit:
@@ -246,9 +250,6 @@ class Storing(Generic[W]):
                 if progress is not None and upload.acked_bytes > told:
                     told = upload.acked_bytes
                     progress(told, source.total)
-        yield from upload.finish()
-        if progress is not None:
-            progress(length, length)
         return digest_text(digest.digest()), length
 
     def _rolling_back(self, info: ObjectInfo, upload: Upload, error: BaseException) -> Steps[None]:
