@@ -9,7 +9,7 @@ import sys
 
 # Before the loading thread starts: modules of the standard library and of others, by first name.
 EARLY = """
-    binascii collections contextlib enum errno fcntl functools importlib itertools keyword math
+    binascii collections contextlib enum errno fcntl functools heapq importlib itertools keyword math
     operator reprlib resource select selectors signal socket threading types warnings
     abc codecs encodings io os site gc sys array builtins marshal posix time penstock cython_runtime
 """
