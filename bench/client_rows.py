@@ -61,9 +61,10 @@ class Penstock:
         await self.js.create_consumer(
             name, ConsumerConfig(name="c", durable_name="c", ack_policy="explicit")
         )
+        consumer = await self.js.consumer(name, "c")
         with Timed() as timed:
-            async with self.js.pull(name, "c") as consumer:
-                async for message in consumer.messages(batch=500):
+            async with consumer.consume(max_messages=500) as messages:
+                async for message in messages:
                     await message.ack()
                     count -= 1
                     if not count:
