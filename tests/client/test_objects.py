@@ -11,6 +11,8 @@ import pytest
 
 from penstock.client import (
     ApiError,
+    BucketExists,
+    BucketNotFound,
     LinkNotFollowed,
     ObjectDamaged,
     ObjectExists,
@@ -18,8 +20,6 @@ from penstock.client import (
     ObjectNotFound,
     ObjectReplaced,
     ObjectStoreConfig,
-    StreamExists,
-    StreamNotFound,
     Timeout,
     connect_blocking,
 )
@@ -320,7 +320,7 @@ def test_buckets(js: Any, unique: str) -> None:
     made = status.stream.config
     assert made.subjects == [f"$O.{unique}.C.>", f"$O.{unique}.M.>"]
     assert (made.discard, made.allow_rollup_hdrs, made.allow_direct) == ("new", True, True)
-    with pytest.raises(StreamExists):
+    with pytest.raises(BucketExists):
         js.create_object_store(ObjectStoreConfig(bucket=unique))
     js.update_object_store(ObjectStoreConfig(bucket=unique, description="e", storage="memory"))
     status = js.object_store(unique).status()
@@ -329,9 +329,9 @@ def test_buckets(js: Any, unique: str) -> None:
     assert unique in [each.bucket for each in js.object_stores()]
     js.delete_object_store(unique)
     for call in (js.object_store, js.delete_object_store):
-        with pytest.raises(StreamNotFound):
+        with pytest.raises(BucketNotFound):
             call(unique)
-    with pytest.raises(StreamNotFound):
+    with pytest.raises(BucketNotFound):
         js.update_object_store(ObjectStoreConfig(bucket=unique))
 
 

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.api.times import parse_instant
 from penstock.errors import (
+    BucketExists,
+    BucketNotFound,
     LinkNotFollowed,
     MessageNotFound,
     NoResponders,
@@ -24,6 +26,7 @@ from penstock.errors import (
     ObjectNotFound,
     ObjectReplaced,
     PenstockError,
+    StreamExists,
     StreamNotFound,
     WrongLastSequence,
 )
@@ -67,6 +70,7 @@ if TYPE_CHECKING:
 
 W = TypeVar("W", bound=Watching)
 S = TypeVar("S", bound="Storing[Any]")
+T = TypeVar("T")
 
 PATIENCE_S = 60.0
 """How long a transfer waits for the server before it gives up."""
@@ -575,24 +579,38 @@ class Storing(Generic[W]):
     list = call(listing)
 
     def _describing(self) -> Steps[ObjectStoreStatus]:
-        """The state of the bucket; StreamNotFound when it does not exist any more."""
-        return status_of((yield from self._js.plans.stream_info(self._stream)))
+        """The state of the bucket; BucketNotFound when it does not exist any more."""
+        info = yield from of_bucket(self.bucket, self._js.plans.stream_info(self._stream))
+        return status_of(info)
 
     status = call(_describing)
 
     def sealing(self) -> Steps[ObjectStoreStatus]:
-        """Seal the bucket: nothing in it can be changed any more. This cannot be taken back."""
-        info = yield from self._js.plans.stream_info(self._stream)
+        """Seal the bucket: nothing in it can be changed any more. This cannot be taken back.
+
+        Raises BucketNotFound when it does not exist any more.
+        """
+        info = yield from of_bucket(self.bucket, self._js.plans.stream_info(self._stream))
         info.config.sealed = True
         return status_of((yield from self._js.plans.update_stream(info.config)))
 
     seal = call(sealing)
 
     def destroying(self) -> Steps[None]:
-        """Remove the bucket with all objects, also a sealed one."""
-        yield from self._js.plans.delete_stream(self._stream)
+        """Remove the bucket with all objects, also a sealed one; BucketNotFound when it is gone."""
+        yield from of_bucket(self.bucket, self._js.plans.delete_stream(self._stream))
 
     destroy = call(destroying)
+
+
+def of_bucket(bucket: str, plan: Steps[T]) -> Steps[T]:
+    """A call about the stream of a bucket, whose errors name the bucket."""
+    try:
+        return (yield from plan)
+    except StreamNotFound:
+        raise BucketNotFound(bucket) from None
+    except StreamExists:
+        raise BucketExists(bucket) from None
 
 
 def _writer(file: Any) -> Callable[[list[bytes]], object]:
@@ -605,9 +623,9 @@ class Buckets(Generic[S]):
     _store_type: Callable[[Any, str], S]
 
     def opening_store(self: Any, bucket: str) -> Steps[S]:
-        """An object store that exists; StreamNotFound when it does not."""
+        """An object store that exists; BucketNotFound when it does not."""
         store: S = self._store_type(self, bucket)
-        yield from self.plans.stream_info(stream_of(bucket))
+        yield from of_bucket(bucket, self.plans.stream_info(stream_of(bucket)))
         return store
 
     object_store = call(opening_store)
@@ -615,26 +633,26 @@ class Buckets(Generic[S]):
     def creating_store(self: Any, config: ObjectStoreConfig) -> Steps[S]:
         """Create an object store; opens an existing one with the same configuration.
 
-        Raises StreamExists for another configuration.
+        Raises BucketExists for another configuration.
         """
         store: S = self._store_type(self, config.bucket)
-        yield from self.plans.create_stream(config.on(StreamConfig()))
+        yield from of_bucket(config.bucket, self.plans.create_stream(config.on(StreamConfig())))
         return store
 
     create_object_store = call(creating_store)
 
     def updating_store(self: Any, config: ObjectStoreConfig) -> Steps[S]:
-        """Change an object store to this whole configuration; StreamNotFound when it does not exist."""
+        """Change an object store to this whole configuration; BucketNotFound when it does not exist."""
         store: S = self._store_type(self, config.bucket)
-        info = yield from self.plans.stream_info(stream_of(config.bucket))
+        info = yield from of_bucket(config.bucket, self.plans.stream_info(stream_of(config.bucket)))
         yield from self.plans.update_stream(config.on(info.config))
         return store
 
     update_object_store = call(updating_store)
 
     def deleting_store(self: Any, bucket: str) -> Steps[None]:
-        """Remove an object store with all objects; StreamNotFound when it does not exist."""
-        yield from self.plans.delete_stream(stream_of(bucket))
+        """Remove an object store with all objects; BucketNotFound when it does not exist."""
+        yield from of_bucket(bucket, self.plans.delete_stream(stream_of(bucket)))
 
     delete_object_store = call(deleting_store)
 
