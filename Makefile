@@ -16,7 +16,7 @@ CORE := $(wildcard src/penstock/core/*/*.pyx src/penstock/core/*/*.pxd src/penst
 # The servers that tests and benchmarks compare with: the newest (from PyPI, with the extra "test"), and an older one (Debian's).
 PEER := $(VENV)/bin/nats-server
 OLDER := $(VENV)/peer/usr/sbin/nats-server
-PEERS = NATS_SERVER="$${NATS_SERVER:-$$(ls $(PEER) 2>/dev/null || true)}"
+PEERS = NATS_SERVER="$${NATS_SERVER:-$$(ls $(CURDIR)/$(PEER) 2>/dev/null || true)}"
 
 # A JVM, a Spark or a Python path of the surroundings must not leak into what is built or run here.
 unexport PYTHONPATH PYTHONHOME SPARK_HOME

@@ -48,6 +48,9 @@ class Failures:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             self.names[report.nodeid] = None
+            print(
+                f"\nfailed: {report.nodeid}", flush=True
+            )  # the reasons come at the end of the run
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:

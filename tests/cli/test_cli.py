@@ -221,7 +221,7 @@ def test_request_prints_the_answer(run):
         (2, "pub a x -H nocolon", '"nocolon" is not a header'),
         (2, "pub a x -J --reply b", "exclude each other"),
         (1, "req nobody.there x", "nobody answers on nobody.there"),
-        (2, "-s ftp://x stream ls", "expected nats:// or tls://"),
+        (2, "-s ftp://x stream ls", "expected nats://, tls://, ws:// or wss://"),
         (1, "-s nats://127.0.0.1:1 stream ls", "cannot connect: nats://127.0.0.1:1"),
         (2, "--timeout x stream ls", "is not a duration"),
         (2, "--user a --token b stream ls", "give user and password, or a token, not both"),

@@ -172,25 +172,31 @@ class Twin:
         self.socket.close()
 
 
+TERMINATED = b"$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED."
 MAX_DELIVERIES = b"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES."
 
 
 def in_one_order(seen: dict[str, list[tuple[Any, ...]]]) -> dict[str, list[tuple[Any, ...]]]:
-    """What was seen, with the advisories of exhausted deliveries in order of their texts.
+    """What was seen, with advisories that come in any order in the order of their texts.
 
-    nats-server walks a map to find the messages whose ack wait is over: messages that are due at
-    one time are told in any order. Everything else keeps its place.
+    nats-server walks a map to find the messages whose ack wait is over, and another one to find the
+    consumers of a message that is deleted. Everything else keeps its place.
     """
     ordered = {}
     for sid, messages in seen.items():
-        advisories = iter(sorted((m for m in messages if is_exhausted(m)), key=repr))
-        ordered[sid] = [next(advisories) if is_exhausted(m) else m for m in messages]
+        advisories = iter(sorted((m for m in messages if is_unordered(m)), key=repr))
+        ordered[sid] = [next(advisories) if is_unordered(m) else m for m in messages]
     return ordered
 
 
-def is_exhausted(message: tuple[Any, ...]) -> bool:
-    """Whether this is an advisory that a message was delivered as often as it may be."""
-    return isinstance(message[0], bytes) and message[0].startswith(MAX_DELIVERIES)
+def is_unordered(message: tuple[Any, ...]) -> bool:
+    """Whether this is an advisory of exhausted deliveries, or of a deleted message."""
+    subject, body = message[0], message[-1]
+    if not isinstance(subject, bytes):
+        return False
+    if subject.startswith(TERMINATED):
+        return isinstance(body, dict) and body.get("reason") == DELETED
+    return subject.startswith(MAX_DELIVERIES)
 
 
 class Twins:

@@ -122,5 +122,6 @@ def test_a_store_of_ones_own_is_kept(tmp_path):
 def test_monitoring_when_asked_for():
     with testing.LocalServer(options=["-m", "-1"]) as local:
         assert local.monitoring_url.startswith("http://127.0.0.1:")
-        assert "Server is ready" in local.log()
+        while "Server is ready" not in local.log():
+            assert local.pid, "the server has ended"
         assert local.end() == 0

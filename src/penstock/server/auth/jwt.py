@@ -79,7 +79,7 @@ def decode(token: str, wanted: type[C]) -> C:
         if version <= 1:
             return msgspec.convert(migrate(msgspec.json.decode(raw), kind), wanted)
         return msgspec.json.decode(raw, type=wanted)
-    except (msgspec.ValidationError, msgspec.DecodeError) as problem:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise JwtError(f"the claims are not what they should be: {problem}") from None
 
 
@@ -115,7 +115,7 @@ def _kind_of(found: _Found) -> tuple[str, int]:
         return found.type, 1
     try:
         inside = msgspec.json.decode(found.nats, type=_Kind)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         inside = _Kind()
     return str(inside.type), inside.version if isinstance(inside.version, int) else 0
 
