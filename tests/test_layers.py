@@ -36,13 +36,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "spark": CLIENT_SIDE,
     "pipeline": CLIENT_SIDE | {"spark"},
     "kombu": CLIENT_SIDE,
+    "apply": CLIENT_SIDE,
     "embedded": CLIENT_SIDE | {"engine", "server"},
-    "cli": CLIENT_SIDE | {"engine", "server", "store", "spark", "pipeline"},
-    "testing": CLIENT_SIDE | {"engine", "server", "store", "spark", "pipeline", "embedded", "cli"},
+    "cli": CLIENT_SIDE | {"engine", "server", "store", "spark", "pipeline", "apply"},
+    "testing": CLIENT_SIDE
+    | {"engine", "server", "store", "spark", "pipeline", "embedded", "cli", "apply"},
 }
 
 # Time, disk, network and randomness are handed in to these.
-PURE = VALUES | {"api", "engine"}
+PURE = VALUES | {"api", "engine", "apply"}
 WORLD = {
     "asyncio",
     "concurrent",

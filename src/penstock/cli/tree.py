@@ -24,6 +24,11 @@ TOP: dict[str, Row] = {
     "stream": ("Streams: ls, add, info, rm, purge, get, backup, restore.", "tree", "stream"),
     "consumer": ("Consumers: ls, add, info, rm, next.", "tree", "consumer"),
     "account": ("Usage and limits of the account: info.", "tree", "account"),
+    "apply": ("Make streams, consumers, buckets as files declare.", "configuration", "apply"),
+    "plan": ("Show what apply would do.", "configuration", "plan"),
+    "diff": ("The same as plan.", "configuration", "plan"),
+    "export": ("Print streams and consumers as files for apply.", "configuration", "export"),
+    "validate": ("Check files for apply without a server.", "configuration", "validate"),
     "pipeline": ("A pipeline in a file: check, run, status, init.", "tree", "pipeline"),
     "spark": ("Spark: watch streaming queries, package for a cluster.", "tree", "spark"),
     "store": (

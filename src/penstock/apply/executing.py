@@ -1,0 +1,103 @@
+"""Makes a plan's changes, in its order, with the calls of JetStream."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from penstock.api import ConsumerConfig, StreamConfig, decode_response, encode
+from penstock.api.errors_generated import StreamCreateError
+from penstock.client.models import ConsumerConfig as ClientConsumerConfig
+from penstock.client.models import StreamConfig as ClientStreamConfig
+from penstock.errors import ConsumerNotFound, PenstockError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.apply.planning import Change, Plan
+    from penstock.client.blocking.jetstream import JetStream
+
+
+_TRIES = 100
+
+
+class ApplyFailed(PenstockError):
+    """A change was refused by the server; the changes before it are made, those after it are not."""
+
+
+class DataLossError(PenstockError):
+    """The plan loses messages or positions, and nobody has allowed it."""
+
+
+def check(plan: Plan, *, allow_data_loss: bool) -> None:
+    """Raise PenstockError unless the whole plan may be carried out."""
+    if plan.refused:
+        first = plan.refused[0]
+        raise ApplyFailed(f"cannot change {first.title}: {'; '.join(first.reasons)}")
+    if plan.losses and not allow_data_loss:
+        lost = "; ".join(f"{each.action} {each.title} loses {each.loss}" for each in plan.losses)
+        raise DataLossError(f"{lost}; --allow-data-loss does it")
+
+
+def execute(
+    jetstream: JetStream,
+    plan: Plan,
+    *,
+    allow_data_loss: bool = False,
+    done: Callable[[Change], None] = lambda _: None,
+) -> int:
+    """Make the changes; ``done`` is told each. Returns their number.
+
+    Raises DataLossError and ApplyFailed before the first change if the plan must not be carried out, and
+    ApplyFailed when the server refuses one.
+    """
+    check(plan, allow_data_loss=allow_data_loss)
+    for number, change in enumerate(plan.pending):
+        try:
+            _make(jetstream, change)
+        except PenstockError as error:
+            rest = f"{number} of {len(plan.pending)} changes were made"
+            text = f"cannot {change.action} {change.title}: {error}; {rest}"
+            raise ApplyFailed(text) from error
+        done(change)
+    return len(plan.pending)
+
+
+def _make(jetstream: JetStream, change: Change) -> None:
+    if change.consumer:
+        _make_consumer(jetstream, change)
+        return
+    if change.action in ("delete", "replace"):
+        jetstream.delete_stream(change.stream)
+    if change.action == "delete":
+        return
+    assert isinstance(change.wanted, StreamConfig)
+    config = decode_response(ClientStreamConfig, encode(change.wanted))
+    if change.action == "update":
+        jetstream.update_stream(config)
+    else:
+        _create_stream(jetstream, config)
+
+
+def _create_stream(jetstream: JetStream, config: ClientStreamConfig) -> None:
+    """Create a stream, if need be some times: after a deletion a nats-server may still remove folders."""
+    for _ in range(_TRIES):
+        with suppress(StreamCreateError):
+            jetstream.create_stream(config)
+            return
+        jetstream.account_info()  # the server works meanwhile
+    jetstream.create_stream(config)
+
+
+def _make_consumer(jetstream: JetStream, change: Change) -> None:
+    if change.action in ("delete", "replace"):
+        with suppress(ConsumerNotFound):  # it went with its stream
+            jetstream.delete_consumer(change.stream, change.consumer)
+    if change.action == "delete":
+        return
+    assert isinstance(change.wanted, ConsumerConfig)
+    config = decode_response(ClientConsumerConfig, encode(change.wanted))
+    if change.action == "update":
+        jetstream.update_consumer(change.stream, config)
+    else:
+        jetstream.create_consumer(change.stream, config, action="create")

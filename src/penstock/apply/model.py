@@ -1,0 +1,132 @@
+"""The values that all parts share: a place in a file, a node, a problem, a resource."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from penstock.api import ConsumerConfig, StreamConfig
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+OWNER_KEY = "managed-by"
+"""The metadata that says who manages a stream or consumer."""
+SERVERS_OWN = "_nats."
+"""How metadata begins that servers add."""
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """A place in a file; line and column begin with 1, and 0 is unknown."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        """``file:line:column``, as far as it is known."""
+        known = [str(part) for part in (self.line, self.column) if part]
+        return ":".join([self.file, *known])
+
+
+@dataclass
+class Node:
+    """A value of a file and its place; ``key`` is the place of the key before it."""
+
+    value: NodeValue
+    place: Place
+    key: Place | None = None
+
+    @property
+    def at(self) -> Place:
+        """Where to point at: the key, or the value where there is none."""
+        return self.key or self.place
+
+
+NodeValue: TypeAlias = "str | int | float | bool | list[Node] | dict[str, Node] | None"
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """A mistake in a file."""
+
+    place: Place
+    text: str
+
+    def __str__(self) -> str:
+        """One line."""
+        return f"{self.place}: {self.text}"
+
+
+class ConfigurationError(PenstockError):
+    """Files cannot be applied; ``problems`` are the mistakes, each with its place."""
+
+    problems: tuple[Problem, ...]
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        """One line for each problem."""
+        self.problems = tuple(sorted(set(problems)))
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+def fault(place: Place, text: str) -> ConfigurationError:
+    """The error for one mistake."""
+    return ConfigurationError([Problem(place, text)])
+
+
+Kind: TypeAlias = Literal["stream", "consumer", "kv", "object"]
+Config: TypeAlias = StreamConfig | ConsumerConfig
+Key: TypeAlias = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A stream or consumer that should exist. A bucket is the stream that it is made of."""
+
+    kind: Kind
+    stream: str
+    config: Config
+    place: Place
+    consumer: str = ""
+    prevent_delete: bool = False
+    prevent_update: bool = False
+
+    @property
+    def key(self) -> Key:
+        """The stream's name, and the consumer's ("" for a stream)."""
+        return self.stream, self.consumer
+
+    @property
+    def title(self) -> str:
+        """How people call it."""
+        return title(self.stream, self.consumer)
+
+
+def title(stream: str, consumer: str = "") -> str:
+    """How people call a stream, consumer or bucket."""
+    if consumer:
+        return f"consumer {stream} > {consumer}"
+    if stream.startswith("KV_"):
+        return f"bucket {stream.removeprefix('KV_')}"
+    if stream.startswith("OBJ_"):
+        return f"object store {stream.removeprefix('OBJ_')}"
+    return f"stream {stream}"
+
+
+@dataclass
+class Declared:
+    """Everything that files declare, and remarks for the user."""
+
+    resources: list[Resource] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    def wrong(self, place: Place, text: str) -> None:
+        """Note a mistake."""
+        self.problems.append(Problem(place, text))
+
+    def warn(self, place: Place, text: str) -> None:
+        """Note what the user should know."""
+        self.warnings.append(Problem(place, text))

@@ -1,0 +1,216 @@
+"""Nodes as messages of the JetStream API: names, types, durations, sizes; every mistake with its place.
+
+A duration is text (``10m``, ``1h30m``, ``7d``) or, as in the API, a whole number of nanoseconds. A size is a number
+of bytes or text (``64KB``, ``10GiB``: powers of 1024; ``10G``: powers of 1000). A closed set of words is read in any
+case. A limit of -1 in a duration means none.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+from difflib import get_close_matches
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+import msgspec
+
+from penstock.api.fields import Choice, Instant, Number
+from penstock.api.times import parse_duration, parse_instant, parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.apply.model import Declared, Node
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+SECOND_NS = 1_000_000_000
+_DAY_NS = 86_400 * SECOND_NS
+_SHORTEST_NS = 1_000_000
+_LONG = re.compile(r"(\d+)([ywd])(.*)")
+_UNITS = {"y": 365 * _DAY_NS, "w": 7 * _DAY_NS, "d": _DAY_NS}
+_SIZE = re.compile(r"(\d+)\s*([KMGTPE])(i?B|i)?", re.IGNORECASE)
+_SIZES = frozenset({"max_bytes", "max_msg_size", "max_value_size"})
+
+
+class _Wrong(Exception):  # carries the text only
+    """A value does not fit; the text says why."""
+
+
+def shown(value: object) -> str:
+    """What kind of value this is, for error texts."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        return f'"{value}"' if len(value) <= 60 else "a long text"
+    if isinstance(value, int | float):
+        return str(value)
+    return "a list" if isinstance(value, list) else "a map"
+
+
+def unknown(name: str, known: Iterable[str]) -> str:
+    """The error for a name that nothing has: with the name that was probably meant."""
+    names = sorted(known)
+    folded = {each.lower().replace("_", ""): each for each in names}
+    close = get_close_matches(name.lower().replace("_", ""), folded, 1, 0.6)
+    if close:
+        return f'unknown key "{name}"; did you mean "{folded[close[0]]}"?'
+    return f'unknown key "{name}"; known are {", ".join(names)}'
+
+
+def duration_ns(value: object) -> int:
+    """A duration in nanoseconds; ValueError."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(f"expected a duration such as 10m or 7d, got {shown(value)}")
+    if isinstance(value, int):
+        if 0 < value < _SHORTEST_NS:
+            raise ValueError(f'{value} needs a unit, such as "{value}s"; a number is nanoseconds')
+        return max(value, 0)
+    text, total = value.strip(), 0
+    if not text:
+        return 0
+    if re.fullmatch(r"-?\d+", text):
+        return duration_ns(int(text))
+    while found := _LONG.fullmatch(text):
+        total += int(found[1]) * _UNITS[found[2]]
+        text = found[3]
+    try:
+        total += parse_duration(text) if text or not total else 0
+    except ValueError:
+        raise ValueError(f'"{value}" is not a duration such as 250ms, 10m, 1h30m or 7d') from None
+    if total < 0:
+        raise ValueError(f'"{value}" is negative')
+    return total
+
+
+def size_bytes(text: str) -> int:
+    """A size in bytes; ValueError."""
+    if re.fullmatch(r"-?\d+", text.strip()):
+        return int(text)
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f'"{text}" is not a size such as 64KB or 10GB')
+    power = "KMGTPE".index(found[2].upper()) + 1
+    base = 1024 if found[3] else 1000
+    return int(found[1]) * int(base**power)
+
+
+def structured(declared: Declared, node: Node, kind: type[T]) -> T:
+    """A map as a message; notes every mistake in ``declared`` and goes on."""
+    message = kind()
+    if not isinstance(node.value, dict):
+        declared.wrong(node.at, f"expected a map, got {shown(node.value)}")
+        return message
+    hints = _hints(kind)
+    for name, inner in node.value.items():
+        hint = hints.get(name)
+        if hint is None:
+            declared.wrong(inner.at, unknown(name, hints))
+        elif inner.value is not None:
+            try:
+                setattr(message, name, _value(declared, name, inner, hint))
+            except (_Wrong, ValueError) as problem:
+                declared.wrong(inner.at, f"{name}: {problem}")
+    return message
+
+
+@cache
+def _hints(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    from typing import get_type_hints
+
+    return get_type_hints(kind, include_extras=True)
+
+
+def fields_of(kind: type[msgspec.Struct]) -> frozenset[str]:
+    """The names of a message's fields."""
+    return frozenset(_hints(kind))
+
+
+def _value(declared: Declared, name: str, node: Node, hint: Any) -> Any:
+    optional = False
+    marks: list[Any] = []
+    while True:
+        if get_origin(hint) is Annotated:
+            marks += hint.__metadata__
+            hint = get_args(hint)[0]
+        elif get_origin(hint) in (Union, types.UnionType):
+            hint = next(part for part in get_args(hint) if part is not type(None))
+            optional = True
+        else:
+            break
+    value = node.value
+    for mark in marks:
+        if isinstance(mark, Number):
+            return _number(name, value, mark)
+        if isinstance(mark, Instant):
+            return _moment(value, optional)
+        if isinstance(mark, Choice):
+            return _word(value, get_args(hint), dict(mark.aliases))
+    if get_origin(hint) is Literal:
+        return _word(value, get_args(hint), {})
+    if get_origin(hint) is list:
+        items = value if isinstance(value, list) else None
+        if items is None:
+            raise _Wrong(f"expected a list, got {shown(value)}")
+        return [_value(declared, name, each, get_args(hint)[0]) for each in items]
+    if get_origin(hint) is dict:
+        return texts(node)
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return structured(declared, node, hint)
+    if hint is bool:
+        if not isinstance(value, bool):
+            raise _Wrong(f"expected true or false, got {shown(value)}")
+        return value
+    if not isinstance(value, str):
+        raise _Wrong(f"expected a text, got {shown(value)}")
+    return value
+
+
+def texts(node: Node) -> dict[str, str]:
+    """A map of texts; numbers and truths become texts. ValueError."""
+    if not isinstance(node.value, dict):
+        raise ValueError(f"expected a map of texts, got {shown(node.value)}")
+    found: dict[str, str] = {}
+    for name, inner in node.value.items():
+        if isinstance(inner.value, list | dict) or inner.value is None:
+            raise ValueError(f'"{name}": expected a text, got {shown(inner.value)}')
+        found[name] = inner.value if isinstance(inner.value, str) else shown(inner.value)
+    return found
+
+
+def _number(name: str, value: object, mark: Number) -> int:
+    if mark.name == "time.Duration":
+        value = duration_ns(value)
+    elif name in _SIZES and isinstance(value, str):
+        value = size_bytes(value)
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1 << 53:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _Wrong(f"expected a whole number, got {shown(value)}")
+    if not mark.low <= value <= mark.high:
+        raise _Wrong(f"{value} is outside of {mark.low} to {mark.high}")
+    return value
+
+
+def _moment(value: object, optional: bool) -> int:
+    if not isinstance(value, str):
+        raise _Wrong(f"expected a time such as 2026-01-02T15:04:05Z, got {shown(value)}")
+    try:
+        return parse_instant(value) if optional else parse_time(value)
+    except ValueError:
+        raise _Wrong(f'"{value}" is not a time such as 2026-01-02T15:04:05Z') from None
+
+
+def _word(value: object, words: tuple[str, ...], aliases: dict[str, str]) -> str:
+    text = value.lower() if isinstance(value, str) else None
+    if text is not None and text in aliases:
+        return aliases[text]
+    if text in words:
+        assert text is not None
+        return text
+    close = get_close_matches(text or "", words, 1, 0.6)
+    hint = f'; did you mean "{close[0]}"?' if close else ""
+    raise _Wrong(f"expected {' or '.join(words)}, got {shown(value)}{hint}")

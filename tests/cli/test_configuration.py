@@ -1,0 +1,143 @@
+"""``penstock validate``, ``plan``, ``apply`` and ``export`` against a running server."""
+
+import io
+import json
+import sys
+
+import pytest
+
+from penstock.cli.__main__ import main
+from penstock.client import connect_blocking
+from penstock.testing import LocalServer
+
+LOGS = '{"name": "LOGS", "subjects": ["logs.>"]} // all of them\n'
+
+
+@pytest.fixture(scope="module")
+def server():
+    with LocalServer() as local:
+        yield local
+
+
+@pytest.fixture
+def jetstream(server):
+    with connect_blocking(server.url) as client:
+        found = client.jetstream()
+        for name in found.stream_names():
+            found.delete_stream(name)
+        yield found
+
+
+@pytest.fixture
+def run(server, capsys, monkeypatch, tmp_path):
+    """Run a command line in this process, in a folder of its own: (exit status, stdout, stderr)."""
+    monkeypatch.setenv("NATS_URL", server.url)
+    monkeypatch.chdir(tmp_path)
+
+    def run_it(*arguments, stdin=""):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        capsys.readouterr()
+        status = main([str(each) for each in arguments])
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run_it
+
+
+def test_plan_and_apply_say_by_their_status_what_there_is_to_do(run, jetstream, tmp_path):
+    (tmp_path / "logs.json").write_text(LOGS)
+    status, out, _ = run("plan", "logs.json")
+    assert (status, out.splitlines()[0]) == (2, "  + create stream LOGS  (logs.json:1:1)")
+    assert jetstream.stream_names() == []
+    status, out, _ = run("apply", "--yes", "logs.json")
+    assert (status, out.splitlines()[-1]) == (0, "created stream LOGS")
+    assert run("plan", "logs.json")[:2] == (0, "Plan: nothing to do; 1 as declared.\n")
+    assert run("diff", "logs.json")[0] == 0
+
+
+def test_apply_asks_and_takes_no_for_an_answer(run, jetstream, tmp_path):
+    (tmp_path / "logs.json").write_text(LOGS)
+    status, _, err = run("apply", "logs.json", stdin="n\n")
+    assert (status, "Make these changes?" in err) == (130, True)
+    assert jetstream.stream_names() == []
+    assert run("apply", "logs.json", stdin="y\n")[0] == 0
+    assert jetstream.stream_names() == ["LOGS"]
+
+
+def test_data_is_lost_only_with_leave(run, jetstream, tmp_path):
+    (tmp_path / "logs.json").write_text(LOGS)
+    run("apply", "--yes", "logs.json")
+    run("pub", "-J", "logs.a", "one")
+    (tmp_path / "logs.json").write_text(LOGS.replace("}", ', "storage": "memory"}'))
+    status, _, err = run("apply", "--yes", "logs.json")
+    said = "penstock: replace stream LOGS loses 1 message; --allow-data-loss does it\n"
+    assert (status, err) == (1, said)
+    assert jetstream.stream_info("LOGS").state.messages == 1
+    assert run("apply", "--yes", "--allow-data-loss", "logs.json")[0] == 0
+    assert jetstream.stream_info("LOGS").config.storage == "memory"
+
+
+def test_a_mistake_anywhere_changes_nothing(run, jetstream, tmp_path):
+    (tmp_path / "a.json").write_text(LOGS)
+    (tmp_path / "b.yaml").write_text("name: B\nmax_mgs: 5\n")
+    status, out, err = run("apply", "--yes", ".")
+    assert (status, out) == (1, "")
+    assert err == 'penstock: b.yaml:2:1: unknown key "max_mgs"; did you mean "max_msgs"?\n'
+    assert run("validate", "a.json", "b.yaml")[0] == 1
+    assert jetstream.stream_names() == []
+    status, _, err = run("--json", "plan", "b.yaml")
+    assert (status, len(json.loads(err)["error"]["problems"])) == (1, 1)
+
+
+def test_what_the_server_refuses_ends_the_work_and_is_said(run, jetstream, tmp_path):
+    (tmp_path / "a.json").write_text('{"streams": {"A": {}, "B": {"num_replicas": 3}, "C": {}}}')
+    status, _, err = run("apply", "--yes", "a.json")
+    assert status == 1
+    assert err.startswith("penstock: cannot create stream B: replicas > 1 not supported")
+    assert err.endswith("; 1 of 3 changes were made\n")
+    assert jetstream.stream_names() == ["A"]
+
+
+def test_wrong_usage_is_an_error_and_not_a_change(run):
+    assert run("plan")[0] == 1
+    assert run("plan", "--no-such-option", "x")[0] == 1
+    assert run("plan", "missing.json")[0] == 1
+    assert run("apply", "--prune", "--yes", "missing.json")[0] == 1
+
+
+def test_the_owners_streams_are_pruned(run, jetstream):
+    two = '{"streams": {"A": {}, "B": {}}}'
+    assert run("apply", "--yes", "--owner", "ci", "-", stdin=two)[0] == 0
+    status, out, _ = run(
+        "apply", "--yes", "--owner", "ci", "--prune", "-", stdin='{"streams": {"A": {}}}'
+    )
+    assert (status, out.splitlines()[-1]) == (0, "deleted stream B")
+    assert jetstream.stream_info("A").config.metadata["managed-by"] == "ci"
+
+
+@pytest.mark.parametrize("form", ["json", "yaml", "tf", "crd"])
+def test_an_export_applied_again_does_nothing(run, jetstream, tmp_path, form):
+    text = {
+        "streams": {"LOGS": {"subjects": ["logs.>"], "max_age": "7d", "metadata": {"a": "b"}}},
+        "consumers": {"LOGS": {"tail": {"ack_policy": "explicit", "ack_wait": "45s"}}},
+        "kv": {"profiles": {"history": 5, "ttl": "1h"}},
+        "objects": {"files": {"max_bytes": "10GB"}},
+    }
+    assert run("apply", "--yes", "-", stdin=json.dumps(text))[0] == 0
+    status, out, err = run("export", "--format", form)
+    assert (status, err) == (0, "")
+    suffix = {"tf": "tf", "json": "json"}.get(form, "yaml")
+    (tmp_path / f"all.{suffix}").write_text(out)
+    assert run("plan", f"all.{suffix}")[:2] == (0, "Plan: nothing to do; 4 as declared.\n")
+    some = run("export", "--format", form, "LOGS")[1]
+    assert "tail" in some
+    assert "profiles" not in some
+    assert run("export", "NONE")[0] == 1
+
+
+def test_a_plan_for_programs(run, jetstream):
+    status, out, _ = run("plan", "--json", "-", stdin=LOGS)
+    assert status == 2
+    assert json.loads(out)["changes"][0]["stream"] == "LOGS"
+    status, out, _ = run("apply", "--yes", "--json", "-", stdin=LOGS)
+    assert (status, json.loads(out)["totals"]["create"]) == (0, 1)
