@@ -261,14 +261,45 @@ def test_help_lists_everything_and_loads_nothing():
         assert f"  {name} " in result.stdout
 
 
-@pytest.mark.parametrize("group", ["stream", "consumer", "account"])
+@pytest.mark.parametrize("group", ["stream", "consumer", "account", "kv", "object"])
 def test_every_command_has_help(run, group):
-    from penstock.cli import tree
+    from penstock.cli import commands
 
-    for name in getattr(tree, group).rows:
+    for name in getattr(commands, group.upper()):
         status, out, _ = run(group, name, "--help")
         assert status == 0
         assert "--json" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "canonical"),
+    [(("str", "list"), ("stream", "ls")), (("con", "nfo"), ("consumer", "info"))],
+)
+def test_other_names_lead_to_the_same_command(run, words, canonical):
+    first, second = run(*words, "--help")[1], run(*canonical, "--help")[1]
+    assert first.split("\n", 1)[1] == second.split("\n", 1)[1]
+
+
+def test_other_names_belong_to_commands():
+    from penstock.cli import commands
+
+    for group, names in commands.ALIASES.items():
+        rows = commands.TOP if group == "penstock" else getattr(commands, group.upper())
+        assert set(names.values()) <= set(rows), group
+        assert not set(names) & set(rows), group
+
+
+def test_a_shell_completes_commands_and_options():
+    def completed(words, index):
+        env = {**os.environ, "_PENSTOCK_COMPLETE": "bash_complete"}
+        env |= {"COMP_WORDS": words, "COMP_CWORD": str(index)}
+        command = [sys.executable, "-c", "from penstock.cli.__main__ import main; main([])"]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        return {line.partition(",")[2] for line in done.stdout.splitlines()}
+
+    assert completed("penstock str", 1) == {"stream"}
+    assert completed("penstock kv pu", 2) == {"put", "purge"}
+    assert "--marker-ttl" in completed("penstock kv add --mark", 3)
 
 
 def test_server_is_the_server_program(run):

@@ -61,15 +61,24 @@ def _as_data(failure: Failure) -> dict[str, object]:
 
 def failure_of(problem: Exception) -> Failure:
     """The failure for an error of the client or of the system."""
-    from penstock.errors import ApiError, InvalidSubject, NoResponders, PenstockError
+    from penstock.errors import (
+        ApiError,
+        InvalidBucketName,
+        InvalidKey,
+        InvalidSubject,
+        NoResponders,
+        PenstockError,
+    )
 
     text = str(problem) or type(problem).__name__
     if isinstance(problem, NoResponders):
         return Failure(_nobody(problem.subject))
     if isinstance(problem, ApiError):
         return Failure(text, code=problem.code, err_code=problem.err_code)
-    if isinstance(problem, InvalidSubject):
-        return Failure(text, USAGE)  # nothing was sent: the command line names no subject
+    if isinstance(problem, InvalidKey):
+        text = text.partition("; bucket.")[0]  # what follows is for programs
+    if isinstance(problem, InvalidSubject | InvalidKey | InvalidBucketName):
+        return Failure(text, USAGE)  # nothing was sent: the command line has no possible name
     refused = isinstance(problem, ValueError) and not isinstance(problem, PenstockError)
     return Failure(text, USAGE if refused and not isinstance(problem, UnicodeError) else FAILED)
 

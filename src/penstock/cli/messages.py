@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.client.blocking.messages import BlockingMessage
 
 
-def _body(text: str | None) -> bytes:
+def body_of(text: str | None) -> bytes:
     """The message: the argument, or standard input if there is none (or it is "-")."""
     if text is not None and text != "-":
         return text.encode("utf-8", "surrogateescape")
@@ -30,7 +30,8 @@ def _body(text: str | None) -> bytes:
     return sys.stdin.buffer.read()
 
 
-def _headers(given: tuple[str, ...]) -> dict[str, list[str]]:
+def headers_of(given: tuple[str, ...]) -> dict[str, list[str]]:
+    """The headers of options; UsageError."""
     headers: dict[str, list[str]] = {}
     for each in given:
         name, colon, value = each.partition(":")
@@ -68,7 +69,7 @@ def pub(
     msg_id: str | None,
 ) -> None:
     """Publish BODY (or standard input) to SUBJECT."""
-    data, headers = _body(body), _headers(header)
+    data, headers = body_of(body), headers_of(header)
     if reply and (acked or msg_id):
         raise click.UsageError("--reply and --jetstream exclude each other")
     with session.connect() as client:
@@ -110,7 +111,7 @@ def sub(session: Session, subject: str, queue: str, count: int, wait: int, raw: 
     """
     from penstock.errors import Timeout
 
-    with _told_of_losses(), session.connect(lasting=True) as client:
+    with told_of_losses(), session.connect(lasting=True) as client:
         subscription = client.subscribe(subject, queue=queue, max_msgs=count)
         _hear_out(client)
         if not raw and not session.as_json:
@@ -126,7 +127,7 @@ def sub(session: Session, subject: str, queue: str, count: int, wait: int, raw: 
 
 
 @contextlib.contextmanager
-def _told_of_losses() -> Iterator[None]:
+def told_of_losses() -> Iterator[None]:
     """Prints the client's log lines about lost connections and its attempts on stderr."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("penstock: %(message)s"))
@@ -154,7 +155,7 @@ def req(
     """Send BODY (or standard input) to SUBJECT and print the answer."""
     from penstock.errors import Timeout
 
-    data, headers = _body(body), _headers(header)
+    data, headers = body_of(body), headers_of(header)
     with session.connect() as client:
         try:
             answer = client.request(subject, data, headers=headers)

@@ -163,6 +163,17 @@ def payload(data: bytes) -> dict[str, str]:
         return {"data_base64": base64.b64encode(data).decode()}
 
 
+def payload_of(found: Mapping[str, object]) -> bytes:
+    """The bytes in a JSON object as ``payload`` writes it; ValueError for another one."""
+    import base64
+
+    given = {name: found[name] for name in ("data", "data_base64") if name in found}
+    (text,) = given.values() if len(given) == 1 else (None,)
+    if not isinstance(text, str):
+        raise ValueError('expected the text "data" or "data_base64", one of them')
+    return base64.b64decode(text, validate=True) if "data_base64" in given else text.encode()
+
+
 def readable(data: bytes) -> str:
     """A payload for people: control characters that move the cursor are shown as escapes."""
     text = data.decode("utf-8", "replace")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.cli.store_session import StoreGroup
 
 if TYPE_CHECKING:
-    from penstock.cli.tree import Row
+    from penstock.cli.commands import Row
 
 STORE: dict[str, Row] = {
     "ls": ("List the streams of a store.", "store", "ls"),

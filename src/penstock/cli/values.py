@@ -1,11 +1,15 @@
 """Kinds of values on the command line: durations and sizes."""
 
+from __future__ import annotations
+
 import re
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     _Kind = click.ParamType[int]
 else:
     _Kind = click.ParamType  # not generic in every supported version of click
@@ -54,3 +58,14 @@ class Size(_Kind):
 
 DURATION = Duration()
 SIZE = Size()
+
+
+def pairs(given: Sequence[str], option: str) -> dict[str, str]:
+    """The NAME=VALUE texts of an option that may be repeated; BadParameter."""
+    found = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not name or not equals:
+            raise click.BadParameter("NAME=VALUE", param_hint=option)
+        found[name] = value
+    return found

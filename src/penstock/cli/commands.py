@@ -1,0 +1,135 @@
+"""The tables of the command tree: names, one line of help for each, modules, other names.
+
+The nouns and verbs are those of the ``nats`` command, with its other names for them.
+"""
+
+# name -> (one line of help, module, attribute)
+Row = tuple[str, str, str]
+
+TOP: dict[str, Row] = {
+    "run": ("Start server, log shipper and Spark tables in one command.", "programs", "run"),
+    "server": ("Start a server (options: penstock server --help).", "programs", "server"),
+    "pub": ("Publish messages.", "messages", "pub"),
+    "sub": ("Print the messages of a subject.", "messages", "sub"),
+    "req": ("Send a request, and print the answer.", "messages", "req"),
+    "stream": ("Streams: ls, add, info, rm, purge, get, backup, restore.", "tree", "stream"),
+    "consumer": ("Consumers: ls, add, info, rm, next.", "tree", "consumer"),
+    "kv": ("Key-value buckets: add, put, get, del, watch, history, ls.", "tree", "kv"),
+    "object": ("Object stores: add, put, get, del, ls, watch.", "tree", "object_"),
+    "account": ("Usage and limits of the account: info.", "tree", "account"),
+    "pipeline": ("A pipeline in a file: check, run, status, init.", "tree", "pipeline"),
+    "spark": ("Spark: watch streaming queries, package for a cluster.", "tree", "spark"),
+    "store": (
+        "A store folder, without a server: ls, check, verify, repair, dump, backup, restore.",
+        "store_tree",
+        "store",
+    ),
+    "tables": ("Maintain the tables that Spark writes: maintain, expire.", "tree", "tables"),
+    "apply": ("Make streams, consumers, buckets as files declare.", "configuration", "apply"),
+    "plan": ("Show what apply would do.", "configuration", "plan"),
+    "diff": ("The same as plan.", "configuration", "plan"),
+    "export": ("Print streams and consumers as files for apply.", "configuration", "export"),
+    "validate": ("Check files for apply without a server.", "configuration", "validate"),
+}
+STREAM: dict[str, Row] = {
+    "ls": ("List streams.", "streams", "ls"),
+    "add": ("Create a stream.", "streams", "add"),
+    "info": ("Show a stream.", "streams", "info"),
+    "rm": ("Remove a stream with all its messages.", "streams", "rm"),
+    "purge": ("Remove messages of a stream.", "streams", "purge"),
+    "get": ("Print a stored message.", "streams", "get"),
+    "backup": ("Back up a stream into a folder.", "backups", "backup"),
+    "restore": ("Restore a stream from a backup.", "backups", "restore"),
+}
+CONSUMER: dict[str, Row] = {
+    "ls": ("List the consumers of a stream.", "consumers", "ls"),
+    "add": ("Create a consumer.", "consumers", "add"),
+    "info": ("Show a consumer.", "consumers", "info"),
+    "rm": ("Remove a consumer.", "consumers", "rm"),
+    "next": ("Fetch messages from a pull consumer and acknowledge them.", "consumers", "next_"),
+}
+ACCOUNT: dict[str, Row] = {
+    "info": ("Show the usage and the limits of the account.", "account", "info"),
+}
+SPARK: dict[str, Row] = {
+    "watch": ("Show the progress of streaming queries.", "spark", "watch"),
+    "package": ("Make an archive for the machines of a cluster.", "spark_package", "package"),
+    "prepare": ("Make sessions on this machine start sooner.", "spark_prepare", "prepare"),
+}
+PIPELINE: dict[str, Row] = {
+    "check": ("Check a file and draw its graph.", "pipeline", "check"),
+    "run": ("Run a pipeline until Ctrl-C, or once.", "pipeline", "run"),
+    "status": ("Show the progress of a pipeline.", "pipeline", "status"),
+    "init": ("Print a first file.", "pipeline", "init"),
+}
+TABLES: dict[str, Row] = {
+    "maintain": ("Compact Delta tables, and remove unused files.", "tables", "maintain"),
+    "expire": ("Expire old snapshots of Iceberg tables.", "iceberg_tables", "expire"),
+}
+KV: dict[str, Row] = {
+    "add": ("Create a bucket.", "kv_buckets", "add"),
+    "edit": ("Change the configuration of a bucket.", "kv_buckets", "edit"),
+    "info": ("Show a bucket.", "kv_buckets", "info"),
+    "ls": ("List buckets, or the keys of a bucket.", "kv_buckets", "ls"),
+    "put": ("Store a value.", "kv_keys", "put"),
+    "get": ("Print the value of a key.", "kv_keys", "get"),
+    "create": ("Store the value of a key that has none.", "kv_keys", "create"),
+    "update": ("Store a value if the key has a certain revision.", "kv_keys", "update"),
+    "del": ("Delete a key, or a bucket.", "kv_keys", "del_"),
+    "purge": ("Delete a key with its history.", "kv_keys", "purge"),
+    "history": ("Show the kept revisions of a key.", "kv_keys", "history"),
+    "revert": ("Store the value of an earlier revision again.", "kv_keys", "revert"),
+    "watch": ("Print the changes of keys.", "kv_keys", "watch"),
+    "compact": ("Remove the markers of deleted keys.", "kv_buckets", "compact"),
+    "dump": ("Print the keys and values of a bucket as JSON.", "kv_dump", "dump"),
+    "load": ("Store keys and values out of JSON.", "kv_dump", "load"),
+}
+OBJECT: dict[str, Row] = {
+    "add": ("Create an object store.", "object_buckets", "add"),
+    "edit": ("Change the configuration of an object store.", "object_buckets", "edit"),
+    "put": ("Store a file.", "objects", "put"),
+    "get": ("Write an object to a file.", "objects", "get"),
+    "info": ("Show an object store, or an object.", "objects", "info"),
+    "ls": ("List object stores, or the objects of one.", "objects", "ls"),
+    "update": ("Change name, description, headers of an object.", "objects", "update"),
+    "del": ("Delete an object, or an object store.", "objects", "del_"),
+    "seal": ("Let nothing in an object store change any more.", "object_buckets", "seal"),
+    "watch": ("Print the changes of objects.", "objects", "watch"),
+}
+
+# group -> other name -> name
+ALIASES: dict[str, dict[str, str]] = {
+    "penstock": {
+        **dict.fromkeys(("str", "st", "ms", "s"), "stream"),
+        **dict.fromkeys(("con", "obs", "c"), "consumer"),
+        "a": "account",
+        "request": "req",
+        "obj": "object",
+    },
+    "stream": {
+        **dict.fromkeys(("create", "new"), "add"),
+        **dict.fromkeys(("list", "l"), "ls"),
+        **dict.fromkeys(("nfo", "i"), "info"),
+        **dict.fromkeys(("delete", "del"), "rm"),
+        "snapshot": "backup",
+    },
+    "consumer": {
+        **dict.fromkeys(("create", "new"), "add"),
+        **dict.fromkeys(("list", "l"), "ls"),
+        **dict.fromkeys(("nfo", "i"), "info"),
+        **dict.fromkeys(("delete", "del"), "rm"),
+    },
+    "account": {"nfo": "info"},
+    "kv": {
+        "new": "add",
+        **dict.fromkeys(("view", "status"), "info"),
+        **dict.fromkeys(("list", "l"), "ls"),
+        **dict.fromkeys(("delete", "rm"), "del"),
+    },
+    "object": {
+        **dict.fromkeys(("create", "new"), "add"),
+        **dict.fromkeys(("view", "status", "nfo", "show"), "info"),
+        **dict.fromkeys(("list", "l"), "ls"),
+        **dict.fromkeys(("delete", "rm"), "del"),
+    },
+}
