@@ -16,6 +16,7 @@ TOP: dict[str, Row] = {
     "consumer": ("Consumers: ls, add, info, rm, next.", "tree", "consumer"),
     "kv": ("Key-value buckets: add, put, get, del, watch, history, ls.", "tree", "kv"),
     "object": ("Object stores: add, put, get, del, ls, watch.", "tree", "object_"),
+    "context": ("URLs and credentials under names: add, select, ls, info.", "tree", "context"),
     "account": ("Usage and limits of the account: info.", "tree", "account"),
     "pipeline": ("A pipeline in a file: check, run, status, init.", "tree", "pipeline"),
     "spark": ("Spark: watch streaming queries, package for a cluster.", "tree", "spark"),
@@ -96,6 +97,18 @@ OBJECT: dict[str, Row] = {
     "seal": ("Let nothing in an object store change any more.", "object_buckets", "seal"),
     "watch": ("Print the changes of objects.", "objects", "watch"),
 }
+CONTEXT: dict[str, Row] = {
+    "add": ("Save the connection options under a name.", "contexts", "add"),
+    "select": ("Choose the context that commands use.", "contexts", "select"),
+    "unselect": ("Let commands use no context.", "contexts", "unselect"),
+    "previous": ("Select the context that was selected before.", "contexts", "previous"),
+    "ls": ("List contexts.", "contexts", "ls"),
+    "info": ("Show a context.", "contexts", "info"),
+    "edit": ("Change a context in an editor.", "contexts", "edit"),
+    "copy": ("Copy a context.", "contexts", "copy"),
+    "rm": ("Remove a context.", "contexts", "rm"),
+    "validate": ("Check contexts and the files that they name.", "contexts", "validate"),
+}
 
 # group -> other name -> name
 ALIASES: dict[str, dict[str, str]] = {
@@ -105,6 +118,7 @@ ALIASES: dict[str, dict[str, str]] = {
         "a": "account",
         "request": "req",
         "obj": "object",
+        "ctx": "context",
     },
     "stream": {
         **dict.fromkeys(("create", "new"), "add"),
@@ -131,5 +145,15 @@ ALIASES: dict[str, dict[str, str]] = {
         **dict.fromkeys(("view", "status", "nfo", "show"), "info"),
         **dict.fromkeys(("list", "l"), "ls"),
         **dict.fromkeys(("delete", "rm"), "del"),
+    },
+    "context": {
+        **dict.fromkeys(("save", "create"), "add"),
+        **dict.fromkeys(("switch", "set"), "select"),
+        **dict.fromkeys(("list", "l"), "ls"),
+        **dict.fromkeys(("show", "i"), "info"),
+        **dict.fromkeys(("remove", "del"), "rm"),
+        "vi": "edit",
+        "cp": "copy",
+        "-": "previous",
     },
 }

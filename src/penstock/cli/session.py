@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -15,12 +15,16 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., object])
 
+_CREDENTIALS = ("user", "password", "token", "creds", "nkey")
+
 
 @dataclass
 class Session:
     """The options before the command; `as_json` may also follow it."""
 
     server: str
+    context: str
+    no_context: bool
     user: str
     password: str
     token: str
@@ -35,40 +39,73 @@ class Session:
     as_json: bool
 
     def connect(self, *, lasting: bool = False) -> BlockingClient:
-        """A client, which the caller closes; raises ConnectError, ValueError.
+        """A client, which the caller closes; raises ConnectError, ContextError, ValueError.
 
         A ``lasting`` client connects again, for ever, when its connection breaks.
         """
         from penstock.client.blocking import connect_blocking
+        from penstock.client.options import Options
 
         seconds = self.timeout / 1e9
         return connect_blocking(
-            self.server,
-            name="penstock",
-            user=self.user,
-            password=self.password,
-            token=self.token,
-            creds=self.creds,
-            nkey=self.nkey,
-            tls=self._tls(),
-            timeout=seconds,
-            connect_timeout=seconds,
-            reconnect=lasting,
-            reconnect_attempts_max=-1,
+            Options(
+                **self._given(),
+                name="penstock",
+                timeout=seconds,
+                connect_timeout=seconds,
+                reconnect=lasting,
+                reconnect_attempts_max=-1,
+            )
         )
 
-    def _tls(self) -> TlsOptions | None:
+    def context_in_use(self) -> str:
+        """The name of the context that gives options; "" for none.
+
+        It is the named one. The selected one is used only if no server is given, so that no server gets
+        credentials that were meant for another one.
+        """
+        if self.context and self.no_context:
+            raise click.UsageError("--context and --no-context exclude each other")
+        if self.context or self.no_context or self.server:
+            return self.context
+        from penstock.client.contexts import selected_context
+        from penstock.errors import ContextError
+
+        try:
+            return selected_context()
+        except ContextError:
+            return ""
+
+    def _given(self) -> dict[str, Any]:
+        """The options of the context, and over them those of the command line."""
+        from penstock.client.options import DEFAULT_URL, parse_servers
+
+        found: dict[str, Any] = {"servers": parse_servers(self.server or DEFAULT_URL)}
+        if context := self.context_in_use():
+            from penstock.client.contexts import read_context
+
+            found = {**read_context(context), **(found if self.server else {})}
+        credentials = {name: getattr(self, name) for name in _CREDENTIALS if getattr(self, name)}
+        if credentials:
+            found = {
+                name: each for name, each in found.items() if name not in (*_CREDENTIALS, "jwt")
+            }
+        return {**found, **credentials, "tls": self._tls(found.get("tls"))}
+
+    def _tls(self, found: TlsOptions | None) -> TlsOptions | None:
         if not (self.tlscert or self.tlskey or self.tlsca or self.tlsfirst):
-            return None
+            return found
         from penstock.client.options import TlsOptions
 
         if bool(self.tlscert) != bool(self.tlskey):
             raise click.UsageError("--tlscert and --tlskey go together")
-        return TlsOptions(
-            ca_file=self.tlsca or None,
-            cert_file=self.tlscert or None,
-            key_file=self.tlskey or None,
-            first=self.tlsfirst,
+        base = found or TlsOptions()
+        return replace(
+            base,
+            cert_file=self.tlscert or base.cert_file,
+            key_file=self.tlskey or base.key_file,
+            ca_file=self.tlsca or base.ca_file,
+            first=self.tlsfirst or base.first,
         )
 
     def jetstream(self, client: BlockingClient) -> JetStream:

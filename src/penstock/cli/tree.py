@@ -72,6 +72,7 @@ consumer = _group("consumer", "Look at consumers and change them.", commands.CON
 account = _group("account", "Look at the account.", commands.ACCOUNT)
 kv = _group("kv", "Keep values in key-value buckets.", commands.KV)
 object_ = _group("object", "Keep files in object stores.", commands.OBJECT)
+context = _group("context", "Keep URLs and credentials under names.", commands.CONTEXT)
 pipeline = _group(
     "pipeline", "Sources, steps and sinks out of one file, on Spark.", commands.PIPELINE
 )
@@ -81,6 +82,13 @@ spark = _group(
 )
 
 
+def _contexts(ctx: click.Context, option: click.Parameter, incomplete: str) -> list[str]:
+    """The names of contexts that begin so."""
+    from penstock.client.contexts import context_names
+
+    return [name for name in context_names() if name.startswith(incomplete)]
+
+
 @click.group(
     cls=Lazy, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}
 )
@@ -88,12 +96,21 @@ spark = _group(
 @click.option(
     "-s",
     "--server",
-    default="nats://127.0.0.1:4222",
+    default="",
     envvar="NATS_URL",
-    show_default=True,
+    show_default="of the context, or nats://127.0.0.1:4222",
     show_envvar=True,
     help="URL of the server, or several with commas.",
 )
+@click.option(
+    "--context",
+    default="",
+    envvar="NATS_CONTEXT",
+    show_envvar=True,
+    shell_complete=_contexts,
+    help="Context with URL and credentials; without --server, the selected one by default.",
+)
+@click.option("--no-context", is_flag=True, help="Do not use the selected context.")
 @click.option("--user", default="", envvar="NATS_USER", help="User name.")
 @click.option("--password", default="", envvar="NATS_PASSWORD", help="Password.")
 @click.option("--token", default="", envvar="NATS_TOKEN", help="Token.")
