@@ -261,7 +261,10 @@ def test_help_lists_everything_and_loads_nothing():
         assert f"  {name} " in result.stdout
 
 
-@pytest.mark.parametrize("group", ["stream", "consumer", "account", "kv", "object", "context"])
+@pytest.mark.parametrize(
+    "group",
+    ["stream", "consumer", "account", "kv", "object", "context", "service", "counter", "errors"],
+)
 def test_every_command_has_help(run, group):
     from penstock.cli import commands
 

@@ -16,6 +16,10 @@ TOP: dict[str, Row] = {
     "consumer": ("Consumers: ls, add, info, rm, next.", "tree", "consumer"),
     "kv": ("Key-value buckets: add, put, get, del, watch, history, ls.", "tree", "kv"),
     "object": ("Object stores: add, put, get, del, ls, watch.", "tree", "object_"),
+    "service": ("Services: ls, info, stats, ping, request, serve.", "tree", "service"),
+    "counter": ("Counters in streams: get, increment, view, ls.", "tree", "counter"),
+    "rtt": ("Measure how long the server takes to answer.", "connections", "rtt"),
+    "errors": ("Errors of JetStream: ls, lookup.", "tree", "errors"),
     "context": ("URLs and credentials under names: add, select, ls, info.", "tree", "context"),
     "account": ("Usage and limits of the account: info.", "tree", "account"),
     "pipeline": ("A pipeline in a file: check, run, status, init.", "tree", "pipeline"),
@@ -109,6 +113,25 @@ CONTEXT: dict[str, Row] = {
     "rm": ("Remove a context.", "contexts", "rm"),
     "validate": ("Check contexts and the files that they name.", "contexts", "validate"),
 }
+SERVICE: dict[str, Row] = {
+    "ls": ("List services, or the instances of one.", "services", "ls"),
+    "info": ("Show a service with its endpoints.", "services", "info"),
+    "stats": ("Show the statistics of a service.", "services", "stats"),
+    "ping": ("Print which services answer, and how fast.", "services", "ping"),
+    "request": ("Call an endpoint, and print the answer.", "services", "request"),
+    "serve": ("Offer a service that echoes, or runs a command.", "services", "serve"),
+}
+COUNTER: dict[str, Row] = {
+    "get": ("Print the value of a counter.", "counters", "get"),
+    "increment": ("Add to a counter.", "counters", "increment"),
+    "decrement": ("Subtract from a counter.", "counters", "decrement"),
+    "view": ("Show a counter with what it sums up.", "counters", "view"),
+    "ls": ("List the counters of a stream.", "counters", "ls"),
+}
+ERRORS: dict[str, Row] = {
+    "ls": ("List the errors of JetStream.", "api_errors", "ls"),
+    "lookup": ("Show what an err_code means.", "api_errors", "lookup"),
+}
 
 # group -> other name -> name
 ALIASES: dict[str, dict[str, str]] = {
@@ -119,6 +142,8 @@ ALIASES: dict[str, dict[str, str]] = {
         "request": "req",
         "obj": "object",
         "ctx": "context",
+        "micro": "service",
+        "ctr": "counter",
     },
     "stream": {
         **dict.fromkeys(("create", "new"), "add"),
@@ -155,5 +180,21 @@ ALIASES: dict[str, dict[str, str]] = {
         "vi": "edit",
         "cp": "copy",
         "-": "previous",
+    },
+    "service": {
+        **dict.fromkeys(("list", "l"), "ls"),
+        "i": "info",
+        "req": "request",
+    },
+    "counter": {
+        "g": "get",
+        **dict.fromkeys(("incr", "i"), "increment"),
+        **dict.fromkeys(("decr", "d"), "decrement"),
+        "v": "view",
+        **dict.fromkeys(("list", "l"), "ls"),
+    },
+    "errors": {
+        "list": "ls",
+        **dict.fromkeys(("find", "get", "l"), "lookup"),
     },
 }

@@ -73,6 +73,9 @@ account = _group("account", "Look at the account.", commands.ACCOUNT)
 kv = _group("kv", "Keep values in key-value buckets.", commands.KV)
 object_ = _group("object", "Keep files in object stores.", commands.OBJECT)
 context = _group("context", "Keep URLs and credentials under names.", commands.CONTEXT)
+service = _group("service", "Find services, call them, and offer them.", commands.SERVICE)
+counter = _group("counter", "Read and change counters in streams.", commands.COUNTER)
+errors = _group("errors", "Look up what the errors of JetStream mean.", commands.ERRORS)
 pipeline = _group(
     "pipeline", "Sources, steps and sinks out of one file, on Spark.", commands.PIPELINE
 )
