@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from penstock.cli.output import as_data, payload, print_json, print_json_line, readable
+from penstock.cli.scheduling import schedule, scheduled, wants_schedule
 from penstock.cli.session import Session, command
 from penstock.cli.values import DURATION
 from penstock.core.base.quoting import shown
@@ -17,7 +18,7 @@ from penstock.core.base.quoting import shown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client import BlockingClient
+    from penstock.client import BlockingClient, PubAck
     from penstock.client.blocking.messages import BlockingMessage
 
 
@@ -56,10 +57,12 @@ def _hear_out(client: BlockingClient) -> None:
 @click.option("--count", default=1, type=click.IntRange(1), help="How many times.")
 @click.option("-J", "--jetstream", "acked", is_flag=True, help="Wait until a stream has stored it.")
 @click.option("--id", "msg_id", default=None, help="Message id, for deduplication (implies -J).")
+@scheduled
 @command
 @click.pass_obj
 def pub(
     session: Session,
+    /,
     subject: str,
     body: str | None,
     header: tuple[str, ...],
@@ -67,21 +70,31 @@ def pub(
     count: int,
     acked: bool,
     msg_id: str | None,
+    **times: Any,
 ) -> None:
-    """Publish BODY (or standard input) to SUBJECT."""
+    """Publish BODY (or standard input) to SUBJECT.
+
+    With --at, --after, --every or --cron, SUBJECT stores a schedule in a stream, and the stream
+    publishes BODY to --schedule-dest.
+    """
+    later = wants_schedule(times)
+    if later and (reply or msg_id or count > 1):
+        raise click.UsageError("a schedule has no --reply, --id and --count")
     data, headers = body_of(body), headers_of(header)
+    if later:
+        with session.connect() as client:
+            ack = schedule(session.jetstream(client), subject, data, headers, times)
+        _tell_stored(session, ack)
+        return
     if reply and (acked or msg_id):
         raise click.UsageError("--reply and --jetstream exclude each other")
     with session.connect() as client:
         if acked or msg_id is not None:
             jetstream = session.jetstream(client)
             for _ in range(count):
-                ack = jetstream.publish(subject, data, headers=headers, msg_id=msg_id)
-                if session.as_json:
-                    print_json_line(as_data(ack))
-                else:
-                    again = " (duplicate)" if ack.duplicate else ""
-                    print(f"stored in {ack.stream} at sequence {ack.seq}{again}")
+                _tell_stored(
+                    session, jetstream.publish(subject, data, headers=headers, msg_id=msg_id)
+                )
             return
         for _ in range(count):
             client.publish(subject, data, reply=reply, headers=headers)
@@ -91,6 +104,14 @@ def pub(
         else:
             plural = "s" if count > 1 else ""
             print(f"published {count} message{plural} of {len(data)} bytes to {subject}")
+
+
+def _tell_stored(session: Session, ack: PubAck) -> None:
+    if session.as_json:
+        print_json_line(as_data(ack))
+        return
+    again = " (duplicate)" if ack.duplicate else ""
+    print(f"stored in {ack.stream} at sequence {ack.seq}{again}")
 
 
 @click.command()
