@@ -5,11 +5,13 @@ import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
 
+from penstock.cli.commands import asks_servers
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit status (0 done, 1 not done, 2 wrong usage, 130 interrupted)."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["server"]:
+    if given[:1] == ["server"] and not asks_servers(given[1:]):
         # The same program as penstock-server, without loading what only other commands need.
         from penstock.server.__main__ import main as serve
 

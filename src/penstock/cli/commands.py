@@ -3,12 +3,14 @@
 The nouns and verbs are those of the ``nats`` command, with its other names for them.
 """
 
+from collections.abc import Sequence
+
 # name -> (one line of help, module, attribute)
 Row = tuple[str, str, str]
 
 TOP: dict[str, Row] = {
     "run": ("Start server, log shipper and Spark tables in one command.", "programs", "run"),
-    "server": ("Start a server (options: penstock server --help).", "programs", "server"),
+    "server": ("Start a server, or ask running ones: ping, ls, info.", "programs", "server"),
     "pub": ("Publish messages.", "messages", "pub"),
     "sub": ("Print the messages of a subject.", "messages", "sub"),
     "req": ("Send a request, and print the answer.", "messages", "req"),
@@ -138,6 +140,11 @@ ERRORS: dict[str, Row] = {
     "ls": ("List the errors of JetStream.", "api_errors", "ls"),
     "lookup": ("Show what an err_code means.", "api_errors", "lookup"),
 }
+SERVER: dict[str, Row] = {
+    "ping": ("Print which servers answer, and how fast.", "servers", "ping"),
+    "ls": ("List servers with their load.", "servers", "ls"),
+    "info": ("Show a server.", "servers", "info"),
+}
 
 # group -> other name -> name
 ALIASES: dict[str, dict[str, str]] = {
@@ -150,6 +157,7 @@ ALIASES: dict[str, dict[str, str]] = {
         "ctx": "context",
         "micro": "service",
         "ctr": "counter",
+        "srv": "server",
     },
     "stream": {
         **dict.fromkeys(("create", "new"), "add"),
@@ -204,4 +212,10 @@ ALIASES: dict[str, dict[str, str]] = {
         "list": "ls",
         **dict.fromkeys(("find", "get", "l"), "lookup"),
     },
+    "server": {"list": "ls", "i": "info"},
 }
+
+
+def asks_servers(words: Sequence[str]) -> bool:
+    """Whether the words behind ``server`` ask running servers, and do not start one."""
+    return bool(words) and (words[0] in SERVER or words[0] in ALIASES["server"])

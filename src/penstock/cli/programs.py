@@ -4,13 +4,21 @@ import sys
 
 import click
 
+from penstock.cli.commands import asks_servers
+
 OWN_OPTIONS = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
 
 @click.command(context_settings=OWN_OPTIONS, add_help_option=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def server(arguments: tuple[str, ...]) -> None:
-    """Start a server: the same as penstock-server."""
+@click.pass_context
+def server(ctx: click.Context, arguments: tuple[str, ...]) -> object:
+    """Start a server: the same as penstock-server; or ask running ones."""
+    if asks_servers(arguments):
+        from penstock.cli.tree import servers
+
+        with servers.make_context("server", list(arguments), parent=ctx.parent) as inner:
+            return servers.invoke(inner)
     from penstock.server.__main__ import main
 
     sys.exit(main(list(arguments)))

@@ -76,6 +76,7 @@ context = _group("context", "Keep URLs and credentials under names.", commands.C
 service = _group("service", "Find services, call them, and offer them.", commands.SERVICE)
 counter = _group("counter", "Read and change counters in streams.", commands.COUNTER)
 errors = _group("errors", "Look up what the errors of JetStream mean.", commands.ERRORS)
+servers = _group("server", "Ask running servers, as a user of the system account.", commands.SERVER)
 pipeline = _group(
     "pipeline", "Sources, steps and sinks out of one file, on Spark.", commands.PIPELINE
 )
