@@ -257,7 +257,8 @@ def test_help_lists_everything_and_loads_nothing():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert result.stdout.strip().endswith("[]")
-    for name in ("run", "server", "pub", "sub", "req", "stream", "consumer", "account"):
+    for name in ("run", "server", "pub", "sub", "req", "stream", "consumer", "account", "kv",
+                 "object", "context", "service", "counter", "rtt", "errors"):  # fmt: skip
         assert f"  {name} " in result.stdout
 
 
