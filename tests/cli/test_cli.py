@@ -104,7 +104,11 @@ def test_limits_reach_the_server(run, server):
 
 
 def test_json_for_programs_before_and_after_the_command(run, stream):
-    for arguments in (("--json", "stream", "info", stream), ("stream", "info", stream, "--json")):
+    for arguments in (
+        ("--json", "stream", "info", stream),
+        ("stream", "info", stream, "--json"),
+        ("stream", "info", stream, "-j"),
+    ):
         found = json.loads(run(*arguments)[1])
         assert found["config"]["name"] == stream
         assert found["state"]["messages"] == 3
@@ -113,6 +117,7 @@ def test_json_for_programs_before_and_after_the_command(run, stream):
     ]
     assert json.loads(run("stream", "get", stream, 2, "--json")[1])["data"] == "two"
     assert json.loads(run("account", "info", "--json")[1])["streams"] >= 1
+    assert json.loads(run("stream", "info", "NOPE", "-j")[2])["error"]["err_code"] == 10059
     assert json.loads(run("pub", "x", "y", "--json")[1]) == {"subject": "x", "count": 1, "bytes": 1}
 
 

@@ -34,7 +34,7 @@ class Failure:
 def wants_json(arguments: Sequence[str]) -> bool:
     """Whether the command line asks for JSON, even if the rest of it cannot be parsed."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    return "--json" in options
+    return "--json" in options or "-j" in options
 
 
 def tell(failure: Failure, *, as_json: bool) -> int:

@@ -138,6 +138,7 @@ def check_readable(look: Callable[[], object], name: str, offline: bool) -> None
 def command(function: F) -> F:
     """The option of every command: ``--json``."""
     option = click.option(
+        "-j",
         "--json",
         is_flag=True,
         expose_value=False,
