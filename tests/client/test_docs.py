@@ -1,17 +1,24 @@
-"""The examples of the how-to run against a real server, one after the other."""
+"""The examples of the how-to run against a real server; the reference has all names and is current."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import penstock.client
+import penstock.embedded
+import penstock.testing
 
 if TYPE_CHECKING:
     from tests.peers import ServerProcess
 
-PAGE = Path(__file__).parents[2] / "docs/howto/use-the-client.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/howto/use-the-client.md"
 
 
 def test_the_examples_of_the_howto_run(own_server: ServerProcess) -> None:
@@ -36,3 +43,27 @@ def test_the_examples_of_the_howto_run(own_server: ServerProcess) -> None:
     assert shown[2] == ["1001"]
     assert len(shown[3]) == 1002
     assert shown[4][0].startswith("1002 ")
+
+
+def test_the_reference_is_what_the_tool_writes() -> None:
+    command = [sys.executable, str(ROOT / "tools/gen_client_docs.py"), "--check"]
+    assert subprocess.run(command, check=False).returncode == 0, "run tools/gen_client_docs.py"
+
+
+def test_the_reference_has_every_public_name_with_an_explanation() -> None:
+    """Each name of the package is on one page; none of its calls is left without a word."""
+    pages = [page.read_text() for page in sorted(ROOT.glob("docs/reference/api-client-*.md"))]
+    named = [name for page in pages for name in re.findall(r"^## (\w+)$", page, re.MULTILINE)]
+    public = {name for name in penstock.client.__all__ if not name.startswith("Blocking")}
+    public |= {*penstock.testing.__all__, *penstock.embedded.__all__}
+    assert public == set(named)
+    blocking = {name for name in penstock.client.__all__ if name.startswith("Blocking")}
+    assert blocking == {found for page in pages for found in re.findall(r"`(Blocking\w+)`", page)}
+    bare = [
+        found
+        for page in pages
+        for found in re.findall(
+            r"^#{2,3} (.+)\n+```python\n(?:[^`]+)```\n+(?=#|\Z)", page, re.MULTILINE
+        )
+    ]
+    assert not bare

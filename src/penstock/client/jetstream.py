@@ -48,6 +48,7 @@ from .models import (
 T = TypeVar("T")
 R = TypeVar("R", bound=wire.Response)
 Headers: TypeAlias = Mapping[str, str | Sequence[str]]
+"""Headers of a message that is sent: each name with a value, or with several values in order."""
 
 MSG_ID = "Nats-Msg-Id"
 EXPECTED_STREAM = "Nats-Expected-Stream"
