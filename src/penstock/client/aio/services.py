@@ -8,7 +8,7 @@ import inspect
 import math
 import time
 from collections.abc import Awaitable, Callable, Generator
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from penstock.errors import PenstockError
 
@@ -20,12 +20,15 @@ from .running import Awaited, run, until
 from .subscription import Subscription
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..jetstream import Headers
     from ..services.models import ServiceConfig
     from .connection import Client
 
 Handler: TypeAlias = Callable[["Request"], "bytes | Awaitable[bytes | None] | None"]
 """A handler of requests: a function or a coroutine function."""
+H = TypeVar("H", bound=Handler)
 
 
 class Sent:
@@ -75,6 +78,17 @@ class ServiceGroup(Awaited, Grouping[Request, Handler]):
         ``queue_group``: that of its endpoints; "" for that of the group or service above, None for none.
         """
         return self._grouped(ServiceGroup(), prefix, queue_group)
+
+    def endpoint(
+        self,
+        name: str,
+        *,
+        subject: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        queue_group: str | None = "",
+    ) -> Callable[[H], H]:
+        """Decorate the handler of an endpoint; arguments and errors as ``add_endpoint``."""
+        return self._decorator(name, subject, metadata, queue_group)
 
 
 class Service(ServiceGroup, Serving[Request, Handler]):

@@ -6,7 +6,7 @@ import inspect
 import math
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
 
 from penstock.errors import PenstockError
 
@@ -17,6 +17,8 @@ from .running import Blocking, run
 from .subscription import Subscription
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..durations import Duration
     from ..jetstream import Headers
     from ..services.models import ServiceConfig
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 Handler: TypeAlias = Callable[["Request"], "bytes | None"]
 """A handler of requests."""
+H = TypeVar("H", bound=Handler)
 
 
 class Request(BaseRequest):
@@ -53,6 +56,17 @@ class ServiceGroup(Blocking, Grouping[Request, Handler]):
         ``queue_group``: that of its endpoints; "" for that of the group or service above, None for none.
         """
         return self._grouped(ServiceGroup(), prefix, queue_group)
+
+    def endpoint(
+        self,
+        name: str,
+        *,
+        subject: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        queue_group: str | None = "",
+    ) -> Callable[[H], H]:
+        """Decorate the handler of an endpoint; arguments and errors as ``add_endpoint``."""
+        return self._decorator(name, subject, metadata, queue_group)
 
 
 class Service(ServiceGroup, Serving[Request, Handler]):

@@ -249,17 +249,14 @@ class Grouping(Generic[R, K]):
 
     add_endpoint = call(adding)
 
-    def endpoint(
+    def _decorator(
         self,
         name: str,
-        *,
-        subject: str | None = None,
-        metadata: Mapping[str, str] | None = None,
-        queue_group: str | None = "",
-    ) -> Callable[[K], K]:
-        """Decorate the handler of an endpoint; arguments and errors as ``add_endpoint``."""
-
-        def add(handler: K) -> K:
+        subject: str | None,
+        metadata: Mapping[str, str] | None,
+        queue_group: str | None,
+    ) -> Callable[[Any], Any]:
+        def add(handler: Any) -> Any:
             self._add(name, handler, subject, metadata, queue_group)
             return handler
 

@@ -1,0 +1,281 @@
+"""What a type checker says of each public call is what its signature says, in both shells.
+
+The programs are made from the signatures of the public classes, one ``assert_type`` for each call that
+has no type variable of its own; mypy and pyright check them as a user's code.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import penstock.client
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+CLASSES = [
+    name.removeprefix("Blocking") for name in penstock.client.__all__ if name.startswith("Blocking")
+]
+# Calls with a type variable, or a class that users do not name: BY_HAND_ASYNCIO and BY_HAND_BLOCKING
+# have those that users make.
+BY_HAND = {
+    *(
+        "Client.spawn",
+        "Client.ask",
+        "Client.begin_errands",
+        "Consumer.intake",
+        "OrderedConsumer.intake",
+    ),
+    *(
+        "KeyValue.typed",
+        "KeyValue.with_values",
+        "Request.json",
+        "Service.endpoint",
+        "ServiceGroup.endpoint",
+    ),
+    *("Publisher.publish", "Request.error", "Request.respond", "JetStream.read_columns"),
+}
+BY_HAND_ASYNCIO = """
+async def by_hand(nc: Client, service: Service, request: Request) -> None:
+    js = nc.jetstream()
+    kv = await js.key_value("b")
+    assert_type(kv.typed(int), KeyValue[int])
+    assert_type(kv.with_values(Base64Values()), KeyValue[bytes])
+    assert_type(await kv.typed(dict[str, float]).get("k"), KvEntry[dict[str, float]] | None)
+    assert_type(request.json(int), int)
+    assert_type(request.json(list[str]), list[str])
+    await request.respond(b"")
+    await request.error("500", "text")
+
+    @service.endpoint("add")
+    async def add(request: Request) -> bytes:
+        return request.data
+
+    @service.group("v1").endpoint("subtract")
+    def subtract(request: Request) -> None:
+        request.respond(request.data)
+
+    assert_type(await add(request), bytes)
+    assert_type(subtract(request), None)
+    async with js.publisher() as publisher:
+        ack = await (await publisher.publish("s", b""))
+        assert_type(ack, PubAck)
+    async with await nc.subscribe("s") as subscription:
+        async for message in subscription:
+            assert_type(message, Message)
+            assert_type(message.headers, dict[str, list[str]])
+            assert_type(message.metadata.stream_seq, int)
+    async with (await js.consumer("S", "c")).consume() as messages:
+        async for message in messages:
+            assert_type(message, Message)
+    async for message in js.ordered("S"):
+        assert_type(message, Message)
+    async with kv.typed(str).watch() as watch:
+        async for entry in watch:
+            assert_type(entry, KvEntry[str])
+            assert_type(entry.value, str)
+    async for event in nc.status():
+        assert_type(event, Status)
+    async with connect() as opened:
+        assert_type(opened, Client)
+    assert_type(await connect(), Client)
+"""
+BY_HAND_BLOCKING = """
+def by_hand(nc: BlockingClient, service: BlockingService, request: BlockingRequest) -> None:
+    js = nc.jetstream()
+    kv = js.key_value("b")
+    assert_type(kv.typed(int), BlockingKeyValue[int])
+    assert_type(kv.with_values(Base64Values()), BlockingKeyValue[bytes])
+    assert_type(kv.typed(dict[str, float]).get("k"), KvEntry[dict[str, float]] | None)
+    assert_type(request.json(int), int)
+    request.respond(b"")
+    request.error("500", "text")
+
+    @service.endpoint("add")
+    def add(request: BlockingRequest) -> bytes:
+        return request.data
+
+    assert_type(add(request), bytes)
+    with js.publisher() as publisher:
+        publisher.publish("s", b"")
+    for columns in js.read_columns("S", 1, 2):
+        assert_type(columns.count, int)
+    with nc.subscribe("s") as subscription:
+        for message in subscription:
+            assert_type(message, BlockingMessage)
+            assert_type(message.headers, dict[str, list[str]])
+    with js.consumer("S", "c").consume() as messages:
+        for message in messages:
+            assert_type(message, BlockingMessage)
+    for message in js.ordered("S"):
+        assert_type(message, BlockingMessage)
+    with kv.typed(str).watch() as watch:
+        for entry in watch:
+            assert_type(entry, KvEntry[str])
+    for event in nc.status():
+        assert_type(event, Status)
+    with connect_blocking() as opened:
+        assert_type(opened, BlockingClient)
+"""
+HEAD = """
+from collections.abc import AsyncGenerator, Callable, Iterator
+from typing import Any, assert_type
+
+from penstock.client import (
+    {names},
+)
+
+given: Any = None
+
+"""
+
+
+def calls_of(kind: type) -> Iterator[tuple[str, inspect.Signature, bool]]:
+    """The public calls of a class: name, signature, whether one awaits it."""
+    for name in sorted(dir(kind)):
+        member = inspect.getattr_static(kind, name)
+        if name.startswith("_") or not inspect.isfunction(member):
+            continue
+        signature = inspect.signature(member)
+        if not str(signature.return_annotation).startswith(("Steps[", "Flow[", "Plan[")):
+            yield name, signature, inspect.iscoroutinefunction(member)
+
+
+def expected(signature: inspect.Signature, owner: str, *, blocking: bool) -> str:
+    """The type that a call gives, in the names of ``penstock.client``."""
+    kind = signature.return_annotation
+    text = kind if isinstance(kind, str) else inspect.formatannotation(kind)
+    text = re.sub(r"\b(?:penstock|collections)(?:\.\w+)*\.", "", text)
+    known = {"M": "Message", "V": "bytes"}
+    if owner == "JetStream":
+        known |= {"B": "KeyValue[bytes]", "S": "ObjectStore"}
+    if owner == "ObjectStore":
+        known |= {"W": "ObjectWatcher"}
+    for variable, means in known.items():
+        text = re.sub(rf"\b{variable}\b", means, text)
+    text = re.sub(r"^(KeyValue|KeyWatch|KeyTransaction)$", r"\1[bytes]", text)
+    text = re.sub(r"^AsyncGenerator\[(.*)\]$", r"AsyncGenerator[\1, None]", text)
+    if blocking:
+        text = re.sub(
+            r"\b[A-Z]\w+",
+            lambda found: f"Blocking{found[0]}" if found[0] in CLASSES else found[0],
+            text,
+        )
+    return text
+
+
+def program(*, blocking: bool) -> tuple[str, int]:
+    """A program that makes each call once, and their number."""
+    lines, count = [], 0
+    for owner in CLASSES:
+        name = f"Blocking{owner}" if blocking else owner
+        kind: Any = getattr(penstock.client, name)
+        of = f"{name}[bytes]" if owner in ("KeyValue", "KeyWatch", "KeyTransaction") else name
+        lines.append(f"{'' if blocking else 'async '}def use_{owner}(it: {of}) -> None:")
+        for call, signature, awaited in calls_of(kind):
+            gives = expected(signature, owner, blocking=blocking)
+            if f"{owner}.{call}" in BY_HAND:
+                continue
+            needed = [
+                "given" if each.kind is each.POSITIONAL_OR_KEYWORD else f"{each.name}=given"
+                for each in list(signature.parameters.values())[1:]
+                if each.default is each.empty
+                and each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
+            ]
+            wait = "await " if awaited else ""
+            text = f"{wait}it.{call}({', '.join(needed)})"
+            # The type None cannot be asserted of what is not used as a value.
+            lines.append(f"    {text}" if gives == "None" else f"    assert_type({text}, {gives})")
+            count += 1
+    text = HEAD.format(names=",\n    ".join(penstock.client.__all__)) + "\n".join(lines) + "\n"
+    return text + (BY_HAND_BLOCKING if blocking else BY_HAND_ASYNCIO), count
+
+
+def mypy(file: Path) -> list[str]:
+    """What mypy finds."""
+    options = [
+        "--strict",
+        "--no-error-summary",
+        "--no-pretty",
+        "--cache-dir",
+        str(ROOT / ".mypy_cache"),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, str(file)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert not done.stderr
+    return [line for line in done.stdout.splitlines() if line.startswith(str(file))]
+
+
+@functools.cache
+def has_pyright() -> bool:
+    """Whether pyright starts: it needs node, and the network once."""
+    command = [sys.executable, "-m", "pyright", "--version"]
+    try:
+        done = subprocess.run(command, capture_output=True, check=False, timeout=120)
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
+
+
+def pyright(file: Path) -> list[str]:
+    """What pyright finds."""
+    if not has_pyright():
+        pytest.skip("pyright does not start here")
+    options = {"include": [str(file)], "typeCheckingMode": "strict", "useLibraryCodeForTypes": True}
+    options["reportUnusedImport"] = False
+    settings = file.with_name("pyrightconfig.json")
+    settings.write_text(json.dumps(options))
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pyright", "--outputjson"),
+            *("--pythonpath", sys.executable, "--project", str(settings)),
+        ],
+        capture_output=True,
+        text=True,
+        cwd=file.parent,
+        check=False,
+    )
+    found = json.loads(done.stdout)["generalDiagnostics"]
+    lines = file.read_text().splitlines()
+    return [
+        f"{lines[each['range']['start']['line']].strip()}: {each['message']}"
+        for each in found
+        if each["severity"] == "error"
+    ]
+
+
+@pytest.mark.parametrize("checker", [mypy, pyright])
+@pytest.mark.parametrize("blocking", [False, True], ids=["asyncio", "blocking"])
+def test_each_call_gives_what_its_signature_says(
+    blocking: bool, checker: Any, tmp_path: Path
+) -> None:
+    text, count = program(blocking=blocking)
+    assert count > 150
+    file = tmp_path / "program.py"
+    file.write_text(text)
+    assert checker(file) == []
+
+
+@pytest.mark.parametrize("checker", [mypy, pyright])
+def test_a_wrong_type_is_found(checker: Any, tmp_path: Path) -> None:
+    text, _ = program(blocking=True)
+    file = tmp_path / "program.py"
+    file.write_text(
+        text.replace("it.request(given), BlockingMessage", "it.request(given), Message", 1)
+    )
+    assert len(checker(file)) == 1
