@@ -34,8 +34,8 @@ run: $(VENV)/.with-pipeline build/.core ## the main job: server, log shipper, Sp
 	    $(if $(LOGS),--logs "$(LOGS)") $(if $(filter-out 0 no false,$(ONCE)),--once) \
 	    $(if $(NATS_PORT),--nats-port "$(NATS_PORT)") $(if $(HTTP_PORT),--http-port "$(HTTP_PORT)")
 
-# Four processes share the tests, also on two cores, because most wait for servers: whole files, the longest first.
-JOBS ?= 4
+# Three processes share the tests, also on two cores, because most wait for servers: whole files, the longest first.
+JOBS ?= 3
 SHARED = $(if $(filter 1,$(JOBS)),,-p tests.schedule -n $(JOBS) --dist loadfile)
 
 check: $(VENV)/.with-test build/.core ## the quick look: lint, types, the tests of what is pure

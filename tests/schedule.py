@@ -5,7 +5,7 @@ of Spark that a process has go to two processes, which start a JVM each; the oth
 `tests/durations.txt` has the files that take long, each with seconds beside other tests; only their
 order matters. Any other file is short.
 
-    python -m pytest -p tests.schedule -n 4 --dist loadfile
+    python -m pytest -p tests.schedule -n 3 --dist loadfile
 """
 
 from __future__ import annotations

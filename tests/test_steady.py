@@ -73,9 +73,9 @@ def test_what_fails_twice_fails(tmp_path: Path) -> None:
 
 
 def test_more_than_a_few_fail_at_once(tmp_path: Path) -> None:
-    status, said = run(tmp_path, unsteady=UNSTEADY.format(count=6))
+    status, said = run(tmp_path, unsteady=UNSTEADY.format(count=16))
     assert status == 1
-    assert "6 failed" in last(said)
+    assert "16 failed" in last(said)
     assert "alone" not in said
 
 
