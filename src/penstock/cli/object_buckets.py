@@ -139,11 +139,11 @@ def seal(session: Session, bucket: str, force: bool) -> None:
 
 def opened(js: BlockingJetStream, bucket: str) -> BlockingObjectStore:
     """An object store that exists; ClickException when it does not."""
-    from penstock.errors import StreamNotFound
+    from penstock.errors import BucketNotFound
 
     try:
         return js.object_store(bucket)
-    except StreamNotFound:
+    except BucketNotFound:
         text = f"there is no object store {bucket}: create it, or check the name and domain"
         raise click.ClickException(text) from None
 
