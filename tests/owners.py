@@ -16,6 +16,7 @@ FIELD = re.compile(r"    cdef\s+(?:public\s+|readonly\s+)*(\w+)\s+([\w, *\[\]]+)
 FUNCTION = re.compile(
     r"\s*(?:def|cdef|cpdef)\s+(?!class|extern|enum|struct|packed|union)[^(=]*\((.*)"
 )
+STRUCT = re.compile(r"c(?:type)?def (?:packed )?struct (\w+)")
 NAMES = re.compile(r"\s*cdef\s+(\w+)\s+(.+)")
 CAST = re.compile(r"\(<(\w+)>[^()]*(?:\([^()]*\)[^()]*)*\)")
 INDEX = re.compile(r"\[[^\[\]]*\]")
@@ -29,10 +30,12 @@ class Classes:
     module: dict[str, str] = field(default_factory=dict)
     base: dict[str, str] = field(default_factory=dict)
     fields: dict[str, dict[str, str]] = field(default_factory=dict)
+    structs: dict[str, set[str]] = field(default_factory=dict)
 
     def read(self, path: Path) -> None:
         """Take the classes that a .pxd or .pyx file declares."""
         name = ""
+        structs = self.structs.setdefault(path.stem, set())
         for line in path.read_text().splitlines():
             code = line.split("#")[0].rstrip()
             if match := CLASS.match(code):
@@ -42,7 +45,8 @@ class Classes:
                     self.base[name] = match[2]
             elif code and not code[0].isspace():
                 name = ""
-            elif name and (match := FIELD.match(code)):
+                structs.update(STRUCT.findall(code))
+            elif name and (match := FIELD.match(code)) and match[1] not in structs:
                 for each in match[2].split(","):
                     self.fields.setdefault(name, {})[each.split("[")[0].strip(" *")] = match[1]
 

@@ -160,13 +160,11 @@ cdef class EventLoop(Reactor):
         """Take over a connected non-blocking socket's descriptor: the event loop reads, writes and closes it."""
         cdef Connection c = Connection(self)
         cdef epoll_event ev
-        c.fd = fd
+        c.use_socket(fd)
         ev.events = EPOLLIN
         ev.data.ptr = <void*>c
         if epoll_ctl(self.epoll_fd, EPOLL_CTL_ADD, fd, &ev) != 0:
-            self.connections.pop(c.id, None)
-            c.fd = -1
-            c.closed = True
+            c.refuse()
             raise OSError(errno, "epoll_ctl")
         self.sessions.welcome(c)
         return c
@@ -196,7 +194,7 @@ cdef class EventLoop(Reactor):
         ev.data.ptr = <void*>c
         if epoll_ctl(self.epoll_fd, EPOLL_CTL_ADD, fd, &ev) != 0:
             raise OSError(errno, "epoll_ctl")
-        c.fd = fd
+        c.use_socket(fd)
 
     def take_in(self, Connection c, const unsigned char[::1] data) -> None:
         """For transports: process bytes that were read for a connection, split anywhere. Complete operations run from the shared buffer,
@@ -217,8 +215,8 @@ cdef class EventLoop(Reactor):
 
     def hold(self, Connection c, bint full) -> None:
         """For transports: output waits because the kernel takes no bytes (full), or none waits. The write deadline starts here."""
-        c.progress_ns = self.now_ns
-        c.blocked = full
+        c.progressed()
+        c.mark_blocked(full)
         if full:
             self.blocked[c.id] = c
             self.arm_timer(True)
@@ -252,15 +250,14 @@ cdef class EventLoop(Reactor):
                 if errno == EINTR:
                     continue
                 if errno == EAGAIN:
-                    c.blocked = True
+                    c.mark_blocked(True)
                     self.blocked[c.id] = c
                     self.arm(c)
                     self.arm_timer(True)
                     return 0
                 self.hang_up(c, "Write Error")
                 return 0
-            c.out.off += sent
-            c.progress_ns = self.now_ns
+            c.took(<size_t>sent)
         self.returned(&c.out)
         if c.closing:
             self.hang_up(c, c.reason)
@@ -269,7 +266,7 @@ cdef class EventLoop(Reactor):
     cdef int on_writable(self, Connection c) except -1:
         if c.transport is not None:
             return self.ask(c, c.transport.writable)
-        c.blocked = False
+        c.mark_blocked(False)
         self.blocked.pop(c.id, None)
         self.flush(c)
         if not c.closed:
@@ -310,7 +307,7 @@ cdef class EventLoop(Reactor):
                 close(c.fd)
         self.freed += c.reader.cap + c.out.cap
         Reactor.hang_up(self, c, reason)
-        c.fd = -1
+        c.use_socket(-1)
         return 0
 
     # --- input ---------------------------------------------------------------------------------------------------------
@@ -364,18 +361,8 @@ cdef class EventLoop(Reactor):
                 own.end += left
                 own.need = r.need
         elif own.pos == own.end and own.cap > KEEP_BYTES:
-            self.release(c)
+            c.release_input()
         return 0
-
-    def release(self, Connection c) -> None:
-        """Free the empty input buffer of a connection; its limits stay."""
-        cdef uint32_t line = c.reader.max_line
-        cdef int64_t payload = c.reader.max_payload
-        cdef int role = c.reader.role
-        reader_free(&c.reader)
-        reader_init(&c.reader, role)
-        c.reader.max_line = line
-        c.reader.max_payload = payload
 
     cdef int resume(self) except -1:
         cdef Connection c
@@ -452,7 +439,7 @@ cdef class EventLoop(Reactor):
                 self.slow_consumers += 1
                 self.hang_up(c, "Slow Consumer (Write Deadline)")
             elif quiet > STUCK_NS and c.waiters is not None:
-                self.free_publishers(c)
+                c.free_publishers()
         if self.max_output_bytes:
             self.relieve()
         if not self.blocked:
@@ -475,15 +462,6 @@ cdef class EventLoop(Reactor):
             if total <= self.max_output_bytes:
                 break
         return 0
-
-    def free_publishers(self, Connection c) -> None:
-        """Read again from the publishers that wait for a connection without progress; consumers keep waiting."""
-        waiters, c.waiters = c.waiters, None
-        for t in waiters:
-            if isinstance(t, Connection):
-                (<Connection>t).wake()
-            else:
-                c.await_room(t)
 
     # --- turns ---------------------------------------------------------------------------------------------------------
     cdef int events(self, int timeout_ms) except -1:

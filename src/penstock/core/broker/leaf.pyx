@@ -122,20 +122,13 @@ cdef class Leaf(RemoteServer):
         self.sending = LeafPermissions()
         self.asking = LeafPermissions()
         self.receiving = LeafPermissions()
-        connection.handler = self
-        connection.reader.role = ROLE_LEAF
-        connection.reader.headers = True
-        connection.reader.max_line = LINES * connection.reactor.max_line
-        connection.ready = False
-        connection.verbose = connection.pedantic = connection.echo = False
-        connection.headers = True
+        connection.serve_with(self, ROLE_LEAF, LINES * connection.reactor.max_line)
 
     def join(self, RemoteServers remote_servers) -> None:
         """Join the account after the negotiation: tell the other server all interest here, and exchange messages from now on."""
         self.wanted = {}
         self.joining = True
-        self.connection.ready = True
-        self.connection.router = remote_servers.router
+        self.connection.enter(remote_servers.router, True)
         remote_servers.join(self)
         self.joining = False
         self.connection.write(b"".join([line_of(key, b" " in key, n) for key, n in self.wanted.items()]))
@@ -154,7 +147,7 @@ cdef class Leaf(RemoteServer):
     cdef int operate(self, Connection c, Reader* r) except -1:
         cdef Op op
         cdef int kind
-        c.last_ns = c.reactor.now_ns
+        c.heard()
         while not c.stalled and not c.closed and not c.closing:
             kind = read_op(r, &op)
             if kind == OP_MORE:
@@ -164,7 +157,7 @@ cdef class Leaf(RemoteServer):
             elif kind == OP_PING:
                 c.put(b"PONG\r\n", 6)
             elif kind == OP_PONG:
-                c.pings_out = 0
+                c.note_pong()
                 self.events.pong(self)
             elif kind == OP_INFO:
                 self.events.info(self, PyBytes_FromStringAndSize(op.body, op.body_len))
@@ -200,10 +193,7 @@ cdef class Leaf(RemoteServer):
     cdef int message(self, Op* op) except -1:
         cdef Connection c = self.connection
         cdef Message m
-        c.in_msgs += 1
-        c.in_bytes += op.body_len
-        c.reactor.in_msgs += 1
-        c.reactor.in_bytes += op.body_len
+        c.count_in(op.body_len)
         if self.spoke:
             if not self.asking.allows(op.subject, op.subject_len) and not exempt(op.subject, op.subject_len):
                 return 0
@@ -295,15 +285,11 @@ cdef class Leaf(RemoteServer):
         p += 2 + n
         p[0] = c'\r'
         p[1] = c'\n'
-        c.out_msgs += 1
-        c.out_bytes += n
-        c.reactor.out_msgs += 1
-        c.reactor.out_bytes += n
+        c.count_out(n)
         c.commit(p + 2 - start)
         if source is not None and c.blocked and not source.stalled and out_waiting(&c.out) > HIGH_WATER:
             if c.reactor.now_ns - c.progress_ns < STUCK_NS:
-                source.stalled = True
-                c.await_room(source)
+                source.wait_for(c)
         return 1
 
     cdef int interest(self, bytes subject, bytes queue, int delta, Connection source) except -1:

@@ -3,6 +3,7 @@
 A Reactor without sockets is a whole server for tests and simulations: the test feeds and drains the connections, syncs happen in
 place. core/broker/event_loop adds the epoll set, sends, and the sync threads. Knows nothing of subjects, streams or the API.
 """
+cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from penstock.core.base.buffer cimport Out
 from penstock.core.base.clock cimport Clock
@@ -96,7 +97,69 @@ cdef class Connection(Task):
     cdef int await_room(self, Task t) except -1  # t is woken when the output has drained, or the connection has closed
     cdef int drained(self) except -1       # the output fell to LOW_WATER or less: wakes the waiters
     cdef int finish(self, str reason) except -1  # flush the waiting output, then close
-    cdef int filter(self) except -1        # from now on each delivery is checked against the denied subjects
+    # --- its socket and its output
+    cdef void use_socket(self, int fd) noexcept            # -1: it has none any more
+    cdef int refuse(self) except -1                        # its socket cannot be watched: it is closed and was never open
+    cdef void mark_blocked(self, bint blocked) noexcept
+    cdef void progressed(self) noexcept                    # output has left just now, or begins to wait: the write deadline starts here
+    cdef int release_input(self) except -1                 # free the input buffer, which is empty; its limits stay
+    cdef int free_publishers(self) except -1               # read again from the publishers that wait for its output; consumers keep waiting
+    # --- what CONNECT and its user decide
+    cdef int serve_with(self, ProtocolHandler handler, int role, uint32_t max_line) except -1   # the other end is a server
+    cdef int enter(self, Owner router, bint ready) except -1
+    cdef int change_router(self, Owner router) except -1   # the old router forgets its subscriptions
+    cdef void limit_subscriptions(self, int64_t most) noexcept
+    cdef void await_decision(self) noexcept                # the authenticator decides later; nothing is read until then
+    cdef void decided(self) noexcept                       # ... it has; wake() reads again
+    cdef void accepted(self) noexcept                      # its CONNECT was accepted
+    cdef int set_permissions(self, ConnectionPermissions value) except -1
+    cdef void check_deliveries(self, bint filtered) noexcept    # `filtered`: a subscription overlaps a denied subject
+    # --- what it has sent
+    cdef void stall(self) noexcept                         # do not read from it until wake()
+    cdef void time_connect(self) noexcept                  # a first round trip, until the first PONG: from INFO to CONNECT
+    cdef bint first_ping(self) noexcept                    # whether this PING is the first one after the CONNECT
+    cdef void note_pong(self) noexcept
+    cdef void note_partial(self, bint whole) noexcept      # an operation is incomplete; `whole`: others before it were not
+    cdef void no_partial(self) noexcept                    # no operation is incomplete
+    # --- its subscriptions
+    cdef int keep(self, bytes sid, object subscription) except -1
+    cdef void reckon(self, int64_t cost) noexcept          # its subscriptions take so many bytes more (below 0: fewer)
+
+    # --- once per message or per read
+    @cython.final
+    cdef inline void heard(self) noexcept:
+        # The client has sent something.
+        self.last_ns = self.reactor.now_ns
+
+    @cython.final
+    cdef inline void count_in(self, uint64_t n) noexcept:
+        # It has published a message of n bytes.
+        self.in_msgs += 1
+        self.in_bytes += n
+        self.reactor.in_msgs += 1
+        self.reactor.in_bytes += n
+
+    @cython.final
+    cdef inline void count_out(self, uint64_t n) noexcept:
+        # A message of n bytes was delivered to it.
+        self.out_msgs += 1
+        self.out_bytes += n
+        self.reactor.out_msgs += 1
+        self.reactor.out_bytes += n
+
+    @cython.final
+    cdef inline void took(self, size_t n) noexcept:
+        # The kernel took n bytes of its output.
+        self.out.off += n
+        self.progress_ns = self.reactor.now_ns
+
+    @cython.final
+    cdef inline int wait_for(self, Connection subscriber) except -1:
+        # Its message went to a congested subscriber: do not read from it until that output has drained.
+        self.stalled = True
+        self.stalls += 1
+        self.reactor.stalls += 1
+        return subscriber.await_room(self)
 
 
 cdef class Reactor:
@@ -130,6 +193,8 @@ cdef class Reactor:
     cdef readonly uint64_t commit_runs     # tasks run in commit phases
     cdef readonly uint64_t sync_runs       # fsyncs that were requested
     cdef public Trace trace                # None, or the trace of the message that is being published
+    cdef void set_trace(self, Trace trace) noexcept
+    cdef void use_handler(self, ProtocolHandler handler) noexcept
     cdef uint64_t random(self) noexcept    # seeded xorshift: picks queue members; not for secrets
     cdef int enlist_commit(self, Task t) except -1
     cdef int enlist_delivery(self, Task t) except -1

@@ -112,8 +112,9 @@ cdef class Connection(Task):
         reader_init(&self.reader, ROLE_SERVER)
         self.fd = -1
 
-    def __init__(self, Reactor reactor):
+    def __init__(self, Reactor reactor, object transport=None):
         self.reactor = reactor
+        self.transport = transport
         reactor.next_id += 1
         self.id = reactor.next_id
         self.subscriptions = {}
@@ -195,9 +196,117 @@ cdef class Connection(Task):
             self.reactor.resumed.append(self)
         return 0
 
-    cdef int filter(self) except -1:
-        self.filtered = self.guarded = True
+    cdef void use_socket(self, int fd) noexcept:
+        self.fd = fd
+
+    cdef int refuse(self) except -1:
+        self.reactor.connections.pop(self.id, None)
+        self.fd = -1
+        self.closed = True
         return 0
+
+    cdef void mark_blocked(self, bint blocked) noexcept:
+        self.blocked = blocked
+
+    cdef void progressed(self) noexcept:
+        self.progress_ns = self.reactor.now_ns
+
+    cdef int release_input(self) except -1:
+        cdef uint32_t line = self.reader.max_line
+        cdef int64_t payload = self.reader.max_payload
+        cdef int role = self.reader.role
+        reader_free(&self.reader)
+        reader_init(&self.reader, role)
+        self.reader.max_line = line
+        self.reader.max_payload = payload
+        return 0
+
+    cdef int free_publishers(self) except -1:
+        waiters, self.waiters = self.waiters, None
+        for t in waiters or ():
+            if isinstance(t, Connection):
+                (<Connection>t).wake()
+            else:
+                self.await_room(t)
+        return 0
+
+    cdef int serve_with(self, ProtocolHandler handler, int role, uint32_t max_line) except -1:
+        self.handler = handler
+        self.reader.role = role
+        self.reader.headers = True
+        self.reader.max_line = max_line
+        self.ready = False
+        self.verbose = self.pedantic = self.echo = False
+        self.headers = True
+        return 0
+
+    cdef int enter(self, Owner router, bint ready) except -1:
+        self.router = router
+        self.ready = ready
+        return 0
+
+    cdef int change_router(self, Owner router) except -1:
+        self.router.forget(self)
+        self.router = router
+        return 0
+
+    cdef void limit_subscriptions(self, int64_t most) noexcept:
+        self.max_subscriptions = most
+
+    cdef void await_decision(self) noexcept:
+        self.awaiting = self.stalled = not (self.closed or self.closing)
+
+    cdef void decided(self) noexcept:
+        self.awaiting = False
+
+    cdef void accepted(self) noexcept:
+        self.connected = True
+
+    cdef void stall(self) noexcept:
+        self.stalled = True
+
+    cdef void time_connect(self) noexcept:
+        if not self.rtt_ns and self.reactor.now_ns > self.start_ns:
+            self.rtt_ns = self.reactor.now_ns - self.start_ns
+
+    cdef bint first_ping(self) noexcept:
+        if not self.connected or self.ponged:
+            return False
+        self.ponged = True
+        return True
+
+    cdef void note_pong(self) noexcept:
+        self.pings_out = 0
+        if self.ping_ns:
+            self.rtt_ns = max(self.reactor.now_ns - self.ping_ns, 1)
+            self.ping_ns = 0
+
+    cdef void note_partial(self, bint whole) noexcept:
+        if whole or self.partial_ns == 0:
+            self.partial_ns = self.last_ns
+
+    cdef void no_partial(self) noexcept:
+        self.partial_ns = 0
+
+    cdef int keep(self, bytes sid, object subscription) except -1:
+        self.subscriptions[sid] = subscription
+        return 0
+
+    cdef void reckon(self, int64_t cost) noexcept:
+        self.subscription_bytes += cost
+        self.reactor.subscription_bytes += cost
+
+    cdef int set_permissions(self, ConnectionPermissions value) except -1:
+        self.allowed = value
+        if value is None:
+            self.filtered = self.guarded = False
+        else:
+            self.check_deliveries(len(self.subscriptions) > 0)
+        return 0
+
+    cdef void check_deliveries(self, bint filtered) noexcept:
+        self.filtered = filtered
+        self.guarded = filtered or (self.allowed is not None and self.allowed.responses_max != 0)
 
     @property
     def permissions(self) -> ConnectionPermissions | None:
@@ -206,9 +315,7 @@ cdef class Connection(Task):
 
     @permissions.setter
     def permissions(self, ConnectionPermissions value) -> None:
-        self.allowed = value
-        self.filtered = value is not None and len(self.subscriptions) > 0
-        self.guarded = value is not None and (self.filtered or value.responses_max != 0)
+        self.set_permissions(value)
 
     def pending_bytes(self) -> int:
         """Output bytes that wait for this client."""
@@ -370,6 +477,12 @@ cdef class Reactor:
         if fdatasync(handle) != 0:
             error = errno
         return owner.synced(upto, error)
+
+    cdef void set_trace(self, Trace trace) noexcept:
+        self.trace = trace
+
+    cdef void use_handler(self, ProtocolHandler handler) noexcept:
+        self.handler = handler
 
     cdef void count_freed(self, uint64_t n) noexcept:
         self.freed += n

@@ -1,4 +1,5 @@
 """The receivers of messages, and the message on its way: the parts that core/broker/router brings together."""
+cimport cython
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from penstock.core.broker.reactor cimport Connection, Task
@@ -29,6 +30,7 @@ cdef class Sink:
     cdef int traced(self, Connection source, Message* m) except -1
     # The sink stands for subscribers in another account (core/broker/service_imports); any other sink can always take a message.
     cdef bint elsewhere
+    cdef void mark_elsewhere(self) noexcept
     cdef int ready(self, Task waiter) except -1        # as Router.readiness
     # The sink for the subscribers of one literal subject, in one queue group unless `queue` is b""; None: there are none.
     cdef Sink bound(self, const char* subject, size_t n, bytes queue)
@@ -46,6 +48,12 @@ cdef class Subscription:
     cdef uint64_t max                              # auto-unsubscribe after that many; 0 = never
     cdef readonly bint closed
     cdef Py_ssize_t place                          # in its queue group
+    cdef void end(self) noexcept                   # it gets no message any more
+    cdef void end_after(self, uint64_t deliveries) noexcept
+
+    @cython.final
+    cdef inline void count_delivery(self) noexcept:
+        self.delivered += 1
 
 
 # The most memory that a subscription may take: itself, its strings, a node of the trie for each token.
@@ -55,6 +63,7 @@ cdef int64_t subscription_cost(bytes subject, bytes queue, bytes sid) noexcept
 cdef class RemoteSubscription(Subscription):
     """Interest of another server (core/broker/remote_servers), on behalf of its subscribers."""
     cdef uint32_t weight                           # members of the queue group there; 1 for a plain one
+    cdef void set_weight(self, uint32_t weight) noexcept
 
 
 cdef class Neighbours:
@@ -72,3 +81,7 @@ cdef class QueueGroup:
     cdef list remote                               # RemoteSubscriptions: asked when no member here takes the message; None: there are none
     cdef bytes key
     cdef bytes queue
+    cdef int add(self, Subscription s) except -1
+    cdef int add_remote(self, RemoteSubscription s) except -1
+    cdef int remove(self, Subscription s) except -1
+    cdef int remove_remote(self, RemoteSubscription s) except -1

@@ -27,11 +27,15 @@ cdef class Sink:
 
     cdef int traced(self, Connection source, Message* m) except -1:
         cdef Reactor reactor = source.reactor
-        trace, reactor.trace = reactor.trace, None     # messages that the sink publishes in turn are not the traced message
+        trace = reactor.trace
+        reactor.set_trace(None)        # messages that the sink publishes in turn are not the traced message
         try:
             return 1 if trace.only else self.take(source, m)
         finally:
-            reactor.trace = trace
+            reactor.set_trace(trace)
+
+    cdef void mark_elsewhere(self) noexcept:
+        self.elsewhere = True
 
 
 cdef class Border:
@@ -68,6 +72,12 @@ cdef class Subscription:
         self.subject = subject
         self.queue = queue
 
+    cdef void end(self) noexcept:
+        self.closed = True
+
+    cdef void end_after(self, uint64_t deliveries) noexcept:
+        self.max = deliveries
+
     @property
     def max(self) -> int:
         """The subscription ends after this many deliveries; 0: never."""
@@ -80,6 +90,9 @@ cdef class Subscription:
 
 cdef class RemoteSubscription(Subscription):
     """Interest of another server, on behalf of its subscribers."""
+
+    cdef void set_weight(self, uint32_t weight) noexcept:
+        self.weight = weight
 
 
 cdef class Neighbours:
@@ -110,3 +123,27 @@ cdef class QueueGroup:
         self.key = key
         self.queue = queue
         self.members = []
+
+    cdef int add(self, Subscription s) except -1:
+        s.place = len(self.members)
+        self.members.append(s)
+        return 0
+
+    cdef int add_remote(self, RemoteSubscription s) except -1:
+        if self.remote is None:
+            self.remote = []
+        self.remote.append(s)
+        return 0
+
+    cdef int remove(self, Subscription s) except -1:
+        cdef Subscription last = <Subscription>self.members.pop()     # the order in a group means nothing
+        if last is not s:
+            self.members[s.place] = last
+            last.place = s.place
+        return 0
+
+    cdef int remove_remote(self, RemoteSubscription s) except -1:
+        self.remote.remove(s)
+        if not self.remote:
+            self.remote = None
+        return 0

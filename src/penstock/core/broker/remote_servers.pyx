@@ -206,12 +206,12 @@ cdef class RemoteServers(Neighbours):
         cdef int delta
         if s is None:
             s = RemoteSubscription(c, sid, subject, queue)
-            s.weight = weight
-            c.subscriptions[sid] = s
+            s.set_weight(weight)
+            c.keep(sid, s)
             self.router.enlist(s)
         elif s.weight != weight:
             delta = <int>weight - <int>s.weight
-            s.weight = weight
+            s.set_weight(weight)
             self.changed(subject, queue, delta, c)
         return 0
 
@@ -219,7 +219,7 @@ cdef class RemoteServers(Neighbours):
         """The server takes part from now on: tell it all the interest there is."""
         cdef Connection c
         cdef Subscription s
-        self.router.neighbours = self
+        self.router.set_neighbours(self)
         server.remote_servers = self
         self.members.append(server)
         for c in self.router.reactor.connections.values():
@@ -239,4 +239,4 @@ cdef class RemoteServers(Neighbours):
         if server in self.members:
             self.members.remove(server)
         if not self.members:
-            self.router.neighbours = None
+            self.router.set_neighbours(None)

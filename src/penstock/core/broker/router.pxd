@@ -12,7 +12,6 @@ from penstock.core.broker.receivers cimport (
 from penstock.core.protocol.subjects cimport Route, SubjectTrie
 
 
-
 cdef class Router(Owner):
     cdef readonly Reactor reactor
     cdef readonly SubjectTrie trie                 # holds Subscription, QueueGroup and Sink objects
@@ -22,11 +21,13 @@ cdef class Router(Owner):
     cdef uint64_t system_interest                  # client subscriptions that could match subjects of those prefixes
     cdef public bint traces                        # the account has a trace destination: each message with headers is checked
     cdef dict watchers                             # deliver subject -> list of Tasks to wake on new interest
-    cdef Neighbours neighbours                       # None: no other servers
+    cdef Neighbours neighbours                     # None: no other servers
+    cdef void set_neighbours(self, Neighbours neighbours) noexcept
     cdef dict sinks                                # pattern of attach() -> number of attached sinks
     cdef dict offered                              # pattern of a prefix -> its sink, of prefixes that other servers may use
     cdef public list announcers                    # callables that return lists of patterns of prefix sinks
     cdef public Border border                      # None: the account has no imports or exports
+    cdef void set_border(self, Border border) noexcept
     cdef int shared                                # sinks that are `elsewhere`
     cdef public object mapping                     # None, or called with the subject (str) of each client's publish; returns the subject to use
     # Publish a message from a client (or the server, source None) to sinks and subscribers; the number of receivers that took it.
@@ -52,7 +53,6 @@ cdef class Router(Owner):
     cdef int enlist(self, Subscription s) except -1        # index a subscription that its connection already has
     cdef int told(self, Subscription s, int n) except -1
     cdef bint first_asked(self, Connection source, Message* m, int* took) except -1       # ask the sink of a prefix; True: there can be no other receiver
-    cdef int reckon(self, Subscription s, int sign) except -1
     cdef int unsubscribe(self, Subscription s) except -1
     cdef int deliver(self, Subscription s, Connection source, Message* m) except -1
     cdef bint guard(self, Subscription s, Message* m) except -1

@@ -54,6 +54,12 @@ cdef class Router(Owner):
         self.offered = {}
         self.announcers = [lambda: list(self.offered)]
 
+    cdef void set_neighbours(self, Neighbours neighbours) noexcept:
+        self.neighbours = neighbours
+
+    cdef void set_border(self, Border border) noexcept:
+        self.border = border
+
     # --- messages ------------------------------------------------------------------------------------------------------
     cdef int publish(self, Connection source, Message* m) except -1:
         cdef int took = 0
@@ -233,20 +239,14 @@ cdef class Router(Owner):
         p += 2 + n
         p[0] = c'\r'
         p[1] = c'\n'
-        c.out_msgs += 1
-        c.out_bytes += n
-        self.reactor.out_msgs += 1
-        self.reactor.out_bytes += n
-        s.delivered += 1
+        c.count_out(n)
+        s.count_delivery()
         c.commit(p + 2 - start)
         if s.max and s.delivered >= s.max:
             self.unsubscribe(s)
         if source is not None and c.blocked and not source.stalled and out_waiting(&c.out) > HIGH_WATER:
             if source is not c and not self.reactor.drop_for_slow and self.reactor.now_ns - c.progress_ns < STUCK_NS:
-                source.stalled = True
-                source.stalls += 1
-                self.reactor.stalls += 1
-                c.await_room(source)
+                source.wait_for(c)
         return 1
 
     cdef bint guard(self, Subscription s, Message* m) except -1:
@@ -289,9 +289,7 @@ cdef class Router(Owner):
             elif not all_of_them:
                 continue
             (<SubjectTrie>only).insert(subject, n, item)
-        route = (<SubjectTrie>only).match(subject, n)
-        route.generation = self.trie.generation
-        return route
+        return (<SubjectTrie>only).match_for(subject, n, self.trie.generation)
 
     cdef bint stale(self, Route route) noexcept:
         return route.generation != self.trie.generation
@@ -334,7 +332,7 @@ cdef class Router(Owner):
     cdef Subscription subscribe(self, Connection c, bytes subject, bytes queue, bytes sid):
         """Add a subscription; the caller has checked the subject, and that the sid is free."""
         cdef Subscription s = Subscription(c, sid, subject, queue)
-        c.subscriptions[sid] = s
+        c.keep(sid, s)
         self.enlist(s)
         return s
 
@@ -342,7 +340,7 @@ cdef class Router(Owner):
         cdef bytes subject = s.subject
         cdef QueueGroup group
         cdef int n = 1
-        self.reckon(s, 1)
+        s.connection.reckon(subscription_cost(subject, s.queue, s.sid))
         if s.queue:
             key = subject + b" " + s.queue
             group = self.groups.get(key)
@@ -350,13 +348,10 @@ cdef class Router(Owner):
                 group = self.groups[key] = QueueGroup(key, s.queue)
                 self.trie.insert(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), group)
             if type(s) is Subscription:
-                s.place = len(group.members)
-                group.members.append(s)
+                group.add(s)
             else:
                 n = (<RemoteSubscription>s).weight
-                if group.remote is None:
-                    group.remote = []
-                group.remote.append(s)
+                group.add_remote(<RemoteSubscription>s)
         else:
             self.trie.insert(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), s)
         return self.told(s, n)
@@ -373,35 +368,22 @@ cdef class Router(Owner):
             self.neighbours.changed(s.subject, s.queue, n, s.connection)
         return 0
 
-    cdef int reckon(self, Subscription s, int sign) except -1:
-        """Count the memory of a subscription that has come (1) or gone (-1)."""
-        cdef int64_t cost = sign * subscription_cost(s.subject, s.queue, s.sid)
-        s.connection.subscription_bytes += cost
-        self.reactor.subscription_bytes += cost
-        return 0
-
     cdef int unsubscribe(self, Subscription s) except -1:
         cdef QueueGroup group
         cdef int n = 1
-        cdef Subscription last
         if s.closed:
             return 0
-        s.closed = True
+        s.end()
         s.connection.subscriptions.pop(s.sid, None)
-        self.reckon(s, -1)
+        s.connection.reckon(-subscription_cost(s.subject, s.queue, s.sid))
         if s.queue:
             key = s.subject + b" " + s.queue
             group = self.groups[key]
             if type(s) is not Subscription:
                 n = (<RemoteSubscription>s).weight
-                group.remote.remove(s)
-                if not group.remote:
-                    group.remote = None
+                group.remove_remote(<RemoteSubscription>s)
             else:
-                last = <Subscription>group.members.pop()     # the order in a group means nothing
-                if last is not s:
-                    group.members[s.place] = last
-                    last.place = s.place
+                group.remove(s)
             if not group.members and group.remote is None:
                 del self.groups[key]
                 self.trie.discard(PyBytes_AS_STRING(s.subject), PyBytes_GET_SIZE(s.subject), group)
@@ -469,7 +451,7 @@ cdef class Router(Owner):
     def share(self, str pattern, Sink sink) -> None:
         """As attach(), for a sink that stands for subscribers in another account."""
         self.attach(pattern, sink)
-        sink.elsewhere = True
+        sink.mark_elsewhere()
         self.shared += 1
         if self.reaches_system(pattern.encode("utf-8", "surrogateescape")):
             self.system_interest += 1

@@ -127,7 +127,7 @@ cdef class AccountBorder(Border):
         self.responses = {}
         self.expected = {}
         self.imports = []
-        router.border = self
+        router.set_border(self)
 
     def pending(self) -> int:
         """Number of requests to services of this account that wait for answers."""
@@ -230,7 +230,7 @@ cdef class AccountBorder(Border):
         for waiting in list(self.expected.values()):
             for response in list(waiting):
                 response.close()
-        self.router.border = None
+        self.router.set_border(None)
 
 
 cdef class Inflow(Sink):
@@ -492,13 +492,13 @@ cdef class ServiceImport(Sink):
             trace.events.append(("si", home.name, text_of(m.subject, m.subject_len), text_of(out.subject, out.subject_len)))
             if trace.only and not self.service.allow_trace:
                 return 1                           # the Response ends with the service's threshold
-            sharing.reactor.trace = trace if self.service.allow_trace else None
+            sharing.reactor.set_trace(trace if self.service.allow_trace else None)
         sharing.chain.append(self)
         try:
             took = home.enter(source, &out, &bare, False)
         finally:
             sharing.chain.pop()
-            sharing.reactor.trace = trace
+            sharing.reactor.set_trace(trace)
         if took == 0 and response is not None:
             response.close()
             sharing.tell(response, STATUS_NO_DELIVERY)

@@ -41,20 +41,18 @@ cdef class Sessions(ProtocolHandler):
         self.connect = connect
         self.default_router = default_router
         self.auth_required = auth_required
-        reactor.handler = self
+        reactor.use_handler(self)
 
     def accept(self, object transport=None) -> Connection:
         """Make a connection that is fed by hand, or by an adapter (a transport has write(bytes) and close())."""
-        cdef Connection c = Connection(self.reactor)
-        c.transport = transport
+        cdef Connection c = Connection(self.reactor, transport)
         self.welcome(c)
         return c
 
     def welcome(self, Connection c) -> None:
         """Give a new connection its router; without required authentication it may publish and subscribe at once."""
-        c.router = self.default_router
-        c.ready = not self.auth_required
-        c.max_subscriptions = self.max_subscriptions or -1
+        c.enter(self.default_router, not self.auth_required)
+        c.limit_subscriptions(self.max_subscriptions or -1)
 
     def feed(self, Connection connection, bytes data) -> None:
         """Process bytes that this client sent, split anywhere."""
@@ -103,7 +101,7 @@ cdef class Sessions(ProtocolHandler):
         """
         if connection.closed or connection.closing or not connection.awaiting:
             return
-        connection.awaiting = False
+        connection.decided()
         self.join(connection, router)
         connection.wake()
 
@@ -113,7 +111,7 @@ cdef class Sessions(ProtocolHandler):
         cdef int ended = 0, verdict
         if connection.allowed is None or connection.closed:
             return 0
-        connection.permissions = connection.allowed
+        connection.set_permissions(connection.allowed)
         filtered = False
         for s in list(connection.subscriptions.values()):
             verdict = connection.allowed.rules.may_subscribe(s.subject, s.queue)
@@ -122,18 +120,16 @@ cdef class Sessions(ProtocolHandler):
                 (<Router>connection.router).unsubscribe(s)
                 ended += 1
                 self.violation(connection, f"{refused_text(s.subject, s.queue)} (sid {quoted(s.sid)})")
-        connection.filtered = filtered
-        connection.guarded = filtered or connection.allowed.responses_max != 0
+        connection.check_deliveries(filtered)
         return ended
 
     cdef int join(self, Connection c, Router router) except -1:
         """Make the connection a client of this router; a second CONNECT starts without subscriptions."""
         if c.connected or router is not c.router:
-            c.router.forget(c)
-            c.router = router
+            c.change_router(router)
         elif c.allowed is not None and c.subscriptions:
             self.recheck(c)                    # the subscriptions that it made before CONNECT
-        c.connected = True
+        c.accepted()
         if c.verbose:
             c.put(b"+OK\r\n", 5)
         return 0
@@ -143,7 +139,7 @@ cdef class Sessions(ProtocolHandler):
         cdef int kind
         cdef size_t pos
         cdef bint whole = False            # a complete operation was read
-        c.last_ns = self.reactor.now_ns
+        c.heard()
         r.headers = c.headers
         while not c.stalled and not c.closed and not c.closing:
             pos = r.pos
@@ -151,7 +147,7 @@ cdef class Sessions(ProtocolHandler):
             if self.held is not None and (kind == OP_PUB and c.ready or kind == OP_CONNECT and self.mute):
                 r.pos = pos                    # the operation is read again when it may run
                 r.need = 0
-                c.stalled = True
+                c.stall()
                 self.held.append(c)
                 break
             if self.reactor.trace_log is not None and kind > OP_MORE and shows(c, kind):
@@ -163,14 +159,13 @@ cdef class Sessions(ProtocolHandler):
             elif kind < 0:
                 self.failed(c, r, kind)
             elif kind == OP_CONNECT:
-                if not c.rtt_ns and self.reactor.now_ns > c.start_ns:
-                    c.rtt_ns = self.reactor.now_ns - c.start_ns     # until the first PONG: the time from INFO to CONNECT
+                c.time_connect()
                 router = self.connect(c, PyBytes_FromStringAndSize(op.body, op.body_len))
                 r.headers = c.headers
                 r.max_line = c.reader.max_line
                 r.max_payload = c.reader.max_payload
                 if router is PENDING:
-                    c.awaiting = c.stalled = not (c.closed or c.closing)
+                    c.await_decision()
                 elif router is not None and not c.closed and not c.closing:
                     self.join(c, <Router?>router)
             elif not c.ready:
@@ -179,15 +174,10 @@ cdef class Sessions(ProtocolHandler):
                     r.need = 0
             elif kind == OP_PING:
                 c.put(b"PONG\r\n", 6)
-                if c.connected and not c.ponged:
-                    c.ponged = True
-                    if self.on_first_pong is not None:
-                        self.on_first_pong(c)
+                if c.first_ping() and self.on_first_pong is not None:
+                    self.on_first_pong(c)
             elif kind == OP_PONG:
-                c.pings_out = 0
-                if c.ping_ns:
-                    c.rtt_ns = max(self.reactor.now_ns - c.ping_ns, 1)
-                    c.ping_ns = 0
+                c.note_pong()
             elif kind == OP_SUB:
                 self.subscribe(c, &op)
             elif kind == OP_UNSUB:
@@ -196,9 +186,9 @@ cdef class Sessions(ProtocolHandler):
                 self.informed(c, PyBytes_FromStringAndSize(op.body, op.body_len))
             whole = True
         if r.pos == r.end or c.stalled:
-            c.partial_ns = 0
-        elif whole or c.partial_ns == 0:
-            c.partial_ns = c.last_ns
+            c.no_partial()
+        else:
+            c.note_partial(whole)
         return 0
 
     cdef bint let_in(self, Connection c, Reader* r) except -1:
@@ -210,8 +200,7 @@ cdef class Sessions(ProtocolHandler):
             self.broken(c, "authentication error: no CONNECT before the first operation")
             c.fail(b"Authorization Violation", "Authentication Failure")
             return False
-        c.router.forget(c)
-        c.router = <Router?>router
+        c.change_router(<Router?>router)
         r.max_line = c.reader.max_line
         r.max_payload = c.reader.max_payload
         return True
@@ -269,12 +258,8 @@ cdef class Sessions(ProtocolHandler):
     cdef int publish(self, Connection c, Op* op) except -1:
         cdef Message m
         cdef Router router = <Router>c.router
-        cdef Reactor reactor = self.reactor
         cdef bytes mapped = None
-        c.in_msgs += 1
-        c.in_bytes += op.body_len
-        reactor.in_msgs += 1
-        reactor.in_bytes += op.body_len
+        c.count_in(op.body_len)
         if c.pedantic and not subject_literal(op.subject, op.subject_len):
             self.deny(c, b"Invalid Publish Subject")
         m.subject = op.subject
@@ -310,11 +295,11 @@ cdef class Sessions(ProtocolHandler):
             return 0
         if mapped is not None and verdict is not None:
             verdict.events.append(("sm", mapped.decode("utf-8", "surrogateescape")))
-        self.reactor.trace = verdict
+        self.reactor.set_trace(verdict)
         try:
             took = router.publish(c, m)
         finally:
-            self.reactor.trace = None
+            self.reactor.set_trace(None)
         if verdict is not None:
             self.message_trace.end(c, verdict)
         if took == 0 and m.reply_len and c.no_responders:
@@ -407,7 +392,7 @@ cdef class Sessions(ProtocolHandler):
                 self.deny(c, b"maximum subscriptions exceeded")
                 return 0
             if verdict == SUB_FILTERED:
-                c.filter()
+                c.check_deliveries(True)
             router.subscribe(c, subject, queue, sid)
         if c.verbose:
             c.put(b"+OK\r\n", 5)
@@ -422,7 +407,7 @@ cdef class Sessions(ProtocolHandler):
         cdef Subscription s = c.subscriptions.get(op.sid[:op.sid_len])
         if s is not None:
             if op.max > 0 and <uint64_t>op.max > s.delivered:
-                s.max = <uint64_t>op.max
+                s.end_after(<uint64_t>op.max)
             else:
                 (<Router>c.router).unsubscribe(s)
         if c.verbose:

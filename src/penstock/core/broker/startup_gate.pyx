@@ -56,7 +56,7 @@ cdef class StartupGate(Sink):
         self.messages.append(held)
         self.held_bytes += m.body_len
         if source is not None:
-            source.stalled = True
+            source.stall()
         if len(self.messages) == 1 and self.on_asked is not None:
             self.on_asked()
         return 1

@@ -94,11 +94,11 @@ cdef class StreamImport(Inflow):
         trace.events.append(("se", self.away.name, text_of(out.subject, out.subject_len), text_of(m.subject, m.subject_len)))
         if not self.allow_trace and trace.only:
             return 1
-        self.away.router.reactor.trace = trace if self.allow_trace else None
+        self.away.router.reactor.set_trace(trace if self.allow_trace else None)
         try:
             return self.away.show(route, source, &out, &out, True)
         finally:
-            self.away.router.reactor.trace = trace
+            self.away.router.reactor.set_trace(trace)
 
     cdef int traced(self, Connection source, Message* m) except -1:
         return self.take(source, m)            # take() adds the event of the import, and the trace continues

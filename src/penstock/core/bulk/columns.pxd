@@ -11,6 +11,7 @@ cdef class Buffer:
     cdef size_t cap
     cdef int views                 # buffers handed out: while there are any the address must not change
     cdef char* room(self, size_t n) except NULL           # n more bytes in use; returns the first of them
+    cdef void cut(self, size_t size) noexcept             # keep the first `size` bytes
 
 
 cdef class Columns:

@@ -10,16 +10,14 @@ payload are copied once, behind those of the message before::
 
 Knows nothing of sockets or Arrow. Arrow can use the buffers without a copy.
 """
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 
 from penstock.core.base.buffer cimport parse_u63
-from penstock.core.protocol.wire cimport BAD_ARGS, OP_MORE, OP_MSG, Op, Parser, read_op, reader_room
-
-from penstock.core.protocol.wire import WireError
+from penstock.core.protocol.wire cimport OP_MORE, OP_MSG, Op, Parser, read_op
 
 cdef enum:
     ACK_TOKENS = 9
@@ -64,6 +62,9 @@ cdef class Buffer:
         data = self.data + self.size
         self.size += n
         return data
+
+    cdef void cut(self, size_t size) noexcept:
+        self.size = size
 
 
 cdef inline int put_i64(Buffer to, int64_t value) except -1:
@@ -197,21 +198,10 @@ cdef class Columns:
 
         Stops when the batch is full: the rest stays in the parser, for the next batch to go on with feed(parser, sid, b"").
         """
-        cdef Py_buffer view
         cdef Op op
         cdef int kind
         cdef list others = []
-        cdef char* at
-        if parser.failed is not None:
-            raise WireError(parser.failed, [])
-        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-        try:
-            if view.len:
-                at = reader_room(&parser.reader, <size_t>view.len)
-                memcpy(at, view.buf, <size_t>view.len)
-                parser.reader.end += <size_t>view.len
-        finally:
-            PyBuffer_Release(&view)
+        parser.take_in(data)
         while not self.is_full():
             kind = read_op(&parser.reader, &op)
             if kind == OP_MORE:
@@ -221,8 +211,7 @@ cdef class Columns:
                 continue
             event = parser.event_of(&op) if kind > 0 else None
             if event is None:
-                parser.failed = kind if kind < 0 else BAD_ARGS
-                raise WireError(parser.failed, others)
+                parser.fail(kind, others)
             others.append(event)
         return others
 
@@ -250,8 +239,8 @@ cdef class Columns:
         dropped = self.count - keep
         if dropped:
             self.count = keep
-            self.seq.size = keep * 8
-            self.timestamp_ns.size = keep * 8
+            self.seq.cut(keep * 8)
+            self.timestamp_ns.cut(keep * 8)
             shorten(self.subject_data, self.subject_offsets, keep)
             shorten(self.headers_data, self.headers_offsets, keep)
             shorten(self.payload_data, self.payload_offsets, keep)
@@ -275,8 +264,8 @@ cdef class Columns:
 
 
 cdef int shorten(Buffer data, Buffer offsets, size_t keep) noexcept:
-    offsets.size = (keep + 1) * 4
-    data.size = <size_t>(<int32_t*>offsets.data)[keep]
+    offsets.cut((keep + 1) * 4)
+    data.cut(<size_t>(<int32_t*>offsets.data)[keep])
     return 0
 
 

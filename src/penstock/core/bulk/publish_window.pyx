@@ -20,9 +20,7 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from penstock.core.base.buffer cimport Out, out_free, out_reserve, parse_u63, put_u64
 from penstock.core.protocol.subjects cimport subject_literal
-from penstock.core.protocol.wire cimport BAD_ARGS, OP_MORE, OP_MSG, Op, Parser, read_op, reader_room
-
-from penstock.core.protocol.wire import WireError
+from penstock.core.protocol.wire cimport OP_MORE, OP_MSG, Op, Parser, read_op
 
 SEND = 0
 SKIP = 1
@@ -351,18 +349,10 @@ cdef class PublishWindow:
 
     def feed(self, Parser parser, int64_t sid, data) -> list:
         """Parse data; answers are taken, every other operation is returned; WireError as Parser.feed raises it."""
-        cdef Py_buffer view
         cdef Op op
         cdef int kind
         cdef list others = []
-        if parser.failed is not None:
-            raise WireError(parser.failed, [])
-        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-        try:
-            memcpy(reader_room(&parser.reader, <size_t>view.len), view.buf, <size_t>view.len)
-            parser.reader.end += <size_t>view.len
-        finally:
-            PyBuffer_Release(&view)
+        parser.take_in(data)
         while True:
             kind = read_op(&parser.reader, &op)
             if kind == OP_MORE:
@@ -372,8 +362,7 @@ cdef class PublishWindow:
                 continue
             event = parser.event_of(&op) if kind > 0 else None
             if event is None:
-                parser.failed = kind if kind < 0 else BAD_ARGS
-                raise WireError(parser.failed, others)
+                parser.fail(kind, others)
             others.append(event)
 
 

@@ -135,10 +135,10 @@ cdef class WireColumns(Columns):
         """As that of Columns."""
         dropped = Columns.truncate(self, stop_seq)
         if dropped and self.headers_only:
-            self.payload_sizes.size = self.count * 8
+            self.payload_sizes.cut(self.count * 8)
         if dropped and self.replies:
-            self.reply_offsets.size = (self.count + 1) * 4
-            self.reply_data.size = <size_t>(<int32_t*>self.reply_offsets.data)[self.count]
+            self.reply_offsets.cut((self.count + 1) * 4)
+            self.reply_data.cut(<size_t>(<int32_t*>self.reply_offsets.data)[self.count])
         return dropped
 
 

@@ -71,5 +71,7 @@ cdef class Parser:
     cdef Reader reader
     cdef readonly object failed      # None, or the failure code (BAD_*) after which feed() raises
     cdef str subject                 # of the last message
+    cdef int take_in(self, object data) except -1                    # append bytes to the reader; WireError when the peer broke the protocol before
+    cdef int fail(self, int kind, list events) except -1             # raise WireError: the peer broke the protocol; feed() raises it from now on
     cdef tuple event_of(self, Op* op)
     cdef str subject_of(self, Op* op)

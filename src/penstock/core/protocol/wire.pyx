@@ -486,29 +486,34 @@ cdef class Parser:
 
     def feed(self, data) -> list:
         """Take bytes, return the operations they complete; WireError when the peer broke the protocol, now or before."""
-        cdef Py_buffer view
-        cdef char* at
-        if self.failed is not None:
-            raise WireError(self.failed, [])
-        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-        try:
-            at = reader_room(&self.reader, <size_t>view.len)
-            memcpy(at, view.buf, <size_t>view.len)
-            self.reader.end += <size_t>view.len
-        finally:
-            PyBuffer_Release(&view)
         cdef Op op
         cdef int kind
         cdef list events = []
+        self.take_in(data)
         while True:
             kind = read_op(&self.reader, &op)
             if kind == OP_MORE:
                 return events
             event = self.event_of(&op) if kind > 0 else None
             if event is None:
-                self.failed = kind if kind < 0 else BAD_ARGS
-                raise WireError(self.failed, events)
+                self.fail(kind, events)
             events.append(event)
+
+    cdef int take_in(self, object data) except -1:
+        cdef Py_buffer view
+        if self.failed is not None:
+            raise WireError(self.failed, [])
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            memcpy(reader_room(&self.reader, <size_t>view.len), view.buf, <size_t>view.len)
+            self.reader.end += <size_t>view.len
+        finally:
+            PyBuffer_Release(&view)
+        return 0
+
+    cdef int fail(self, int kind, list events) except -1:
+        self.failed = kind if kind < 0 else BAD_ARGS
+        raise WireError(self.failed, events)
 
     cdef tuple event_of(self, Op* op):
         # The operation as Python callers get it; None when a sid is no number.
