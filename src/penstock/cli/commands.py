@@ -215,6 +215,14 @@ ALIASES: dict[str, dict[str, str]] = {
     "server": {"list": "ls", "i": "info"},
 }
 
+# commands that other tools have under these names -> what to use here
+ELSEWHERE: dict[str, str] = {
+    "penstock audit": "server",
+    "penstock cheats": "cheat",
+    "penstock traffic": "sub",
+    "stream move": "stream copy",
+}
+
 
 def asks_servers(words: Sequence[str]) -> bool:
     """Whether the words behind ``server`` ask running servers, and do not start one."""

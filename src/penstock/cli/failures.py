@@ -34,7 +34,11 @@ class Failure:
 def wants_json(arguments: Sequence[str]) -> bool:
     """Whether the command line asks for JSON, even if the rest of it cannot be parsed."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    return "--json" in options or "-j" in options
+    if "--json" in options or "-j" in options:
+        return True
+    forms = ("json", "jsonl")
+    after = [options[at + 1] for at, each in enumerate(options[:-1]) if each == "--format"]
+    return any(form in forms for form in after) or any(f"--format={f}" in options for f in forms)
 
 
 def tell(failure: Failure, *, as_json: bool) -> int:

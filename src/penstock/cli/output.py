@@ -1,5 +1,5 @@
-"""Printing: tables with colour for people at a terminal, plain columns for pipes, JSON for
-programs.
+"""Printing: tables with colour for people at a terminal, plain columns for pipes, JSON, CSV and
+Markdown for programs. The form of lists is the one that ``--format`` of the running command names.
 """
 
 from __future__ import annotations
@@ -29,9 +29,37 @@ def as_data(message: msgspec.Struct) -> Any:
     return json.loads(encode(message))
 
 
+class Figure(str):
+    """A number as people read it; ``value`` is the number."""
+
+    __slots__ = ("value",)
+    value: float
+
+    def __new__(cls, text: str, value: float) -> Figure:
+        """The text, with the number."""
+        made = super().__new__(cls, text)
+        made.value = value
+        return made
+
+
+def form_in_use() -> str:
+    """The form of lists that the running command was asked for: one of ``session.FORMS``."""
+    import click
+
+    from penstock.cli.session import Session
+
+    context = click.get_current_context(silent=True)
+    session = context.find_object(Session) if context else None
+    return session.form if session else "table"
+
+
 def print_json(data: object) -> None:
-    """Print one JSON document, indented."""
-    print(json.dumps(data, indent=2, ensure_ascii=False))
+    """Print one JSON document, indented; with ``--format jsonl``, each item of a list on its line."""
+    if form_in_use() != "jsonl":
+        print(json.dumps(data, indent=2, ensure_ascii=False))
+        return
+    for each in data if isinstance(data, list) else [data]:
+        print_json_line(each)
 
 
 def print_json_line(data: object) -> None:
@@ -49,7 +77,14 @@ def print_names(session: Session, names: Sequence[str]) -> None:
 
 def print_table(columns: Sequence[str], rows: Rows, *, right: frozenset[str] = frozenset()) -> None:
     """Print a table; `right` names the columns of numbers, which are never broken."""
+    form = form_in_use()
+    if form == "csv":
+        _print_csv(columns, rows)
+        return
     rows = [[shown(cell) for cell in row] for row in rows]
+    if form == "md":
+        _print_markdown(columns, rows, right)
+        return
     if sys.stdout.isatty():
         from rich import box
         from rich.console import Console
@@ -77,10 +112,43 @@ def print_table(columns: Sequence[str], rows: Rows, *, right: frozenset[str] = f
         print("  ".join(cells).rstrip())
 
 
+def _print_csv(columns: Sequence[str], rows: Rows) -> None:
+    """Numbers without units and separators; a line ends with a line feed."""
+    for row in (columns, *rows):
+        cells = (str(cell.value if isinstance(cell, Figure) else cell) for cell in row)
+        print(",".join(_quoted_cell(cell) for cell in cells))
+
+
+def _quoted_cell(cell: str) -> str:
+    # the csv module leaves a carriage return bare if lines end with a line feed
+    plain = cell and not any(letter in cell for letter in ',"\r\n')
+    return cell if plain else '"' + cell.replace('"', '""') + '"'
+
+
+def _print_markdown(columns: Sequence[str], rows: Rows, right: frozenset[str]) -> None:
+    def line(cells: Sequence[str]) -> str:
+        escaped = (cell.replace("\\", "\\\\").replace("|", "\\|") for cell in cells)
+        return "| " + " | ".join(" ".join(cell.split()) for cell in escaped) + " |"
+
+    print(line(columns))
+    print("|" + "|".join("--:" if name in right else "---" for name in columns) + "|")
+    for row in rows:
+        print(line(row))
+
+
 def print_facts(title: str, facts: Sequence[tuple[str, str]]) -> None:
     """Print names and values under a title; facts with an empty value are left out."""
+    form = form_in_use()
+    if form == "csv":
+        _print_csv(("Field", "Value"), [fact for fact in facts if fact[1]])
+        return
     facts = [(shown(name), shown(value)) for name, value in facts if value]
     title = shown(title)
+    if form == "md":
+        print(f"## {title}\n")
+        _print_markdown(("Field", "Value"), facts, frozenset())
+        print()
+        return
     width = max((len(name) for name, _ in facts), default=0)
     if sys.stdout.isatty():
         from rich.console import Console
@@ -100,7 +168,7 @@ def print_facts(title: str, facts: Sequence[tuple[str, str]]) -> None:
 
 def number(value: int) -> str:
     """1,234,567."""
-    return f"{value:,}"
+    return Figure(f"{value:,}", value)
 
 
 def limit(value: int) -> str:
@@ -111,10 +179,10 @@ def limit(value: int) -> str:
 def size(value: int) -> str:
     """Bytes for people: 12 B, 3.4 KiB."""
     if value < 1024:
-        return f"{value} B"
+        return Figure(f"{value} B", value)
     units = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
     power = min((value.bit_length() - 1) // 10, len(units))
-    return f"{value / 1024**power:.1f} {units[power - 1]}"
+    return Figure(f"{value / 1024**power:.1f} {units[power - 1]}", value)
 
 
 def size_limit(value: int) -> str:

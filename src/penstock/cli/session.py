@@ -37,6 +37,15 @@ class Session:
     domain: str
     timeout: int  # nanoseconds
     as_json: bool
+    form: str = "table"  # of lists: one of FORMS
+    api_prefix: str = ""
+    inbox_prefix: str = ""
+    connection_name: str = "penstock"
+
+    def choose_form(self, form: str) -> None:
+        """Print lists in this form; json and jsonl mean JSON for everything else, too."""
+        self.form = form
+        self.as_json = form in ("json", "jsonl")
 
     def connect(self, *, lasting: bool = False) -> BlockingClient:
         """A client, which the caller closes; raises ConnectError, ContextError, ValueError.
@@ -50,7 +59,7 @@ class Session:
         return connect_blocking(
             Options(
                 **self._given(),
-                name="penstock",
+                name=self.connection_name,
                 timeout=seconds,
                 connect_timeout=seconds,
                 reconnect=lasting,
@@ -81,6 +90,7 @@ class Session:
         from penstock.client.options import DEFAULT_URL, parse_servers
 
         found: dict[str, Any] = {"servers": parse_servers(self.server or DEFAULT_URL)}
+        inbox = {"inbox_prefix": self.inbox_prefix} if self.inbox_prefix else {}
         if context := self.context_in_use():
             from penstock.client.contexts import read_context
 
@@ -90,7 +100,7 @@ class Session:
             found = {
                 name: each for name, each in found.items() if name not in (*_CREDENTIALS, "jwt")
             }
-        return {**found, **credentials, "tls": self._tls(found.get("tls"))}
+        return {**found, **credentials, **inbox, "tls": self._tls(found.get("tls"))}
 
     def _tls(self, found: TlsOptions | None) -> TlsOptions | None:
         if not (self.tlscert or self.tlskey or self.tlsca or self.tlsfirst):
@@ -110,7 +120,9 @@ class Session:
 
     def jetstream(self, client: BlockingClient) -> JetStream:
         """The JetStream of the requested domain."""
-        return client.jetstream(domain=self.domain or None)
+        if self.domain and self.api_prefix:
+            raise click.UsageError("--domain and --js-api-prefix exclude each other")
+        return client.jetstream(domain=self.domain or None, prefix=self.api_prefix or None)
 
 
 OFFLINE = click.option("--offline", is_flag=True, help="Also if it cannot be read now.")
@@ -135,9 +147,12 @@ def check_readable(look: Callable[[], object], name: str, offline: bool) -> None
             raise click.ClickException(f"{text}; --offline removes it") from None
 
 
+FORMS = ("table", "json", "jsonl", "csv", "md")
+
+
 def command(function: F) -> F:
-    """The option of every command: ``--json``."""
-    option = click.option(
+    """The options of every command: ``--json`` and ``--format``."""
+    as_json = click.option(
         "-j",
         "--json",
         is_flag=True,
@@ -145,9 +160,25 @@ def command(function: F) -> F:
         callback=_set_json,
         help="Print JSON instead of tables.",
     )
-    return option(function)
+    return as_json(FORMAT(function))
 
 
 def _set_json(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
     if value:
-        ctx.find_object(Session).as_json = True  # type: ignore[union-attr]  # set by the top
+        ctx.find_object(Session).choose_form("json")  # type: ignore[union-attr]  # set by the top
+
+
+def set_form(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    """Take the form that ``--format`` behind the command names."""
+    if value is not None:
+        ctx.find_object(Session).choose_form(value)  # type: ignore[union-attr]  # set by the top
+
+
+FORMAT = click.option(
+    "--format",
+    type=click.Choice(FORMS),
+    default=None,
+    expose_value=False,
+    callback=set_form,
+    help="Form of lists.",
+)

@@ -5,6 +5,7 @@ A command's module is loaded only when the command is used.
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import click
 
 from penstock import __version__
 from penstock.cli import commands
-from penstock.cli.session import Session
+from penstock.cli.session import FORMS, Session, set_form
 from penstock.cli.values import DURATION
 
 if TYPE_CHECKING:
@@ -42,7 +43,31 @@ class Lazy(click.Group):
             return None
         found = getattr(import_module(f"penstock.cli.{row[1]}"), row[2])
         assert isinstance(found, click.Command)
+        formats = [each for each in found.params if "--format" in each.opts]
+        if len(formats) > 1:  # the command has another meaning for it
+            found.params = [each for each in found.params if each.callback is not set_form]
         return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the words name; UsageError with the nearest one for an unknown name."""
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            raise click.UsageError(self._unknown(args[0]), ctx)
+        return super().resolve_command(ctx, args)
+
+    def _unknown(self, name: str) -> str:
+        from difflib import get_close_matches
+
+        text = f"No such command {name!r}"
+        instead = commands.ELSEWHERE.get(f"{self.name} {name}")
+        if instead is None:
+            names = [*self.rows, *self.aliases]
+            near = get_close_matches(name, names, 1, 0.6) or [
+                each for each in names if len(name) > 1 and each.startswith(name)
+            ]
+            instead = self.aliases.get(near[0], near[0]) if near else None
+        return text if instead is None else f"{text}; did you mean {instead!r}?"
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Names that begin so, without importing any command."""
@@ -124,19 +149,47 @@ def _contexts(ctx: click.Context, option: click.Parameter, incomplete: str) -> l
 @click.option("--tlskey", default="", envvar="NATS_KEY", help="Key of the certificate.")
 @click.option("--tlsca", default="", envvar="NATS_CA", help="Certificates to trust.")
 @click.option("--tlsfirst", is_flag=True, help="Do the TLS handshake before the server sends INFO.")
-@click.option("--domain", default="", help="JetStream domain.")
+@click.option("--domain", "--js-domain", default="", help="JetStream domain.")
+@click.option(
+    "--js-api-prefix", "api_prefix", default="", help="Prefix of the JetStream API of an import."
+)
+@click.option("--inbox-prefix", default="", help="Beginning of the subjects of answers.")
+@click.option(
+    "--connection-name",
+    default="penstock",
+    show_default=True,
+    help="Name of the connection in the server's list.",
+)
 @click.option(
     "--timeout",
     type=DURATION,
     default="5s",
+    envvar="NATS_TIMEOUT",
     show_default=True,
     help="How long to wait for answers.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMS),
+    default=None,
+    show_default="table",
+    help="Form of lists.",
+)
 @click.pass_context
-def penstock(ctx: click.Context, /, **options: Any) -> None:
+def penstock(ctx: click.Context, /, form: str | None, **options: Any) -> None:
     """Publish, subscribe, and manage streams of a NATS server."""
     ctx.obj = Session(**options)
+    ctx.obj.choose_form(form or ("json" if options["as_json"] else _usual_form()))
+
+
+def _usual_form() -> str:
+    """The form that the environment asks for: the variables of the ``nats`` command."""
+    if os.environ.get("LLMFORMAT") == "1":
+        return "md"
+    asked = os.environ.get("NATS_TABLE_FORMAT", "")
+    return asked if asked in ("csv", "md") else "table"
 
 
 penstock.rows = commands.TOP
