@@ -21,7 +21,7 @@ PEERS = NATS_SERVER="$${NATS_SERVER:-$$(ls $(CURDIR)/$(PEER) 2>/dev/null || true
 # A JVM, a Spark or a Python path of the surroundings must not leak into what is built or run here.
 unexport PYTHONPATH PYTHONHOME SPARK_HOME
 
-.PHONY: help setup run check test test-all fuzz conformance simulate torture soak exact bench lint types wheel clean
+.PHONY: help setup run check test test-all fuzz conformance simulate torture soak exact bench plgd-proto lint types wheel clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -69,6 +69,9 @@ soak: $(VENV)/.with-test build/.core ## mixed load with faults all the time, eve
 
 exact: $(VENV)/.with-test build/.core ## streams become tables and streams again, each row once, the job killed (MESSAGES=1000000 KILLS=10; ARGS: --seed, --server file, --json)
 	@$(BIN)/python -m tests.spark.exact --messages $(or $(MESSAGES),1000000) --kills $(or $(KILLS),10) $(ARGS)
+
+plgd-proto: $(VENV)/.with-test ## make the protobuf modules of src/penstock/plgd/wire again from their .proto files
+	@$(BIN)/python tools/gen_plgd_proto.py
 
 lint: $(VENV)/.with-test ## ruff: rules and format
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check --quiet . && echo "ruff: format is clean"

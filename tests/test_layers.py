@@ -37,10 +37,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "pipeline": CLIENT_SIDE | {"spark"},
     "kombu": CLIENT_SIDE,
     "apply": CLIENT_SIDE,
+    "plgd": CLIENT_SIDE,
     "embedded": CLIENT_SIDE | {"engine", "server"},
-    "cli": CLIENT_SIDE | {"engine", "server", "store", "spark", "pipeline", "apply"},
+    "cli": CLIENT_SIDE | {"engine", "server", "store", "spark", "pipeline", "apply", "plgd"},
     "testing": CLIENT_SIDE
-    | {"engine", "server", "store", "spark", "pipeline", "embedded", "cli", "apply"},
+    | {"engine", "server", "store", "spark", "pipeline", "embedded", "cli", "apply", "plgd"},
 }
 
 # Time, disk, network and randomness are handed in to these.

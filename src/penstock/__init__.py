@@ -4,7 +4,7 @@ Packages, from the bottom up (imports go strictly downward, held by ``tests/test
 
     level 5   cli                        testing
     level 4   embedded                   pipeline
-    level 3   server   store             spark  kombu  apply
+    level 3   server   store             spark  kombu  apply  plgd
     level 2   engine                     client
     level 1   api
     level 0   core     errors  nuid  nkeys  vault

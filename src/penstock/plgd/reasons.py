@@ -1,0 +1,29 @@
+"""Why a message of the bus is no event: a reason code for a dead letter, and a line for a person."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from penstock.errors import PenstockError
+
+
+class Reason(StrEnum):
+    """What is wrong with a message; the value is what a dead letter carries."""
+
+    SUBJECT = "subject"  # the subject is none of an event
+    EVENT_TYPE = "event_type"  # no hub has an event of that type
+    ENVELOPE = "envelope"  # the payload is no envelope, or no registration
+    SNAPPY = "snappy"  # the data is no snappy block, or too large unpacked
+    EVENT = "event"  # the unpacked data is no event of its type
+    MISMATCH = "mismatch"  # subject, envelope and event name different things
+    CONTENT = "content"  # the content is not of its content type
+
+
+class UndecodableEvent(PenstockError, ValueError):
+    """A message that is no event of the hub: ``reason`` and ``detail``."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        """An error with its reason, and a line for a person."""
+        super().__init__(f"{reason.value}: {detail}")
+        self.reason = reason
+        self.detail = detail
