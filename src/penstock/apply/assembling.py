@@ -6,9 +6,10 @@ import msgspec
 
 from penstock.api import ConsumerConfig, Placement, Republish, StreamConfig, StreamSource, encode
 from penstock.api.fields import Duration, Int, Int32, Int64, Storage
+from penstock.api.keyvalue import valid_key
 from penstock.api.subjects import valid_name
-from penstock.apply.model import Declared, Node, Resource, title
-from penstock.apply.values import shown, structured
+from penstock.apply.model import Declared, Entry, Node, Resource, title
+from penstock.apply.values import bytes_of, shown, structured
 from penstock.client.keyvalue.config import KeyValueConfig
 from penstock.client.models import StreamConfig as ClientStreamConfig
 from penstock.client.objects.models import ObjectStoreConfig
@@ -129,6 +130,31 @@ class Assembly:
             self.declared.wrong(node.at, f"object store {fields.bucket}: {problem}")
             return
         self._add_bucket("object", made, node, prevent_delete, prevent_update)
+
+    def entry(
+        self, bucket: Node | None, key: Node, value: Node, prevent_delete: bool = False
+    ) -> None:
+        """A key of a bucket and its value: a text, or anything else as JSON."""
+        wrong = self.declared.wrong
+        if bucket is None or not isinstance(bucket.value, str) or not valid_name(bucket.value):
+            given = "" if bucket is None else f", got {shown(bucket.value)}"
+            wrong((bucket or key).at, f"an entry needs the name of its bucket{given}")
+            return
+        if not isinstance(key.value, str) or not valid_key(key.value):
+            text = f"{shown(key.value)} cannot be a key: use letters, digits and any of - _ / = . in it"
+            wrong(key.at, text)
+            return
+        try:
+            data = bytes_of(value)
+        except ValueError as problem:
+            wrong(value.at, f"entry {key.value}: {problem}")
+            return
+        made = Entry(bucket.value, key.value, data, value.at, prevent_delete)
+        for each in self.declared.entries:
+            if each.key == made.key:
+                wrong(made.place, f"{made.title} is declared twice, also at {each.place}")
+                return
+        self.declared.entries.append(made)
 
     def _add_bucket(
         self,

@@ -64,6 +64,9 @@ def execute(
 
 
 def _make(jetstream: JetStream, change: Change) -> None:
+    if change.entry:
+        _write_entry(jetstream, change)
+        return
     if change.consumer:
         _make_consumer(jetstream, change)
         return
@@ -77,6 +80,15 @@ def _make(jetstream: JetStream, change: Change) -> None:
         jetstream.update_stream(config)
     else:
         _create_stream(jetstream, config)
+
+
+def _write_entry(jetstream: JetStream, change: Change) -> None:
+    """Write a value, unless the key has changed since the plan was made."""
+    values = jetstream.key_value(change.stream.removeprefix("KV_"))
+    if change.action == "create":
+        values.create(change.entry, change.value)
+    else:
+        values.update(change.entry, change.value, change.revision)
 
 
 def _create_stream(jetstream: JetStream, config: ClientStreamConfig) -> None:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64encode
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from penstock.api import ConsumerConfig, StreamConfig, decode_response, encode
+from penstock.api.keyvalue import valid_key
 from penstock.apply import kubernetes, terraform
 from penstock.apply.assembling import wire
 from penstock.apply.defaults import settled_consumer, settled_stream
+from penstock.apply.model import title
 from penstock.apply.planning import as_data, plan
 from penstock.apply.reading import read
 from penstock.apply.showing import DURATIONS, value_text
@@ -58,7 +61,7 @@ def _durable(live: Live) -> Live:
         for key, each in live.consumers.items()
         if each.config.durable_name and not each.config.direct
     }
-    return type(live)(live.streams, consumers)
+    return type(live)(live.streams, consumers, live.entries)
 
 
 def _doubts(live: Live, form: Format, text: str) -> list[str]:
@@ -73,6 +76,9 @@ def _doubts(live: Live, form: Format, text: str) -> list[str]:
             found.append(f"{change.title}: {form} cannot say {each.field} {now}, it says {said}")
         if change.action == "refuse":
             found.append(f"{change.title}: {'; '.join(change.reasons)}")
+    said_entries = {each.key for each in declared.entries}
+    for bucket, key in sorted(live.entries.keys() - said_entries):
+        found.append(f"{title(f'KV_{bucket}', entry=key)}: {form} cannot say it")
     return found
 
 
@@ -85,6 +91,7 @@ class _Parts:
         self.buckets: dict[str, Fields] = {}
         self.stores: dict[str, Fields] = {}
         self.whole: dict[str, Fields] = {}
+        self.entries: dict[str, dict[str, bytes]] = {}
 
 
 def _parts(live: Live) -> _Parts:
@@ -102,6 +109,9 @@ def _parts(live: Live) -> _Parts:
     for key, consumer in sorted(live.consumers.items()):
         owner = live.streams[key[0]].config
         parts.consumers[key] = _consumer_fields(settled_consumer(consumer.config, None), owner)
+    for (of, key_name), entry in sorted(live.entries.items()):
+        if valid_key(key_name):
+            parts.entries.setdefault(of, {})[key_name] = entry.value
     return parts
 
 
@@ -219,6 +229,11 @@ def _sections(parts: _Parts) -> Fields:
         found.setdefault("consumers", {}).setdefault(stream, {})[name] = fields
     if parts.buckets:
         found["kv"] = {each["bucket"]: _own(each, "bucket") for each in parts.buckets.values()}
+    if parts.entries:
+        found["entries"] = {
+            bucket: {key: _entry_value(value) for key, value in group.items()}
+            for bucket, group in parts.entries.items()
+        }
     if parts.stores:
         found["objects"] = {each["bucket"]: _own(each, "bucket") for each in parts.stores.values()}
     return found
@@ -236,6 +251,14 @@ def _timed(name: str, value: Any) -> Any:
     if isinstance(value, list):
         return [_timed(name, each) for each in value]
     return duration_text(int(value)) if name in DURATIONS and value else value
+
+
+def _entry_value(value: bytes) -> str | Fields:
+    """A value that is UTF-8 as text, any other as Base64."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(value).decode()}
 
 
 def _json(parts: _Parts) -> str:
@@ -312,6 +335,7 @@ _BLOCKS = {"mirror", "source", "subject_transform", "external", "consumer"}
 def _terraform(parts: _Parts) -> str:
     labels: dict[Key, str] = {}
     names: set[str] = set()
+    buckets: dict[str, str] = {}
     out: list[str] = []
     for kind, group in (
         ("jetstream_stream", parts.streams),
@@ -325,7 +349,15 @@ def _terraform(parts: _Parts) -> str:
             label = _unique(_label(name), names)
             if used == "jetstream_stream":
                 labels[name, ""] = label
+                ids = f"JETSTREAM_STREAM_{name}"
+            else:
+                if used == "jetstream_kv_bucket":
+                    buckets[given["bucket"]] = label
+                    given = {"history": 1, **given}  # the provider's default is another one
+                ids = f"{terraform.IDS[used][0]}{given['bucket']}"
+            out += [f"# terraform import {used}.{label} {ids}"]
             out += _resource(used, label, untranslate(given, terraform.TABLES[used]))
+    out += _terraform_entries(parts, buckets, names)
     for (stream, name), fields in parts.consumers.items():
         label = _unique(_label(f"{stream}_{name}"), names)
         given = untranslate(fields, terraform.CONSUMER)
@@ -338,8 +370,29 @@ def _terraform(parts: _Parts) -> str:
             "stream_sequence": fields.get("opt_start_seq"),
             "start_time": fields.get("opt_start_time"),
         }.get(start, True)
+        ids = f"JETSTREAM_STREAM_{stream}_CONSUMER_{name}"
+        out += [f"# terraform import jetstream_consumer.{label} {ids}"]
         out += _resource("jetstream_consumer", label, given, [f"  stream_id = {reference}"])
     return "\n".join(out)
+
+
+def _terraform_entries(parts: _Parts, buckets: dict[str, str], names: set[str]) -> list[str]:
+    """Entries with texts as values; the dialect has no other values."""
+    out: list[str] = []
+    for bucket, group in parts.entries.items():
+        owner = buckets.get(bucket)
+        reference = f"jetstream_kv_bucket.{owner}.name" if owner else _quoted(bucket)
+        for key, data in group.items():
+            value = _entry_value(data)
+            if not isinstance(value, str):
+                continue
+            label = _unique(_label(f"{bucket}_{key}"), names)
+            fields = {"key": key, "value": value}
+            out += [
+                f"# terraform import jetstream_kv_entry.{label} JETSTREAM_KV_{bucket}_ENTRY_{key}"
+            ]
+            out += _resource("jetstream_kv_entry", label, fields, [f"  bucket = {reference}"])
+    return out
 
 
 def _label(name: str) -> str:

@@ -1,7 +1,7 @@
 """Terraform's language, read with python-hcl2: bodies of attributes and blocks, and their values.
 
-Understood: texts with ``${...}``, numbers, truths, lists, maps, heredocs, ``+ - * / %``, parentheses and references.
-Anything else (functions, conditions, ``for``) is an error that names it.
+Understood: texts with ``${...}``, numbers, truths, lists, maps, heredocs, ``+ - * / %``, parentheses, references and
+the function ``jsonencode``. Anything else (other functions, conditions, ``for``) is an error that names it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from penstock.apply.model import ConfigurationError, Node, NodeValue, Place, fault
-from penstock.apply.values import shown
+from penstock.apply.values import plain_value, shown
 
 Tree: TypeAlias = Any
 """A tree of the parser: ``data`` is its rule, ``children`` are trees and tokens."""
@@ -181,10 +181,23 @@ class Evaluator:
             return self.reference(expression, place)
         elif kind in ("heredoc_template", "heredoc_template_trim"):
             return Node(_heredoc(_raw(expression), place), place)
+        elif kind == "function_call" and _text(parts[0]) == "jsonencode":
+            return Node(self.json_text(parts[1:], place), place)
         what = _NAMES.get(kind, "this expression")
         name = f' ("{_text(parts[0])}")' if kind == "function_call" else ""
         verb = "is" if what == "this expression" else "are"
         raise fault(place, f"{what}{name} {verb} not understood here")
+
+    def json_text(self, parts: list[Tree], place: Place) -> str:
+        """What ``jsonencode`` gives: JSON in one line with sorted keys, as Terraform writes it."""
+        arguments = [inner for each in parts for inner in _parts(each)]
+        if len(arguments) != 1:
+            raise fault(place, f"jsonencode takes one value, got {len(arguments)}")
+        value = plain_value(self.value(arguments[0]))
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        for sign in "<>&\u2028\u2029":
+            text = text.replace(sign, f"\\u{ord(sign):04x}")
+        return text
 
     def elements(self, parts: list[Tree]) -> Iterator[tuple[str, Node]]:
         """The entries of a map."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from penstock.api import ConsumerConfig, StreamConfig, decode_response, encode
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from penstock.apply.model import Key
     from penstock.client.blocking.jetstream import JetStream
 
@@ -29,22 +31,37 @@ class LiveConsumer:
     pending: int = 0
 
 
+@dataclass(frozen=True)
+class LiveEntry:
+    """The value of a key, and the revision at which it was stored."""
+
+    value: bytes
+    revision: int
+
+
 @dataclass
 class Live:
     """Everything that a server has."""
 
     streams: dict[str, LiveStream] = field(default_factory=dict)
     consumers: dict[Key, LiveConsumer] = field(default_factory=dict)
+    entries: dict[Key, LiveEntry] = field(default_factory=dict)
+    """The values of those keys that were asked for and are there, by bucket and key."""
     unavailable: dict[str, str] = field(default_factory=dict)
     """Streams that the server cannot describe, with the reason."""
+
+    def keep_streams(self, names: Collection[str]) -> None:
+        """Forget all streams but these, and the consumers of those forgotten."""
+        self.streams = {name: each for name, each in self.streams.items() if name in names}
+        self.consumers = {key: each for key, each in self.consumers.items() if key[0] in names}
 
     def consumers_of(self, stream: str) -> list[Key]:
         """The consumers of a stream, by name."""
         return sorted(key for key in self.consumers if key[0] == stream)
 
 
-def inspect(jetstream: JetStream) -> Live:
-    """Ask a server for all streams and consumers."""
+def inspect(jetstream: JetStream, entries: Iterable[Key] = ()) -> Live:
+    """Ask a server for all streams and consumers, and for the values of ``entries`` (bucket, key)."""
     listing = jetstream.stream_listing()
     live = Live(unavailable=dict(listing.unavailable))
     for info in listing.found:
@@ -59,4 +76,27 @@ def inspect(jetstream: JetStream) -> Live:
                     each.delivered.stream_seq if each.delivered.consumer_seq else 0,
                     each.num_ack_pending,
                 )
+    _inspect_entries(jetstream, live, entries)
     return live
+
+
+def inspect_buckets(jetstream: JetStream, live: Live) -> None:
+    """Ask for all entries of all key-value buckets: of each bucket as they were at one moment."""
+    for name in live.streams:
+        if name.startswith("KV_"):
+            bucket = name.removeprefix("KV_")
+            for key, found in jetstream.key_value(bucket).snapshot().items():
+                live.entries[bucket, key] = LiveEntry(found.data, found.revision)
+
+
+def _inspect_entries(jetstream: JetStream, live: Live, entries: Iterable[Key]) -> None:
+    wanted: dict[str, list[str]] = {}
+    for bucket, key in entries:
+        if f"KV_{bucket}" in live.streams:
+            wanted.setdefault(bucket, []).append(key)
+    for bucket, keys in wanted.items():
+        values = jetstream.key_value(bucket)
+        for key in keys:
+            found = values.get(key)
+            if found is not None:
+                live.entries[bucket, key] = LiveEntry(found.data, found.revision)

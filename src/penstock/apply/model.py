@@ -9,7 +9,7 @@ from penstock.api import ConsumerConfig, StreamConfig
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 OWNER_KEY = "managed-by"
 """The metadata that says who manages a stream or consumer."""
@@ -104,8 +104,36 @@ class Resource:
         return title(self.stream, self.consumer)
 
 
-def title(stream: str, consumer: str = "") -> str:
-    """How people call a stream, consumer or bucket."""
+@dataclass(frozen=True)
+class Entry:
+    """A key of a key-value bucket, and the value that it should have."""
+
+    bucket: str
+    name: str
+    value: bytes
+    place: Place
+    prevent_delete: bool = False
+
+    @property
+    def stream(self) -> str:
+        """The stream that the bucket is made of."""
+        return f"KV_{self.bucket}"
+
+    @property
+    def key(self) -> Key:
+        """The bucket and the key."""
+        return self.bucket, self.name
+
+    @property
+    def title(self) -> str:
+        """How people call it."""
+        return title(self.stream, entry=self.name)
+
+
+def title(stream: str, consumer: str = "", entry: str = "") -> str:
+    """How people call a stream, consumer, bucket or entry."""
+    if entry:
+        return f"entry {stream.removeprefix('KV_')} > {entry}"
     if consumer:
         return f"consumer {stream} > {consumer}"
     if stream.startswith("KV_"):
@@ -120,8 +148,14 @@ class Declared:
     """Everything that files declare, and remarks for the user."""
 
     resources: list[Resource] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+
+    def titles(self) -> Iterator[tuple[Place, str]]:
+        """Where each resource and entry is declared, and how people call it."""
+        yield from ((each.place, each.title) for each in self.resources)
+        yield from ((each.place, each.title) for each in self.entries)
 
     def wrong(self, place: Place, text: str) -> None:
         """Note a mistake."""

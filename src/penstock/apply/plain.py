@@ -6,7 +6,8 @@
     {"config": {...}, "state": {...}}                               what `stream info --json` prints, backup.json
     {"stream_name": "ORDERS", "config": {...}}                      a consumer, also from `consumer info --json`
     {"stream_name": "ORDERS", "durable_name": "packing", ...}       a consumer
-    {"streams": {"ORDERS": {...}}, "consumers": {"ORDERS": {"packing": {...}}}, "kv": {...}, "objects": {...}}
+    {"streams": {"ORDERS": {...}}, "consumers": {"ORDERS": {"packing": {...}}}, "kv": {...}, "objects": {...},
+     "entries": {"SETTINGS": {"colour": "blue", "limits": {"rate": 5}}}}
     [..., ...]                                                      several of these
 """
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from penstock.apply.assembling import Assembly
 
-SECTIONS = ("streams", "consumers", "kv", "objects")
+SECTIONS = ("streams", "consumers", "kv", "entries", "objects")
 _ONLY_CONSUMER = (fields_of(ConsumerConfig) - fields_of(StreamConfig)) | {"stream_name"}
 
 
@@ -81,6 +82,11 @@ def _sections(assembly: Assembly, fields: dict[str, Node]) -> None:
                 for name, each in _entries(assembly, group, "name"):
                     owner = Node(stream, group.at)
                     assembly.consumer(_durable(_with(each, "name", name)), owner)
+        elif section == "entries":
+            for bucket, group in _entries(assembly, node, "bucket"):
+                assert isinstance(group.value, dict)
+                for key, each in group.value.items():
+                    assembly.entry(Node(bucket, group.at), Node(key, each.at), each)
         elif section == "kv":
             for name, each in _entries(assembly, node, "bucket"):
                 assembly.bucket(_with(each, "bucket", name))

@@ -8,6 +8,7 @@ anything deleted: what has the owner's label in its metadata and is not declared
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 
 from penstock.api import ConsumerConfig, StreamConfig, encode
 from penstock.apply.defaults import settled_consumer, settled_stream
-from penstock.apply.model import OWNER_KEY, Config, Declared, Place, Resource, title
+from penstock.apply.model import OWNER_KEY, Config, Declared, Entry, Place, Resource, title
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -60,10 +61,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class Change:
-    """What happens to a stream or consumer.
+    """What happens to a stream, a consumer, or an entry of a bucket.
 
     reasons: why it is replaced or refused. loss: what a replacement or deletion loses, "" for nothing. wanted: the
-    configuration to send.
+    configuration to send. value: that of an entry, written if the key is at ``revision`` still (0: not there).
     """
 
     action: Action
@@ -74,11 +75,14 @@ class Change:
     reasons: tuple[str, ...] = ()
     loss: str = ""
     wanted: Config | None = None
+    entry: str = ""
+    value: bytes = b""
+    revision: int = 0
 
     @property
     def title(self) -> str:
         """How people call what changes."""
-        return title(self.stream, self.consumer)
+        return title(self.stream, self.consumer, self.entry)
 
 
 @dataclass
@@ -115,10 +119,11 @@ def plan(declared: Declared, live: Live, *, owner: str = "", prune: bool = False
     streams = [planner.stream(each) for each in declared.resources if not each.consumer]
     planner.note(streams)
     consumers = [planner.consumer(each) for each in declared.resources if each.consumer]
+    entries = [planner.entry(each) for each in declared.entries]
     deleted: list[Change] = []
     if prune:
         deleted = list(planner.pruned({each.key for each in declared.resources}))
-    return Plan(list(_ordered([*streams, *consumers, *deleted])))
+    return Plan(list(_ordered([*streams, *consumers, *entries, *deleted])))
 
 
 def _count(number: int, what: str) -> str:
@@ -189,6 +194,32 @@ class _Planner:
             reasons = (f"stream {resource.stream} is replaced", *reasons)
         return self.change(resource, wanted, found, reasons, _position(live))
 
+    def entry(self, declared: Entry) -> Change:
+        """An entry is written if its key has another value; the history of its bucket keeps that."""
+        stream, live = declared.stream, self.live.entries.get(declared.key)
+        reasons: tuple[str, ...] = ()
+        if stream in self.live.unavailable:
+            reasons = (f"the server cannot read bucket {declared.bucket}",)
+        elif stream not in self.configs:
+            reasons = (f"there is no bucket {declared.bucket}, and none is declared",)
+        if stream in self.replaced:
+            live = None
+        now = None if live is None else live.value
+        action: Action = "refuse" if reasons else "create" if now is None else "update"
+        found = () if reasons else (Difference("value", readable(now), readable(declared.value)),)
+        if now == declared.value and not reasons:
+            action, found = "keep", ()
+        return Change(
+            action,
+            stream,
+            place=declared.place,
+            differences=found,
+            reasons=reasons,
+            entry=declared.name,
+            value=declared.value,
+            revision=0 if live is None else live.revision,
+        )
+
     def labelled(self, config: Any, live: Any) -> tuple[Any, str]:
         """The configuration with the owner's label, and why it must not have it."""
         said = config.metadata.get(OWNER_KEY, "")
@@ -258,6 +289,16 @@ def _position(live: LiveConsumer) -> str:
     return f"{text} with {_count(live.pending, 'pending ack')}" if live.pending else text
 
 
+def readable(value: bytes | None) -> str | None:
+    """A value of an entry as text; bytes that are no UTF-8 as Base64 with a mark."""
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return f"base64:{b64encode(value).decode()}"
+
+
 def as_data(config: Config) -> dict[str, Any]:
     """A configuration as JSON, sets of subjects and origins in order."""
     data: dict[str, Any] = json.loads(encode(config))
@@ -308,9 +349,10 @@ def _fixed_consumer(now: ConsumerConfig, wanted: ConsumerConfig) -> Iterator[str
 
 
 def _ordered(changes: list[Change]) -> Iterator[Change]:
-    """Deletions, then streams that give up subjects, other streams, origins first, then consumers."""
-    streams = [each for each in changes if not each.consumer]
+    """Deletions, then streams that give up subjects, others, origins first, then consumers, then entries."""
+    streams = [each for each in changes if not each.consumer and not each.entry]
     consumers = [each for each in changes if each.consumer]
+    entries = [each for each in changes if each.entry]
     yield from (each for each in consumers if each.action == "delete")
     yield from (each for each in streams if each.action == "delete")
     yield from sorted(
@@ -318,6 +360,7 @@ def _ordered(changes: list[Change]) -> Iterator[Change]:
     )
     yield from _origins_first([each for each in streams if each.action == "create"])
     yield from (each for each in consumers if each.action in ("create", "update", "replace"))
+    yield from (each for each in entries if each.action in ("create", "update"))
     yield from (each for each in changes if each.action == "refuse")
     yield from (each for each in changes if each.action == "keep")
 

@@ -39,6 +39,7 @@ _WORDS = {
     "refuse": "cannot change",
 }
 _WIDEST = 34
+_LONGEST = 60
 
 
 class Line(NamedTuple):
@@ -70,7 +71,10 @@ def value_text(field: str, value: Any) -> str:
         return f"{value} ({text} {'KMGTPE'[power - 1]}iB)"
     if isinstance(value, int) and value == -1:
         return "-1 (unlimited)"
-    return str(value) or '""'
+    text = str(value)
+    if field == "value" and len(text) > _LONGEST:
+        return f"{text[:_LONGEST]}... ({len(text):,} characters)"
+    return text or '""'
 
 
 def lines(plan: Plan) -> Iterator[Line]:
@@ -150,6 +154,8 @@ def _data(change: Change) -> dict[str, Any]:
     data: dict[str, Any] = {"action": change.action, "stream": change.stream}
     if change.consumer:
         data["consumer"] = change.consumer
+    if change.entry:
+        data["entry"] = change.entry
     if change.place is not None:
         data["place"] = str(change.place)
     if change.reasons:

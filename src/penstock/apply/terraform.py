@@ -1,4 +1,4 @@
-"""Terraform files for the provider ``jetstream``: streams, consumers, key-value buckets and object stores.
+"""Terraform files for the provider ``jetstream``: streams, consumers, key-value buckets, entries, object stores.
 
 The files of a folder are one module. Its variables have their defaults, or values that the caller gives. Defaults
 of attributes are the provider's: ``allow_direct`` is true, a consumer has ``max_ack_pending`` 20000.
@@ -13,7 +13,7 @@ from penstock.apply.hcl import Body, Evaluator, read_hcl
 from penstock.apply.jsonc import read_json
 from penstock.apply.model import ConfigurationError, Node, Place, fault
 from penstock.apply.tables import Attribute, Table, plain, translate
-from penstock.apply.values import shown, unknown
+from penstock.apply.values import plain_text, shown, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,6 +86,7 @@ KEY_VALUE: Table = {
     **_PLACEMENT,
     "limit_marker_ttl": Attribute("limit_marker_ttl", "seconds"),
 }
+ENTRY: Table = plain("bucket", "key", "value")
 OBJECT_STORE: Table = {
     "name": Attribute("bucket"),
     **plain("description", "storage", "replicas", "compression"),
@@ -97,6 +98,7 @@ TABLES: Mapping[str, Table] = {
     "jetstream_stream": STREAM,
     "jetstream_consumer": CONSUMER,
     "jetstream_kv_bucket": KEY_VALUE,
+    "jetstream_kv_entry": ENTRY,
     "jetstream_obj_bucket": OBJECT_STORE,
 }
 STARTS = {
@@ -110,9 +112,10 @@ STARTS = {
 _PASSED_OVER = ("terraform", "output", "provider")
 _BESIDES = ("depends_on", "provider", "lifecycle")
 _STREAM_ID = "JETSTREAM_STREAM_"
-_IDS = {
+_BUCKET_ID = "JETSTREAM_KV_"
+IDS = {
     "jetstream_stream": (_STREAM_ID, "name"),
-    "jetstream_kv_bucket": ("JETSTREAM_KV_", "name"),
+    "jetstream_kv_bucket": (_BUCKET_ID, "name"),
     "jetstream_obj_bucket": ("JETSTREAM_OBJ_", "name"),
 }
 
@@ -252,8 +255,27 @@ class _Module:
             assembly.stream(fields, prevent)
         elif resource.kind == "jetstream_kv_bucket":
             assembly.bucket(fields, prevent)
+        elif resource.kind == "jetstream_kv_entry":
+            self.entry(fields, prevent)
         else:
             assembly.object_store(fields, prevent)
+
+    def entry(self, fields: Node, prevent: bool) -> None:
+        """A value of a key; ``bucket`` is the bucket's name or id."""
+        given = fields.value
+        assert isinstance(given, dict)
+        for name in ENTRY:
+            if name not in given:
+                raise fault(fields.place, f"an entry needs {', '.join(ENTRY)}")
+        bucket, value = given["bucket"], given["value"]
+        if isinstance(bucket.value, str):
+            bucket = replace(bucket, value=bucket.value.removeprefix(_BUCKET_ID))
+        if not isinstance(value.value, str):
+            try:
+                value = replace(value, value=plain_text(value))
+            except ValueError as problem:
+                raise fault(value.at, f"value: {problem}") from None
+        self.assembly.entry(bucket, given["key"], value, prevent)
 
     def start(self, fields: dict[str, Node], given: dict[str, Node], resource: _Resource) -> None:
         """Where a consumer begins: exactly one attribute says it."""
@@ -342,8 +364,8 @@ class _Module:
         return self.evaluator(file).value(body.attributes["default"][0])
 
     def attribute(self, resource: _Resource, name: str, place: Place) -> Node:
-        if name == "id" and resource.kind in _IDS:
-            prefix, source = _IDS[resource.kind]
+        if name == "id" and resource.kind in IDS:
+            prefix, source = IDS[resource.kind]
             value = self.attribute(resource, source, place)
             return Node(f"{prefix}{value.value}", place)
         if name not in resource.body.attributes:

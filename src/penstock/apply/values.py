@@ -7,8 +7,10 @@ case. A limit of -1 in a duration means none.
 
 from __future__ import annotations
 
+import json
 import re
 import types
+from base64 import b64decode
 from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -179,6 +181,37 @@ def texts(node: Node) -> dict[str, str]:
             raise ValueError(f'"{name}": expected a text, got {shown(inner.value)}')
         found[name] = inner.value if isinstance(inner.value, str) else shown(inner.value)
     return found
+
+
+def bytes_of(node: Node) -> bytes:
+    """The value of an entry: a text as UTF-8, ``{base64: ...}`` as bytes, anything else as JSON. ValueError."""
+    if isinstance(node.value, str):
+        return node.value.encode()
+    if isinstance(node.value, dict) and node.value.keys() == {"base64"}:
+        text = node.value["base64"].value
+        if not isinstance(text, str):
+            raise ValueError(f"base64: expected a text, got {shown(text)}")
+        try:
+            return b64decode(text, validate=True)
+        except ValueError:
+            raise ValueError("base64: this is not Base64") from None
+    return json.dumps(plain_value(node), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def plain_text(node: Node) -> str:
+    """A number or truth as Terraform writes it in a text. ValueError for a list or map."""
+    if isinstance(node.value, list | dict) or node.value is None:
+        raise ValueError(f"expected a text, got {shown(node.value)}; jsonencode(...) makes one")
+    return node.value if isinstance(node.value, str) else shown(node.value)
+
+
+def plain_value(node: Node) -> Any:
+    """A node without places: what JSON can hold."""
+    if isinstance(node.value, dict):
+        return {name: plain_value(each) for name, each in node.value.items()}
+    if isinstance(node.value, list):
+        return [plain_value(each) for each in node.value]
+    return node.value
 
 
 def _number(name: str, value: object, mark: Number) -> int:

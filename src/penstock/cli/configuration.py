@@ -83,10 +83,14 @@ def validate(session: Session, files: tuple[str, ...], variables: tuple[str, ...
             {"stream": each.stream, "consumer": each.consumer, "place": str(each.place)}
             for each in declared.resources
         ]
+        found += [
+            {"stream": each.stream, "entry": each.name, "place": str(each.place)}
+            for each in declared.entries
+        ]
         print_json({"resources": found, "warnings": [str(each) for each in declared.warnings]})
         return 0
-    for each in declared.resources:
-        print(shown(f"{each.place}: {each.title}"))
+    for place, title in declared.titles():
+        print(shown(f"{place}: {title}"))
     return 0
 
 
@@ -171,25 +175,27 @@ def _teller(session: Session) -> Callable[[Change], None]:
     show_default=True,
     help="JSON, YAML, Terraform, or manifests for Kubernetes.",
 )
+@click.option("--entries", is_flag=True, help="Also the entries of key-value buckets.")
 @click.argument("streams", nargs=-1, metavar="[STREAM...]")
 @command
 @click.pass_obj
-def export(session: Session, form: Any, streams: tuple[str, ...]) -> int:
+def export(session: Session, form: Any, entries: bool, streams: tuple[str, ...]) -> int:
     """Print what the server has as a file for apply: all streams with consumers, or some STREAMs.
 
     Warns of what the format cannot say.
     """
     _available()
     from penstock.apply.exporting import export as write
-    from penstock.apply.inspecting import inspect
+    from penstock.apply.inspecting import inspect, inspect_buckets
 
     with session.connect() as client:
         live = inspect(session.jetstream(client))
+        if streams:
+            live.keep_streams(streams)
+        if entries:
+            inspect_buckets(session.jetstream(client), live)
     if missing := sorted(set(streams) - live.streams.keys()):
         raise click.ClickException(f"stream {missing[0]} not found")
-    if streams:
-        live.streams = {name: live.streams[name] for name in streams}
-        live.consumers = {k: each for k, each in live.consumers.items() if k[0] in live.streams}
     text, doubts = write(live, form)
     _warn(doubts)
     print(text, end="")
@@ -201,7 +207,8 @@ def _plan(declared: Declared, jetstream: JetStream, owner: str, prune: bool) -> 
     from penstock.apply.planning import plan as make
 
     try:
-        return make(declared, inspect(jetstream), owner=owner, prune=prune)
+        live = inspect(jetstream, [each.key for each in declared.entries])
+        return make(declared, live, owner=owner, prune=prune)
     except ValueError as error:
         raise click.ClickException(str(error)) from None
 
