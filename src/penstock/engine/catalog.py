@@ -16,6 +16,7 @@ from penstock.api.consumers import (
     PriorityGroupState,
     SequenceInfo,
 )
+from penstock.api.dialects.names import dialect_of
 from penstock.api.streams import (
     ClusterInfo,
     LostStreamData,
@@ -145,6 +146,7 @@ def configure_stream(core: Stream, config: StreamConfig) -> None:
         sealed=config.sealed,
         retention=None if config.retention == "limits" else InterestRetention,
         selective=config.retention == "interest",
+        dialect=dialect_of(config.metadata),
     )
     core.log.compress = config.compression == "s2"
 

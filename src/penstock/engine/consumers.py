@@ -12,6 +12,7 @@ import msgspec
 from penstock.api import ApiError
 from penstock.api import errors_generated as errors
 from penstock.api.consumers import ConsumerConfig
+from penstock.api.dialects.names import dialect_of
 from penstock.core.consumer.consumer import Consumer
 from penstock.core.log import queries
 from penstock.engine import consumer_config, limits, work_queue
@@ -431,7 +432,8 @@ def _on_disk(stream: StreamEntry, config: ConsumerConfig) -> bool:
 
 def _start(account: JetStreamAccount, stream: StreamEntry, meta: ConsumerFile) -> ConsumerEntry:
     try:
-        core = Consumer(stream.core, meta.name, start_seq=meta.start_seq)
+        dialect = dialect_of(meta.config.metadata)
+        core = Consumer(stream.core, meta.name, start_seq=meta.start_seq, dialect=dialect)
     except ValueError as error:
         raise errors.ConsumerCreateError(error) from error
     entry = ConsumerEntry(

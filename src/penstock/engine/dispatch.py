@@ -65,11 +65,13 @@ from penstock.engine import (
 )
 from penstock.engine.account import JetStreamAccount
 from penstock.engine.advisories import ApiAudit
+from penstock.engine.dialect_calls import DialectCalls
 
 _NO_MEMBERS = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
 _REQUIRED_LEVEL = re.compile(rb"\r\nNats-Required-Api-Level:[ \t]*([^\r\n]*)\r\n")
 _LEVEL_DIGITS_MAX = 9
 _QUIET_NS = 60_000_000_000
+_API = f"{API_PREFIX}."
 _DIRECT = f"{API_PREFIX}.DIRECT.GET"  # the streams themselves serve the subjects with this prefix
 
 
@@ -352,6 +354,7 @@ class _Asked:
     subject: str
     reply: str
     body: bytes
+    then: Callable[[Response], None] | None = None  # gets a late response, which is not sent
 
 
 class Dispatcher:
@@ -370,12 +373,17 @@ class Dispatcher:
             rest = tokens[-1] == ">"
             wildcards = len(tokens) - len(head) - rest
             self._rows.setdefault(".".join(head), []).append((wildcards, rest, call))
+        self._dialects = DialectCalls(account, self.answer)
         account.serve(self.take)
 
     def take(
         self, source: Connection | None, subject: str, reply: str, headers: bytes, body: bytes
     ) -> bool:
-        """Answer one message under `$JS.API.`; False when no call has this subject."""
+        """Answer one message under `$JS.API.`, or of a dialect; False when no call has this
+        subject.
+        """
+        if not subject.startswith(_API):
+            return self._dialects.take(source, subject, reply, body)
         if subject.startswith(_DIRECT):
             return self._direct(subject, reply, headers, body)
         tokens = subject.removeprefix(f"{API_PREFIX}.").split(".")
@@ -433,7 +441,25 @@ class Dispatcher:
             )
             account.advisories.api_call(event, account.now_ns)
 
+    def answer(
+        self, source: Connection | None, call: str, body: bytes, then: Callable[[Response], None]
+    ) -> Response | None:
+        """Answer the request of a call, the subject behind `$JS.API.`, without sending the answer;
+        None: `then` gets it later.
+        """
+        found = self._find(call.split("."))
+        if found is None:
+            return Response(error=errors.BadRequestError().body())
+        row, names = found
+        self._account.caller = source
+        response, _ = self._response(_Asked(row, names, source, "", "", body, then), b"")
+        self._account.caller = None
+        return response
+
     def _later(self, asked: _Asked, response: Response) -> None:
+        if asked.then is not None:
+            asked.then(response)
+            return
         self._account.caller = asked.source
         self._account.api_errors += response.error is not None
         self._finish(asked, response)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator
 
 from penstock.core.broker.reactor import Connection
 from penstock.core.broker.startup_gate import GatedSink, StartupGate
+from penstock.core.consumer.api_subjects import PREFIXES
 from penstock.core.log.recovery import LogOpening
 from penstock.engine import streams
 from penstock.engine.account import JetStreamAccount
@@ -23,7 +24,21 @@ from penstock.engine.catalog import StreamEntry
 from penstock.engine.files import BadFileError, StreamFile, StreamFiles
 from penstock.engine.sources import upstreams
 
-_PREFIXES = ("$JS.ACK.", "$JS.API.", "$JS.FC.")
+_TODAYS = frozenset({"ACK", "API", "FC"})
+# the second tokens of the dialects' requests
+_DIALECTS = frozenset(
+    [
+        "ENABLED",
+        "INFO",
+        "MSGSET",
+        "MSGSETS",
+        "OBSERVABLE",
+        "OBSERVABLES",
+        "BYSEQ",
+        "STREAM",
+        "TEMPLATE",
+    ]
+)
 # calls of $JS.API.STREAM about all streams
 _OF_ALL = frozenset({"CREATE", "UPDATE", "RESTORE", "NAMES", "LIST"})
 _ACK_TOKENS, _FLOW_TOKENS = 9, 5  # tokens of the subjects without domain and account
@@ -106,7 +121,7 @@ class StreamOpening:
             for subject in each.config.subjects:
                 account.router.attach(subject, each.waiting)
         account.router.detach_prefix(self._api_subjects)
-        for prefix in _PREFIXES:
+        for prefix in PREFIXES:
             account.router.attach_prefix(prefix, self._front)
 
     @property
@@ -234,12 +249,14 @@ class StreamOpening:
     def _step_aside(self) -> None:
         router = self._account.router
         router.detach_prefix(self._front)
-        for prefix in _PREFIXES:
+        for prefix in PREFIXES:
             router.attach_prefix(prefix, self._api_subjects)
 
     def _needed(self, subject: str) -> StartupGate | None:
         """Return the gate at which a request has to wait; None: it need not wait."""
         tokens = subject.split(".")
+        if tokens[1] not in _TODAYS:
+            return self._needed_by_dialect(tokens)
         name = tokens[2]
         if tokens[1] == "ACK" and len(tokens) > _ACK_TOKENS:
             name = tokens[4]
@@ -256,6 +273,13 @@ class StreamOpening:
         if tokens[1:4] == ["API", "DIRECT", "GET"] and name not in self._account.streams:
             return self._all  # a mirror may answer for the stream
         return None
+
+    def _needed_by_dialect(self, tokens: list[str]) -> StartupGate | None:
+        """The same for a subject of a dialect (api/dialects)."""
+        if tokens[1] in ("RN", "A") and len(tokens) > 2:
+            each = self._pending.get(tokens[2])
+            return each.waiting if each is not None else None
+        return self._all if tokens[1] in _DIALECTS and tokens[2:3] != ["API"] else None
 
 
 def _stream_of(tokens: list[str]) -> str | None:

@@ -467,8 +467,12 @@ cdef class Router(Owner):
         """The sink is asked first for subjects that start with the prefix, which starts with ``$``; `offered`: other servers may use it, too."""
         if not prefix.startswith("$"):
             raise ValueError(f"a prefix sink's subjects start with $: {prefix!r}")
-        self.prefixes.append(prefix.encode())
-        self.prefix_sinks.append(sink)
+        place = len(self.prefixes)
+        for i, other in enumerate(self.prefixes):          # a longer prefix is asked before one that it begins with
+            if prefix.encode().startswith(other) and prefix.encode() != other:
+                place = min(place, i)
+        self.prefixes.insert(place, prefix.encode())
+        self.prefix_sinks.insert(place, sink)
         if offered:
             self.offered[prefix.encode() + b">"] = sink
             self.announce(prefix.encode() + b">", 1)

@@ -16,6 +16,9 @@ cdef class ApiSubjects(Sink):
     cdef const char* owned(self, const char* key, const char* end)
     cdef int flow(self, Message* m) except -1
     cdef int ack(self, Message* m) except -1
-    cdef int ack_at(self, Consumer consumer, const char* p, const char* end, Message* m) except -1
+    cdef int ack_at(self, Consumer consumer, const char* p, const char* end, int count, Message* m) except -1
+    cdef int ask(self, Connection source, Message* m) except -1            # call api()
+    cdef int take_old(self, Connection source, Message* m) except -1
+    cdef int old_ack(self, Message* m) except -1
     cdef int next(self, Message* m, const char* key, size_t n) except -1
     cdef Consumer find(self, const char* key, size_t n)

@@ -6,11 +6,15 @@ from penstock.core.broker.reactor import Connection
 from penstock.core.broker.router import Router, Sink
 from penstock.core.consumer.consumer import Consumer
 
-class ApiSubjects(Sink):
-    """Attached to a Router for the prefixes `$JS.ACK.`, `$JS.FC.` and `$JS.API.`.
+PREFIXES: tuple[str, ...]
+"""The prefixes of all these subjects."""
 
-    Acks (v1 and v2 subjects) and `$JS.API.CONSUMER.MSG.NEXT.<stream>.<consumer>` go straight to the consumer. A MSG.NEXT for an unknown
-    consumer is not taken, so the requester gets 503. Every other `$JS.API.` subject goes to api().
+class ApiSubjects(Sink):
+    """Attached to a Router for PREFIXES: `$JS.ACK.`, `$JS.FC.`, `$JS.API.` and the subjects of the dialects.
+
+    Acks (v1 and v2 subjects, and those of the dialects), `$JS.API.CONSUMER.MSG.NEXT.<stream>.<consumer>` and
+    `$JS.RN.<stream>.<consumer>` go straight to the consumer. A MSG.NEXT for an unknown consumer is not taken, so the requester gets 503.
+    Every other `$JS.API.` subject, and every request of a dialect, goes to api().
     """
 
     def __init__(

@@ -6,7 +6,14 @@
     $JS.FC.<domain>.<account>.<stream>.<consumer>.<token>                                                      7 tokens
     $JS.API.CONSUMER.MSG.NEXT.<stream>.<consumer>
 
-Every other `$JS.API.` subject goes to the callback. A message for an unknown consumer is not taken, so that the sender gets 503.
+and those of the dialects of 2019 and 2020 (api/dialects), whose ack subjects end behind three numbers:
+
+    $JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>                                               7 tokens
+    $JS.A.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>                                                 7 tokens
+    $JS.RN.<stream>.<consumer>
+
+Every other subject of the API or of a dialect goes to the callback. A message for an unknown consumer is not taken, so that the sender gets
+503.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -20,13 +27,36 @@ from penstock.core.protocol.api_level import API_LEVEL
 from penstock.core.protocol.publish_headers cimport Text, header_value
 
 cdef enum:
+    TOKENS_BRIEF = 7
     TOKENS_V1 = 9
     TOKENS_V2 = 11
     FLOW_TOKENS_V1 = 5
     FLOW_TOKENS_V2 = 7
     ACK_LEN = 8                # $JS.ACK.
     FLOW_LEN = 7               # $JS.FC.
+    API_LEN = 8                # $JS.API.
     NEXT_LEN = 26              # $JS.API.CONSUMER.MSG.NEXT.
+    OLD_ACK_LEN = 6            # $JS.A.
+    OLD_NEXT_LEN = 7           # $JS.RN.
+
+# of the dialects: beginnings of subjects that go to the callback, and whole subjects
+cdef tuple OLD_BEGINNINGS = (b"$JS.STREAM.", b"$JS.MSGSET.", b"$JS.OBSERVABLE.", b"$JS.TEMPLATE.", b"$JS.BYSEQ.")
+cdef tuple OLD_SUBJECTS = (b"$JS.ENABLED", b"$JS.INFO", b"$JS.MSGSETS", b"$JS.OBSERVABLES")
+
+
+PREFIXES = ("$JS.ACK.", "$JS.API.", "$JS.FC.", "$JS.")
+
+
+cdef inline bint begins(Message* m, bytes text) noexcept:
+    return m.subject_len > <size_t>PyBytes_GET_SIZE(text) and memcmp(m.subject, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text)) == 0
+
+
+cdef inline bint all_digits(const char* p, size_t n) noexcept nogil:
+    cdef size_t i
+    for i in range(n):
+        if not c'0' <= p[i] <= c'9':
+            return False
+    return True
 
 
 cdef inline const char* token_end(const char* p, const char* end) noexcept nogil:
@@ -43,18 +73,21 @@ cdef class ApiSubjects(Sink):
         self.consumers = {}
         self.owner = b""
         self.places = BytesMap()
-        for prefix in ("$JS.ACK.", "$JS.API.", "$JS.FC."):
+        for prefix in PREFIXES:
             router.attach_prefix(prefix, self)
         router.announcers.append(self.patterns)
 
     def patterns(self) -> list:
         """The patterns of the consumers' acks and flow-control answers, for other servers."""
-        return [pattern for key in self.consumers for pattern in (b"$JS.ACK." + key + b".>", b"$JS.FC." + key + b".>")]
+        return [
+            pattern for key, consumer in self.consumers.items()
+            for pattern in ((<Consumer>consumer).delivery.ack_prefix + b">", b"$JS.FC." + key + b".>")
+        ]
 
-    def told(self, bytes key, int delta) -> None:
+    def told(self, Consumer consumer, int delta) -> None:
         """A consumer was added or removed: announce its patterns."""
-        self.router.announce(b"$JS.ACK." + key + b".>", delta)
-        self.router.announce(b"$JS.FC." + key + b".>", delta)
+        self.router.announce(consumer.delivery.ack_prefix + b">", delta)
+        self.router.announce(b"$JS.FC." + consumer.key + b".>", delta)
 
     def add(self, Consumer consumer) -> None:
         """Add a consumer: its acks and pull requests reach it from now on."""
@@ -63,7 +96,7 @@ cdef class ApiSubjects(Sink):
         self.places.put(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), hash_bytes(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)),
                         <uint64_t><void*>consumer)
         consumer.register(self)
-        self.told(key, 1)
+        self.told(consumer, 1)
 
     def remove(self, Consumer consumer) -> None:
         """Undo add()."""
@@ -75,7 +108,7 @@ cdef class ApiSubjects(Sink):
         consumer.register(None)
         self.places.remove(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), hash_bytes(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)))
         del self.consumers[key]
-        self.told(key, -1)
+        self.told(consumer, -1)
 
     cdef Consumer find(self, const char* key, size_t n):
         cdef uint64_t* place = self.places.find(key, n, hash_bytes(key, n))
@@ -88,6 +121,11 @@ cdef class ApiSubjects(Sink):
             return self.next(m, m.subject + NEXT_LEN, m.subject_len - NEXT_LEN)
         if m.subject_len > FLOW_LEN and memcmp(m.subject, b"$JS.FC.", FLOW_LEN) == 0:
             return self.flow(m)
+        if not (m.subject_len > API_LEN and memcmp(m.subject, b"$JS.API.", API_LEN) == 0):
+            return self.take_old(source, m)
+        return self.ask(source, m)
+
+    cdef int ask(self, Connection source, Message* m) except -1:
         return 1 if self.api(
             source,
             PyBytes_FromStringAndSize(m.subject, m.subject_len).decode("utf-8", "surrogateescape"),
@@ -95,6 +133,43 @@ cdef class ApiSubjects(Sink):
             PyBytes_FromStringAndSize(m.body, m.hlen),
             PyBytes_FromStringAndSize(m.body + m.hlen, m.body_len - m.hlen),
         ) else 0
+
+    cdef int take_old(self, Connection source, Message* m) except -1:
+        """Take a message of the dialects; no subject of a domain with such a name, as `$JS.STREAM.API.INFO`."""
+        cdef bytes text
+        cdef const char* body = m.body + m.hlen
+        cdef size_t n = m.body_len - m.hlen
+        cdef bint limited = source is not None and source.allowed is not None       # api() also asks for leave to use today's subject
+        if m.subject_len > OLD_ACK_LEN and memcmp(m.subject, b"$JS.A.", OLD_ACK_LEN) == 0:
+            return self.ask(source, m) if limited else self.old_ack(m)
+        if m.subject_len > OLD_NEXT_LEN and memcmp(m.subject, b"$JS.RN.", OLD_NEXT_LEN) == 0:
+            if limited:
+                return self.ask(source, m)
+            consumer = self.find(m.subject + OLD_NEXT_LEN, m.subject_len - OLD_NEXT_LEN)
+            if consumer is None:
+                return 0
+            return (<Consumer>consumer).request(m.reply, m.reply_len, body, n if all_digits(body, n) else 0)   # other text asks for one
+        for text in OLD_BEGINNINGS:
+            if begins(m, text):
+                n = PyBytes_GET_SIZE(text)
+                if m.subject_len > n + 4 and memcmp(m.subject + n, b"API.", 4) == 0:
+                    return 0
+                return self.ask(source, m)
+        for text in OLD_SUBJECTS:
+            if m.subject_len == <size_t>PyBytes_GET_SIZE(text) and memcmp(m.subject, PyBytes_AS_STRING(text), m.subject_len) == 0:
+                return self.ask(source, m)
+        return 0
+
+    cdef int old_ack(self, Message* m) except -1:
+        """Pass on an ack of 2019."""
+        cdef const char* end = m.subject + m.subject_len
+        cdef const char* p = token_end(m.subject + OLD_ACK_LEN, end)
+        cdef Consumer consumer
+        p = token_end(p + 1, end) if p < end else end
+        consumer = self.find(m.subject + OLD_ACK_LEN, p - m.subject - OLD_ACK_LEN)
+        if consumer is None:
+            return 0
+        return 1 if self.ack_at(consumer, p + 1, end, 3, m) != 0 else 0
 
     cdef const char* owned(self, const char* key, const char* end):
         """The address behind the domain and the account of a longer subject; NULL when they are not this server's."""
@@ -132,19 +207,21 @@ cdef class ApiSubjects(Sink):
         cdef const char* key
         cdef Consumer consumer = self.last
         cdef bytes prefix
-        cdef int tokens = 2, taken
+        cdef int tokens = 2, taken, numbers = 5
         if consumer is not None:
             prefix = consumer.delivery.ack_prefix
             if m.subject_len > <size_t>PyBytes_GET_SIZE(prefix) and memcmp(
                     m.subject, PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix)) == 0:
-                taken = self.ack_at(consumer, m.subject + PyBytes_GET_SIZE(prefix), end, m)
+                taken = self.ack_at(consumer, m.subject + PyBytes_GET_SIZE(prefix), end, 3 if consumer.delivery.brief else 5, m)
                 if taken >= 0:
                     return taken
         key = p
         while p < end:
             tokens += 1
             p = token_end(p, end) + 1
-        if tokens < TOKENS_V1 or TOKENS_V1 < tokens < TOKENS_V2:
+        if tokens == TOKENS_BRIEF:
+            numbers = 3
+        elif tokens < TOKENS_V1 or TOKENS_V1 < tokens < TOKENS_V2:
             return 0
         if tokens >= TOKENS_V2:
             key = self.owned(key, end)
@@ -158,16 +235,16 @@ cdef class ApiSubjects(Sink):
         self.last = consumer
         if tokens >= TOKENS_V2:
             end = NULL                          # more tokens may follow the five numbers
-        taken = self.ack_at(consumer, p + 1, end, m)
+        taken = self.ack_at(consumer, p + 1, end, numbers, m)
         return 1 if taken < 0 else taken           # an ack subject without valid numbers is ignored
 
-    cdef int ack_at(self, Consumer consumer, const char* p, const char* end, Message* m) except -1:
-        """Read the numbers at p; `end`: the end of the fifth (NULL: more tokens may follow). -2: they are not valid numbers."""
+    cdef int ack_at(self, Consumer consumer, const char* p, const char* end, int count, Message* m) except -1:
+        """Read `count` numbers at p; `end`: the end of the last (NULL: more tokens may follow). -2: they are not valid numbers."""
         cdef const char* limit = m.subject + m.subject_len
-        cdef const char* stop
+        cdef const char* stop = p
         cdef int64_t numbers[5]
         cdef int i
-        for i in range(5):
+        for i in range(count):
             if p >= limit:
                 return -2
             stop = token_end(p, limit)

@@ -27,7 +27,8 @@ class ConsumerState(NamedTuple):
 class Consumer(Task):
     """One consumer of a stream. The engine makes it, and turns the deliver policy into a first sequence."""
 
-    def __init__(self, stream: Stream, name: str, *, start_seq: int) -> None: ...
+    def __init__(self, stream: Stream, name: str, *, start_seq: int, dialect: str = "") -> None:
+        """`dialect`: of the ack subjects, "" today's, or "2019", "2020"."""
     name: str
     stream: Stream
     closed: bool
@@ -88,6 +89,8 @@ class Consumer(Task):
         """For inactive_threshold: since when no client uses it (no subscriber; no request and no running ack wait); 0 = in use."""
     def pause(self, paused: bool) -> None:
         """Pause deliveries (requests wait, acks are processed, heartbeats continue), or resume them."""
+    def unacknowledged(self) -> list[tuple[int, int, int]]:
+        """The messages that wait for an ack: (stream sequence, when it was last delivered or refused in ns, deliveries)."""
     def floor(self) -> int:
         """The stream sequence up to which everything is acknowledged."""
     def close(self, reason: str) -> None:

@@ -33,9 +33,10 @@ ConsumerState = namedtuple("ConsumerState", [
 cdef class Consumer(ConsumerTask):
     """One consumer of a stream. The engine makes it, and turns the deliver policy into a first sequence."""
 
-    def __init__(self, Stream stream, str name, *, start_seq: int) -> None:
+    def __init__(self, Stream stream, str name, *, start_seq: int, str dialect = "") -> None:
         ConsumerTask.__init__(self, stream, name)
         self.delivery = Delivery(self, start_seq)
+        self.delivery.set_dialect(dialect)
         self.pull = PullDelivery(self, self.delivery)
         self.push = PushDelivery(self, self.delivery)
 
@@ -178,6 +179,11 @@ cdef class Consumer(ConsumerTask):
             d.delivered, d.cursor.passed, d.delivered_ns, d.pending.floor_cseq, d.pending.floor_seq, d.acked_ns, d.pending.live,
             redelivered, self.pull.requests.count, d.cursor.count(self.stream.listeners.removals),
         )
+
+    def unacknowledged(self) -> list:
+        """The messages that wait for an ack: (stream sequence, when it was last delivered or refused in ns, deliveries)."""
+        self.delivery.settle()
+        return self.delivery.pending.waits()
 
     def floor(self) -> int:
         """The stream sequence up to which everything is acknowledged."""

@@ -74,10 +74,12 @@ cdef class Delivery:
     cdef Message out
     cdef object kept                       # owns the bytes that `out` points to when they are a copy
     cdef bytes ack_prefix                  # $JS.ACK.stream.consumer.
+    cdef bint brief                        # its ack subjects end behind the third number
     cdef char reply[REPLY_ROOM]
     cdef Out scratch                       # headers of a message without its body
 
     # configuration
+    cdef int set_dialect(self, str dialect) except -1
     cdef int set_filters(self, tuple patterns, bint first_time, bint last_per_subject) except -1
     cdef int set_pace(self, uint64_t rate_limit_bps, bint replay_original) except -1
     cdef int confirm_acks_with(self, AckConfirmer confirmer) except -1

@@ -5,7 +5,8 @@ records the delivery; `acknowledge` reads an ack. Redeliveries come first, and d
 
 The AckConfirmer answers an ack that asks for an answer when the ack is as durable as promised.
 
-Ack subject of a delivery (v1): ``$JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<stored at, ns>.<ahead>``.
+Ack subject of a delivery (v1): ``$JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<stored at, ns>.<ahead>``. That of a
+consumer with a dialect ends behind the third number; in the dialect of 2019 it begins with ``$JS.A.``.
 Knows nothing of pull requests, flow control or heartbeats.
 """
 import json
@@ -66,10 +67,7 @@ cdef class Delivery:
         self.router = self.stream.router
         self.reactor = self.stream.reactor
         self.log = self.stream.log
-        self.ack_prefix = b"$JS.ACK." + consumer.key + b"."
-        if len(self.ack_prefix) > REPLY_ROOM - NUMBERS_ROOM:
-            raise ValueError("stream and consumer names are too long")
-        memcpy(self.reply, PyBytes_AS_STRING(self.ack_prefix), PyBytes_GET_SIZE(self.ack_prefix))
+        self.set_dialect("")
         self.cursor = Cursor(self.log, max(start_seq, self.log.span.first_seq))
         self.pending = PendingMessages()
         self.pending.set_floor(0, self.cursor.passed)
@@ -91,6 +89,15 @@ cdef class Delivery:
         self.headers_only = headers_only
         self.sample_percent = sample_percent
         self.stalled = False
+
+    cdef int set_dialect(self, str dialect) except -1:
+        """The form of the ack subjects: "" today's, or "2019", "2020"."""
+        self.brief = dialect != ""
+        self.ack_prefix = (b"$JS.A." if dialect == "2019" else b"$JS.ACK.") + self.consumer.key + b"."
+        if len(self.ack_prefix) > REPLY_ROOM - NUMBERS_ROOM:
+            raise ValueError("stream and consumer names are too long")
+        memcpy(self.reply, PyBytes_AS_STRING(self.ack_prefix), PyBytes_GET_SIZE(self.ack_prefix))
+        return 0
 
     cdef int set_filters(self, tuple patterns, bint first_time, bint last_per_subject) except -1:
         if first_time or patterns != self.cursor.filters:
@@ -162,10 +169,11 @@ cdef class Delivery:
         p = put_u64(p + 1, r.seq)
         p[0] = c'.'
         p = put_u64(p + 1, self.delivered + 1)
-        p[0] = c'.'
-        p = put_u64(p + 1, r.ts_ns)
-        p[0] = c'.'
-        p = put_u64(p + 1, ahead)
+        if not self.brief:
+            p[0] = c'.'
+            p = put_u64(p + 1, r.ts_ns)
+            p[0] = c'.'
+            p = put_u64(p + 1, ahead)
         m.subject = r.subject
         m.subject_len = r.subject_len
         m.reply = self.reply

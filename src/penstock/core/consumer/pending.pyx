@@ -267,6 +267,14 @@ cdef class PendingMessages:
             for i in range(self.off, self.len) if self.data[i].state != GONE
         ]
 
+    def waits(self) -> list:
+        """The pending messages, ascending: (seq, when it was last delivered or refused in ns, deliveries)."""
+        cdef size_t i
+        return [
+            (self.data[i].seq, self.data[i].since_ns, self.data[i].deliveries)
+            for i in range(self.off, self.len) if self.data[i].state != GONE
+        ]
+
     def places(self) -> int:
         """Number of entries, holes included."""
         return self.len - self.off

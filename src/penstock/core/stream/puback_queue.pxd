@@ -27,7 +27,9 @@ cdef class PubAckQueue:
     cdef readonly size_t count
     cdef bytes head            # {"stream":"S","seq":   (with the domain in between when there is one)
     cdef bytes tail            # of an error: ,"stream":"S","seq":0}
+    cdef str dialect           # "" today's answers, or "2019", "2020": +OK, -ERR
     cdef bint releasing
+    cdef bint speak(self, str dialect) except -1            # set the dialect; True: it has changed
     cdef AckRecord* make(self, const char* reply, uint32_t reply_len, uint64_t barrier, size_t text_len) except NULL
     # `barrier`: the ack is sent when the stream has released this sequence (0: at once)
     cdef int push(self, const char* reply, uint32_t reply_len, uint64_t barrier, uint64_t seq, int kind) except -1

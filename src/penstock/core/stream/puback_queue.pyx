@@ -45,11 +45,17 @@ cdef class PubAckQueue:
         where = f',"domain":{json_string(domain)}' if domain else ""
         self.head = ("{" + name + where + ',"seq":').encode()
         self.tail = ("," + name + where + ',"seq":0}').encode()
+        self.dialect = ""
         if len(self.head) > HEAD_ROOM:
             raise ValueError("stream name or domain too long")
 
     def __dealloc__(self):
         out_free(&self.records)
+
+    cdef bint speak(self, str dialect) except -1:
+        changed = self.dialect != dialect
+        self.dialect = dialect
+        return changed
 
     cdef AckRecord* make(self, const char* reply, uint32_t reply_len, uint64_t barrier, size_t text_len) except NULL:
         cdef size_t size = (sizeof(AckRecord) + reply_len + text_len + 7) & ~<size_t>7
@@ -123,6 +129,9 @@ cdef class PubAckQueue:
             m.body = PyBytes_AS_STRING(body)
             m.body_len = a.text_len
             m.hlen = <uint32_t>a.seq
+        elif self.dialect:
+            m.body = b"+OK"
+            m.body_len = 3
         else:
             memcpy(text, PyBytes_AS_STRING(self.head), PyBytes_GET_SIZE(self.head))
             p = put_u64(text + PyBytes_GET_SIZE(self.head), a.seq)
@@ -168,6 +177,9 @@ cdef class PubAckQueue:
         return router.send(&m)
 
     cdef bytes error(self, int code, int err_code, str description):
+        if self.dialect:
+            quote = '"' if self.dialect == "2019" else "'"
+            return f"-ERR {quote}{description}{quote}".encode("utf-8", "replace")
         return (
             f'{{"error":{{"code":{code},"err_code":{err_code},"description":{json_string(description)}}}'.encode("utf-8", "replace")
             + self.tail

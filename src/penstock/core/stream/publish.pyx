@@ -92,7 +92,7 @@ cdef class PublishPath:
 
     def configure(
         self, *, max_msgs: int, max_bytes: int, max_age_ns: int, max_msgs_per_subject: int, max_msg_size: int, discard_new: bool,
-        discard_new_per_subject: bool, duplicate_window_ns: int, no_ack: bool, sealed: bool,
+        discard_new_per_subject: bool, duplicate_window_ns: int, no_ack: bool, sealed: bool, str dialect = "",
     ) -> None:
         """Set or change the settings; limits that became lower are enforced at once."""
         cdef uint32_t i
@@ -107,6 +107,8 @@ cdef class PublishPath:
         self.duplicate_window_ns = duplicate_window_ns
         self.no_ack = no_ack
         self.sealed = sealed
+        if self.acks.speak(dialect):
+            self.refusal_texts.clear()
         if self.max_msgs_per_subject > 0 and not obeyed:
             for i in range(self.log.subject_ids):
                 if self.log.subjects_table.table[i].state.msgs > <uint64_t>self.max_msgs_per_subject:

@@ -42,8 +42,11 @@ class Stream(Sink):
         sealed: bool = False,
         retention: Callable[[Stream], Any] | None = None,
         selective: bool = False,
+        dialect: str = "",
     ) -> None:
-        """Set or change the configuration; limits that became lower are enforced at once. Called at create, recovery and update."""
+        """Set or change the configuration; limits that became lower are enforced at once. Called at create, recovery and update.
+        `dialect`: of the answers to publishes, "" today's, or "2019", "2020".
+        """
     def review(self, start: int = 0, orphans: bool = False) -> None:
         """Remove the messages from a sequence on that no consumer needs any more; `orphans`: also those that no consumer's filters match.
 

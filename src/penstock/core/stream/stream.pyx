@@ -76,12 +76,13 @@ cdef class Stream(Sink):
         self, *, max_msgs: int = -1, max_bytes: int = -1, max_age_ns: int = 0, max_msgs_per_subject: int = -1,
         max_msg_size: int = -1, discard_new: bool = False, discard_new_per_subject: bool = False,
         duplicate_window_ns: int = 120_000_000_000, no_ack: bool = False, sealed: bool = False, retention=None, selective: bool = False,
+        str dialect = "",
     ) -> None:
         """Set or change the configuration; limits that became lower are enforced at once. Called at create, recovery and update."""
         self.path.configure(
             max_msgs=max_msgs, max_bytes=max_bytes, max_age_ns=max_age_ns, max_msgs_per_subject=max_msgs_per_subject,
             max_msg_size=max_msg_size, discard_new=discard_new, discard_new_per_subject=discard_new_per_subject,
-            duplicate_window_ns=duplicate_window_ns, no_ack=no_ack, sealed=sealed)
+            duplicate_window_ns=duplicate_window_ns, no_ack=no_ack, sealed=sealed, dialect=dialect)
         self.retain(retention, selective)
         self.settle()
 
