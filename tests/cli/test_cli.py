@@ -277,7 +277,7 @@ def test_every_command_has_help(run, group):
     for name in getattr(commands, group.upper()):
         status, out, _ = run(group, name, "--help")
         assert status == 0
-        assert "--json" in out
+        assert "--json" in out or getattr(commands, group.upper())[name][1] == "tree"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ TOP: dict[str, Row] = {
     "sub": ("Print the messages of a subject.", "messages", "sub"),
     "req": ("Send a request, and print the answer.", "messages", "req"),
     "stream": (
-        "Streams: ls, add, info, find, search, rm, purge, get, backup, restore.",
+        "Streams: ls, add, edit, info, report, view, get, rm, purge, backup ...",
         "tree",
         "stream",
     ),
@@ -44,15 +44,33 @@ TOP: dict[str, Row] = {
 }
 STREAM: dict[str, Row] = {
     "ls": ("List streams.", "streams", "ls"),
-    "add": ("Create a stream.", "streams", "add"),
+    "add": ("Create a stream.", "stream_changes", "add"),
+    "edit": ("Change the configuration of streams.", "stream_changes", "edit"),
+    "copy": ("Create a stream with the configuration of another.", "stream_changes", "copy"),
     "info": ("Show a stream.", "streams", "info"),
+    "state": ("Show the state of a stream.", "streams", "state"),
+    "report": ("Compare streams: messages, consumers, lag.", "stream_reports", "report"),
+    "subjects": ("Count the messages of each subject.", "stream_reports", "subjects"),
+    "gaps": ("List the sequences that have no message.", "stream_reports", "gaps"),
+    "graph": ("Draw how fast a stream grows.", "graphs", "stream"),
     "find": ("Find streams by subject, age, consumers.", "stream_search", "find"),
     "search": ("Find messages by body, header, JSON value.", "stream_search", "search"),
     "rm": ("Remove a stream with all its messages.", "streams", "rm"),
     "purge": ("Remove messages of a stream.", "streams", "purge"),
-    "get": ("Print a stored message.", "streams", "get"),
+    "get": ("Print a stored message.", "stream_messages", "get"),
+    "view": ("Print messages, page by page.", "stream_messages", "view"),
+    "rmm": ("Remove a message and erase its bytes.", "stream_messages", "rmm"),
+    "seal": ("Let nothing in a stream change any more.", "stream_changes", "seal"),
     "backup": ("Back up a stream into a folder.", "backups", "backup"),
     "restore": ("Restore a stream from a backup.", "backups", "restore"),
+    "cluster": ("Leaders and copies: step-down, peer-remove.", "tree", "stream_cluster"),
+}
+STREAM_CLUSTER: dict[str, Row] = {
+    "step-down": ("Let the leader hand over.", "stream_cluster", "step_down"),
+    "peer-remove": ("Move a copy away from a server.", "stream_cluster", "peer_remove"),
+}
+CONSUMER_CLUSTER: dict[str, Row] = {
+    "step-down": ("Let the leader hand over.", "stream_cluster", "consumer_step_down"),
 }
 CONSUMER: dict[str, Row] = {
     "ls": ("List the consumers of a stream.", "consumers", "ls"),
@@ -166,7 +184,16 @@ ALIASES: dict[str, dict[str, str]] = {
         **dict.fromkeys(("delete", "del"), "rm"),
         "snapshot": "backup",
         "query": "find",
+        "update": "edit",
+        "cp": "copy",
+        "subj": "subjects",
+        "c": "cluster",
     },
+    "stream_cluster": {
+        **dict.fromkeys(("stepdown", "sd", "elect", "down", "d"), "step-down"),
+        "pr": "peer-remove",
+    },
+    "consumer_cluster": dict.fromkeys(("stepdown", "elect", "down", "d"), "step-down"),
     "consumer": {
         **dict.fromkeys(("create", "new"), "add"),
         **dict.fromkeys(("list", "l"), "ls"),

@@ -1,10 +1,9 @@
-"""``penstock stream``: list, create, show, remove, purge, read."""
+"""``penstock stream ls``, ``info``, ``state``, ``rm`` and ``purge``."""
 
 from __future__ import annotations
 
-import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,30 +16,28 @@ from penstock.cli.output import (
     limit,
     moment,
     number,
-    payload,
     print_facts,
     print_json,
     print_names,
     print_table,
     print_unavailable,
-    readable,
     size,
     size_limit,
 )
+from penstock.cli.prompts import Asked, confirm
 from penstock.cli.session import OFFLINE, Session, check_readable, command
-from penstock.cli.values import DURATION, SIZE
-from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
-    from penstock.client import StreamInfo
+    from penstock.client import StreamConfig, StreamInfo, StreamSource
 
 
 @click.command()
 @click.option("--subject", default=None, help="Only streams with this subject.")
-@click.option("--names", is_flag=True, help="Only the names.")
+@click.option("-n", "--names", is_flag=True, help="Only the names.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Accepted; all are always listed.")
 @command
 @click.pass_obj
-def ls(session: Session, subject: str | None, names: bool) -> int:
+def ls(session: Session, subject: str | None, names: bool, everything: bool) -> int:
     """List streams. Offline ones have the reason, and give exit status 1."""
     with session.connect() as client:
         jetstream = session.jetstream(client)
@@ -79,56 +76,34 @@ def ls(session: Session, subject: str | None, names: bool) -> int:
 
 
 @click.command()
-@click.argument("name")
-@click.option(
-    "--subjects", multiple=True, help="Subjects of the stream (also with commas); default: NAME."
-)
-@click.option("--description", default="", help="Description of the stream.")
-@click.option("--storage", type=click.Choice(["file", "memory"]), default="file", show_default=True)
-@click.option(
-    "--retention",
-    type=click.Choice(["limits", "interest", "workqueue"]),
-    default="limits",
-    show_default=True,
-)
-@click.option("--discard", type=click.Choice(["old", "new"]), default="old", show_default=True)
-@click.option("--max-msgs", type=int, default=-1, help="Limit of messages.")
-@click.option("--max-bytes", type=SIZE, default=-1, help="Limit of bytes.")
-@click.option("--max-age", type=DURATION, default=0, help="How long to keep messages.")
-@click.option("--max-msgs-per-subject", type=int, default=-1, help="Limit of messages per subject.")
-@click.option("--max-msg-size", type=SIZE, default=-1, help="Limit of the size of a message.")
-@click.option("--max-consumers", type=int, default=-1, help="Limit of consumers.")
-@click.option("--dupe-window", type=DURATION, default=0, help="How long to remember message ids.")
-@click.option("--allow-direct/--no-allow-direct", default=False, help="Allow direct gets.")
-@command
-@click.pass_obj
-def add(session: Session, /, name: str, subjects: tuple[str, ...], **fields: Any) -> None:
-    """Create the stream NAME."""
-    from penstock.client import Nanoseconds, StreamConfig
-
-    fields["duplicate_window"] = fields.pop("dupe_window")
-    for span in ("max_age", "duplicate_window"):
-        fields[span] = Nanoseconds(fields[span])
-    wanted = [part for each in subjects for part in each.replace(",", " ").split()]
-    config = StreamConfig(name=name, subjects=wanted, num_replicas=1, **fields)
-    with session.connect() as client:
-        show(session, session.jetstream(client).create_stream(config))
-
-
-@click.command()
-@click.argument("name")
+@click.argument("name", cls=Asked)
 @click.option("--subjects", default=None, help="Also count messages of matching subjects.")
+@click.option("--state", "only_state", is_flag=True, help="Only the state.")
+@click.option("--no-select", is_flag=True, help="Accepted for scripts: ask for no name.")
 @command
 @click.pass_obj
-def info(session: Session, name: str, subjects: str | None) -> None:
+def info(
+    session: Session, name: str, subjects: str | None, only_state: bool, no_select: bool
+) -> None:
     """Show the stream NAME."""
     with session.connect() as client:
         found = session.jetstream(client).stream_info(name, subjects_filter=subjects)
-    show(session, found)
+    show_state(session, found) if only_state else show(session, found)
     if subjects and not session.as_json:
         rows = sorted(found.state.subjects.items(), key=lambda row: (-row[1], row[0]))
-        shown = [(subject, number(count)) for subject, count in rows]
-        print_table(("Subject", "Messages"), shown, right=frozenset(("Messages",)))
+        counts = [(subject, number(count)) for subject, count in rows]
+        print_table(("Subject", "Messages"), counts, right=frozenset(("Messages",)))
+
+
+@click.command()
+@click.argument("name", cls=Asked)
+@click.option("--no-select", is_flag=True, help="Accepted for scripts: ask for no name.")
+@command
+@click.pass_obj
+def state(session: Session, name: str, no_select: bool) -> None:
+    """Show the state of the stream NAME."""
+    with session.connect() as client:
+        show_state(session, session.jetstream(client).stream_info(name))
 
 
 def show(session: Session, info: StreamInfo) -> None:
@@ -136,26 +111,123 @@ def show(session: Session, info: StreamInfo) -> None:
     if session.as_json:
         print_json(as_data(info))
         return
-    config, state = info.config, info.state
-    deleted = number(state.num_deleted) if state.num_deleted else ""
-    lost = number(len(state.lost.msgs or [])) if state.lost else ""
+    config = info.config
     print_facts(
         f"Stream {config.name}",
         [
             ("Description", config.description),
             ("Subjects", ", ".join(config.subjects)),
             ("Storage", config.storage),
+            ("Compression", config.compression if config.compression != "none" else ""),
             ("Retention", config.retention),
             ("Discard", config.discard),
+            ("Replicas", number(config.num_replicas) if config.num_replicas > 1 else ""),
             ("Max messages", limit(config.max_msgs)),
             ("Max bytes", size_limit(config.max_bytes)),
             ("Max age", duration(config.max_age) or "unlimited"),
             ("Max per subject", limit(config.max_msgs_per_subject)),
             ("Max message size", size_limit(config.max_msg_size)),
+            ("Max consumers", limit(config.max_consumers) if config.max_consumers > 0 else ""),
             ("Duplicate window", duration(config.duplicate_window)),
+            ("Allows", ", ".join(_allowed(config))),
+            ("Refuses", ", ".join(_refused(config))),
+            ("Mirror of", _origin(config.mirror) if config.mirror else ""),
+            ("Sources", ", ".join(_origin(each) for each in config.sources)),
+            ("Transform", _transform(config)),
+            ("Republish", _republish(config)),
+            ("Metadata", ", ".join(f"{k}={v}" for k, v in config.metadata.items())),
             ("Created", moment(info.created)),
         ],
     )
+    _print_followed(info)
+    _print_cluster(info)
+    _print_state(info)
+
+
+_ALLOWING = {
+    "allow_direct": "direct gets",
+    "mirror_direct": "direct gets of a mirror",
+    "allow_rollup_hdrs": "rollups",
+    "allow_msg_ttl": "TTLs",
+    "allow_msg_counter": "counters",
+    "allow_atomic": "atomic batches",
+    "allow_batched": "fast-ingest batches",
+    "allow_msg_schedules": "schedules",
+}
+_REFUSING = {
+    "deny_delete": "deletes",
+    "deny_purge": "purges",
+    "sealed": "everything (sealed)",
+    "no_ack": "to acknowledge",
+}
+
+
+def _allowed(config: StreamConfig) -> list[str]:
+    return [text for field, text in _ALLOWING.items() if getattr(config, field)]
+
+
+def _refused(config: StreamConfig) -> list[str]:
+    return [text for field, text in _REFUSING.items() if getattr(config, field)]
+
+
+def _origin(origin: StreamSource) -> str:
+    place = f" through {origin.external.api}" if origin.external else ""
+    return f"{origin.name}{place}"
+
+
+def _transform(config: StreamConfig) -> str:
+    found = config.subject_transform
+    return f"{found.src or '>'} to {found.dest}" if found else ""
+
+
+def _republish(config: StreamConfig) -> str:
+    found = config.republish
+    if found is None:
+        return ""
+    headers = ", headers only" if found.headers_only else ""
+    return f"{found.src or '>'} to {found.dest}{headers}"
+
+
+def _print_followed(info: StreamInfo) -> None:
+    """What mirror and sources copy, and how far behind they are."""
+    rows = [
+        (each.name, number(each.lag), _active(each.active), each.error.description or "")
+        if each.error
+        else (each.name, number(each.lag), _active(each.active), "")
+        for each in ([info.mirror] if info.mirror else info.sources)
+    ]
+    if rows:
+        print_table(("Origin", "Lag", "Active", "Error"), rows, right=frozenset(("Lag",)))
+
+
+def _active(ns: int) -> str:
+    return "never" if ns < 0 else f"{duration(ns)} ago" if ns else "now"
+
+
+def _print_cluster(info: StreamInfo) -> None:
+    cluster = info.cluster
+    if cluster is None or not (cluster.name or cluster.replicas):
+        return
+    copies = ", ".join(
+        f"{each.name} ({'current' if each.current else f'{number(each.lag)} behind'})"
+        for each in cluster.replicas
+    )
+    facts = [("Name", cluster.name), ("Leader", cluster.leader), ("Copies", copies)]
+    print_facts("Cluster", facts)
+
+
+def show_state(session: Session, info: StreamInfo) -> None:
+    """Only the state of a stream."""
+    if session.as_json:
+        print_json(as_data(info.state))
+        return
+    _print_state(info)
+
+
+def _print_state(info: StreamInfo) -> None:
+    state = info.state
+    deleted = number(state.num_deleted) if state.num_deleted else ""
+    lost = number(len(state.lost.msgs or [])) if state.lost else ""
     print_facts(
         "State",
         [
@@ -172,7 +244,7 @@ def show(session: Session, info: StreamInfo) -> None:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", cls=Asked)
 @click.option("-f", "--force", is_flag=True, help="Do not ask.")
 @OFFLINE
 @command
@@ -185,7 +257,7 @@ def rm(session: Session, name: str, force: bool, offline: bool) -> None:
     """
     if not force:
         question = f"Really remove stream {name} with all its messages?"
-        click.confirm(question, abort=True, err=True)
+        confirm(question)
     with session.connect() as client:
         jetstream = session.jetstream(client)
         check_readable(lambda: jetstream.stream_info(name), f"stream {name}", offline)
@@ -194,7 +266,7 @@ def rm(session: Session, name: str, force: bool, offline: bool) -> None:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", cls=Asked)
 @click.option("--subject", default=None, help="Only messages on this subject.")
 @click.option(
     "--seq", type=click.IntRange(1), default=None, help="Only messages below this sequence."
@@ -215,7 +287,7 @@ def purge(
 ) -> None:
     """Remove messages of the stream NAME."""
     if not force:
-        click.confirm(f"Really remove messages of stream {name}?", abort=True, err=True)
+        confirm(f"Really remove messages of stream {name}?")
     with session.connect() as client:
         jetstream = session.jetstream(client)
         purged = jetstream.purge_stream(name, filter_subject=subject, seq=seq, keep=keep)
@@ -223,35 +295,3 @@ def purge(
         print_json({"purged": purged})
     else:
         print(f"removed {number(purged)} messages of stream {name}")
-
-
-@click.command()
-@click.argument("name")
-@click.argument("seq", type=click.IntRange(1), required=False)
-@click.option("--last-for", "last_for", default=None, help="The newest message on this subject.")
-@click.option("-r", "--raw", is_flag=True, help="Only the payload.")
-@command
-@click.pass_obj
-def get(session: Session, name: str, seq: int | None, last_for: str | None, raw: bool) -> None:
-    """Print the message with sequence SEQ of the stream NAME."""
-    if (seq is None) == (last_for is None):
-        raise click.UsageError("give a sequence or --last-for, one of them")
-    with session.connect() as client:
-        found = session.jetstream(client).get_message(name, seq, last_by_subject=last_for)
-    if session.as_json:
-        data: dict[str, object] = {
-            "subject": found.subject,
-            "seq": found.seq,
-            "time": moment(found.timestamp_ns),
-        }
-        if found.headers:
-            data["headers"] = found.headers
-        print_json(data | payload(found.data))
-    elif raw:
-        sys.stdout.buffer.write(found.data)
-    else:
-        print(f"[#{found.seq}] {shown(found.subject)} {moment(found.timestamp_ns)}")
-        for header, values in found.headers.items():
-            for value in values:
-                print(shown(f"{header}: {value}"))
-        print(readable(found.data))

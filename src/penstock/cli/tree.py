@@ -26,11 +26,12 @@ class Lazy(click.Group):
     """A group whose commands are listed in a table and imported when they are used."""
 
     rows: dict[str, Row]
+    table = ""  # the name in the tables, if it is not that of the command
 
     @property
     def aliases(self) -> dict[str, str]:
         """Other names of the commands."""
-        return commands.ALIASES.get(self.name or "", {})
+        return commands.ALIASES.get(self.table or self.name or "", {})
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names, in the order of the table."""
@@ -94,6 +95,10 @@ def _group(name: str, text: str, rows: dict[str, Row]) -> Lazy:
 
 stream = _group("stream", "Look at streams and change them.", commands.STREAM)
 consumer = _group("consumer", "Look at consumers and change them.", commands.CONSUMER)
+stream_cluster = _group("cluster", "Leaders and copies in a cluster.", commands.STREAM_CLUSTER)
+stream_cluster.table = "stream_cluster"
+consumer_cluster = _group("cluster", "Leaders in a cluster.", commands.CONSUMER_CLUSTER)
+consumer_cluster.table = "consumer_cluster"
 account = _group("account", "Look at the account.", commands.ACCOUNT)
 kv = _group("kv", "Keep values in key-value buckets.", commands.KV)
 object_ = _group("object", "Keep files in object stores.", commands.OBJECT)

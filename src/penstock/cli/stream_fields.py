@@ -1,0 +1,278 @@
+"""The options that say how a stream is configured, and the configuration that they make. No I/O.
+
+``add`` begins with the defaults, ``edit`` and ``copy`` with an existing configuration; an option that is
+not given changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from msgspec.structs import replace
+
+from penstock.cli.values import DURATION, SIZE, pairs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock.client import StreamConfig, StreamSource
+
+F = TypeVar("F", bound="Callable[..., object]")
+
+RETENTION = {"work": "workqueue", "workq": "workqueue"}
+_STORAGE = {"f": "file", "m": "memory"}
+
+
+def _flag(name: str, text: str) -> Callable[[F], F]:
+    return click.option(f"--{name}/--no-{name}", default=None, help=text)
+
+
+OPTIONS = [
+    click.option("--subjects", multiple=True, help="Subjects of the stream, also with commas."),
+    click.option("--description", default=None, help="Description of the stream."),
+    click.option("--storage", type=click.Choice(["file", "memory", "f", "m"]), default=None),
+    click.option("--compression", type=click.Choice(["none", "s2"]), default=None),
+    click.option("--replicas", type=click.IntRange(1), default=None, help="Copies in a cluster."),
+    click.option("--tag", "--tags", "tags", multiple=True, help="Place it on servers with this."),
+    click.option("--cluster", default=None, help="Place it in this cluster."),
+    _flag("ack", "Acknowledge publishes."),
+    click.option(
+        "--retention",
+        type=click.Choice(["limits", "interest", "workqueue", "work", "workq"]),
+        default=None,
+        help="When messages are removed.",
+    ),
+    click.option(
+        "--discard",
+        type=click.Choice(["old", "new"]),
+        default=None,
+        help="What a full stream discards.",
+    ),
+    _flag("discard-per-subject", "Discard new messages of full subjects."),
+    click.option("--first-sequence", type=click.IntRange(0), help="Sequence of the first message."),
+    click.option("--max-age", type=DURATION, default=None, help="How long to keep messages."),
+    click.option("--max-bytes", type=SIZE, default=None, help="Limit of bytes."),
+    click.option("--max-consumers", type=int, default=None, help="Limit of consumers."),
+    click.option("--max-msg-size", type=SIZE, default=None, help="Limit of the size of a message."),
+    click.option("--max-msgs", type=int, default=None, help="Limit of messages."),
+    click.option(
+        "--max-msgs-per-subject", type=int, default=None, help="Limit of messages per subject."
+    ),
+    click.option(
+        "--dupe-window", type=DURATION, default=None, help="How long to remember message ids."
+    ),
+    click.option("--mirror", default=None, help="Copy this stream, with the same sequences."),
+    click.option("--no-mirror", is_flag=True, help="Be no mirror any more."),
+    click.option(
+        "--source", "sources", multiple=True, help="Also store what this stream stores; or JSON."
+    ),
+    _flag("allow-batch", "Allow atomic batches."),
+    _flag("allow-fast", "Allow fast-ingest batches."),
+    _flag("allow-counter", "Let the subjects be counters."),
+    _flag("allow-rollup", "Allow messages that replace earlier ones."),
+    _flag("deny-delete", "Refuse to delete single messages."),
+    _flag("deny-purge", "Refuse to purge."),
+    _flag("allow-direct", "Allow direct gets."),
+    _flag("allow-mirror-direct", "Let a mirror answer direct gets of its origin."),
+    _flag("allow-msg-ttl", "Allow messages with their own lifetime."),
+    _flag("allow-schedules", "Allow messages that are published later."),
+    click.option(
+        "--subject-del-markers-ttl", type=DURATION, default=None, help="How long markers stay."
+    ),
+    click.option("--transform-source", default=None, help="Store messages of this subject ..."),
+    click.option("--transform-destination", default=None, help="... with this one."),
+    click.option("--no-transform", is_flag=True, help="Do not transform subjects any more."),
+    click.option("--metadata", multiple=True, metavar="NAME=VALUE", help="Metadata; repeatable."),
+    click.option("--republish-source", default=None, help="Publish stored messages of this ..."),
+    click.option("--republish-destination", default=None, help="... again on this subject."),
+    click.option("--republish-headers", is_flag=True, help="Only their headers."),
+    click.option("--no-republish", is_flag=True, help="Do not republish any more."),
+    click.option(
+        "--limit-consumer-inactive",
+        type=DURATION,
+        default=None,
+        help="How long a consumer may be unused at most.",
+    ),
+    click.option(
+        "--limit-consumer-max-pending",
+        type=int,
+        default=None,
+        help="How many unacknowledged messages a consumer may have at most.",
+    ),
+    click.option("--persist-mode", type=click.Choice(["default", "async"]), default=None),
+]
+_PLAIN = {
+    "description": "description",
+    "compression": "compression",
+    "replicas": "num_replicas",
+    "discard": "discard",
+    "discard_per_subject": "discard_new_per_subject",
+    "first_sequence": "first_seq",
+    "max_bytes": "max_bytes",
+    "max_consumers": "max_consumers",
+    "max_msg_size": "max_msg_size",
+    "max_msgs": "max_msgs",
+    "max_msgs_per_subject": "max_msgs_per_subject",
+    "allow_batch": "allow_atomic",
+    "allow_fast": "allow_batched",
+    "allow_counter": "allow_msg_counter",
+    "allow_rollup": "allow_rollup_hdrs",
+    "deny_delete": "deny_delete",
+    "deny_purge": "deny_purge",
+    "allow_direct": "allow_direct",
+    "allow_mirror_direct": "mirror_direct",
+    "allow_msg_ttl": "allow_msg_ttl",
+    "allow_schedules": "allow_msg_schedules",
+    "persist_mode": "persist_mode",
+}
+_SPANS = {
+    "max_age": "max_age",
+    "dupe_window": "duplicate_window",
+    "subject_del_markers_ttl": "subject_delete_marker_ttl",
+}
+
+
+def configured(function: F) -> F:
+    """The options of a stream's configuration."""
+    for option in reversed(OPTIONS):
+        function = option(function)
+    return function
+
+
+def split_subjects(given: Sequence[str]) -> list[str]:
+    """The subjects of options, each of which may have several with commas or blanks."""
+    return [part for each in given for part in each.replace(",", " ").split()]
+
+
+def changes_anything(given: dict[str, Any]) -> bool:
+    """Whether any option of the configuration is given."""
+    return any(value not in (None, (), False) or value is False for value in _said(given).values())
+
+
+def _said(given: dict[str, Any]) -> dict[str, Any]:
+    switches = ("no_mirror", "no_transform", "republish_headers", "no_republish")
+    return {
+        name: value
+        for name, value in given.items()
+        if value is not None and value != () and not (name in switches and not value)
+    }
+
+
+def with_options(base: StreamConfig, given: dict[str, Any]) -> StreamConfig:
+    """The configuration with what the options say; UsageError for options that do not go together."""
+    from penstock.client import Nanoseconds
+
+    said = _said(given)
+    fields: dict[str, Any] = {
+        field: said[option] for option, field in _PLAIN.items() if option in said
+    }
+    fields |= {field: Nanoseconds(said[name]) for name, field in _SPANS.items() if name in said}
+    if "subjects" in said:
+        fields["subjects"] = split_subjects(said["subjects"])
+    if "storage" in said:
+        fields["storage"] = _STORAGE.get(said["storage"], said["storage"])
+    if "retention" in said:
+        fields["retention"] = RETENTION.get(said["retention"], said["retention"])
+    if "ack" in said:
+        fields["no_ack"] = not said["ack"]
+    if said.get("discard_per_subject"):
+        fields.setdefault("discard", "new")
+    if "metadata" in said:
+        kept = {name: value for name, value in base.metadata.items() if name.startswith("_nats.")}
+        fields["metadata"] = kept | pairs(said["metadata"], "--metadata")
+    fields |= _origins(said) | _placement(base, said) | _rewriting(said) | _limits(base, said)
+    return replace(base, **fields)
+
+
+def _origins(said: dict[str, Any]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    if "mirror" in said and "no_mirror" in said:
+        raise click.UsageError("--mirror and --no-mirror exclude each other")
+    if "mirror" in said:
+        fields["mirror"] = origin(said["mirror"], "--mirror")
+    if "no_mirror" in said:
+        fields["mirror"] = None
+    if "sources" in said:
+        fields["sources"] = [origin(each, "--source") for each in said["sources"]]
+    return fields
+
+
+def origin(text: str, option: str) -> StreamSource:
+    """The name of a stream, or a JSON object as in a stream's configuration; BadParameter."""
+    from penstock.api.codec import JsonError, decode_request
+    from penstock.client import StreamSource
+
+    if not text.startswith("{"):
+        return StreamSource(name=text)
+    try:
+        return decode_request(StreamSource, text.encode(), strict=True)
+    except JsonError as error:
+        raise click.BadParameter(str(error), param_hint=option) from None
+
+
+def _placement(base: StreamConfig, said: dict[str, Any]) -> dict[str, Any]:
+    from penstock.client import Placement
+
+    if "tags" not in said and "cluster" not in said:
+        return {}
+    now = base.placement or Placement()
+    return {
+        "placement": replace(
+            now,
+            tags=list(said.get("tags", now.tags)),
+            cluster=said.get("cluster", now.cluster),
+        )
+    }
+
+
+def _rewriting(said: dict[str, Any]) -> dict[str, Any]:
+    """Subject transform and republish."""
+    from penstock.client import Republish, SubjectTransform
+
+    fields: dict[str, Any] = {}
+    if ("transform_source" in said) != ("transform_destination" in said):
+        raise click.UsageError("--transform-source and --transform-destination go together")
+    if "transform_source" in said:
+        fields["subject_transform"] = SubjectTransform(
+            src=said["transform_source"], dest=said["transform_destination"]
+        )
+    if "no_transform" in said:
+        fields["subject_transform"] = None
+    if "republish_destination" in said:
+        fields["republish"] = Republish(
+            src=said.get("republish_source", ">"),
+            dest=said["republish_destination"],
+            headers_only="republish_headers" in said,
+        )
+    elif "republish_source" in said or "republish_headers" in said:
+        raise click.UsageError("--republish-destination is missing")
+    if "no_republish" in said:
+        fields["republish"] = None
+    return fields
+
+
+def _limits(base: StreamConfig, said: dict[str, Any]) -> dict[str, Any]:
+    from penstock.client import Nanoseconds
+
+    fields: dict[str, Any] = {}
+    if "limit_consumer_inactive" in said:
+        fields["inactive_threshold"] = Nanoseconds(said["limit_consumer_inactive"])
+    if "limit_consumer_max_pending" in said:
+        fields["max_ack_pending"] = said["limit_consumer_max_pending"]
+    return {"consumer_limits": replace(base.consumer_limits, **fields)} if fields else {}
+
+
+def read_config(text: bytes, place: str) -> StreamConfig:
+    """The configuration in JSON, alone or in the output of ``stream info --json``; UsageError."""
+    from penstock.api.codec import JsonError, decode_request
+    from penstock.client import StreamConfig
+
+    try:
+        data = json.loads(text)
+        if isinstance(data, dict) and isinstance(data.get("config"), dict):
+            text = json.dumps(data["config"]).encode()
+        return decode_request(StreamConfig, text, strict=True)
+    except (JsonError, ValueError) as error:
+        raise click.UsageError(f"{place}: {error}") from None
