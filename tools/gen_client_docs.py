@@ -56,7 +56,7 @@ PAGES = {
         "Consumers",
         "what receives the messages of a stream",
         "../howto/consume.md",
-        r".*\.(consum\w*|pull\w*|columns)\b",
+        r".*\.(consum\w*|pull\w*|columns|groups)\b",
     ),
     "messages": Page(
         "Messages",

@@ -40,6 +40,10 @@
     ├── InvalidKey                  a key that no bucket can hold (also a ValueError)
     ├── InvalidValue                a value that the bucket's codec refuses (also a ValueError)
     ├── NoValue                     the entry of a deleted key was asked for a value
+    ├── GroupError                  about a consumer group: ``stream``, ``group``
+    │   ├── GroupNotFound           the stream has no consumer group of that name
+    │   ├── GroupExists             a group of that name exists with another configuration
+    │   └── GroupChanged            the configuration of a group changed as it never may
     ├── NotEnabled                  the bucket or its server does not have the feature
     └── ApiError                    JetStream refused: ``code``, ``err_code``, ``description``
         ├── StreamNotFound              10059
@@ -509,3 +513,41 @@ class NoValue(PenstockError, ValueError):
 
 class NotEnabled(PenstockError):
     """The bucket does not allow an operation, or its server does not know it; nothing was stored."""
+
+
+class GroupError(PenstockError):
+    """Base of the errors about one consumer group: ``stream`` and ``group`` are its names."""
+
+    text = "{group} {stream}"
+
+    def __init__(self, stream: str, group: str, why: str = "") -> None:
+        """`why` is the reason, where there are several."""
+        super().__init__(self.text.format(stream=stream, group=group, why=why))
+        self.stream = stream
+        self.group = group
+        self._why = why
+
+    def __reduce__(self) -> tuple[type[GroupError], tuple[str, str, str]]:
+        """Copies and pickles rebuild the error from the same arguments."""
+        return type(self), (self.stream, self.group, self._why)
+
+
+class GroupNotFound(GroupError):
+    """The stream has no consumer group of that name; ``stream`` and ``group`` are the names."""
+
+    text = "stream {stream!r} has no consumer group {group!r}: create it, or check the names"
+
+
+class GroupExists(GroupError):
+    """A consumer group of that name exists with another configuration; nothing was changed."""
+
+    text = (
+        "stream {stream!r} has a consumer group {group!r} with another configuration: "
+        "open it as it is, or delete it first"
+    )
+
+
+class GroupChanged(GroupError):
+    """The configuration of a consumer group changed as it never may: its members stop."""
+
+    text = "consumer group {group!r} of stream {stream!r} cannot go on: {why}"

@@ -159,6 +159,7 @@ def expected(signature: inspect.Signature, owner: str, *, blocking: bool) -> str
     known = {"M": "Message", "V": "bytes"}
     if owner == "JetStream":
         known |= {"B": "KeyValue[bytes]", "S": "ObjectStore"}
+        known |= {"SG": "StaticGroup", "EG": "ElasticGroup"}
     if owner == "ObjectStore":
         known |= {"W": "ObjectWatcher"}
     for variable, means in known.items():

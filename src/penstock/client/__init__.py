@@ -33,6 +33,10 @@ from penstock.errors import (
     ConsumerNotFound,
     ContextError,
     DirectGetError,
+    GroupChanged,
+    GroupError,
+    GroupExists,
+    GroupNotFound,
     InvalidBucketName,
     InvalidKey,
     InvalidStreamConfig,
@@ -121,6 +125,7 @@ if TYPE_CHECKING:
         PushMessages,
     )
     from .aio.counters import Counter
+    from .aio.groups import ElasticGroup, GroupMessages, StaticGroup
     from .aio.jetstream import JetStream, PushSubscription
     from .aio.keyvalue import KeyTransaction, KeyValue, KeyWatch
     from .aio.objects import ObjectStore, ObjectWatcher
@@ -135,6 +140,9 @@ if TYPE_CHECKING:
     from .blocking.consuming import PushConsumer as BlockingPushConsumer
     from .blocking.consuming import PushMessages as BlockingPushMessages
     from .blocking.counters import Counter as BlockingCounter
+    from .blocking.groups import ElasticGroup as BlockingElasticGroup
+    from .blocking.groups import GroupMessages as BlockingGroupMessages
+    from .blocking.groups import StaticGroup as BlockingStaticGroup
     from .blocking.jetstream import (
         JetStream as BlockingJetStream,
     )
@@ -155,6 +163,12 @@ if TYPE_CHECKING:
     from .columns import ColumnReader
     from .consume.events import ConsumerEvent
     from .counters import CounterEntry
+    from .groups.config import (
+        ElasticGroupConfig,
+        MemberMapping,
+        PartitioningFilter,
+        StaticGroupConfig,
+    )
     from .keyvalue.bucket import KvSnapshot
     from .keyvalue.codecs import (
         Base64Keys,
@@ -247,6 +261,16 @@ _LATER = {
     "TypedValues": ("keyvalue.codecs", "TypedValues"),
     "ValueCodec": ("keyvalue.codecs", "ValueCodec"),
     "ConsumerEvent": ("consume.events", "ConsumerEvent"),
+    "ElasticGroup": ("aio.groups", "ElasticGroup"),
+    "GroupMessages": ("aio.groups", "GroupMessages"),
+    "StaticGroup": ("aio.groups", "StaticGroup"),
+    "BlockingElasticGroup": ("blocking.groups", "ElasticGroup"),
+    "BlockingGroupMessages": ("blocking.groups", "GroupMessages"),
+    "BlockingStaticGroup": ("blocking.groups", "StaticGroup"),
+    "ElasticGroupConfig": ("groups.config", "ElasticGroupConfig"),
+    "MemberMapping": ("groups.config", "MemberMapping"),
+    "PartitioningFilter": ("groups.config", "PartitioningFilter"),
+    "StaticGroupConfig": ("groups.config", "StaticGroupConfig"),
 }
 
 __all__ = [
@@ -263,7 +287,9 @@ __all__ = [
     "BlockingConsumer",
     "BlockingConsumerMessages",
     "BlockingCounter",
+    "BlockingElasticGroup",
     "BlockingFastBatch",
+    "BlockingGroupMessages",
     "BlockingJetStream",
     "BlockingKeyTransaction",
     "BlockingKeyValue",
@@ -281,6 +307,7 @@ __all__ = [
     "BlockingService",
     "BlockingServiceClient",
     "BlockingServiceGroup",
+    "BlockingStaticGroup",
     "BlockingStatusEvents",
     "BlockingSubscription",
     "BucketExists",
@@ -310,11 +337,18 @@ __all__ = [
     "CounterEntry",
     "DirectGetError",
     "Duration",
+    "ElasticGroup",
+    "ElasticGroupConfig",
     "EndpointInfo",
     "EndpointStats",
     "ExternalStream",
     "FastBatch",
     "FilterableKeyCodec",
+    "GroupChanged",
+    "GroupError",
+    "GroupExists",
+    "GroupMessages",
+    "GroupNotFound",
     "Headers",
     "InvalidBucketName",
     "InvalidKey",
@@ -337,6 +371,7 @@ __all__ = [
     "Listing",
     "MaximumConsumers",
     "MaximumStreams",
+    "MemberMapping",
     "Message",
     "MessageNotFound",
     "MessageTooLarge",
@@ -361,6 +396,7 @@ __all__ = [
     "Options",
     "OrderedConsumer",
     "OutputFull",
+    "PartitioningFilter",
     "PathKeys",
     "PayloadTooLarge",
     "PenstockError",
@@ -392,6 +428,8 @@ __all__ = [
     "ServicePing",
     "ServiceStats",
     "SlowConsumer",
+    "StaticGroup",
+    "StaticGroupConfig",
     "Stats",
     "Status",
     "StatusEvents",

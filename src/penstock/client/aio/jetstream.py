@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..groups.managing import ConsumerGroups
 from ..keyvalue.managing import KeyValues, plain
 from ..objects.store import Buckets
 from ..steps import made
@@ -11,6 +12,7 @@ from ..streams import PUSH_PENDING_BYTES_MAX, PUSH_PENDING_MESSAGES_MAX, Pushed,
 from .batches import AtomicBatch, FastBatch
 from .consuming import Consumer, OrderedConsumer, PushConsumer
 from .counters import Counter
+from .groups import ElasticGroup, StaticGroup
 from .messages import Message
 from .objects import ObjectStore
 from .publishing import Publisher
@@ -24,7 +26,13 @@ if TYPE_CHECKING:
     from .keyvalue import KeyValue
 
 
-class JetStream(Awaited, Streams[Message], KeyValues["KeyValue[bytes]"], Buckets[ObjectStore]):
+class JetStream(
+    Awaited,
+    Streams[Message],
+    KeyValues["KeyValue[bytes]"],
+    Buckets[ObjectStore],
+    ConsumerGroups[StaticGroup, ElasticGroup],
+):
     """Streams, consumers and buckets over a connection; made by ``Client.jetstream``.
 
     Every call raises ApiError when the server refuses, Timeout without an answer, NoResponders
@@ -35,6 +43,8 @@ class JetStream(Awaited, Streams[Message], KeyValues["KeyValue[bytes]"], Buckets
 
     counter = made(Counter)
     _store_type = ObjectStore
+    _static_type = StaticGroup
+    _elastic_type = ElasticGroup
     publisher = made(Publisher)
     atomic_batch = made(AtomicBatch)
     fast_batch = made(FastBatch)

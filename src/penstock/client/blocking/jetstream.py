@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..columns import ColumnReader, read_range
+from ..groups.managing import ConsumerGroups
 from ..keyvalue.managing import KeyValues, plain
 from ..objects.store import Buckets
 from ..steps import made
@@ -14,6 +15,7 @@ from ..streams import PUSH_PENDING_BYTES_MAX, PUSH_PENDING_MESSAGES_MAX, Pushed,
 from .batches import AtomicBatch, FastBatch
 from .consuming import Consumer, OrderedConsumer, PushConsumer
 from .counters import Counter
+from .groups import ElasticGroup, StaticGroup
 from .messages import BlockingMessage
 from .objects import ObjectStore
 from .publishing import Publisher
@@ -30,7 +32,11 @@ __all__ = ["JetStream", "Publisher", "PullConsumer", "PushSubscription"]
 
 
 class JetStream(
-    Blocking, Streams[BlockingMessage], KeyValues["KeyValue[bytes]"], Buckets[ObjectStore]
+    Blocking,
+    Streams[BlockingMessage],
+    KeyValues["KeyValue[bytes]"],
+    Buckets[ObjectStore],
+    ConsumerGroups[StaticGroup, ElasticGroup],
 ):
     """Streams, consumers and buckets over a connection; made by ``BlockingClient.jetstream``.
 
@@ -42,6 +48,8 @@ class JetStream(
 
     counter = made(Counter)
     _store_type = ObjectStore
+    _static_type = StaticGroup
+    _elastic_type = ElasticGroup
     publisher = made(Publisher)
     atomic_batch = made(AtomicBatch)
     fast_batch = made(FastBatch)

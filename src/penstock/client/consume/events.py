@@ -14,6 +14,10 @@ EventKind: TypeAlias = Literal[
     "discard",
     "exceeded_limits",
     "flow_control",
+    "group_deleted",
+    "group_joined",
+    "group_left",
+    "group_waiting",
     "handler_failed",
     "heartbeat",
     "heartbeats_missed",
@@ -42,6 +46,10 @@ class ConsumerEvent:
     discard                    a request ended before its messages arrived (``messages_left``)
     exceeded_limits            the server refused a request because of a limit
     flow_control               the server of a push consumer was told that it may go on
+    group_deleted              the consumer group was deleted; the operation ends
+    group_joined               this client consumes as the member ``name``: ``description`` has its filters
+    group_left                 the member ``name`` has no partition any more; it waits until it has one
+    group_waiting              other members still have partitions that the member ``name`` gets
     handler_failed             the callback raised ``error``; its message is delivered again
     heartbeat                  the server is alive and has no messages
     heartbeats_missed          nothing arrived for ``count`` + 1 heartbeats; a new request follows

@@ -556,6 +556,10 @@ class PullIntake(Intake):
         low = 0 if self._crowded else self.low
         if not self.flowing or self.held > low or self._resume_at > self.client.clock():
             return False
+        return self.request(amount)
+
+    def request(self, amount: int) -> bool:
+        """Request so many messages, or bytes; whether a request was queued."""
         body = self._sizes.body(self.asking, amount)
         reply = f"{self._inbox}.{self._requests + 1}"
         try:

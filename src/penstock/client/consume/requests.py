@@ -66,6 +66,11 @@ class Asking:
         }
         self._pins = pins
 
+    @property
+    def pin(self) -> str:
+        """The pin id of this client, "" for none."""
+        return self._pins.get(self.group, "")
+
     def body(self, batch: int, **fields: Any) -> bytes:
         """The body of a request: ``expires``, ``idle_heartbeat``, ``max_bytes``, ``no_wait``."""
         pin = self._pins.get(self.group, "") if self.pinned else ""
