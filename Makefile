@@ -41,7 +41,7 @@ SHARED = $(if $(filter 1,$(JOBS)),,-p tests.schedule -n $(JOBS) --dist loadfile)
 check: $(VENV)/.with-test build/.core ## the quick look: lint, types, the tests of what is pure
 	@$(MAKE) lint types && $(BIN)/python -m pytest -q $(SHARED) -m 'not slow and not peer' tests/test_layers.py tests/test_tidy.py tests/api tests/core $(ARGS)
 
-test: setup $(VENV)/.peer $(VENV)/.fuzz build/asan/.built ## the test suite, long families in part; a few that fail run once more (ARGS: options for pytest)
+test: setup $(VENV)/.peer $(VENV)/.spark-classes $(VENV)/.fuzz build/asan/.built ## the test suite, long families in part; a few that fail run once more (ARGS: options for pytest)
 	@test ! -x $(OLDER) || export NATS_SERVER_OLDER="$${NATS_SERVER_OLDER:-$(OLDER)}"; \
 	    $(PEERS) $(BIN)/python -m tests.steady --jobs $(JOBS) $(ARGS)
 
@@ -124,6 +124,12 @@ build/asan/.built: build/.core tests/fuzz/build.py tests/fuzz/coverage.c | $(VEN
 # The fuzzing engine. Tried once; without it the kept inputs are replayed and nothing is searched.
 $(VENV)/.fuzz: | $(VENV)/.with-test
 	@tools/pip-install $(BIN)/python 'atheris>=3,<4' || echo "no atheris here: tests/fuzz replays its kept inputs only"
+	@touch $@
+
+# Spark's classes as Java keeps them in memory, for the tests (tests/javas.py): made once, and the rest of the machine has no part in it.
+$(VENV)/.spark-classes: | $(VENV)/.with-test build/.core
+	@echo "preparing Spark's classes for the tests"
+	@XDG_CACHE_HOME=$(CURDIR)/$(VENV)/spark-classes $(BIN)/penstock spark prepare > /dev/null || echo "no file of Spark's classes: tests with Spark start slower"
 	@touch $@
 
 # An older nats-server, for the tests that are about one: Debian's package, unpacked and not installed. Tried once; never fails.

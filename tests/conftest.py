@@ -8,6 +8,7 @@ import sys
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import javas
 from tests.ways import FULL, IN_CI, REASON, SEED
 
 settings.register_profile(
@@ -35,6 +36,7 @@ SURROUNDINGS = (
 )
 for name in SURROUNDINGS:
     os.environ.pop(name, None)
+javas.tell(os.environ)
 
 # Byte code is kept, whatever the surroundings say: a server of a test then starts with half of the
 # work, and each process that shares the tests collects them with half of it.

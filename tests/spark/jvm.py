@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.spark.classes import java_options
-from penstock.spark.java import ensure_java
-from penstock.spark.session import log_options, session
+from penstock.spark.session import session
 from tests.ways import EVERY_WAY
 
 if TYPE_CHECKING:
@@ -17,14 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EVERY_WAY", "spark"]
 
-# Tests run most of Spark's code a few times only: compiling it for long runs costs more than it gives.
-SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
     """The session; started by the first test that wants it, and ended with the process."""
-    options = [*log_options(), *java_options(ensure_java()), *SHORT_LIVED]
-    settings = {"spark.driver.extraJavaOptions": " ".join(options)}
-    log_file = tmp_path_factory.getbasetemp() / "spark.log"
-    return session("tests", settings=settings, log_file=log_file)
+    return session("tests", log_file=tmp_path_factory.getbasetemp() / "spark.log")

@@ -18,6 +18,7 @@ from penstock.client import connect_blocking
 from penstock.client.models import StreamConfig
 from penstock.spark.packaging import package
 from penstock.testing import LocalServer
+from tests import javas
 from tests.spark.exact.cluster import Cluster
 from tests.spark.jvm import EVERY_WAY
 
@@ -89,6 +90,7 @@ def submit(cluster, nodes, folder, python, flags, arguments, path=""):
     settings = {
         "spark.cores.max": "2",
         "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": javas.options(),
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
         # Both executors are there before the first task is given out.
