@@ -29,19 +29,22 @@ MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
     **dict.fromkeys(VALUES, BASE),
     "api": BASE,
+    "arrow": BASE,
     "engine": SHARED,
     "client": SHARED,
     "server": SHARED | {"engine"},
     "store": SHARED | {"engine"},
-    "spark": CLIENT_SIDE,
+    "spark": CLIENT_SIDE | {"arrow"},
+    "sql": CLIENT_SIDE | {"arrow", "engine", "store"},
     "pipeline": CLIENT_SIDE | {"spark"},
     "kombu": CLIENT_SIDE,
     "apply": CLIENT_SIDE,
     "plgd": CLIENT_SIDE,
     "embedded": CLIENT_SIDE | {"engine", "server"},
-    "cli": CLIENT_SIDE | {"engine", "server", "store", "spark", "pipeline", "apply", "plgd"},
+    "cli": CLIENT_SIDE
+    | {"arrow", "engine", "server", "store", "spark", "sql", "pipeline", "apply", "plgd"},
     "testing": CLIENT_SIDE
-    | {"engine", "server", "store", "spark", "pipeline", "embedded", "cli", "apply", "plgd"},
+    | {"engine", "server", "store", "spark", "sql", "pipeline", "embedded", "cli", "apply", "plgd"},
 }
 
 # Time, disk, network and randomness are handed in to these.

@@ -3,11 +3,14 @@
 import msgspec
 
 from penstock.api.codec import encode
+from penstock.api.streams import StreamInfo, StreamState
 from penstock.core.base.readonly_disk import OverlayDisk, ReadOnlyDisk
 from penstock.core.consumer.snapshot import SPENT, unpack
+from penstock.core.log import queries
+from penstock.core.log.segment_reader import LogReader
 from penstock.engine.consumer_states import SavedState
 from penstock.engine.files import BadConsumer, BadFileError, ConsumerFile, StreamFiles
-from penstock.store.layout import StreamFolder
+from penstock.store.layout import StoreError, StreamFolder
 
 _NUMBERS = (
     "delivered_consumer_seq",
@@ -30,6 +33,38 @@ def configuration(disk: ReadOnlyDisk, place: StreamFolder) -> tuple[object, list
     if meta is None:
         return None, [f"{place.folder} has no meta.json"]
     return msgspec.json.decode(encode(meta)), problems
+
+
+def described(disk: ReadOnlyDisk, place: StreamFolder) -> StreamInfo:
+    """Return configuration and state of a stream, as a server would tell them. StoreError, OSError:
+    it cannot be read.
+    """
+    try:
+        meta = StreamFiles(OverlayDisk(disk), place.folder, place.vault).read(lambda problem: None)
+    except BadFileError as error:
+        raise StoreError(str(error)) from None
+    if meta is None:
+        raise StoreError(f"{place.folder} has no meta.json")
+    state = StreamState()
+    names = disk.list_dir(place.consumers_folder)
+    state.consumer_count = sum(name.endswith(".json") for name in names)
+    if not disk.hold(place.log_folder):
+        return StreamInfo(config=meta.config, created=meta.created, state=state)
+    try:
+        cipher = place.cipher(disk)
+        reader = LogReader(disk, place.log_folder, quick=True, survey=False, cipher=cipher)
+        log = reader.log
+        newest = queries.last_of(log, ">") if log.msgs else None
+        state.messages, state.bytes = log.msgs, log.bytes
+        state.first_seq, state.last_seq = log.first_seq, log.last_seq
+        state.first_ts = log.first_ts_ns
+        state.last_ts = newest.ts_ns if newest is not None else 0
+        state.num_subjects = log.subject_count
+        state.num_deleted = log.deleted_count()
+        reader.close()
+    finally:
+        disk.release(place.log_folder)
+    return StreamInfo(config=meta.config, created=meta.created, state=state)
 
 
 def consumer_states(

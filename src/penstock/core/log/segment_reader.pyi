@@ -127,9 +127,11 @@ class LogReader:
         patterns: _Patterns = (),
         since_ns: int = 0,
         until_ns: int = 0,
+        payloads: bool = True,
     ) -> bool:
         """Add live messages until the columns are full; False: there are no more (up to sequence `upto`).
 
         `patterns`: subjects to take, all when there are none; times: since <= time < until, 0 for no limit.
+        Without `payloads` these stay empty.
         Each record's checksum is checked. ``next_seq`` is then behind the last message added. OSError.
         """

@@ -396,7 +396,8 @@ cdef class LogReader:
             self.wanted[name] = known
         return known
 
-    def fill(self, Columns columns, *, uint64_t upto=0, tuple patterns=(), uint64_t since_ns=0, uint64_t until_ns=0) -> bool:
+    def fill(self, Columns columns, *, uint64_t upto=0, tuple patterns=(), uint64_t since_ns=0, uint64_t until_ns=0,
+             bint payloads=True) -> bool:
         """Add live messages until the columns are full; see the stub."""
         cdef Segment s
         cdef SegmentReader r
@@ -446,6 +447,8 @@ cdef class LogReader:
                 length = r.head.length - RECORD_EXTRA_BYTES - r.head.subject_len
             if self.patterns and not self.wants(subject, r.head.subject_len):
                 continue
+            if not payloads:
+                length = r.head.hlen
             numbers[1] = <int64_t>r.head.seq
             numbers[3] = <int64_t>r.head.ts_ns
             columns.put(subject, r.head.subject_len, subject + r.head.subject_len, r.head.hlen, length, numbers)

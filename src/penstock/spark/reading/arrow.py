@@ -1,7 +1,4 @@
-"""Batches of columns as Arrow batches: the bytes are shared, and no work is done per message.
-
-Spark's strings are UTF-8. In a subject or a header with other bytes, U+FFFD, the replacement
-character, stands for each invalid part; payloads are bytes and stay as they are.
+"""Batches of columns as Arrow batches, as a plan wants them (:mod:`penstock.arrow` makes the arrays).
 
 Knows nothing of servers and files.
 """
@@ -13,19 +10,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.core.bulk.header_maps import HeaderMaps, message_sizes
+from penstock.arrow import fixed, headers, strings, times, variable
+from penstock.core.bulk.header_maps import message_sizes
 from penstock.core.bulk.wire_columns import WireColumns
 from penstock.core.protocol.subjects import matches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.core.bulk.columns import Buffer, Columns
+    from penstock.core.bulk.columns import Columns
     from penstock.spark.reading.plan import ReadPlan
-
-_TIMESTAMP = pa.timestamp("us", "UTC")
-_VALUES = pa.list_(pa.string())
-_HEADERS = pa.map_(pa.string(), _VALUES)
 
 
 def to_arrow(columns: Columns, plan: ReadPlan) -> pa.RecordBatch:
@@ -46,13 +40,13 @@ def to_arrow(columns: Columns, plan: ReadPlan) -> pa.RecordBatch:
 
 
 def _in_time(columns: Columns, plan: ReadPlan) -> pa.Array:
-    times = _fixed(columns.count, columns.timestamp_ns)
-    kept = pc.greater_equal(times, plan.not_before_ns)
-    return pc.and_(kept, pc.less(times, plan.not_after_ns)) if plan.not_after_ns else kept
+    stored = fixed(columns.count, columns.timestamp_ns)
+    kept = pc.greater_equal(stored, plan.not_before_ns)
+    return pc.and_(kept, pc.less(stored, plan.not_after_ns)) if plan.not_after_ns else kept
 
 
 def _on_subjects(columns: Columns, patterns: tuple[str, ...]) -> pa.Array:
-    known = _variable(
+    known = variable(
         pa.binary(), columns.count, columns.subject_offsets, columns.subject_data
     ).dictionary_encode()
     wanted = [
@@ -71,50 +65,37 @@ def _born(columns: Columns, plan: ReadPlan) -> pa.Array:
 
 
 def _seq(columns: Columns, plan: ReadPlan) -> pa.Array:
-    return _fixed(columns.count, columns.seq)
+    return fixed(columns.count, columns.seq)
 
 
 def _subject(columns: Columns, plan: ReadPlan) -> pa.Array:
-    return _strings(columns.count, columns.subject_offsets, columns.subject_data)
+    return strings(columns.count, columns.subject_offsets, columns.subject_data)
 
 
 def _ts(columns: Columns, plan: ReadPlan) -> pa.Array:
-    return pc.divide(_ts_ns(columns, plan), 1000).cast(_TIMESTAMP)
+    return times(columns)
 
 
 def _ts_ns(columns: Columns, plan: ReadPlan) -> pa.Array:
-    return _fixed(columns.count, columns.timestamp_ns)
+    return fixed(columns.count, columns.timestamp_ns)
 
 
 def _size(columns: Columns, plan: ReadPlan) -> pa.Array:
-    return _fixed(columns.count, message_sizes(columns))
+    return fixed(columns.count, message_sizes(columns))
 
 
 def _data(columns: Columns, plan: ReadPlan) -> pa.Array:
-    return _variable(pa.binary(), columns.count, columns.payload_offsets, columns.payload_data)
+    return variable(pa.binary(), columns.count, columns.payload_offsets, columns.payload_data)
 
 
 def _reply(columns: Columns, plan: ReadPlan) -> pa.Array:
     if isinstance(columns, WireColumns) and columns.replies:
-        return _strings(columns.count, columns.reply_offsets, columns.reply_data)
+        return strings(columns.count, columns.reply_offsets, columns.reply_data)
     return pa.nulls(columns.count, pa.string())
 
 
 def _headers(columns: Columns, plan: ReadPlan) -> pa.Array:
-    maps = HeaderMaps(columns)
-    if maps.nulls == maps.count:
-        return pa.nulls(maps.count, _HEADERS)
-    values = _strings(maps.values, maps.value_offsets, maps.value_data)
-    starts = pa.py_buffer(maps.list_offsets)
-    lists = pa.Array.from_buffers(_VALUES, maps.keys, [None, starts], children=[values])
-    names = _strings(maps.keys, maps.key_offsets, maps.key_data)
-    entries = pa.StructArray.from_arrays(
-        [names, lists], fields=[pa.field("key", pa.string(), nullable=False), _HEADERS.item_field]
-    )
-    buffers = [pa.py_buffer(maps.valid), pa.py_buffer(maps.map_offsets)]
-    return pa.Array.from_buffers(
-        _HEADERS, maps.count, buffers, null_count=maps.nulls, children=[entries]
-    )
+    return headers(columns)
 
 
 _MAKERS: dict[str, Callable[[Columns, ReadPlan], pa.Array]] = {
@@ -129,21 +110,3 @@ _MAKERS: dict[str, Callable[[Columns, ReadPlan], pa.Array]] = {
     "born": _born,
     "reply": _reply,
 }
-
-
-def _fixed(count: int, values: Buffer) -> pa.Array:
-    return pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(values)])
-
-
-def _variable(kind: pa.DataType, count: int, offsets: Buffer, data: Buffer) -> pa.Array:
-    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-
-
-def _strings(count: int, offsets: Buffer, data: Buffer) -> pa.Array:
-    made = _variable(pa.string(), count, offsets, data)
-    try:
-        made.validate(full=True)
-    except pa.ArrowInvalid:
-        pieces = _variable(pa.binary(), count, offsets, data).to_pylist()
-        return pa.array([piece.decode("utf-8", "replace") for piece in pieces], pa.string())
-    return made

@@ -1,0 +1,177 @@
+"""``penstock sql``: formats, kinds of tables, following, publishing back, failures."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from penstock.client import (
+    ConsumerConfig,
+    KeyValueConfig,
+    ObjectStoreConfig,
+    StreamConfig,
+    connect_blocking,
+)
+from tests.sql.sources import in_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from penstock.client import BlockingJetStream
+    from tests.peers import ServerProcess
+
+    from .conftest import Ran
+
+
+@pytest.fixture
+def js(peer: ServerProcess) -> Iterator[BlockingJetStream]:
+    with connect_blocking(peer.url) as client:
+        yield client.jetstream()
+
+
+@pytest.fixture
+def orders(js: BlockingJetStream, unique: str) -> str:
+    js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"]))
+    for number in range(6):
+        body = {"price": number + 0.5, "item": f"bolt {number}", "tags": ["x"], "Seq": number}
+        js.publish(f"{unique}.{'new' if number % 2 else 'paid'}", json.dumps(body).encode())
+    js.publish(f"{unique}.new", b"no JSON", headers={"Kind": "odd"})
+    return unique
+
+
+def test_formats(at: Callable[..., Ran], orders: str, tmp_path: Path) -> None:
+    query = f"select seq, subject, headers, data from {orders} where seq > 5 order by seq"
+    rows = at("sql", query, "--json").json
+    assert [row["seq"] for row in rows] == [6, 7]
+    assert rows[1] == {
+        "seq": 7,
+        "subject": f"{orders}.new",
+        "headers": {"Kind": ["odd"]},
+        "data": "bm8gSlNPTg==",
+    }
+    assert at("sql", query, "--format", "jsonl").lines == rows
+    read = list(csv.reader(io.StringIO(at("sql", query, "--format", "csv").out)))
+    assert read[0] == ["seq", "subject", "headers", "data"]
+    assert read[2] == ["7", f"{orders}.new", '{"Kind":["odd"]}', "bm8gSlNPTg=="]
+    table = at("sql", query).out
+    assert "no JSON" in table
+    assert table.startswith("seq")
+    assert at("sql", query, "--format", "md").out.splitlines()[1] == "| --: | --- | --- | --- |"
+    for form, load in (
+        ("parquet", lambda path: parquet.read_table(path)),
+        ("arrow", lambda path: pa.ipc.open_stream(path.read_bytes()).read_all()),
+    ):
+        path = tmp_path / form
+        assert at("sql", query, "--format", form, "--output", path).status == 0
+        assert load(path).column("seq").to_pylist() == [6, 7]
+        assert at("sql", query, "--format", form, "--output", path).status == 1  # it is there
+
+
+def test_json_payloads_are_columns(at: Callable[..., Ran], orders: str) -> None:
+    query = f"select sum(price) s, count(item) n, max(payload_Seq) q from {orders}"
+    assert at("sql", "--json-columns", orders, query, "-j").json == [{"s": 18.0, "n": 6, "q": 5}]
+    typed = f"{orders}: price DECIMAL(9, 2), item VARCHAR, tags VARCHAR[]"
+    query = f"select price, tags from {orders} where item = 'bolt 2'"
+    assert at("sql", "--json-columns", typed, query, "-j").json == [{"price": 2.5, "tags": ["x"]}]
+    wrong = at("sql", "--json-columns", f"{orders}: price", query)
+    assert (wrong.status, wrong.err.count("\n")) == (2, 1)
+
+
+def test_buckets_objects_consumers_and_advisories(
+    at: Callable[..., Ran], js: BlockingJetStream, unique: str
+) -> None:
+    bucket = js.create_key_value(KeyValueConfig(bucket=unique, history=5))
+    bucket.put("a.b", b"1")
+    bucket.put("a.b", b"2")
+    bucket.put("c", b"3")
+    bucket.delete("c")
+    rows = at("sql", f'select key, value, revision from kv."{unique}"', "-j").json
+    assert rows == [{"key": "a.b", "value": "2", "revision": 2}]
+    history = at("sql", f'select operation from kv_history."{unique}" order by revision', "-j").json
+    assert [row["operation"] for row in history] == ["PUT", "PUT", "PUT", "DEL"]
+    store = js.create_object_store(ObjectStoreConfig(bucket=unique))
+    store.put("file", b"x" * 1000)
+    store.put("gone", b"y")
+    store.delete("gone")
+    rows = at("sql", f'select name, size from object."{unique}"', "-j").json
+    assert rows == [{"name": "file", "size": 1000}]
+    js.create_consumer(
+        f"KV_{unique}", ConsumerConfig(durable_name="packing", ack_policy="explicit")
+    )
+    query = f"select name, ack_policy, num_pending from consumers where stream = 'KV_{unique}'"
+    found = at("sql", query, "-j").json
+    assert found == [{"name": "packing", "ack_policy": "explicit", "num_pending": 4}]
+    query = f"select messages from streams where name = 'KV_{unique}'"
+    assert at("sql", query, "-j").json == [{"messages": 4}]
+    js.create_stream(StreamConfig(name=unique, subjects=["$JS.EVENT.ADVISORY.>"]))
+    js.delete_consumer(f"KV_{unique}", "packing")
+    # a second call to the API comes after the advisory of the first
+    query = f"""select count(*) n from advisories
+        where stored_in = '{unique}' and stream = 'KV_{unique}' and kind = 'consumer_action'"""
+    assert at("sql", query, "-j").json == [{"n": 1}]
+    js.delete_stream(unique)
+
+
+def test_rows_are_published(
+    at: Callable[..., Ran], js: BlockingJetStream, orders: str, unique: str
+) -> None:
+    js.create_stream(StreamConfig(name=f"R{unique}", subjects=[f"R{unique}.>"]))
+    query = f"select split_part(subject, '.', 2) kind, count(*) n from {orders} group by all"
+    assert at("sql", query, "--to", f"R{unique}.{{kind}}").status == 0
+    found = js.get_message(f"R{unique}", last_by_subject=f"R{unique}.paid")
+    assert json.loads(found.data) == {"kind": "paid", "n": 3}
+    assert at("sql", query, "--to", f"R{unique}.{{no}}").status == 2
+    assert at("sql", query, "--to", f"nobody{unique}.x").status == 1
+
+
+def test_following_shows_each_message_once(
+    at: Callable[..., Ran], js: BlockingJetStream, orders: str
+) -> None:
+    query = f"select seq from {orders} where subject = '{orders}.new'"
+    ran = at("sql", query, "--follow", "--every", "10ms", "-n", 4, "--format", "jsonl")
+    assert [row["seq"] for row in ran.lines] == [2, 4, 6, 7]
+    assert at("sql", "select 1", "--follow").status == 2
+
+
+def test_statements_from_stdin(at: Callable[..., Ran], orders: str) -> None:
+    text = f"create table t as select seq from {orders}; select count(*) n from t;"
+    ran = at("sql", "--format", "jsonl", stdin=text.encode())
+    assert ran.lines[-1] == {"n": 7}
+
+
+def test_a_store_folder(cli: Callable[..., Ran], tmp_path: Path) -> None:
+    stored = in_folder(tmp_path / "store", random.Random(1), 50)
+    ran = cli("sql", "--store", tmp_path / "store", "select count(*) n from M", "-j")
+    assert ran.json == [{"n": len(stored)}]
+    ran = cli("sql", "--store", tmp_path / "store", "select name, messages from streams", "-j")
+    assert ran.json == [{"name": "M", "messages": len(stored)}]
+    gone = cli("sql", "--store", tmp_path / "none", "select 1")
+    assert (gone.status, gone.err.count("\n")) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        (["select * from nothing_there"], 2, "nothing_there"),
+        (["selec 1"], 2, "syntax"),
+        (["select error('no')"], 1, "no"),
+        (["select 1", "--follow", "--store", "."], 2, "--follow"),
+        (["select 1", "--follow", "--format", "parquet"], 2, "jsonl"),
+        (["select 1", "--to", "a", "--format", "csv"], 2, "--to"),
+    ],
+)
+def test_failures_are_one_line(
+    at: Callable[..., Ran], arguments: list[Any], status: int, told: str
+) -> None:
+    ran = at("sql", *arguments)
+    assert ran.status == status, ran.err
+    assert ran.err.count("\n") == 1
+    assert told in ran.err
