@@ -9,7 +9,7 @@ from penstock.api import ConsumerConfig, StreamConfig, decode_response, encode
 from penstock.api.errors_generated import StreamCreateError
 from penstock.client.models import ConsumerConfig as ClientConsumerConfig
 from penstock.client.models import StreamConfig as ClientStreamConfig
-from penstock.errors import ConsumerNotFound, PenstockError
+from penstock.errors import ConnectionClosed, ConsumerNotFound, PenstockError, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,6 +61,45 @@ def execute(
             raise ApplyFailed(text) from error
         done(change)
     return len(plan.pending)
+
+
+def execute_each(
+    jetstream: JetStream,
+    plan: Plan,
+    *,
+    allow_data_loss: bool = False,
+    done: Callable[[Change], None],
+    held: Callable[[Change, str], None],
+    failed: Callable[[Change, str], None],
+) -> None:
+    """Make every change that may be made, and go on after one that cannot.
+
+    ``held`` is told of what is refused or would lose data, ``failed`` of what the server refuses, both with the reason.
+    Consumers and entries of a stream that could not be changed are left alone. Raises ConnectionClosed and Timeout.
+    """
+    left = set()
+    for change in plan.refused:
+        held(change, "; ".join(change.reasons))
+        if not change.consumer and not change.entry:
+            left.add(change.stream)
+    for change in plan.pending:
+        inner = bool(change.consumer or change.entry)
+        if inner and change.stream in left:
+            continue
+        if change.loss and not allow_data_loss:
+            held(change, f"it would lose {change.loss}; --allow-data-loss does it")
+        else:
+            try:
+                _make(jetstream, change)
+            except (ConnectionClosed, Timeout):
+                raise
+            except PenstockError as error:
+                failed(change, str(error))
+            else:
+                done(change)
+                continue
+        if not inner:
+            left.add(change.stream)
 
 
 def _make(jetstream: JetStream, change: Change) -> None:

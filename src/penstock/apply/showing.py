@@ -81,11 +81,12 @@ def lines(plan: Plan) -> Iterator[Line]:
     """What a plan does, and its totals."""
     for change in plan.changes:
         if change.action != "keep":
-            yield from _change(change)
+            yield from change_lines(change)
     yield Line(summary(plan))
 
 
-def _change(change: Change) -> Iterator[Line]:
+def change_lines(change: Change) -> Iterator[Line]:
+    """What one change does, field by field."""
     style = _style(change.action)
     place = f"  ({change.place})" if change.place is not None else ""
     yield Line(f"{_SIGNS[change.action]:>3} {_WORDS[change.action]} {change.title}{place}", style)
@@ -142,7 +143,7 @@ def summary(plan: Plan) -> str:
 def as_json(plan: Plan) -> dict[str, Any]:
     """A plan for programs. Values are those of the API: durations in nanoseconds."""
     return {
-        "changes": [_data(each) for each in plan.changes],
+        "changes": [change_as_json(each) for each in plan.changes],
         "totals": {
             action: len(plan.of(action))
             for action in ("create", "update", "replace", "delete", "refuse", "keep")
@@ -150,7 +151,8 @@ def as_json(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _data(change: Change) -> dict[str, Any]:
+def change_as_json(change: Change) -> dict[str, Any]:
+    """One change for programs."""
     data: dict[str, Any] = {"action": change.action, "stream": change.stream}
     if change.consumer:
         data["consumer"] = change.consumer

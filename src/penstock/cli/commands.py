@@ -40,6 +40,7 @@ TOP: dict[str, Row] = {
     "apply": ("Make streams, consumers, buckets as files declare.", "configuration", "apply"),
     "plan": ("Show what apply would do.", "configuration", "plan"),
     "diff": ("The same as plan.", "configuration", "plan"),
+    "drift": ("Watch whether a server is as files declare.", "reconciling", "drift"),
     "export": ("Print streams and consumers as files for apply.", "configuration", "export"),
     "validate": ("Check files for apply without a server.", "configuration", "validate"),
 }

@@ -10,6 +10,7 @@ import click
 
 from penstock.cli.output import print_json
 from penstock.cli.session import Session, command
+from penstock.cli.values import DURATION
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -54,21 +55,21 @@ class Command(click.Command):
             raise WrongUsage(mistake) from None
 
 
-_FILES = click.argument("files", nargs=-1, required=True, metavar="FILE...")
-_VARIABLES = click.option(
+FILES = click.argument("files", nargs=-1, required=True, metavar="FILE...")
+VARIABLES = click.option(
     "--var", "variables", multiple=True, metavar="NAME=VALUE", help="A variable of Terraform files."
 )
-_OWNER = click.option(
+OWNER = click.option(
     "--owner", default="", help="Label what is declared: metadata managed-by is this name."
 )
-_PRUNE = click.option(
+PRUNE = click.option(
     "--prune", is_flag=True, help="Delete what has the owner's label and is not declared."
 )
 
 
 @click.command(cls=Command)
-@_FILES
-@_VARIABLES
+@FILES
+@VARIABLES
 @command
 @click.pass_obj
 def validate(session: Session, files: tuple[str, ...], variables: tuple[str, ...]) -> int:
@@ -77,7 +78,7 @@ def validate(session: Session, files: tuple[str, ...], variables: tuple[str, ...
     A FILE is JSON, also with comments, YAML, TOML, Terraform, a manifest for Kubernetes, a folder of
     these, or - for the standard input.
     """
-    declared = _declared(files, variables)
+    declared = declared_in(files, variables)
     if session.as_json:
         found = [
             {"stream": each.stream, "consumer": each.consumer, "place": str(each.place)}
@@ -95,30 +96,36 @@ def validate(session: Session, files: tuple[str, ...], variables: tuple[str, ...
 
 
 @click.command(cls=Command)
-@_FILES
-@_VARIABLES
-@_OWNER
-@_PRUNE
+@FILES
+@VARIABLES
+@OWNER
+@PRUNE
 @command
 @click.pass_obj
 def plan(
     session: Session, files: tuple[str, ...], variables: tuple[str, ...], owner: str, prune: bool
 ) -> int:
     """Show what apply would do. Exit status: 0 nothing, 2 changes, 1 an error."""
-    declared = _declared(files, variables)
+    declared = declared_in(files, variables)
     with session.connect() as client:
-        found = _plan(declared, session.jetstream(client), owner, prune)
-    _show(session, found)
+        found = planned(declared, session.jetstream(client), owner, prune)
+    show(session, found)
     return 1 if found.refused else CHANGES if found.pending else 0
 
 
 @click.command(cls=Command)
-@_FILES
-@_VARIABLES
-@_OWNER
-@_PRUNE
+@FILES
+@VARIABLES
+@OWNER
+@PRUNE
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--allow-data-loss", is_flag=True, help="Also what loses messages or positions.")
+@click.option(
+    "--watch", is_flag=True, help="Go on: change the server whenever it or a FILE changes."
+)
+@click.option(
+    "--every", "every_ns", type=DURATION, default="30s", help="With --watch: look this often."
+)
 @command
 @click.pass_obj
 def apply(
@@ -129,30 +136,40 @@ def apply(
     prune: bool,
     yes: bool,
     allow_data_loss: bool,
+    watch: bool,
+    every_ns: int,
 ) -> int:
     """Make streams, consumers and buckets as FILEs declare them.
 
     Shows the plan and asks. Nothing is changed if a file has a mistake or a part of the plan cannot be
     done. Exit status: 0 done, 1 an error.
+
+    With --watch it does not ask, changes what can be changed, and goes on until it is ended.
     """
-    declared = _declared(files, variables)
+    if watch:
+        from penstock.cli.reconciling import Order
+        from penstock.cli.reconciling import watch as watch_on
+
+        watch_on(session, Order(files, variables, owner, prune, True, allow_data_loss, every_ns))
+        return 0
+    declared = declared_in(files, variables)
     from penstock.apply.executing import check, execute
 
     with session.connect() as client:
         jetstream = session.jetstream(client)
-        found = _plan(declared, jetstream, owner, prune)
+        found = planned(declared, jetstream, owner, prune)
         if not session.as_json or not yes:
-            _show(session, found)
+            show(session, found)
         check(found, allow_data_loss=allow_data_loss)
         if not found.pending:
             if session.as_json and yes:
-                _show(session, found)
+                show(session, found)
             return 0
         if not yes:
             click.confirm("Make these changes?", abort=True, err=True)
         execute(jetstream, found, allow_data_loss=allow_data_loss, done=_teller(session))
     if session.as_json:
-        _show(session, found)
+        show(session, found)
     return 0
 
 
@@ -202,7 +219,8 @@ def export(session: Session, form: Any, entries: bool, streams: tuple[str, ...])
     return 0
 
 
-def _plan(declared: Declared, jetstream: JetStream, owner: str, prune: bool) -> Plan:
+def planned(declared: Declared, jetstream: JetStream, owner: str, prune: bool) -> Plan:
+    """What has to be done on this server. Raises ClickException, PenstockError."""
     from penstock.apply.inspecting import inspect
     from penstock.apply.planning import plan as make
 
@@ -213,7 +231,8 @@ def _plan(declared: Declared, jetstream: JetStream, owner: str, prune: bool) -> 
         raise click.ClickException(str(error)) from None
 
 
-def _show(session: Session, found: Plan) -> None:
+def show(session: Session, found: Plan) -> None:
+    """Print a plan."""
     from penstock.apply.showing import as_json, lines
 
     if session.as_json:
@@ -237,7 +256,8 @@ def _available() -> None:
         raise click.ClickException(f"{problem}; pip install 'penstock[apply]'") from None
 
 
-def _declared(files: tuple[str, ...], variables: tuple[str, ...]) -> Declared:
+def declared_in(files: tuple[str, ...], variables: tuple[str, ...]) -> Declared:
+    """What files declare. Raises ClickException with every mistake; warnings go to stderr."""
     from penstock.apply.model import ConfigurationError
     from penstock.apply.reading import checked, read
 
