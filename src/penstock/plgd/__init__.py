@@ -4,7 +4,8 @@
 
     bytes ──► codec.decode ──► Event             one event          subjects  parse, build, filters
           └─► columns.decode_batch ──► Table     many, as columns   ids       owners, hrefs, aggregates
-    wire  messages of protobuf                                      content   CBOR, JSON, text
+    fleet  a made-up fleet and its truth                            content   CBOR, JSON, text
+    projection  the state of an aggregate                           wire      protobuf messages
 
 Pure functions of the subject and the payload; none opens a connection::
 

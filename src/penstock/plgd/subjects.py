@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from .ids import aggregate_id, href_id, owner_id, type_id
@@ -87,6 +88,7 @@ def _known(event_type: str, kind: Kind) -> None:
         )
 
 
+@lru_cache(maxsize=65_536)
 def parse_subject(subject: str) -> Subject:
     """The parts of an event's subject, of every era.
 
