@@ -141,6 +141,7 @@ class Reader:
             "PYTHONUNBUFFERED": "1",
         }
         (self.folder / ".venv").symlink_to(Path(sys.executable).parents[1])
+        (self.folder / "deploy").symlink_to(ROOT / "deploy")
         for name in FOLDERS:
             (self.folder / name.strip("/")).mkdir(parents=True)
 

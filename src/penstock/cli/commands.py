@@ -10,6 +10,7 @@ Row = tuple[str, str, str]
 
 TOP: dict[str, Row] = {
     "run": ("Start server, log shipper and Spark tables in one command.", "programs", "run"),
+    "bundle": ("Start a server for a plgd hub.", "bundle", "bundle"),
     "server": ("Start a server, or ask running ones: ping, ls, info.", "programs", "server"),
     "pub": ("Publish messages.", "messages", "pub"),
     "sub": ("Print the messages of a subject.", "messages", "sub"),
