@@ -31,6 +31,7 @@ TOP: dict[str, Row] = {
     "account": ("Usage and limits of the account: info.", "tree", "account"),
     "pipeline": ("A pipeline in a file: check, run, status, init.", "tree", "pipeline"),
     "spark": ("Spark: watch streaming queries, package for a cluster.", "tree", "spark"),
+    "explain": ("Say why a consumer does not deliver a message.", "explain", "explain"),
     "sql": ("Answer questions in SQL over streams, buckets, objects.", "sql", "sql"),
     "store": (
         "A store folder, without a server: ls, check, verify, repair, dump, backup, restore.",
