@@ -25,6 +25,8 @@ TOP: dict[str, Row] = {
     "object": ("Object stores: add, put, get, del, ls, watch.", "tree", "object_"),
     "service": ("Services: ls, info, stats, ping, request, serve.", "tree", "service"),
     "counter": ("Counters in streams: get, increment, view, ls.", "tree", "counter"),
+    "jsm": ("The tool of 2019 for message sets and observables.", "programs", "jsm"),
+    "shims": ("Write the tools of 2019 and 2020 into a folder.", "early.shims", "shims"),
     "rtt": ("Measure how long the server takes to answer.", "connections", "rtt"),
     "errors": ("Errors of JetStream: ls, lookup.", "tree", "errors"),
     "context": ("URLs and credentials under names: add, select, ls, info.", "tree", "context"),

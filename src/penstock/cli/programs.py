@@ -31,3 +31,12 @@ def run(arguments: tuple[str, ...]) -> None:
     from penstock.cli.__main__ import run_pipeline
 
     sys.exit(run_pipeline(list(arguments)))
+
+
+@click.command(context_settings=OWN_OPTIONS, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def jsm(arguments: tuple[str, ...]) -> None:
+    """The tool of 2019 for message sets and observables."""
+    from penstock.cli.early.jsm import main
+
+    sys.exit(main(arguments))

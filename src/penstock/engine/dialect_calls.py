@@ -12,6 +12,7 @@ from typing import Any
 from penstock.api.calls import MsgGetResponse, Response
 from penstock.api.dialects.requests import (
     Conversation,
+    ServerLimits,
     Unacknowledged,
     converse,
     dialect_of_subject,
@@ -77,6 +78,9 @@ class DialectCalls:
                 return self._finish(asked, end.value)
             if isinstance(wish, Unacknowledged):
                 given = self._waits(wish)
+                continue
+            if isinstance(wish, ServerLimits):
+                given = self._account.settings.max_memory, self._account.settings.max_storage
                 continue
             if _denied(asked.source, f"{API_PREFIX}.{wish.subject}"):
                 text = "permissions violation"

@@ -58,7 +58,14 @@ class Unacknowledged:
     consumer: str
 
 
-Conversation = Generator["Call | Unacknowledged", Any, bytes]
+@dataclass(frozen=True)
+class ServerLimits:
+    """Asks how many bytes of memory and of disk the server may use: (memory, disk), which an account
+    without limits of its own has. Who cannot know sends None.
+    """
+
+
+Conversation = Generator["Call | Unacknowledged | ServerLimits", Any, bytes]
 
 
 @dataclass(frozen=True)
@@ -187,14 +194,15 @@ def _account(body: bytes) -> Conversation:
     response = yield from _demand("INFO", calls.AccountInfoResponse, STREAMS)
     info: calls.AccountInfo = response.info
     limits = info.limits
+    memory, disk = (yield ServerLimits()) or (-1, -1)
     return _indented(
         {
             "memory": info.memory,
             "storage": info.storage,
             "streams": info.streams,
             "limits": {
-                "max_memory": limits.max_memory,
-                "max_storage": limits.max_storage,
+                "max_memory": memory if limits.max_memory < 0 else limits.max_memory,
+                "max_storage": disk if limits.max_storage < 0 else limits.max_storage,
                 "max_streams": limits.max_streams,
                 "max_consumers": limits.max_consumers,
             },
