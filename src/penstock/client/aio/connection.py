@@ -234,6 +234,17 @@ class Client(Awaited, Session[Message]):
             self._flush_planned = True
             self.loop.call_soon(self.flush_output)
 
+    def flush_for_wait(self) -> None:
+        """Write queued output, because a task is about to wait.
+
+        At once if a single request is outstanding: no other task is likely to add to it, and a turn of the
+        loop costs more than what it would collect.
+        """
+        if len(self._questions) == 1:
+            self.flush_output()
+        else:
+            self.plan_flush()
+
     def flush_output(self) -> None:
         """Pass queued output to the transport."""
         self._flush_planned = False

@@ -183,7 +183,7 @@ async def until(client: Client, step: Until) -> bool:
     if done():
         return True
     if client.connection.bytes_waiting:
-        client.plan_flush()
+        client.flush_for_wait()
     future: asyncio.Future[None] = loop.create_future()
     waiting = Waiting(future, loop.time() + step.seconds)
     client.deadlines.add(waiting)
