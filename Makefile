@@ -38,8 +38,8 @@ run: $(VENV)/.with-pipeline build/.core ## the main job: server, log shipper, Sp
 JOBS ?= 3
 SHARED = $(if $(filter 1,$(JOBS)),,-p tests.schedule -n $(JOBS) --dist loadfile)
 
-check: $(VENV)/.with-test build/.core ## the quick look: lint, types, the tests of what is pure
-	@$(MAKE) lint types && $(BIN)/python -m pytest -q $(SHARED) -m 'not slow and not peer' tests/test_layers.py tests/test_tidy.py tests/api tests/core $(ARGS)
+check: $(VENV)/.with-test build/.core ## the quick look, two minutes: lint, types, the tests that connect to nothing
+	@$(MAKE) lint types && $(BIN)/python -m pytest -q $(SHARED) -m 'not slow and not peer' $$($(BIN)/python -m tests.pure) $(ARGS)
 
 test: setup $(VENV)/.peer $(VENV)/.spark-classes $(VENV)/.fuzz build/asan/.built ## the test suite, long families in part; a few that fail run once more (ARGS: options for pytest)
 	@test ! -x $(OLDER) || export NATS_SERVER_OLDER="$${NATS_SERVER_OLDER:-$(OLDER)}"; \

@@ -4,11 +4,12 @@ import gc
 import os
 import random
 import sys
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import javas
+from tests import javas, pure
 from tests.ways import FULL, IN_CI, REASON, SEED
 
 settings.register_profile(
@@ -37,6 +38,7 @@ SURROUNDINGS = (
 for name in SURROUNDINGS:
     os.environ.pop(name, None)
 javas.tell(os.environ)
+pure.begin()
 
 # Byte code is kept, whatever the surroundings say: a server of a test then starts with half of the
 # work, and each process that shares the tests collects them with half of it.
@@ -49,6 +51,15 @@ def pytest_configure(config: pytest.Config) -> None:
     """Give Hypothesis the run's seed, unless one was given on the command line."""
     if not IN_CI and config.getoption("--hypothesis-seed", default=None) is None:
         config.option.hypothesis_seed = str(SEED)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """What `make check` runs connects to nothing, in any run."""
+    if not pure.is_pure(item):
+        return (yield)
+    with pure.without_connections(item.nodeid):
+        return (yield)
 
 
 def pytest_report_header() -> str:
