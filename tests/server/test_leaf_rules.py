@@ -165,6 +165,31 @@ def test_each_side_has_a_jetstream_of_its_own(kinds: tuple[str, str], tmp_path: 
             assert client.jetstream(domain=domain).stream_names() == [other]
 
 
+def test_requests_in_a_dialect_stay_here(tmp_path: Path) -> None:
+    hub = node("penstock", tmp_path, "hub")
+    leaf = node("penstock", tmp_path, "leaf", hub=hub)
+    with running(hub, leaf):
+        at_hub, at_leaf = hub.client(), leaf.client()
+        linked(at_hub, at_leaf)
+        at_hub.jetstream().create_stream(StreamConfig(name="H", subjects=["h"]))
+        at_leaf.jetstream().create_stream(StreamConfig(name="L", subjects=["l"]))
+        watchers = [client.subscribe("$JS.>") for client in (at_hub, at_leaf)]
+        for client in (at_hub, at_leaf):
+            client.flush()
+        linked(at_hub, at_leaf, "after.down")
+        linked(at_leaf, at_hub, "after.up")
+        for client, other, own in ((at_hub, at_leaf, "H"), (at_leaf, at_hub, "L")):
+            answers = client.subscribe("answers")
+            client.publish("$JS.STREAM.LIST", b"", reply="answers")
+            assert json.loads(answers.next(60).data) == [own]
+            linked(client, other, f"done.{own}")
+            linked(other, client, f"back.{own}")
+            assert answers.pending == 0
+        for watcher in watchers:  # its own request, and advisories
+            seen = [watcher.next(60).subject for _ in range(watcher.pending)]
+            assert seen.count("$JS.STREAM.LIST") == 1
+
+
 def all_there(clients: tuple[BlockingClient, ...], jobs: list[Subscription]) -> bool:
     for client in clients:
         client.flush()

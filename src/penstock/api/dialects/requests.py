@@ -570,6 +570,13 @@ ROWS: tuple[Row, ...] = (
     Row("STREAM.*.CONSUMER.*.DELETE", STREAMS, _delete_consumer, empty=True),
 )
 
+SUBJECTS = (
+    *(f"$JS.{row.pattern}" for row in ROWS),
+    "$JS.STREAM.*.CONSUMER.*.NEXT",
+    "$JS.RN.*.*",
+)
+"""Every subject of a request in a dialect, as patterns."""
+
 
 def forwarded(subject: str, body: bytes) -> tuple[str, bytes] | None:
     """Today's subject and body of a pull request or an ack, which consumers answer themselves; None:

@@ -6,6 +6,7 @@ its subscribe permissions to outgoing ones. Neither side reaches the other's Jet
 subjects.
 """
 
+from penstock.api.dialects.requests import SUBJECTS
 from penstock.core.broker.leaf import Leaf, LeafPermissions
 from penstock.server.auth import AuthContext
 from penstock.server.auth.connect_options import Credentials
@@ -17,6 +18,7 @@ from penstock.server.settings.users import Permissions, SubjectPermission, User
 JETSTREAM = ("$JS.API.>", "$KV.>", "$OBJ.>")
 """Subjects that never cross a leaf node connection: each side has its own JetStream."""
 SYSTEM = ("$JSC.>", "$NRG.>", *JETSTREAM)
+_FIRST_WORDS = frozenset(subject.split(".")[1] for subject in SUBJECTS)
 SAME_CLUSTER = "remote leafnode has same cluster name"
 OLD = "connection rejected since minimum version required is"
 
@@ -72,6 +74,13 @@ def kept(*, system: bool) -> tuple[str, ...]:
     return SYSTEM if system else JETSTREAM
 
 
+def dialects(*domains: str) -> tuple[str, ...]:
+    """Requests in the dialects, which do not cross either; all may when a JetStream domain has a name
+    with which they begin.
+    """
+    return () if _FIRST_WORDS.intersection(domains) else SUBJECTS
+
+
 def home(domain: str, other: str) -> list[str]:
     """API subjects of this server's domain, which do not cross; none when both sides have the same
     domain.
@@ -85,7 +94,7 @@ def rule_leaf(
     """Set the permissions of a connection from a leaf node."""
     may_get = permissions.subscribe if permissions is not None else SubjectPermission()
     may_send = permissions.publish if permissions is not None else SubjectPermission()
-    stays = kept(system=system)
+    stays = kept(system=system) + dialects(domain, asked.domain)
     leaf.sending = LeafPermissions(
         may_get.allow,
         [*may_get.deny, *(asked.deny_pub or ()), *stays, *home(domain, asked.domain)],
@@ -101,7 +110,7 @@ def rule_hub(
     settings.
     """
     may_send, may_get = info.export or Grant(), info.import_ or Grant()
-    stays = kept(system=system)
+    stays = kept(system=system) + dialects(domain, other)
     leaf.sending = LeafPermissions(
         may_send.allow,
         [*(may_send.deny or ()), *remote.deny_exports, *stays, *home(domain, other)],
