@@ -1,14 +1,12 @@
-"""``penstock consumer``: list, create, show, remove, fetch from."""
+"""``penstock consumer ls``, ``info``, ``state`` and ``rm``."""
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from penstock.cli.failures import DONE, FAILED
-from penstock.cli.messages import show_message
 from penstock.cli.output import (
     NO_REASON,
     as_data,
@@ -16,27 +14,29 @@ from penstock.cli.output import (
     limit,
     moment,
     number,
-    payload,
     print_facts,
     print_json,
-    print_json_line,
     print_names,
     print_table,
     print_unavailable,
+    size,
 )
+from penstock.cli.prompts import Asked, confirm
 from penstock.cli.session import OFFLINE, Session, check_readable, command
-from penstock.cli.values import DURATION
 
 if TYPE_CHECKING:
     from penstock.client import ConsumerConfig, ConsumerInfo
 
+NO_SELECT = click.option("--no-select", is_flag=True, help="Accepted for scripts: ask for no name.")
+
 
 @click.command()
-@click.argument("stream")
-@click.option("--names", is_flag=True, help="Only the names.")
+@click.argument("stream", cls=Asked)
+@click.option("-n", "--names", is_flag=True, help="Only the names.")
+@NO_SELECT
 @command
 @click.pass_obj
-def ls(session: Session, stream: str, names: bool) -> int:
+def ls(session: Session, stream: str, names: bool, no_select: bool) -> int:
     """List the consumers of STREAM. Offline ones have the reason, and give exit status 1."""
     with session.connect() as client:
         listing = session.jetstream(client).consumer_listing(stream)
@@ -83,84 +83,33 @@ def ls(session: Session, stream: str, names: bool) -> int:
 
 
 @click.command()
-@click.argument("stream")
-@click.argument("name")
-@click.option("--filter", "filters", multiple=True, help="Only messages on this subject.")
-@click.option("--ack", type=click.Choice(["explicit", "all", "none"]), default="explicit")
-@click.option(
-    "--deliver",
-    default="all",
-    show_default=True,
-    help="Where to begin: all, last, new, subject (the last of each), or a sequence.",
-)
-@click.option("--wait", "ack_wait", type=DURATION, default=0, help="How long to wait for an ack.")
-@click.option("--max-deliver", type=int, default=-1, help="Limit of deliveries of a message.")
-@click.option("--max-pending", type=int, default=0, help="Limit of unacknowledged messages.")
-@click.option("--target", default="", help="Push to this subject instead of waiting for pulls.")
-@click.option("--queue", default="", help="Queue group of a push consumer.")
-@click.option("--ephemeral", is_flag=True, help="Remove it when it is unused.")
-@click.option("--inactive", type=DURATION, default=0, help="How long it may be unused.")
-@click.option("--headers-only", is_flag=True, help="Deliver headers without payloads.")
+@click.argument("stream", cls=Asked)
+@click.argument("name", cls=Asked, of="stream")
+@NO_SELECT
 @command
 @click.pass_obj
-def add(
-    session: Session,
-    /,
-    stream: str,
-    name: str,
-    filters: tuple[str, ...],
-    deliver: str,
-    ephemeral: bool,
-    **fields: Any,
-) -> None:
-    """Create the consumer NAME of STREAM."""
-    from penstock.client import ConsumerConfig, Nanoseconds
-
-    config = ConsumerConfig(
-        name=name,
-        ack_policy=fields["ack"],
-        ack_wait=Nanoseconds(fields["ack_wait"]),
-        max_deliver=fields["max_deliver"],
-        max_ack_pending=fields["max_pending"],
-        deliver_subject=fields["target"],
-        deliver_group=fields["queue"],
-        inactive_threshold=Nanoseconds(fields["inactive"]),
-        headers_only=fields["headers_only"],
-    )
-    if not ephemeral:
-        config.durable_name = name
-    if len(filters) == 1:
-        config.filter_subject = filters[0]
-    else:
-        config.filter_subjects = list(filters)
-    _begin_at(config, deliver)
-    with session.connect() as client:
-        show(session, session.jetstream(client).create_consumer(stream, config, action="create"))
-
-
-def _begin_at(config: ConsumerConfig, deliver: str) -> None:
-    if deliver in ("all", "last", "new"):
-        config.deliver_policy = deliver  # type: ignore[assignment]  # one of the allowed words
-    elif deliver == "subject":
-        config.deliver_policy = "last_per_subject"
-    elif deliver.isdigit() and int(deliver) > 0:
-        config.deliver_policy = "by_start_sequence"
-        config.opt_start_seq = int(deliver)
-    else:
-        raise click.UsageError(
-            f'"{deliver}" is no place to begin at: all, last, new, subject or a sequence'
-        )
-
-
-@click.command()
-@click.argument("stream")
-@click.argument("name")
-@command
-@click.pass_obj
-def info(session: Session, stream: str, name: str) -> None:
+def info(session: Session, stream: str, name: str, no_select: bool) -> None:
     """Show the consumer NAME of STREAM."""
     with session.connect() as client:
         show(session, session.jetstream(client).consumer_info(stream, name))
+
+
+@click.command()
+@click.argument("stream", cls=Asked)
+@click.argument("name", cls=Asked, of="stream")
+@NO_SELECT
+@command
+@click.pass_obj
+def state(session: Session, stream: str, name: str, no_select: bool) -> None:
+    """Show the state of the consumer NAME of STREAM."""
+    with session.connect() as client:
+        found = session.jetstream(client).consumer_info(stream, name)
+    if not session.as_json:
+        _print_state(found)
+        return
+    data = as_data(found)
+    data.pop("config", None)
+    print_json(data)
 
 
 def show(session: Session, info: ConsumerInfo) -> None:
@@ -182,12 +131,45 @@ def show(session: Session, info: ConsumerInfo) -> None:
                 ("Begins at", f"{config.deliver_policy} {config.opt_start_seq or ''}".strip()),
                 ("Ack policy", config.ack_policy),
                 ("Ack wait", duration(config.ack_wait)),
+                ("Backoff", ", ".join(duration(each) for each in config.backoff)),
+                ("Replay", config.replay_policy if config.replay_policy != "instant" else ""),
+                (
+                    "Rate limit",
+                    f"{number(config.rate_limit_bps)} bit/s" if config.rate_limit_bps else "",
+                ),
+                ("Sampled acks", config.sample_freq),
+                ("Headers only", "yes" if config.headers_only else ""),
+                ("Flow control", "yes" if config.flow_control else ""),
+                ("Heartbeat", duration(config.idle_heartbeat)),
+                ("Max waiting pulls", number(config.max_waiting) if config.max_waiting > 0 else ""),
+                ("Max pull batch", number(config.max_batch) if config.max_batch > 0 else ""),
+                ("Max pull expiry", duration(config.max_expires)),
+                ("Max pull bytes", size(config.max_bytes) if config.max_bytes > 0 else ""),
                 ("Max deliveries", limit(config.max_deliver)),
                 ("Max ack pending", limit(config.max_ack_pending)),
                 ("Inactive threshold", duration(config.inactive_threshold)),
+                ("State in memory", "yes" if config.mem_storage else ""),
+                ("Priority", _priority(config)),
+                ("Metadata", ", ".join(f"{k}={v}" for k, v in config.metadata.items())),
                 ("Created", moment(info.created)),
             ],
         )
+    _print_state(info)
+
+
+def _priority(config: ConsumerConfig) -> str:
+    if not config.priority_groups:
+        return ""
+    return f"{config.priority_policy}: {', '.join(config.priority_groups)}"
+
+
+def _print_state(info: ConsumerInfo) -> None:
+    pinned = (
+        f"{each.group}: {each.pinned_client_id}"
+        for each in info.priority_groups
+        if each.pinned_client_id
+    )
+    left = duration(info.pause_remaining // 10**9 * 10**9) if info.paused else ""
     print_facts(
         "State",
         [
@@ -197,6 +179,9 @@ def show(session: Session, info: ConsumerInfo) -> None:
             ("Redelivered", number(info.num_redelivered)),
             ("Waiting pulls", number(info.num_waiting)),
             ("Unprocessed", number(info.num_pending)),
+            ("Paused", f"for {left}" if info.paused else ""),
+            ("Bound", "yes" if info.push_bound else ""),
+            ("Pinned clients", ", ".join(pinned)),
         ],
     )
 
@@ -206,8 +191,8 @@ def _place(consumer_seq: int, stream_seq: int) -> str:
 
 
 @click.command()
-@click.argument("stream")
-@click.argument("name")
+@click.argument("stream", cls=Asked)
+@click.argument("name", cls=Asked, of="stream")
 @click.option("-f", "--force", is_flag=True, help="Do not ask.")
 @OFFLINE
 @command
@@ -215,7 +200,7 @@ def _place(consumer_seq: int, stream_seq: int) -> str:
 def rm(session: Session, stream: str, name: str, force: bool, offline: bool) -> None:
     """Remove the consumer NAME of STREAM; an offline one only with --offline."""
     if not force:
-        click.confirm(f"Really remove consumer {name} of stream {stream}?", abort=True, err=True)
+        confirm(f"Really remove consumer {name} of stream {stream}?")
     with session.connect() as client:
         jetstream = session.jetstream(client)
         check_readable(
@@ -228,43 +213,3 @@ def rm(session: Session, stream: str, name: str, force: bool, offline: bool) -> 
         print_json({"removed": name})
     else:
         print(f"removed consumer {name} of stream {stream}")
-
-
-@click.command(name="next")
-@click.argument("stream")
-@click.argument("name")
-@click.option("-n", "--count", default=1, type=click.IntRange(1), help="How many messages.")
-@click.option("--wait", type=DURATION, default="1s", show_default=True, help="How long to wait.")
-@click.option("--no-ack", is_flag=True, help="Do not acknowledge them.")
-@click.option("-r", "--raw", is_flag=True, help="Only the payloads, each with a line end.")
-@command
-@click.pass_obj
-def next_(
-    session: Session, stream: str, name: str, count: int, wait: int, no_ack: bool, raw: bool
-) -> None:
-    """Fetch messages from the pull consumer NAME of STREAM and acknowledge them."""
-    with session.connect() as client:
-        handle = session.jetstream(client).pull(stream, name)
-        messages = handle.fetch(count, timeout=wait / 1e9)
-        for message in messages:
-            place = message.metadata
-            if session.as_json:
-                data: dict[str, object] = {
-                    "subject": message.subject,
-                    "stream_seq": place.stream_seq,
-                    "consumer_seq": place.consumer_seq,
-                    "deliveries": place.delivered,
-                    "pending": place.pending,
-                }
-                if message.raw_headers:
-                    data["headers"] = message.headers
-                print_json_line(data | payload(message.data))
-            elif raw:
-                sys.stdout.buffer.write(message.data + b"\n")
-            else:
-                show_message(message, f"[#{place.stream_seq}, delivery {place.delivered}] ")
-            if not no_ack:
-                message.ack()
-        client.flush()
-    if not messages:
-        raise click.ClickException(f"no message for consumer {name} of stream {stream}")

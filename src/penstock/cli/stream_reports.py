@@ -87,7 +87,7 @@ def report(
         print_table(("Stream", "Kind", "Origin", "Lag", "Active", "Error"), origins)
     if leaders:
         print()
-        _print_leaders(info.cluster.leader for info in found if info.cluster)
+        print_leaders(info.cluster.leader for info in found if info.cluster)
 
 
 def _row(info: StreamInfo, raw: bool) -> tuple[str, ...]:
@@ -129,12 +129,13 @@ def _origin_rows(found: Iterable[StreamInfo]) -> Iterator[tuple[str, ...]]:
             yield (info.config.name, kind, each.name, number(each.lag), active, error or "")
 
 
-def _print_leaders(names: Iterable[str]) -> None:
+def print_leaders(names: Iterable[str]) -> None:
+    """Print how many streams or consumers each server leads."""
     from collections import Counter
 
     counts = Counter(name for name in names if name)
     rows = [(name, number(count)) for name, count in sorted(counts.items())]
-    print_table(("Server", "Streams led"), rows, right=frozenset(("Streams led",)))
+    print_table(("Server", "Leads"), rows, right=frozenset(("Leads",)))
 
 
 def _write_dot(path: Path, found: Iterable[StreamInfo]) -> None:
