@@ -34,12 +34,13 @@ run: $(VENV)/.with-pipeline build/.core ## the main job: server, log shipper, Sp
 	    $(if $(LOGS),--logs "$(LOGS)") $(if $(filter-out 0 no false,$(ONCE)),--once) \
 	    $(if $(NATS_PORT),--nats-port "$(NATS_PORT)") $(if $(HTTP_PORT),--http-port "$(HTTP_PORT)")
 
-# Three processes share the tests, also on two cores, because most wait for servers: whole files, the longest first.
-JOBS ?= 3
-SHARED = $(if $(filter 1,$(JOBS)),,-p tests.schedule -n $(JOBS) --dist loadfile)
+# Five processes share the tests, also on two cores, because most tests wait for servers: whole files, the longest first.
+JOBS ?= 5
+# Tests that connect to nothing never wait: as many processes as cores.
+CORES = $(if $(filter 1,$(JOBS)),,-p tests.schedule -n $(shell nproc) --dist loadfile)
 
 check: $(VENV)/.with-test build/.core ## the quick look, two minutes: lint, types, the tests that connect to nothing
-	@$(MAKE) lint types && $(BIN)/python -m pytest -q $(SHARED) -m 'not slow and not peer' $$($(BIN)/python -m tests.pure) $(ARGS)
+	@$(MAKE) lint types && $(BIN)/python -m pytest -q $(CORES) -m 'not slow and not peer' $$($(BIN)/python -m tests.pure) $(ARGS)
 
 test: setup $(VENV)/.peer $(VENV)/.spark-classes $(VENV)/.fuzz build/asan/.built ## the test suite, long families in part; a few that fail run once more (ARGS: options for pytest)
 	@test ! -x $(OLDER) || export NATS_SERVER_OLDER="$${NATS_SERVER_OLDER:-$(OLDER)}"; \
