@@ -15,6 +15,7 @@ from penstock.client import (
     ConnectError,
     ConnectionLost,
     ConsumerConfig,
+    InvalidSubject,
     NoResponders,
     PenstockError,
     StreamConfig,
@@ -364,6 +365,16 @@ def test_bad_faults_are_refused(broker):
             broker.fail_next("a", wrong)
     with pytest.raises(ValueError, match="times"):
         broker.drop("a", times=0)
+    for pattern in ("", "a b", "a..b", ">.a"):
+        for fault in (
+            broker.drop,
+            lambda it: broker.delay(it, 1),
+            lambda it: broker.fail_next(it, "x"),
+        ):
+            with pytest.raises(InvalidSubject, match="faults"):
+                fault(pattern)
+    with pytest.raises(ValueError, match=r"no call 'sink'.*sync"):
+        broker.fail_disk("sink", errno.EIO)
 
 
 def test_a_subject_mapping_stays_below_a_fault(tmp_path):

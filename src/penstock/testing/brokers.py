@@ -11,7 +11,8 @@ from penstock.client.aio import Connecting
 from penstock.client.aio.handlers import Handlers
 from penstock.client.durations import to_nanoseconds
 from penstock.client.options import make_options
-from penstock.errors import PenstockError
+from penstock.core.protocol.subjects import valid
+from penstock.errors import InvalidSubject, PenstockError
 
 from . import expectations, states
 from .clock import BrokerClock
@@ -159,11 +160,22 @@ class Broker:
     # -- faults
 
     def drop(self, subject: str, *, times: int | None = 1) -> None:
-        """Lose messages that clients publish to a subject or pattern, silently; ``times`` None: all."""
+        """Lose messages that clients publish to a subject or pattern, silently; ``times`` None: all.
+
+        Raises InvalidSubject for what can be no subject, and ValueError for ``times`` below 1. ::
+
+            broker.drop("orders.new")  # the next message there is lost
+        """
         self._add(Fault("drop", subject, _times(times)))
 
     def delay(self, subject: str, by: Duration, *, times: int | None = None) -> None:
-        """Hold such messages back for a time of the broker's clock."""
+        """Hold such messages back for a time of the broker's clock.
+
+        Raises InvalidSubject, and ValueError for a wrong duration or ``times`` below 1. ::
+
+            broker.delay("orders.>", "5s")
+            broker.clock.advance(5)  # those that were published before arrive now
+        """
         self._add(Fault("delay", subject, _times(times), delay_ns=int(to_nanoseconds(by))))
 
     def fail_next(self, subject: str, error: Refusal, *, times: int | None = 1) -> None:
@@ -171,11 +183,15 @@ class Broker:
 
         ``subject``: of an API call ("$JS.API.STREAM.CREATE.*"), of a publish to a stream, or of any
         request. ``error``: an ``ApiError``, an ``err_code`` such as 10059, a text, or NoResponders.
-        Raises TypeError and ValueError for another error.
+        Raises TypeError and ValueError for another error, and InvalidSubject. ::
+
+            broker.fail_next("$JS.API.STREAM.INFO.*", 10059)  # stream not found
         """
         self._add(Fault("fail", subject, _times(times), answer=answer_of(error)))
 
     def _add(self, fault: Fault) -> None:
+        if not valid(fault.pattern):
+            raise InvalidSubject(f"faults need a subject or a pattern, got {fault.pattern!r}")
         self._call(lambda _: self._faults.add(fault))
 
     def disconnect(self, client: str = "") -> int:
@@ -204,7 +220,10 @@ class Broker:
         self._call(mend)
 
     def fill_disk(self, room: int = 0) -> None:
-        """Let the disk take only ``room`` more bytes, until ``heal``. NoSimulatedDiskError."""
+        """Let the disk take only ``room`` more bytes, until ``heal``. NoSimulatedDiskError.
+
+        The message that finds the disk full gets no answer until there is room; later ones are refused.
+        """
         disk = self._disk()
 
         def fill(_: Server) -> None:
@@ -215,7 +234,10 @@ class Broker:
     def fail_disk(self, verb: str, error: int, path: str = "*", *, times: int | None = 1) -> None:
         """Let calls of the disk fail with an errno: `sync`, `write`, `read`, `open`, `rename` and others.
 
-        ``path``: a pattern such as "*.seg"; ``times`` None: until ``heal``. NoSimulatedDiskError.
+        ``path``: a pattern such as "*.seg"; ``times`` None: until ``heal``. NoSimulatedDiskError, and
+        ValueError for another call. ::
+
+            broker.fail_disk("sync", errno.EIO)
         """
         disk = self._disk()
         self._call(lambda _: disk.fail(verb, error, path, times=times))

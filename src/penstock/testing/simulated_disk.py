@@ -33,6 +33,9 @@ CHANGES = frozenset(
     ("make_dir", "write", "sync", "rename", "link", "sync_dir")
 )  # the calls that `fail_after` counts
 
+VERBS = CHANGES | {"open", "read", "truncate", "unlink", "remove_tree"}
+"""The calls of a disk."""
+
 
 class PowerCut(BaseException):
     """The process ends within this call: no code of the server may catch it."""
@@ -104,8 +107,10 @@ class SimDisk:
         self, verb: str, error: int, pattern: str = "*", *, after: int = 0, times: int | None = 1
     ) -> None:
         """Let calls of a verb on matching paths fail, after so many successes; `times` None: for
-        ever.
+        ever. ValueError for a verb that no disk has.
         """
+        if verb not in VERBS:
+            raise ValueError(f"a disk has no call {verb!r}, it has {', '.join(sorted(VERBS))}")
         self.faults.append(Fault(verb, error, pattern, after, times))
 
     def cut_after(self, calls: int) -> None:
