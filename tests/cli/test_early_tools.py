@@ -25,7 +25,7 @@ from penstock.cli.__main__ import main as penstock
 from penstock.cli.early import core_tools, jsm, pages
 from penstock.cli.early.shims import main as shim
 from penstock.testing import LocalServer
-from tests.peers import available_servers, running_server
+from tests.peers import available_servers, free_port, running_server
 from tests.ways import length
 
 if TYPE_CHECKING:
@@ -281,6 +281,16 @@ spec:
   name: events
   subjects: ["plgd.>"]
 """
+CONFIGURED = """
+jetstream: {
+  store_dir: "$JETSTREAM_PATH"
+  // 1GB of memory
+  max_memory_store: 1073741824
+
+  // 10GB of memory
+  max_file_store: 10737418240
+}
+"""
 STARTED_BY_TESTS = (
     "nats-server -js",
     "nats-server -js -sd /tmp/test",
@@ -431,6 +441,44 @@ def test_the_page_of_2020_and_the_page_of_2021(
         capsys,
         monkeypatch,
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "limits", "store"),
+    [
+        ("-js", ("… GB", "… GB"), "…"),
+        ("-js -sd {0}/test", ("… GB", "… GB"), "{0}/test/jetstream"),
+        ("-c nats.config", ("1.00 GB", "10.00 GB"), "…$JETSTREAM_PATH/jetstream"),
+    ],
+)
+def test_the_server_of_the_pages(
+    options: str,
+    limits: tuple[str, str],
+    store: str,
+    terminal: Terminal,
+) -> None:
+    (terminal.folder / "nats.config").write_text(CONFIGURED)
+    terminal.env["TMPDIR"] = str(terminal.folder)
+    given = options.format(terminal.folder)
+    command = f"exec nats-server {given} -a 127.0.0.1 -p {free_port()}"
+    process, end = terminal.start(command)
+    try:
+        shown = terminal.read(end, r"Server is ready\n(?:.|\n)*")
+    finally:
+        process.terminate()
+        process.wait(PATIENCE_SECONDS)
+        os.close(end)
+    memory, disk = limits
+    for line in (
+        "Starting JetStream",
+        f"  Max Memory:      {memory}",
+        f"  Max Storage:     {disk}",
+        f'  Store Directory: "{store.format(terminal.folder)}"',
+        "Listening for client connections on 127.0.0.1:…",
+        "Server is ready",
+    ):
+        whole = f"[…] …/…/… …:…:… [INF] {line}"
+        assert any(matches(whole, each) for each in shown.splitlines()), (line, shown)
 
 
 def test_nothing_answers_without_jetstream(

@@ -19,6 +19,8 @@ from penstock.api.calls import (
     Response,
 )
 from penstock.api.codec import encode
+from penstock.api.dialects.names import STREAMS
+from penstock.api.dialects.requests import refusal
 from penstock.core.base.disk import Disk
 from penstock.core.broker.event_loop import EventLoop
 from penstock.core.broker.reactor import Connection
@@ -54,6 +56,7 @@ RECOVERY_WAIT_SECONDS = 0.001  # pause when all streams wait for the disk
 RECOVERY_TOLD_NS = 5 * SECOND_NS  # interval between log lines about the recovery
 SLACK_NS = SECOND_NS // 1000  # a deadline this close to the timer waits for it
 _INFO = "$JS.API.INFO"
+_ASKED_FIRST = (_INFO, "$JS.ENABLED", "$JS.INFO")  # whether there is JetStream, in each dialect
 _NOT_ENABLED = AccountInfoResponse(
     type=f"{TYPE_PREFIX}account_info_response", error=errors.NotEnabledForAccountError().body()
 )
@@ -249,9 +252,10 @@ class JetStream:
         return ""
 
     def _add(self, account: ServerAccount, limits: dict[str, AccountLimits]) -> None:
-        refusal = self._refusals.pop(account.name, None)
-        if refusal is not None:
-            account.router.detach(_INFO, refusal)
+        sink = self._refusals.pop(account.name, None)
+        if sink is not None:
+            for subject in _ASKED_FIRST:
+                account.router.detach(subject, sink)
         made = self._engine.add(account.name, account.router, limits)
         made.describe = lambda source: self._client(source, account)
         for remote in self._remotes:
@@ -283,11 +287,14 @@ class JetStream:
 
         def answer(source: object, subject: str, reply: str, *rest: bytes) -> bool:
             if reply:
-                account.router.publish_message(reply, encode(_NOT_ENABLED))
+                early = refusal(STREAMS, "jetstream not enabled for account")
+                answer = encode(_NOT_ENABLED) if subject == _INFO else early
+                account.router.publish_message(reply, answer)
             return True
 
         sink = self._refusals[account.name] = CallbackSink(answer)
-        account.router.attach(_INFO, sink)
+        for subject in _ASKED_FIRST:
+            account.router.attach(subject, sink)
 
     def _refuse_system(self, account: ServerAccount) -> None:
         """Answer all JetStream requests in the system account with an error."""
@@ -298,8 +305,8 @@ class JetStream:
             if subject.startswith(_PURGE):
                 return False
             if reply:
-                refusal = _NOT_ENABLED if subject == _INFO else _SYSTEM_NOT_ENABLED
-                account.router.publish_message(reply, encode(refusal))
+                error = _NOT_ENABLED if subject == _INFO else _SYSTEM_NOT_ENABLED
+                account.router.publish_message(reply, encode(error))
             return True
 
         self._system = CallbackSink(answer)
