@@ -4,10 +4,11 @@
 
     bytes ──► codec.decode ──► Event             one event          subjects  parse, build, filters
           └─► columns.decode_batch ──► Table     many, as columns   ids       owners, hrefs, aggregates
+    bus    publish, subscribe               store   aggregates, outbox
     fleet  a made-up fleet and its truth                            content   CBOR, JSON, text
     projection  the state of an aggregate                           wire      protobuf messages
 
-Pure functions of the subject and the payload; none opens a connection::
+`bus` and `store` are imported by their names. What this package exports opens no connection::
 
     event = decode(subject, payload)              # raises UndecodableEvent: .reason, .detail
     event.message, event.version, event.href, event.content_value()

@@ -1,0 +1,28 @@
+"""The event store: aggregates with versions, and an outbox of the events that the bus does not have yet.
+
+::
+
+    Aggregates.change ──► EventStore.append ──► Outbox.relay ──► stream
+    load, decide, retry    one transaction:       after any kill, each event once
+                           events, state, outbox
+
+`SqliteStore` is the store in a file. Events are stored and put into the outbox in one transaction, so an event that is
+stored is an event that will be published.
+"""
+
+from .aggregates import Aggregates, Change
+from .model import Aggregate, EventStore, Outgoing, StoreError, VersionConflict
+from .outbox import Outbox
+from .sqlite import SqliteStore
+
+__all__ = [
+    "Aggregate",
+    "Aggregates",
+    "Change",
+    "EventStore",
+    "Outbox",
+    "Outgoing",
+    "SqliteStore",
+    "StoreError",
+    "VersionConflict",
+]

@@ -1,0 +1,82 @@
+"""What an event store keeps, and what every store can do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ..codec import Encoded
+
+
+class StoreError(PenstockError):
+    """The store cannot be used: it is no store, or another program's."""
+
+
+class VersionConflict(PenstockError):
+    """Somebody else changed the aggregate first; load it again and decide again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """The state of an aggregate: a snapshot of the hub, whose metadata has the version and the time."""
+
+    aggregate_id: str
+    device_id: str
+    owner: str
+    version: int
+    timestamp_ns: int
+    snapshot: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """An event that waits for the bus; ``number`` is its place in the outbox."""
+
+    number: int
+    subject: str
+    payload: bytes
+    message_id: str
+
+
+class EventStore(Protocol):
+    """A store of aggregates, events, and the outbox."""
+
+    def load(self, aggregate_id: str) -> Aggregate | None:
+        """The state of an aggregate; None if it was never stored, or is deleted."""
+
+    def append(
+        self, state: Aggregate, events: Sequence[Any], published: Iterable[Encoded], *, after: int
+    ) -> None:
+        """Store events of one aggregate, its state behind them, and what is to be published: all or nothing.
+
+        ``after`` is the version that the aggregate must have, -1 if it must not exist. Raises VersionConflict.
+        """
+
+    def aggregates(
+        self,
+        *,
+        owner: str | None = None,
+        device_ids: Iterable[str] = (),
+        after_ns: int | None = None,
+    ) -> Iterator[Aggregate]:
+        """States by device, of an owner, of some devices, that changed after a time; no filter means all."""
+
+    def events(self, aggregate_id: str, *, after: int = -1) -> Iterator[Any]:
+        """The messages of an aggregate that are kept, with versions above ``after``, in order."""
+
+    def delete_device(self, device_id: str, published: Iterable[Encoded] = ()) -> int:
+        """Forget a device; its versions begin anew. Returns how many aggregates it had."""
+
+    def outgoing(self, limit: int = 1000) -> list[Outgoing]:
+        """What waits for the bus, oldest first."""
+
+    def sent(self, numbers: Iterable[int], last_seq: int) -> None:
+        """Take from the outbox what the stream has; ``last_seq`` is the stream's sequence of the last one."""
+
+    def last_seq(self) -> int:
+        """The stream sequence up to which the outbox is known to be sent; 0 at first."""

@@ -1,0 +1,205 @@
+"""An event store in one SQLite file, for one machine: every commit is on the disk before it returns."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..codec import pack, parse_event, unpack
+from ..kinds import EVENT_TYPES, type_of
+from .model import Aggregate, Outgoing, StoreError, VersionConflict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ..codec import Encoded
+
+APPLICATION_ID = 0x70676473
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS aggregates (
+    aggregate_id TEXT PRIMARY KEY, device_id TEXT NOT NULL, owner TEXT NOT NULL, version INTEGER NOT NULL,
+    timestamp_ns INTEGER NOT NULL, event_type TEXT NOT NULL, data BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS aggregates_of_devices ON aggregates (device_id);
+CREATE INDEX IF NOT EXISTS aggregates_by_time ON aggregates (timestamp_ns);
+CREATE TABLE IF NOT EXISTS events (
+    aggregate_id TEXT NOT NULL, version INTEGER NOT NULL, event_type TEXT NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (aggregate_id, version)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS outbox (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, subject TEXT NOT NULL, payload BLOB NOT NULL, message_id TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS position (only INTEGER PRIMARY KEY CHECK (only = 0), last_seq INTEGER NOT NULL);
+INSERT OR IGNORE INTO position VALUES (0, 0);
+"""
+STATE = "aggregate_id, device_id, owner, version, timestamp_ns, event_type, data"
+
+
+class SqliteStore:
+    """An event store in a file. ``history`` keeps all events; without it only states are kept, as a hub does.
+
+    Several processes may use one file, each with a store of its own; a store belongs to one thread.
+    """
+
+    def __init__(self, path: str | Path, *, history: bool = True) -> None:
+        """Open or make the file; StoreError if it is something else."""
+        self.path = Path(path)
+        self.history = history
+        try:
+            self._db = sqlite3.connect(self.path, timeout=60, isolation_level=None)
+            [found] = self._db.execute("PRAGMA application_id").fetchone()
+            [tables] = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if found != APPLICATION_ID and (found or tables):
+                self._db.close()
+                raise StoreError(f"{self.path} is another program's database")
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")
+            self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            self._db.executescript(SCHEMA)
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path} is no event store: {error}") from error
+
+    def __enter__(self) -> SqliteStore:
+        """The store."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing, with the right to write from the beginning."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._db
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def load(self, aggregate_id: str) -> Aggregate | None:
+        """The state of an aggregate; None if there is none."""
+        row = self._db.execute(
+            f"SELECT {STATE} FROM aggregates WHERE aggregate_id = ?", (aggregate_id,)
+        ).fetchone()
+        return None if row is None else read_state(row)
+
+    def append(
+        self, state: Aggregate, events: Sequence[Any], published: Iterable[Encoded], *, after: int
+    ) -> None:
+        """Store events, state and outbox in one transaction; VersionConflict if the version is not ``after``."""
+        with self._transaction() as db:
+            row = db.execute(
+                "SELECT version FROM aggregates WHERE aggregate_id = ?", (state.aggregate_id,)
+            ).fetchone()
+            found = -1 if row is None else row[0]
+            if found != after:
+                raise VersionConflict(
+                    f"aggregate {state.aggregate_id} has version {found}, not {after}"
+                )
+            db.execute(
+                "INSERT OR REPLACE INTO aggregates VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    state.aggregate_id,
+                    state.device_id,
+                    state.owner,
+                    state.version,
+                    state.timestamp_ns,
+                    type_of(state.snapshot).name,
+                    pack(state.snapshot),
+                ),
+            )
+            if self.history:
+                db.executemany(
+                    "INSERT INTO events VALUES (?, ?, ?, ?)",
+                    [
+                        (state.aggregate_id, e.event_metadata.version, type_of(e).name, pack(e))
+                        for e in events
+                    ],
+                )
+            put_out(db, published)
+
+    def aggregates(
+        self,
+        *,
+        owner: str | None = None,
+        device_ids: Iterable[str] = (),
+        after_ns: int | None = None,
+    ) -> Iterator[Aggregate]:
+        """States that fit every filter that is given, by device and aggregate."""
+        wanted = list(device_ids)
+        clauses, values = ["1"], list[Any](wanted)
+        if wanted:
+            clauses.append(f"device_id IN ({', '.join('?' * len(wanted))})")
+        if owner is not None:
+            clauses.append("owner = ?")
+            values.append(owner)
+        if after_ns is not None:
+            clauses.append("timestamp_ns > ?")
+            values.append(after_ns)
+        rows = self._db.execute(
+            f"SELECT {STATE} FROM aggregates WHERE {' AND '.join(clauses)} ORDER BY device_id, aggregate_id",
+            values,
+        )
+        return map(read_state, rows)
+
+    def events(self, aggregate_id: str, *, after: int = -1) -> Iterator[Any]:
+        """The events of an aggregate with versions above ``after``; none without history."""
+        rows = self._db.execute(
+            "SELECT event_type, data FROM events WHERE aggregate_id = ? AND version > ? ORDER BY version",
+            (aggregate_id, after),
+        )
+        return (parse_event(EVENT_TYPES[name], unpack(data)) for name, data in rows)
+
+    def delete_device(self, device_id: str, published: Iterable[Encoded] = ()) -> int:
+        """Forget a device, and put its events of leaving into the outbox; how many aggregates it had."""
+        with self._transaction() as db:
+            db.execute(
+                "DELETE FROM events WHERE aggregate_id IN"
+                " (SELECT aggregate_id FROM aggregates WHERE device_id = ?)",
+                (device_id,),
+            )
+            count = db.execute("DELETE FROM aggregates WHERE device_id = ?", (device_id,)).rowcount
+            put_out(db, published)
+        return count
+
+    def outgoing(self, limit: int = 1000) -> list[Outgoing]:
+        """What waits for the bus, oldest first."""
+        rows = self._db.execute(
+            "SELECT number, subject, payload, message_id FROM outbox ORDER BY number LIMIT ?",
+            (limit,),
+        )
+        return [Outgoing(*row) for row in rows]
+
+    def sent(self, numbers: Iterable[int], last_seq: int) -> None:
+        """Take from the outbox what the stream has, and keep the position in the stream."""
+        with self._transaction() as db:
+            db.executemany("DELETE FROM outbox WHERE number = ?", [(number,) for number in numbers])
+            db.execute("UPDATE position SET last_seq = ?", (last_seq,))
+
+    def last_seq(self) -> int:
+        """The position in the stream."""
+        [last] = self._db.execute("SELECT last_seq FROM position").fetchone()
+        return int(last)
+
+
+def read_state(row: Any) -> Aggregate:
+    """A row of the table of aggregates."""
+    aggregate_id, device_id, owner, version, timestamp_ns, event_type, data = row
+    snapshot = parse_event(EVENT_TYPES[event_type], unpack(data))
+    return Aggregate(aggregate_id, device_id, owner, version, timestamp_ns, snapshot)
+
+
+def put_out(db: sqlite3.Connection, published: Iterable[Encoded]) -> None:
+    """Put events into the outbox."""
+    db.executemany(
+        "INSERT INTO outbox (subject, payload, message_id) VALUES (?, ?, ?)",
+        [(item.subject, item.payload, item.message_id) for item in published],
+    )
