@@ -28,7 +28,12 @@ from penstock.api.fields import (
 
 
 class Placement(Struct, kw_only=True):
-    """Where a stream should be placed in a cluster; a single server ignores it."""
+    """Where a stream should be placed in a cluster; a single server ignores it.
+
+    Example::
+
+        Placement(cluster="eu", tags=["ssd"])
+    """
 
     cluster: Annotated[str, OMIT] = ""
     tags: Annotated[list[str], OMIT] = field(default_factory=list)
@@ -36,14 +41,24 @@ class Placement(Struct, kw_only=True):
 
 
 class SubjectTransform(Struct, kw_only=True):
-    """Subjects that match `src` become `dest`."""
+    """Subjects that match `src` become `dest`.
+
+    Example::
+
+        SubjectTransform(src="orders.*", dest="{{Partition(4,1)}}.orders.{{Wildcard(1)}}")
+    """
 
     src: str = ""
     dest: str = ""
 
 
 class ExternalStream(Struct, kw_only=True):
-    """How to reach a stream of another account or domain."""
+    """How to reach a stream of another account or domain.
+
+    Example::
+
+        StreamSource(name="ORDERS", external=ExternalStream(api="$JS.hub.API"))
+    """
 
     api: str = ""
     deliver: str = ""
@@ -70,7 +85,12 @@ class StreamSource(Struct, kw_only=True):
 
 
 class Republish(Struct, kw_only=True):
-    """Stored messages are published again under another subject."""
+    """Stored messages are published again under another subject.
+
+    Example::
+
+        Republish(src="orders.>", dest="stored.orders.>", headers_only=True)
+    """
 
     src: Annotated[str, OMIT] = ""
     dest: str = ""

@@ -64,7 +64,13 @@ Plan: TypeAlias = Generator[Request, bytes, T]
 
 
 class StoredMessage(NamedTuple):
-    """A message that a stream holds."""
+    """A message that a stream holds.
+
+    Example::
+
+        stored = await js.get_message("ORDERS", 1)
+        print(stored.subject, stored.seq, stored.data, stored.timestamp_ns)
+    """
 
     subject: str
     seq: int
@@ -152,6 +158,11 @@ def publish_headers(
 @dataclass
 class Listing(Generic[T]):
     """The result of a list call.
+
+    Example::
+
+        listing = await js.stream_listing()
+        print(len(listing.found), "streams;", listing.unavailable)
 
     A server also names streams (and consumers) that it can't describe: they are on its disk and can't be
     opened, or no server that holds them answers.

@@ -77,6 +77,10 @@ def _readable(kind: T) -> T:
 class StreamSource(WireStreamSource, kw_only=True):
     """The origin of a mirror, or one origin of a sourcing stream.
 
+    Example::
+
+        StreamConfig(name="COPY", mirror=StreamSource(name="ORDERS", opt_start_seq=1000))
+
     name: the stream to copy.
     opt_start_seq: copy from this sequence on.
     opt_start_time: copy from this time on: a datetime with its zone, RFC 3339 text, or
@@ -112,6 +116,10 @@ class StreamSource(WireStreamSource, kw_only=True):
 @_readable
 class StreamConsumerLimits(WireStreamConsumerLimits, kw_only=True):
     """Defaults and limits for the consumers of a stream.
+
+    Example::
+
+        StreamConfig(name="ORDERS", consumer_limits=StreamConsumerLimits(max_ack_pending=1000))
 
     inactive_threshold: how long a consumer may be unused until it is removed (a duration).
     max_ack_pending: messages of a consumer that are delivered and not acknowledged, at most.
@@ -244,7 +252,9 @@ class ConsumerConfig(WireConsumerConfig, kw_only=True):
     stream with explicit acks, which the server removes when it is unused.
 
     Durations are seconds, a timedelta or text ("30s", "1h30m"); a config shows them as the
-    integers of the wire, nanoseconds. Invalid durations raise ValueError or TypeError.
+    integers of the wire, nanoseconds. Invalid durations raise ValueError or TypeError. ::
+
+        ConsumerConfig(durable_name="billing", filter_subject="orders.new", ack_wait="30s")
 
     durable_name: a name with which the consumer stays when it is unused.
     name: a name; that of a durable consumer is the same.

@@ -94,6 +94,13 @@ class JetStream(
 
 
 class PushSubscription(Pushed, Subscription):
-    """Messages of a push consumer; heartbeats and flow control are answered on the way."""
+    """Messages of a push consumer; heartbeats and flow control are answered on the way.
+
+    Example::
+
+        async with await js.subscribe("ORDERS") as subscription:
+            async for message in subscription:
+                await message.ack()
+    """
 
     client: Client

@@ -12,7 +12,14 @@ if TYPE_CHECKING:
 
 
 class Message(Awaited, BaseMessage):
-    """A message of an asyncio client."""
+    """A message of an asyncio client.
+
+    Example::
+
+        message = await consumer.next()
+        print(message.subject, message.data, message.header("Kind"), message.metadata.stream_seq)
+        await message.ack()  # or nak("5s"), term("unreadable"), in_progress()
+    """
 
     __slots__ = ()
 

@@ -46,7 +46,13 @@ class Sent:
 
 
 class Request(BaseRequest):
-    """A request to an endpoint, given to its handler."""
+    """A request to an endpoint, given to its handler.
+
+    Example::
+
+        async def add(request: Request) -> None:
+            await request.respond(str(sum(request.json(list[int]))).encode())
+    """
 
     client: Client
 

@@ -93,6 +93,13 @@ class JetStream(
 
 
 class PushSubscription(Pushed, Subscription):
-    """Messages of a push consumer; heartbeats and flow control are answered on the way."""
+    """Messages of a push consumer; heartbeats and flow control are answered on the way.
+
+    Example::
+
+        with js.subscribe("ORDERS") as subscription:
+            for message in subscription:
+                message.ack()
+    """
 
     client: BlockingClient

@@ -30,7 +30,13 @@ H = TypeVar("H", bound=Handler)
 
 
 class Request(BaseRequest):
-    """A request to an endpoint, given to its handler."""
+    """A request to an endpoint, given to its handler.
+
+    Example::
+
+        def add(request: BlockingRequest) -> None:
+            request.respond(str(sum(request.json(list[int]))).encode())
+    """
 
     client: BlockingClient
 

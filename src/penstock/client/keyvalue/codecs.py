@@ -68,7 +68,13 @@ class PlainKeys:
 
 
 class Base64Keys:
-    """Keys of any characters: each token between dots is stored in URL-safe base64 without padding."""
+    """Keys of any characters: each token between dots is stored in URL-safe base64 without padding.
+
+    Example::
+
+        names = bucket.with_keys(Base64Keys())
+        names.put("Zoë Müller", b"1")  # awaited with asyncio
+    """
 
     def encode_key(self, key: str) -> str:
         """``"Bücher.größe"`` is stored as ``"QsO8Y2hlcg.Z3LDtsOfZQ"``."""
@@ -132,7 +138,12 @@ class PlainValues:
 
 
 class Base64Values:
-    """Values are bytes, stored in URL-safe base64 without padding."""
+    """Values are bytes, stored in URL-safe base64 without padding.
+
+    Example::
+
+        texts = bucket.with_values(Base64Values())
+    """
 
     def encode_value(self, value: bytes) -> bytes:
         """The bytes in base64."""
