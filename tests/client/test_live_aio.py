@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -527,3 +528,21 @@ async def test_the_next_server_takes_over(server: ServerProcess, own_server: Ser
         await until(lambda: nc.connected and nc.server_info.server_id != first)
         await nc.publish("takeover", b"x")
         assert (await subscription.next()).data == b"x"
+
+
+def test_a_handler_that_never_begins_is_not_missed(
+    server: ServerProcess, recwarn: pytest.WarningsRecorder
+) -> None:
+    """A client that closes cancels the tasks of handlers, also those that have not begun."""
+
+    async def handle() -> None: ...
+
+    async def program() -> None:
+        async with connect(server.url) as client:
+            client.tell(handle)
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+
+    asyncio.run(program())
+    gc.collect()
+    assert not [each for each in recwarn if "never awaited" in str(each.message)]

@@ -9,6 +9,7 @@ under way fail with ConnectionLost.
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import logging
 import math
@@ -31,7 +32,7 @@ from .transport import Link
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from ..durations import Duration
     from ..options import Options, Server
@@ -302,7 +303,9 @@ class Client(Awaited, Session[Message]):
             logger.exception("a handler of the client failed")
             return
         if inspect.isawaitable(result):
-            self.spawn(_await(result))
+            task = self.spawn(_await(result))
+            if inspect.iscoroutine(result):
+                task.add_done_callback(functools.partial(_close, result))
 
     def report(self, error: Exception) -> None:
         """Report an error that no call can raise to ``on_error``, or to the log."""
@@ -426,6 +429,14 @@ class Client(Awaited, Session[Message]):
         from .services import ServiceClient
 
         return ServiceClient(self)
+
+
+def _close(work: Coroutine[Any, Any, Any], _: object) -> None:
+    """Close a coroutine whose task has ended.
+
+    The task may have been cancelled before it began, and Python warns of what was never awaited.
+    """
+    work.close()
 
 
 async def _await(result: Awaitable[Any]) -> None:
