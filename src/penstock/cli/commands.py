@@ -182,9 +182,22 @@ ERRORS: dict[str, Row] = {
     "lookup": ("Show what an err_code means.", "api_errors", "lookup"),
 }
 SERVER: dict[str, Row] = {
+    "check": ("Check health, for Nagios and Prometheus.", "tree", "server_check"),
     "ping": ("Print which servers answer, and how fast.", "servers", "ping"),
     "ls": ("List servers with their load.", "servers", "ls"),
     "info": ("Show a server.", "servers", "info"),
+}
+SERVER_CHECK: dict[str, Row] = {
+    "connection": ("Clients can connect, and how fast.", "checks", "connection"),
+    "stream": ("A stream: messages, sources, mirror, copies.", "checks", "stream"),
+    "consumer": ("A consumer: pending acks, backlog.", "checks", "consumer"),
+    "message": ("The last message of a subject.", "checks", "message"),
+    "jetstream": ("Usage of the account against its limits.", "checks", "jetstream"),
+    "meta": ("The JetStream cluster.", "checks", "meta"),
+    "server": ("A server: load, uptime.", "checks", "server"),
+    "kv": ("A key-value bucket.", "checks", "kv"),
+    "credential": ("How long a credentials file is valid.", "checks", "credential"),
+    "request": ("A service: its answer, and how fast.", "checks", "request"),
 }
 
 # group -> other name -> name
@@ -269,6 +282,7 @@ ALIASES: dict[str, dict[str, str]] = {
         **dict.fromkeys(("find", "get", "l"), "lookup"),
     },
     "server": {"list": "ls", "i": "info"},
+    "server_check": {"conn": "connection", "js": "jetstream", "raft": "meta"},
 }
 
 # commands that other tools have under these names -> what to use here

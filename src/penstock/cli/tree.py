@@ -107,6 +107,8 @@ service = _group("service", "Find services, call them, and offer them.", command
 counter = _group("counter", "Read and change counters in streams.", commands.COUNTER)
 errors = _group("errors", "Look up what the errors of JetStream mean.", commands.ERRORS)
 servers = _group("server", "Ask running servers, as a user of the system account.", commands.SERVER)
+server_check = _group("check", "Check health, for Nagios and Prometheus.", commands.SERVER_CHECK)
+server_check.table = "server_check"
 pipeline = _group(
     "pipeline", "Sources, steps and sinks out of one file, on Spark.", commands.PIPELINE
 )
