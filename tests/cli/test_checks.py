@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.api.streams import ClusterInfo, PeerInfo, StreamSourceInfo, StreamState
-from penstock.cli import check_rules as rules
-from penstock.cli.check_report import CODES, Metric, Report, exit_code, rendered
+from penstock.cli.server import check_rules as rules
+from penstock.cli.server.check_report import CODES, Metric, Report, exit_code, rendered
 from penstock.client import (
     ConsumerConfig,
     KeyValueConfig,

@@ -183,21 +183,21 @@ ERRORS: dict[str, Row] = {
 }
 SERVER: dict[str, Row] = {
     "check": ("Check health, for Nagios and Prometheus.", "tree", "server_check"),
-    "ping": ("Print which servers answer, and how fast.", "servers", "ping"),
-    "ls": ("List servers with their load.", "servers", "ls"),
-    "info": ("Show a server.", "servers", "info"),
+    "ping": ("Print which servers answer, and how fast.", "server.listing", "ping"),
+    "ls": ("List servers with their load.", "server.listing", "ls"),
+    "info": ("Show a server.", "server.listing", "info"),
 }
 SERVER_CHECK: dict[str, Row] = {
-    "connection": ("Clients can connect, and how fast.", "checks", "connection"),
-    "stream": ("A stream: messages, sources, mirror, copies.", "checks", "stream"),
-    "consumer": ("A consumer: pending acks, backlog.", "checks", "consumer"),
-    "message": ("The last message of a subject.", "checks", "message"),
-    "jetstream": ("Usage of the account against its limits.", "checks", "jetstream"),
-    "meta": ("The JetStream cluster.", "checks", "meta"),
-    "server": ("A server: load, uptime.", "checks", "server"),
-    "kv": ("A key-value bucket.", "checks", "kv"),
-    "credential": ("How long a credentials file is valid.", "checks", "credential"),
-    "request": ("A service: its answer, and how fast.", "checks", "request"),
+    "connection": ("Clients can connect, and how fast.", "server.checks", "connection"),
+    "stream": ("A stream: messages, sources, mirror, copies.", "server.checks", "stream"),
+    "consumer": ("A consumer: pending acks, backlog.", "server.checks", "consumer"),
+    "message": ("The last message of a subject.", "server.checks", "message"),
+    "jetstream": ("Usage of the account against its limits.", "server.checks", "jetstream"),
+    "meta": ("The JetStream cluster.", "server.checks", "meta"),
+    "server": ("A server: load, uptime.", "server.checks", "server"),
+    "kv": ("A key-value bucket.", "server.checks", "kv"),
+    "credential": ("How long a credentials file is valid.", "server.checks", "credential"),
+    "request": ("A service: its answer, and how fast.", "server.checks", "request"),
 }
 
 # group -> other name -> name

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.api.times import format_duration, parse_duration
-from penstock.cli.check_report import Metric, Report
+from penstock.cli.server.check_report import Metric, Report
 
 if TYPE_CHECKING:
     from penstock.api.streams import PeerInfo

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from penstock.cli import check_rules as rules
-from penstock.cli.check_report import FORMS, Form, Metric, Report, exit_code, rendered
+from penstock.cli.server import check_rules as rules
+from penstock.cli.server.check_report import FORMS, Form, Metric, Report, exit_code, rendered
 from penstock.cli.values import DURATION
 from penstock.errors import MessageNotFound, PenstockError
 

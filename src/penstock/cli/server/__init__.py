@@ -1,0 +1,1 @@
+"""The commands of ``penstock server``: running servers, and tools for those who run them."""
