@@ -76,6 +76,7 @@ def sub(session: Session, /, subjects: tuple[str, ...], decoder: Decoder, **aske
     if streaming and (asked["queue"] or asked["inbox"] or asked["match_replies"]):
         raise click.UsageError("a stream has no --queue, --inbox and --match-replies")
     printer = _Printer(session, decoder, asked)
+    acked = 0
     with told_of_losses(), session.connect(lasting=True) as client:
         if streaming:
             coming = _stored(session.jetstream(client), subjects, asked)
@@ -88,9 +89,11 @@ def sub(session: Session, /, subjects: tuple[str, ...], decoder: Decoder, **aske
                 printer.take(message)
                 if asked["durable"] or (asked["acked"] and message.reply.startswith("$JS.ACK.")):
                     message.ack()
+                    acked += 1
                 if printer.taken == asked["count"]:
                     break
-            client.flush()
+            if acked:  # without acks the command owes the server nothing, which may be gone by now
+                client.flush()
         finally:
             printer.end()
 
