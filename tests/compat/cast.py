@@ -106,13 +106,19 @@ class Cast:
         """One more connection of a user, under a name of its own."""
         self.pairs[shown or name] = (User(self.ports[0], name), User(self.ports[1], name))
 
-    def both(self, name: str, act: Callable[[User], None], step: str) -> dict[str, Any]:
-        """Let a user act at both; what each user of ours saw, when it is the same at theirs."""
+    def both(
+        self, name: str, act: Callable[[User], None], step: str, answer: str = ""
+    ) -> dict[str, Any]:
+        """Let a user act at both, ending with PING; what each user of ours saw, when it is the same at theirs.
+
+        ``answer``: the subscription on which the user's question is answered at least by one of them.
+        """
         self.steps.append(f"{name}: {step}")
         for pair in self.pairs.values():
             for user in pair:
-                user.seen = {}
-        for user in self.pairs[name]:
+                user.seen, user.pongs = {}, 0
+        acting = self.pairs[name]
+        for user in acting:
             act(user)
         deadline = time.monotonic() + PATIENCE_S
         quiet_since = time.monotonic()
@@ -121,7 +127,12 @@ class Cast:
             now = time.monotonic()
             if any(came):
                 quiet_since = now
-            elif now - quiet_since >= QUIET_S and self._same():
+            elif (
+                now - quiet_since >= QUIET_S
+                and all(user.pongs or user.closed for user in acting)
+                and (not answer or any(answer in user.seen for user in acting))
+                and self._same()
+            ):
                 return {name: pair[0].seen for name, pair in self.pairs.items()}
         raise AssertionError("\n".join(["after", *self.steps[-12:], *self._differences()]))
 
@@ -137,12 +148,12 @@ class Cast:
                 yield f"{name}, ours:   {ours.seen} {'closed' if ours.closed else ''}"
                 yield f"{name}, theirs: {theirs.seen} {'closed' if theirs.closed else ''}"
 
-    def say(self, name: str, data: str | bytes) -> dict[str, Any]:
-        """The user sends these lines, and a PING."""
+    def say(self, name: str, data: str | bytes, answer: str = "") -> dict[str, Any]:
+        """The user sends these lines, and a PING; `answer` as in `both`."""
         raw = data.encode() if isinstance(data, str) else data
         if raw and not raw.endswith(b"\r\n"):
             raw += b"\r\n"
-        return self.both(name, lambda user: user.send(raw + b"PING\r\n"), repr(raw))
+        return self.both(name, lambda user: user.send(raw + b"PING\r\n"), repr(raw), answer)
 
     def publish(
         self, name: str, subject: str, body: str = "", reply: str = "", headers: str = ""
@@ -185,7 +196,7 @@ class Cast:
             len(raw),
             raw,
         )
-        seen = self.say(name, data)[name].get("9999", [])
+        seen = self.say(name, data, "9999")[name].get("9999", [])
         self.say(name, "UNSUB 9999\r\n")
         return seen[0][3] if seen else None
 

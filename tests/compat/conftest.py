@@ -34,5 +34,5 @@ def client(ports: tuple[int, int]) -> Iterator[Twins]:
         both.say("SUB in.* 2\r\nSUB $JS.EVENT.ADVISORY.CONSUMER.> 3\r\n")
         yield both
         for name in both.made:
-            both.theirs.send(f"PUB $JS.API.STREAM.DELETE.{name} 0\r\n\r\n".encode())
-            both.ours.send(f"PUB $JS.API.STREAM.DELETE.{name} 0\r\n\r\n".encode())
+            both.theirs.delete_stream(name)
+            both.ours.delete_stream(name)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PATIENCE_S = 15.0
 QUIET_S = 0.03
 
+PING = b"PING\r\n"
 CONNECT = (
     b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,'
     b'"protocol":1}\r\n'
@@ -108,8 +109,8 @@ class Twin:
         self.pins: list[bytes] = []
         self.pongs = 0
         self.closed = False
-        self.socket.sendall(greeting)
-        self.read(PATIENCE_S)
+        self.socket.sendall(greeting if greeting.endswith(PING) else greeting + PING)
+        self.read_until(lambda: self.pongs > 0)  # the server has read the greeting now
 
     def send(self, data: bytes) -> None:
         """Send; a connection that the server closed is noticed when it is read."""
@@ -129,6 +130,19 @@ class Twin:
         while self._take():
             pass
         return bool(got)
+
+    def read_until(self, done: Callable[[], bool]) -> None:
+        """Take what comes until this holds, the server closes the connection, or patience ends."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not (done() or self.closed) and time.monotonic() < deadline:
+            self.read(0.1)
+
+    def delete_stream(self, name: str) -> None:
+        """Delete a stream, and wait until the server says that it did."""
+        self.seen = {}
+        self.send(f"SUB gone gone\r\nPUB $JS.API.STREAM.DELETE.{name} gone 0\r\n\r\n".encode())
+        self.read_until(lambda: "gone" in self.seen)
+        self.send(b"UNSUB gone\r\n")
 
     def _take(self) -> bool:
         line, found, rest = self.data.partition(b"\r\n")
