@@ -40,9 +40,20 @@ MAY_IMPORT: dict[str, set[str]] = {
     "kombu": CLIENT_SIDE,
     "apply": CLIENT_SIDE,
     "plgd": CLIENT_SIDE,
-    "embedded": CLIENT_SIDE | {"engine", "server"},
+    "embedded": CLIENT_SIDE | {"engine", "server", "store"},
     "cli": CLIENT_SIDE
-    | {"arrow", "engine", "server", "store", "spark", "sql", "pipeline", "apply", "plgd"},
+    | {
+        "arrow",
+        "engine",
+        "server",
+        "store",
+        "spark",
+        "sql",
+        "pipeline",
+        "embedded",
+        "apply",
+        "plgd",
+    },
     "testing": CLIENT_SIDE
     | {"engine", "server", "store", "spark", "sql", "pipeline", "embedded", "cli", "apply", "plgd"},
 }

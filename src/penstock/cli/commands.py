@@ -285,6 +285,30 @@ ALIASES: dict[str, dict[str, str]] = {
     "server_check": {"conn": "connection", "js": "jetstream", "raft": "meta"},
 }
 
+# group -> commands that only read, and therefore take --store
+READERS: dict[str, frozenset[str]] = {
+    "penstock": frozenset(("explain", "sql", "export")),
+    "stream": frozenset(
+        [
+            "ls",
+            "info",
+            "state",
+            "report",
+            "subjects",
+            "gaps",
+            "find",
+            "search",
+            "get",
+            "view",
+            "backup",
+        ]
+    ),
+    "consumer": frozenset(("ls", "info", "state", "report", "find")),
+    "kv": frozenset(("ls", "info", "get", "history", "dump")),
+    "object": frozenset(("ls", "info", "get")),
+    "counter": frozenset(("get", "view", "ls")),
+}
+
 # commands that other tools have under these names -> what to use here
 ELSEWHERE: dict[str, str] = {
     "penstock audit": "server",

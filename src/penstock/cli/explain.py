@@ -12,24 +12,20 @@ from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
     from penstock.cli.explaining import Message, Pending
-    from penstock.client import BlockingJetStream, ConsumerInfo
+    from penstock.client import BlockingClient, BlockingJetStream, ConsumerInfo
 
 
 @click.command()
 @click.argument("stream")
 @click.argument("consumer")
 @click.argument("seq", type=click.IntRange(1), required=False)
-@click.option(
-    "--store",
-    type=click.Path(file_okay=False),
-    help="The server's store folder, which knows what waits for an ack.",
-)
 @command
 @click.pass_obj
-def explain(
-    session: Session, stream: str, consumer: str, seq: int | None, store: str | None
-) -> None:
-    """Say why CONSUMER of STREAM does not deliver the message SEQ, or anything."""
+def explain(session: Session, stream: str, consumer: str, seq: int | None) -> None:
+    """Say why CONSUMER of STREAM does not deliver the message SEQ, or anything.
+
+    With --store it is what the folder says, which knows no clients that wait.
+    """
     from penstock.cli.explaining import Facts
     from penstock.cli.explaining import explain as reasons_of
 
@@ -38,8 +34,9 @@ def explain(
         message = _message(js, stream, js.consumer_info(stream, consumer), seq) if seq else None
         # asked last, so that their states are not older than the message
         info, about = js.consumer_info(stream, consumer), js.stream_info(stream)
-    pending = _pending(store, stream, consumer, seq) if store and seq else None
-    facts = Facts(about.config, about.state, info, seq or 0, message, pending)
+        pending = _pending(session, client, stream, consumer, seq) if seq else None
+    live = not session.store
+    facts = Facts(about.config, about.state, info, seq or 0, message, pending, live)
     reasons = reasons_of(facts)
     if session.as_json:
         rows = [{"kind": r.kind, "final": r.final, "text": r.text} for r in reasons]
@@ -71,17 +68,28 @@ def _message(js: BlockingJetStream, stream: str, info: ConsumerInfo, seq: int) -
     return Message(found.seq, found.timestamp_ns, found.subject, newer)
 
 
-def _pending(store: str, stream: str, consumer: str, seq: int) -> Pending | None:
+def _pending(
+    session: Session, client: BlockingClient, stream: str, consumer: str, seq: int
+) -> Pending | None:
+    """Whether the message waits for an ack, exactly; None if nobody knows."""
+    import os
+
+    if session.store and os.path.isdir(f"{session.store}/jetstream"):
+        return _pending_in(session, stream, consumer, seq)
+    return _pending_by(client, stream, consumer, seq)
+
+
+def _pending_in(session: Session, stream: str, consumer: str, seq: int) -> Pending | None:
     """What the folder says of the message; None if it has no state of the consumer. StoreError."""
     from penstock.cli.explaining import Pending
-    from penstock.cli.store_session import more_files, vault
+    from penstock.cli.store_session import vault
     from penstock.core.base.readonly_disk import ReadOnlyDisk
     from penstock.store.describe import consumer_states
     from penstock.store.layout import find
 
-    more_files()
     disk = ReadOnlyDisk()
-    states, _ = consumer_states(disk, find(disk, store, vault()).one(stream))
+    label = "/".join(part for part in (session.store_account, stream) if part)
+    states, _ = consumer_states(disk, find(disk, session.store, vault()).one(label))
     for each in states:
         state = each["state"]
         if each["name"] != consumer or not isinstance(state, dict):
@@ -93,3 +101,23 @@ def _pending(store: str, stream: str, consumer: str, seq: int) -> Pending | None
                 return Pending(entry["deliveries"], entry["time_ns"])
         return Pending() if seq <= state["delivered_stream_seq"] else None
     return None
+
+
+def _pending_by(client: BlockingClient, stream: str, consumer: str, seq: int) -> Pending | None:
+    """What a request of 2020 says, whose answer has the messages that wait; None: this server has
+    none of these requests, or the message does not wait.
+    """
+    import json
+
+    from penstock.cli.explaining import Pending
+    from penstock.errors import PenstockError
+
+    try:
+        answer = client.request(f"$JS.STREAM.{stream}.CONSUMER.{consumer}.INFO", timeout=1.0)
+        state = json.loads(answer.data)["state"]
+        waits, again = state["pending"] or {}, state["redelivered"] or {}
+    except (PenstockError, ValueError, KeyError, TypeError):
+        return None
+    if str(seq) not in waits:
+        return None
+    return Pending(1 + again.get(str(seq), 0), waits[str(seq)])

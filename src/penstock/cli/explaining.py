@@ -55,6 +55,7 @@ class Facts:
     seq: int = 0
     message: Message | None = None
     pending: Pending | None = None
+    live: bool = True  # False: out of a folder, which knows no clients
 
 
 def explain(facts: Facts) -> list[Reason]:
@@ -221,11 +222,11 @@ def _consumer(facts: Facts) -> list[Reason]:
             f" {format_time(each.pinned_ts)}: other clients get nothing"
         )
         found.append(Reason("pinned", text))
-    if config.deliver_subject:
+    if facts.live and config.deliver_subject:
         if not info.push_bound:
             text = f"nobody subscribes to {config.deliver_subject}, the subject that it delivers to"
             found.append(Reason("no_interest", text))
-    elif not info.num_waiting:
+    elif facts.live and not info.num_waiting:
         found.append(Reason("no_request", "no pull request waits: no client asks for messages"))
     if config.replay_policy == "original":
         text = "it replays at the original speed: a message waits as long as it did when it came"

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from penstock.client.blocking import BlockingClient
     from penstock.client.blocking.jetstream import JetStream
     from penstock.client.options import TlsOptions
+    from penstock.embedded.stored import StoredServer
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -41,20 +42,27 @@ class Session:
     api_prefix: str = ""
     inbox_prefix: str = ""
     connection_name: str = "penstock"
+    store: str = ""  # a store folder or a backup, in place of a server
+    store_account: str = ""
+    store_backup: str = ""
+    _stored: StoredServer | None = None
 
     def choose_form(self, form: str) -> None:
         """Print lists in this form; json and jsonl mean JSON for everything else, too."""
         self.form = form
         self.as_json = form in ("json", "jsonl")
 
-    def connect(self, *, lasting: bool = False) -> BlockingClient:
+    def connect(self, *, lasting: bool = False, live: bool = False) -> BlockingClient:
         """A client, which the caller closes; raises ConnectError, ContextError, ValueError.
 
-        A ``lasting`` client connects again, for ever, when its connection breaks.
+        A ``lasting`` client connects again, for ever, when its connection breaks. A ``live`` one asks a
+        running server also with ``--store``.
         """
         from penstock.client.blocking import connect_blocking
         from penstock.client.options import Options
 
+        if self.store and not live:
+            return self._stored_server().connect_blocking()
         seconds = self.timeout / 1e9
         return connect_blocking(
             Options(
@@ -66,6 +74,13 @@ class Session:
                 reconnect_attempts_max=-1,
             )
         )
+
+    def _stored_server(self) -> StoredServer:
+        if self._stored is None:
+            from penstock.cli.stored import serve
+
+            self._stored = serve(self)
+        return self._stored
 
     def context_in_use(self) -> str:
         """The name of the context that gives options; "" for none.
@@ -118,8 +133,10 @@ class Session:
             first=self.tlsfirst or base.first,
         )
 
-    def jetstream(self, client: BlockingClient) -> JetStream:
-        """The JetStream of the requested domain."""
+    def jetstream(self, client: BlockingClient, *, live: bool = False) -> JetStream:
+        """The JetStream of the requested domain; ``live``: see ``connect``."""
+        if self.store and not live:
+            return client.jetstream()
         if self.domain and self.api_prefix:
             raise click.UsageError("--domain and --js-api-prefix exclude each other")
         return client.jetstream(domain=self.domain or None, prefix=self.api_prefix or None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
 import time
@@ -39,9 +40,6 @@ class QueryError(click.ClickException):
 
 @click.command()
 @click.argument("query", required=False)
-@click.option(
-    "--store", type=click.Path(file_okay=False), help="Read this store folder, without a server."
-)
 @click.option("-f", "--format", "form", type=click.Choice(_FORMATS), help="Default: table.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write into this new file.")
 @click.option("--to", "subject", help='Publish each row as JSON; "{column}" stands for its value.')
@@ -75,7 +73,7 @@ def sql(session: Session, /, query: str | None, **asked: Any) -> int:
     except ImportError as problem:
         raise click.ClickException(f"{problem}; pip install 'penstock[sql]'") from None
     form = asked["form"] or ("json" if session.as_json else "table")
-    _check(asked, form, query)
+    _check(session, asked, form, query)
     with _database(session, asked) as database:
         try:
             if query is None and sys.stdin.isatty():
@@ -104,10 +102,10 @@ def _told(error: Exception) -> Exception:
     return QueryError(str(error), USAGE if isinstance(error, wrong) else 1)
 
 
-def _check(asked: dict[str, Any], form: str, query: str | None) -> None:
+def _check(session: Session, asked: dict[str, Any], form: str, query: str | None) -> None:
     if asked["follow"] and query is None:
         raise click.UsageError("--follow needs a query")
-    if asked["follow"] and asked["store"]:
+    if asked["follow"] and session.store:
         raise click.UsageError("--follow needs a server: nothing comes to a store folder")
     if asked["follow"] and form in ("json", *_BINARY):
         raise click.UsageError(f"--follow has no end, and {form} needs one; take jsonl")
@@ -137,15 +135,21 @@ def _database(session: Session, asked: dict[str, Any]) -> Iterator[Database]:
 
     columns = dict(map(_typed, asked["documents"]))
     source: FolderSource | LiveSource
-    if asked["store"]:
+    if session.store and os.path.isdir(session.store) and not _is_backup(session.store):
         from penstock.cli.store_session import more_files, vault
 
         more_files()
-        source = FolderSource(asked["store"], vault())
+        source = FolderSource(session.store, vault(), session.store_account)
     else:
-        source = LiveSource(session.connect, session.domain or None)
+        source = LiveSource(session.connect, None if session.store else session.domain or None)
     with Database(source, json_columns=columns) as database:
         yield database
+
+
+def _is_backup(path: str) -> bool:
+    from penstock.cli.stored import is_backup
+
+    return is_backup(path)
 
 
 def _typed(given: str) -> tuple[str, Structure | None]:
@@ -161,7 +165,10 @@ def _typed(given: str) -> tuple[str, Structure | None]:
 def _target(session: Session, asked: dict[str, Any], form: str) -> Iterator[Take]:
     """Where the rows of a result go: takes readers of batches."""
     if asked["subject"]:
-        with session.connect() as client, session.jetstream(client).publisher() as publisher:
+        with (
+            session.connect(live=True) as client,
+            session.jetstream(client, live=True).publisher() as publisher,
+        ):
             yield lambda reader: _publish(publisher, asked["subject"], reader)
         return
     file: BinaryIO = sys.stdout.buffer
@@ -172,8 +179,6 @@ def _target(session: Session, asked: dict[str, Any], form: str) -> Iterator[Take
         file.flush()
     except BaseException:
         if asked["output"]:
-            import os
-
             file.close()
             os.unlink(asked["output"])
         raise

@@ -80,6 +80,12 @@ def vault() -> Vault | None:
         raise click.ClickException(str(problem)) from None
 
 
+def key_of_store() -> str:
+    """The key of an encrypted store, from the environment, "" for none; ClickException for a bad one."""
+    vault()
+    return os.environ.get(KEY, "")
+
+
 def more_files() -> None:
     """Raise the limit of open files: a store in use is held open while it is read."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -47,6 +47,11 @@ class Lazy(click.Group):
         formats = [each for each in found.params if "--format" in each.opts]
         if len(formats) > 1:  # the command has another meaning for it
             found.params = [each for each in found.params if each.callback is not set_form]
+        name = self.aliases.get(cmd_name, cmd_name)
+        if name in commands.READERS.get(self.table or self.name or "", ()):
+            from penstock.cli.stored import take_options
+
+            take_options(found)
         return found
 
     def resolve_command(

@@ -229,6 +229,8 @@ class Engine:
         `next_deadline_ns` after a turn.
         """
         self._reactor.now_ns = now_ns
+        if self._settings.frozen:
+            return 0
         save, idle = now_ns >= self._save_at_ns, now_ns >= self._idle_at_ns
         if save:
             self._save_at_ns = now_ns + SAVE_INTERVAL_NS

@@ -105,6 +105,7 @@ class JetStream:
             limits=ServerLimits(**settings.jetstream_limits),
             batch=BatchLimits(**{key: n for key, n in settings.batch_limits.items() if n}),
             server_id=server_id,
+            frozen=settings.frozen,
         )
         self._engine = Engine(
             event_loop,

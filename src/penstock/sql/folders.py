@@ -8,6 +8,7 @@ sequences and times are not read.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.core.base.readonly_disk import ReadOnlyDisk
@@ -32,10 +33,15 @@ BATCH_BYTES = 32 * 2**20
 class FolderSource:
     """The streams of a store folder. A name that several accounts have has the account before it."""
 
-    def __init__(self, path: str, vault: Vault | None = None) -> None:
-        """StoreError: the folder is no store."""
+    def __init__(self, path: str, vault: Vault | None = None, account: str = "") -> None:
+        """``account``: only its streams. StoreError: the folder is no store, or has no such account."""
         self.disk = ReadOnlyDisk()
         self.store = find(self.disk, path, vault)
+        if account:
+            streams = [each for each in self.store.streams if each.account == account]
+            if not streams:
+                raise StoreError(f"{path} has no account {account}")
+            self.store = replace(self.store, streams=streams)
 
     def streams(self) -> list[str]:
         """The names of all streams."""

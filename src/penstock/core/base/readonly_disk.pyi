@@ -4,6 +4,11 @@ from collections.abc import Callable
 
 from penstock.core.base.disk import Disk
 
+def hold_once(path: str, names: list[str]) -> dict[str, tuple[int, int]] | None:
+    """path -> (handle, size) of all files of a folder but temporary ones; None when a name vanished or was given to
+    another file meanwhile. OSError.
+    """
+
 class ReadOnlyDisk(Disk):
     """The machine's disk, for reading: it refuses every change (OSError EROFS)."""
 

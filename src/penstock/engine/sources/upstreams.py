@@ -183,6 +183,8 @@ class Upstreams:
 def start(account: "JetStreamAccount", entry: "StreamEntry") -> None:
     """Start the upstreams of a new stream, or of a recovered one when all streams are recovered."""
     config = entry.config
+    if account.settings.frozen:
+        return
     if config.mirror is not None or config.sources:
         entry.upstreams = Upstreams(account, entry)
         entry.upstreams.configure(config)

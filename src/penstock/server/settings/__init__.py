@@ -68,6 +68,7 @@ class Settings(FastDataclass):
     cluster_routes: list[str] = field(default_factory=list)
 
     jetstream: bool = False
+    frozen: bool = False  # streams stay as they are stored; no option sets it (embedded/stored)
     store_dir: str = ""  # "": a folder under the system's temporary folder
     encryption: Encryption = field(default_factory=Encryption)
     sync_interval_ns: int = 0  # 0: acks of file streams wait for the fsync
