@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import re
 from typing import TYPE_CHECKING
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 from penstock.core.base.buffer import seed_hash
 from penstock.core.base.disk import PyDisk
 from penstock.core.log import maintenance, queries, recovery
+from penstock.core.log.deferred_writes import do_late
 from penstock.core.log.log import Log, StoredMessage
+from penstock.core.log.segment_reader import segment_head
 from penstock.testing.simulated_disk import SimDisk
 from tests.core.damage import everything
 from tests.core.streams import Site
@@ -195,6 +198,113 @@ def test_what_the_head_of_a_segment_said_follows_from_its_records(
         assert everything(log) == whole
         assert log.lost == []
         assert len([note for note in log.notes if "head of segment" in note]) == 4
+        del log
+
+
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("written", [0, 8, 14, 31])
+def test_head_that_did_not_reach_the_disk_as_a_whole_is_completed(
+    tmp_path: Path, written: int, behind: bool
+) -> None:
+    """The records agree on it while all of them are sound; later one of them may be damaged."""
+    folder = tmp_path / "log"
+    whole = fill(folder, 2)
+    (path,) = segments(folder)
+    data = path.read_bytes()
+    path.write_bytes(data[:written] + bytes(32 - written) + data[32:])
+    log = open_log(folder)
+    assert everything(log) == whole
+    assert path.read_bytes() == data
+    if behind:
+        assert log.add(2000, "a", b"") == 3
+        log.flush()
+    del log
+    damaged = bytearray(data)
+    damaged[40] ^= 1
+    path.write_bytes(damaged)
+    for _ in range(2):
+        log = open_log(folder)
+        assert set(everything(log)) == ({2, 3} if behind else {2})
+        assert [(low, n) for low, n, _ in log.lost] == [(1, 1)]
+        del log
+    assert path.read_bytes() == damaged
+
+
+def test_head_with_other_damage_stays_as_it_is(tmp_path: Path) -> None:
+    """Zeros were never written; other bytes are kept, whatever they are."""
+    folder = tmp_path / "log"
+    whole = fill(folder, 2)
+    (path,) = segments(folder)
+    data = bytes(8) + b"\xaa" * 4 + path.read_bytes()[12:]
+    path.write_bytes(data)
+    for _ in range(2):
+        assert everything(open_log(folder)) == whole
+        assert path.read_bytes() == data
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_head_is_completed_when_the_disk_takes_writes_again(error: int) -> None:
+    target = SimDisk()
+    log = recovery.open_log("log", PyDisk(target), segment_bytes=SEGMENT)
+    for i in range(2):
+        log.add(1, "a", b"%d" % i)
+    log.fsync()
+    del log
+    file = target.names["log/00000000000000000001.seg"]
+    data = bytes(file.data)
+    file.data[8:32] = file.durable[8:32] = bytes(24)
+    target.fail("write", error, "*1.seg", times=None)
+    log = recovery.open_log("log", PyDisk(target), segment_bytes=SEGMENT)
+    assert set(everything(log)) == {1, 2}
+    assert bytes(file.data) != data
+    target.heal()
+    log.flush()
+    while do_late(log):
+        pass
+    assert bytes(file.durable) == data
+    assert [note for note in log.notes if "complete again" in note]
+
+
+@pytest.mark.parametrize("size", [0, 10, 32])
+def test_what_a_segment_without_a_head_had_is_told_though_the_next_one_is_empty(
+    tmp_path: Path, size: int
+) -> None:
+    folder = tmp_path / "log"
+    fill(folder, 2)
+    (path,) = segments(folder)
+    data = bytearray(b"\xaa" * 32 + path.read_bytes()[32:])
+    data[40] ^= 1  # now the records agree on no head
+    path.write_bytes(data)
+    (folder / f"{3:020d}.seg").write_bytes(segment_head(3, 7)[:size])
+    for last in (2, 3):
+        log = open_log(folder)
+        assert set(everything(log)) == set(range(3, last + 1))
+        assert sum(n for _, n, _ in log.lost) == 2, log.lost
+        assert log.last_seq == last
+        assert log.add(2000, "a", b"") == last + 1
+        log.flush()
+        del log
+    assert path.read_bytes() == data
+
+
+@pytest.mark.parametrize("size", [0, 10, 31, 32])
+def test_what_an_index_file_knows_of_a_gap_is_told_at_each_opening(
+    tmp_path: Path, size: int
+) -> None:
+    """A segment is gone, and the one behind it has no record."""
+    folder = tmp_path / "log"
+    whole = fill(folder, 100, removed=(97,))
+    maintenance.close(open_log(folder))
+    path = segments(folder)[-1]
+    path.unlink()
+    first = int(path.stem)
+    (folder / f"{101:020d}.seg").write_bytes(segment_head(101, 7)[:size])
+    gone = {seq for seq in whole if seq >= first}
+    for _ in range(3):
+        log = open_log(folder)
+        assert everything(log) == {seq: m for seq, m in whole.items() if seq not in gone}
+        told = {low + k for low, n, _ in log.lost for k in range(n)}
+        assert told == gone
         del log
 
 

@@ -19,7 +19,7 @@ from libc.string cimport memset
 from penstock.core.base.buffer cimport Out, hash_bytes, out_free
 from penstock.core.log.disk_condition cimport TAKES
 from penstock.core.log.log cimport Log
-from penstock.core.log.record cimport SEGMENT_HEAD_BYTES
+from penstock.core.log.record cimport SEGMENT_HEAD_BYTES, put_segment_head
 from penstock.core.log.scan cimport read_all
 from penstock.core.log.segment cimport Segment, new_segment
 from penstock.core.log.segment_head cimport put_head
@@ -188,6 +188,36 @@ def write_head(Log log, Segment s, bytes head) -> None:
     """Write the head of a segment. OSError."""
     if s in log.segments.items:
         log.disk.write_at(log.segments.handle(s), PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head), 0)
+
+
+cdef int complete_head(Log log, Segment s, const char* head) except -1:
+    # The records of the segment agree on its head now. With one more of them damaged they may not, so the head goes to the disk. Bytes
+    # that are not zero must be those of the head: others are damage, and damage stays in the file.
+    cdef Out out
+    cdef bytes whole
+    cdef int i
+    memset(&out, 0, sizeof(Out))
+    try:
+        put_segment_head(&out, s.first, s.salt)
+        whole = out.data[:out.len]
+    finally:
+        out_free(&out)
+    for i in range(SEGMENT_HEAD_BYTES):
+        if head[i] and head[i] != PyBytes_AS_STRING(whole)[i]:
+            return 0
+    try:
+        finish_head(log, s, whole)
+    except OSError:
+        log.owed.put_off(partial(finish_head, log, s, whole))
+    return 0
+
+
+def finish_head(Log log, Segment s, bytes head) -> None:
+    """Write the missing bytes of the head of a segment that takes no appends, and sync them. OSError."""
+    if s in log.segments.items:
+        write_head(log, s, head)
+        log.disk.sync(log.segments.handle(s))
+        log.notes.append(f"the head of segment {s.first} had not reached the disk as a whole; it is complete again")
 
 
 cdef int write_found(Log log, list doubted, str stale) except -1:

@@ -7,9 +7,10 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memset
 from penstock.core.log.index_file cimport Evidence, read_evidence
 from penstock.core.log.log cimport Log
-from penstock.core.log.record cimport SEGMENT_HEAD_BYTES, Range, Ranges, ranges_add, ranges_free
+from penstock.core.log.record cimport Range, Ranges, ranges_add, ranges_free
 from penstock.core.log.scan cimport Opened
 from penstock.core.log.segment cimport Segment, is_live, new_segment
+from penstock.core.log.tail_recovery cimport last_at_end
 
 from penstock.core.log.lost import Explained
 
@@ -55,16 +56,13 @@ cdef int tell_lost(Log log, list opened, list orphans) except -1:
     """Put every lost sequence into `lost`."""
     cdef Opened o, last = <Opened>opened[len(opened) - 1]
     cdef Segment s
+    cdef Opened before = None
     cdef list missing = []
     cdef uint64_t end = log.span.first_seq            # the first sequence that the caller expects
     for o in opened:
         s = o.segment
         if s.first > end:
-            if o is last and o.index_file is None and (o.scan is None or o.scan.good_end <= SEGMENT_HEAD_BYTES):
-                # A skip begins a segment with a removal record that names the gap. This segment was torn before its first record.
-                log.removals.add(end, s.first - end)
-            else:
-                missing.append((end, s.first - end, "gone"))
+            missing.extend(gap_before(log, o, before, orphans, end) if o is last and o.unwritten else [(end, s.first - end, "gone")])
         if o.scan is not None:
             drop_broken(opened, o, o is not last or o.mended)
             missing.extend(o.scan.missing)
@@ -73,6 +71,7 @@ cdef int tell_lost(Log log, list opened, list orphans) except -1:
             if o.evidence.size > s.size:
                 s.mark_damaged(True)
         end = s.first + s.count
+        before = o
     if log.span.last_seq >= end:
         missing.append((end, log.span.last_seq + 1 - end, "the end is gone"))
     if missing:
@@ -80,6 +79,31 @@ cdef int tell_lost(Log log, list opened, list orphans) except -1:
         for first, _, _ in log.removals.lost:
             doubt(log, opened, first)
     return 0
+
+
+cdef list gap_before(Log log, Opened o, Opened before, list orphans, uint64_t end):
+    """The missing parts of the gap between `before` and the newest segment, whose head never reached the disk as a whole.
+
+    A skip begins a segment with a removal record that names the gap; or the end of `before` was not synced either. So the gap has no
+    message that anybody was told of, but for those that other bytes know. The rest of it is recorded as removed.
+    """
+    cdef uint64_t first = o.segment.first, whole = 0
+    cdef list there = []
+    if before is not None:
+        last_at_end(log, before, &whole)
+        if before.evidence is not None:
+            there.extend((max(low, end), min(high, first)) for low, high in before.evidence.live)
+    if whole >= end:
+        there.append((end, min(whole + 1, first)))
+    for _, evidence in orphans:
+        there.extend((max(low, end), min(high, first)) for low, high in (<Evidence>evidence).live)
+    known = Explained()
+    there = [(low, high) for low, high in there if low < high]
+    for low, high in there:
+        known.add(low, high)
+    for low, count, _ in known.left([(end, first - end, "")]):
+        log.removals.add(low, count)
+    return [(low, high - low, "gone") for low, high in there]
 
 
 cdef int doubt(Log log, list opened, uint64_t seq) except -1:

@@ -7,7 +7,8 @@ sequence is never used twice. Recovery deletes nothing:
     damaged bytes                    stay in the file; their messages are reported in `lost`
     torn end of the last segment     copied to `<name>.torn-<n>` and cut; the same for a group of messages at the end without its last
                                      message (core/stream/atomic_batch)
-    destroyed head                   rebuilt in memory from the index file, or from the records (core/log/checksum_repair)
+    destroyed head                   rebuilt in memory from the index file, or from the records (core/log/checksum_repair); on the disk,
+                                     too, if it was only not written as a whole
     file that is not part of the log (a copy under another name, a file that overlaps others) renamed to `<name>.seg.aside-<n>`
     missing segment, or end of one   the sequences that no removal and no skip names are lost; the index file says which of them were
                                      messages
@@ -24,7 +25,7 @@ from penstock.core.base.disk cimport Disk
 from penstock.core.log.checksum_repair cimport find_salt
 from penstock.core.log.compressed_segment cimport ends_packed, open_packed
 from penstock.core.log.counts cimport count_bytes, count_entries, merge_rows, recount
-from penstock.core.log.deferred_writes cimport restart, set_aside, start_found, sync_found, sync_names, write_found
+from penstock.core.log.deferred_writes cimport complete_head, restart, set_aside, start_found, sync_found, sync_names, write_found
 from penstock.core.log.encryption cimport aead_of
 from penstock.core.log.disk_condition cimport TAKES
 from penstock.core.log.index_file cimport Evidence, read_evidence, read_ranges, read_index_file, write_index_file
@@ -240,7 +241,7 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     cdef char head[SEALED_HEAD_BYTES]
     cdef uint64_t named = 0
     cdef size_t got
-    cdef bint good
+    cdef bint good, torn = False
     o.hold(s)
     memset(head, 0, SEALED_HEAD_BYTES)
     got = log.disk.read_at(s.handle, head, SEALED_HEAD_BYTES, 0)
@@ -253,17 +254,21 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
         s.use_salt(0)
         o.take_evidence(read_evidence(log.segments, s))
         if is_last and got < s.begins and o.evidence is None:
+            o.begin_unwritten()
             restart(log, s)
             return o
-        good = o.mend(find_head(log, o))
+        good = torn = o.mend(find_head(log, o))
         if not good and is_last and never_written(head, first):
             # Records behind the head reached the disk, but not the whole head: no write of these records was acknowledged.
+            o.begin_unwritten()
             o.take_scan(guessed(log, s))
             restart(log, s)
             o.scan.end_at(s.begins)
             return o
     if good:
         read_messages(log, o)
+        if torn and s.live and s.packed is None:
+            complete_head(log, s, head)
     else:
         give_up_records(log, o)
     return o

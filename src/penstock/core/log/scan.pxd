@@ -34,12 +34,14 @@ cdef class Opened:
     cdef bint touched            # there are removals newer than the index file
     cdef bint headless           # the head is destroyed and its salt unknown: no record can be checked
     cdef bint mended             # the head is damaged on the disk, but its contents are known
+    cdef bint unwritten          # its head never reached the disk as a whole: no write to the file was acknowledged
     cdef int hold(self, Segment s) except -1
     cdef bint mend(self, bint known) noexcept                   # sets `mended`; returns `known`: the contents of a bad head are known
     cdef int take_evidence(self, Evidence evidence) except -1
     cdef int take_index_file(self, IndexFile index_file) except -1      # None: it was used, or there is none
     cdef int take_scan(self, Scan scan) except -1
     cdef int lose_head(self, Scan scan) except -1
+    cdef void begin_unwritten(self) noexcept
     cdef void touch(self) noexcept
 
 

@@ -67,6 +67,9 @@ cdef class Opened:
         self.scan = scan
         return 0
 
+    cdef void begin_unwritten(self) noexcept:
+        self.unwritten = True
+
     cdef void touch(self) noexcept:
         self.touched = True
 

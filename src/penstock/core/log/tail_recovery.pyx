@@ -96,9 +96,21 @@ cdef int say_removals(Log log, Segment s) except -1:
 
 cdef int pass_over_end(Log log, Opened o) except -1:
     """Make sure that no sequence of the damaged end is used again, for a segment that takes no appends."""
+    cdef uint64_t first = log.span.last_seq + 1, whole = 0, last = last_at_end(log, o, &whole)
+    if whole >= first:
+        log.removals.lost.append((first, whole + 1 - first, "damaged at the end"))
+    if last >= first:
+        if last > max(whole, first - 1):
+            first = max(whole + 1, first)
+            log.removals.add(first, last + 1 - first)
+        log.span.raise_last(last, 0)
+    return 0
+
+
+cdef uint64_t last_at_end(Log log, Opened o, uint64_t* whole) except? 0:
     cdef Segment s = o.segment
     cdef bytes data
-    cdef uint64_t first = log.span.last_seq + 1, expected = s.first + s.count, last, whole = 0
+    cdef uint64_t expected = s.first + s.count, last
     cdef Py_ssize_t at
     if o.headless:
         at = o.scan.heads_end
@@ -112,17 +124,9 @@ cdef int pass_over_end(Log log, Opened o) except -1:
     if s.packed is not None and s.count:
         # A block cannot be decompressed and reads as zeros.
         last = expected - 1 + min(<uint64_t>(len(data) - at) // RECORD_EXTRA_BYTES, <uint64_t>UNREADABLE_MAX)
-        whole = min(expected, last)
-    else:
-        last = last_named(PyBytes_AS_STRING(data) + at, len(data) - at, s.salt, expected, &whole)
-    if whole >= first:
-        log.removals.lost.append((first, whole + 1 - first, "damaged at the end"))
-    if last >= first:
-        if last > max(whole, first - 1):
-            first = max(whole + 1, first)
-            log.removals.add(first, last + 1 - first)
-        log.span.raise_last(last, 0)
-    return 0
+        whole[0] = min(expected, last)
+        return last
+    return last_named(PyBytes_AS_STRING(data) + at, len(data) - at, s.salt, expected, whole)
 
 
 cdef int begin_anew(Log log) except -1:
