@@ -1,18 +1,23 @@
-"""From the hub's store to the bus: events encoded, some of them lost, late, twice or damaged."""
+"""From the hub's store to the bus: events encoded, some of them lost, late, twice or damaged.
+
+What the store keeps can be had too, so that it can be compared with what the bus got.
+"""
 
 from __future__ import annotations
 
 import heapq
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..codec import Encoded, Envelope, encode, encode_registration, pack
 from .config import SECOND_NS, FleetConfig
-from .simulation import Simulation, StoredEvent, is_registration
+from .simulation import Simulation, StoredEvent, device_of, is_registration
 from .truth import Loss, Truth
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from ..store import Aggregate
 
 LATE_NS = SECOND_NS // 5
 
@@ -27,16 +32,18 @@ class Delivery(NamedTuple):
 
 
 class FleetRun:
-    """One run of a fleet: `deliveries` once, and `truth`, whole at their end."""
+    """One run of a fleet: `deliveries` once; `truth` and `aggregates` are whole at their end."""
 
-    def __init__(self, config: FleetConfig) -> None:
-        """A run that has not begun."""
+    def __init__(self, config: FleetConfig, *, keep_events: bool = False) -> None:
+        """A run that has not begun. With ``keep_events`` it keeps the events of every aggregate in memory."""
         self.config = config
         self.truth = Truth()
         self.simulation = Simulation(config)
         self.rng = Random(f"penstock faults {config.seed}")
         self.held: dict[tuple[str, int], StoredEvent] = {}
         self.in_tail: dict[tuple[str, int], bool] = {}
+        self.history: dict[str, list[StoredEvent]] | None = {} if keep_events else None
+        self.owners: dict[str, str] = {}
 
     def deliveries(self) -> Iterator[Delivery]:
         """The messages of the bus, in its order; at the end ``truth`` has the states of all aggregates."""
@@ -44,6 +51,7 @@ class FleetRun:
         count = 0
         for event in self.simulation.run():
             self.truth.stored += 1
+            self.keep(event)
             for delivery in self.of_event(event):
                 count += 1
                 heapq.heappush(waiting, (delivery.time_ns, count, delivery))
@@ -54,6 +62,31 @@ class FleetRun:
         for event in self.held.values():
             self.truth.lost(event, Loss.TAIL)
         self.truth.states = self.simulation.hub.states
+
+    def keep(self, event: StoredEvent) -> None:
+        """Remember an event as a store does: a version that comes again replaces what followed it."""
+        if event.aggregate_id is None:
+            return
+        self.owners[event.device_id] = event.owner
+        if self.history is not None:
+            kept = self.history.setdefault(event.aggregate_id, [])
+            while kept and int(kept[-1].version or 0) >= int(event.version or 0):
+                kept.pop()
+            kept.append(event)
+
+    def aggregates(self) -> Iterator[tuple[Aggregate, list[Any]]]:
+        """What the hub's store has: the state of each aggregate, and the events that were kept."""
+        from ..store import Aggregate
+
+        for aggregate_id, state in self.simulation.hub.states.items():
+            meta, device_id = state.event_metadata, device_of(state)
+            owner = self.owners[device_id]
+            kept = (self.history or {}).get(aggregate_id, ())
+            messages = [e.message for e in kept if int(e.version or 0) <= meta.version]
+            yield (
+                Aggregate(aggregate_id, device_id, owner, meta.version, meta.timestamp, state),
+                messages,
+            )
 
     def delivered(self, delivery: Delivery) -> Delivery:
         """Count a delivery."""

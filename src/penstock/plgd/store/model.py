@@ -69,6 +69,12 @@ class EventStore(Protocol):
     def events(self, aggregate_id: str, *, after: int = -1) -> Iterator[Any]:
         """The messages of an aggregate that are kept, with versions above ``after``, in order."""
 
+    def fill(self, aggregates: Iterable[tuple[Aggregate, Sequence[Any]]]) -> int:
+        """Put in whole aggregates with their events, in place of what is there; nothing is published.
+
+        For copies and restores; returns how many aggregates there were.
+        """
+
     def delete_device(self, device_id: str, published: Iterable[Encoded] = ()) -> int:
         """Forget a device; its versions begin anew. Returns how many aggregates it had."""
 
@@ -80,3 +86,6 @@ class EventStore(Protocol):
 
     def last_seq(self) -> int:
         """The stream sequence up to which the outbox is known to be sent; 0 at first."""
+
+    def close(self) -> None:
+        """Close the file or the connection."""

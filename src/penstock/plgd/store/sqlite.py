@@ -104,27 +104,41 @@ class SqliteStore:
                 raise VersionConflict(
                     f"aggregate {state.aggregate_id} has version {found}, not {after}"
                 )
-            db.execute(
-                "INSERT OR REPLACE INTO aggregates VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (
-                    state.aggregate_id,
-                    state.device_id,
-                    state.owner,
-                    state.version,
-                    state.timestamp_ns,
-                    type_of(state.snapshot).name,
-                    pack(state.snapshot),
-                ),
-            )
-            if self.history:
-                db.executemany(
-                    "INSERT INTO events VALUES (?, ?, ?, ?)",
-                    [
-                        (state.aggregate_id, e.event_metadata.version, type_of(e).name, pack(e))
-                        for e in events
-                    ],
-                )
+            self._put(db, state, events)
             put_out(db, published)
+
+    def _put(self, db: sqlite3.Connection, state: Aggregate, events: Sequence[Any]) -> None:
+        """Write a state and new events."""
+        db.execute(
+            "INSERT OR REPLACE INTO aggregates VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                state.aggregate_id,
+                state.device_id,
+                state.owner,
+                state.version,
+                state.timestamp_ns,
+                type_of(state.snapshot).name,
+                pack(state.snapshot),
+            ),
+        )
+        if self.history:
+            db.executemany(
+                "INSERT INTO events VALUES (?, ?, ?, ?)",
+                [
+                    (state.aggregate_id, e.event_metadata.version, type_of(e).name, pack(e))
+                    for e in events
+                ],
+            )
+
+    def fill(self, aggregates: Iterable[tuple[Aggregate, Sequence[Any]]]) -> int:
+        """Put in whole aggregates in one transaction, in place of what is there."""
+        count = 0
+        with self._transaction() as db:
+            for state, events in aggregates:
+                db.execute("DELETE FROM events WHERE aggregate_id = ?", (state.aggregate_id,))
+                self._put(db, state, events)
+                count += 1
+        return count
 
     def aggregates(
         self,

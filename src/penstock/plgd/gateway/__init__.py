@@ -1,0 +1,28 @@
+"""The hub's gRPC gateway: a server over an event store and the bus, and clients for it or for a hub's own.
+
+::
+
+    GatewayServer ── tokens     who asks, and so which devices
+                  ├─ answers    what the store says, without gRPC
+                  └─ filters    which events of the bus a subscription wants
+    GatewayClient (asyncio), BlockingGatewayClient
+
+The messages are those of hub v2.25 (``wire/gateway.proto``). All answers are about the devices of the owner that the
+token names; what belongs to others is left out, as if it did not exist.
+"""
+
+from .calling import BlockingGatewayClient, ClientTls, GatewayClient, GatewayError
+from .server import GatewayServer, ServerTls
+from .tokens import InvalidToken, TokenVerifier, claimed_owner
+
+__all__ = [
+    "BlockingGatewayClient",
+    "ClientTls",
+    "GatewayClient",
+    "GatewayError",
+    "GatewayServer",
+    "InvalidToken",
+    "ServerTls",
+    "TokenVerifier",
+    "claimed_owner",
+]

@@ -1,0 +1,315 @@
+"""The gateway as a gRPC server for asyncio: who asks, the store's answers, and the bus to subscribers.
+
+A store belongs to one thread, so the server opens it in a thread of its own and reads it there, some rows at a
+time; calls take turns. After a failure the store is opened again by the next call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import grpc.aio
+
+from penstock.errors import ConnectionClosed, PenstockError, SlowConsumer
+
+from ..codec import decode
+from ..ids import owner_id
+from ..reasons import UndecodableEvent
+from ..store import StoreError
+from ..subjects import parse_subject
+from ..wire import gateway_pb2 as pb
+from .answers import ANSWERS, BadRequest
+from .filters import EventFilter, as_answer, canceled, processed
+from .methods import MESSAGE_BYTES_MAX, METHODS, SERVICE
+from .tokens import InvalidToken
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from penstock.client import Client, Message, Subscription
+    from penstock.client.aio.status import StatusEvents
+
+    from ..store import EventStore
+    from .tokens import TokenVerifier
+
+ROWS_AT_ONCE = 256
+ANSWERS_MAX = 1024
+Code = grpc.StatusCode
+Status = pb.Event.OperationProcessed.ErrorStatus
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ServerTls:
+    """The server's certificate and key as PEM; with ``client_ca`` clients need certificates too."""
+
+    certificate: bytes
+    key: bytes
+    client_ca: bytes | None = None
+
+    def credentials(self) -> Any:
+        """As gRPC takes them."""
+        return grpc.ssl_server_credentials(
+            [(self.key, self.certificate)],
+            root_certificates=self.client_ca,
+            require_client_auth=self.client_ca is not None,
+        )
+
+
+class GatewayServer:
+    """Answers the hub's gateway calls; use it in ``async with`` after `start`, or call `stop`."""
+
+    def __init__(
+        self,
+        open_store: Callable[[], EventStore],
+        verifier: TokenVerifier,
+        *,
+        client: Client | None = None,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        """``open_store`` is called in the server's thread. Without a client of the bus nobody can subscribe."""
+        self.open_store = open_store
+        self.verifier = verifier
+        self.client = client
+        self.clock = clock
+        self.port = 0
+        self._store: EventStore | None = None
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="gateway-store")
+        self._server: Any = None
+
+    async def start(self, address: str = "127.0.0.1:0", *, tls: ServerTls | None = None) -> int:
+        """Listen; the port. Raises OSError if the address cannot be had, StoreError if the store cannot."""
+        await self._in_thread(self._opened)
+        options = [("grpc.so_reuseport", 0), ("grpc.max_send_message_length", MESSAGE_BYTES_MAX)]
+        self._server = grpc.aio.server(options=options)
+        handlers = {name: self._handler(name) for name in METHODS}
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(SERVICE.full_name, handlers),)
+        )
+        try:
+            if tls is None:
+                self.port = self._server.add_insecure_port(address)
+            else:
+                self.port = self._server.add_secure_port(address, tls.credentials())
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {address}: {error}") from error
+        await self._server.start()
+        return self.port
+
+    async def __aenter__(self) -> GatewayServer:
+        """The server."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop at once."""
+        await self.stop()
+
+    async def stop(self, grace_s: float = 0) -> None:
+        """Take no more calls, let those that run end within a time, and close the store."""
+        if self._server is not None:
+            await self._server.stop(grace_s)
+        await self._in_thread(self._forget)
+        self._pool.shutdown()
+
+    async def wait(self) -> None:
+        """Wait until somebody stops the server."""
+        await self._server.wait_for_termination()
+
+    # -- the store's thread ----------------------------------------------------------------------------
+
+    async def _in_thread(self, work: Callable[..., Any], *args: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work, *args)
+
+    def _opened(self) -> EventStore:
+        if self._store is None:
+            self._store = self.open_store()
+        return self._store
+
+    def _forget(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()
+
+    def _begin(self, name: str, owner: str, request: Any) -> Iterator[Any]:
+        return ANSWERS[name](self._opened(), owner, request, self.clock())
+
+    # -- calls -----------------------------------------------------------------------------------------
+
+    def _handler(self, name: str) -> Any:
+        method = METHODS[name]
+        codecs = {
+            "request_deserializer": method.request.FromString,
+            "response_serializer": method.response.SerializeToString,
+        }
+        if method.many_requests:
+            return grpc.stream_stream_rpc_method_handler(self._subscribe, **codecs)
+
+        async def answer(request: Any, context: Any) -> AsyncIterator[Any]:
+            async for each in self._answer(name, request, context):
+                yield each
+
+        return grpc.unary_stream_rpc_method_handler(answer, **codecs)
+
+    async def _owner(self, context: Any) -> str:
+        """The owner that the call's token names; ends the call with UNAUTHENTICATED without one."""
+        given = [v for k, v in context.invocation_metadata() or () if k == "authorization"]
+        scheme, _, token = (given[-1] if given else "").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            await context.abort(
+                Code.UNAUTHENTICATED, "metadata authorization: bearer TOKEN is missing"
+            )
+        try:
+            return self.verifier.owner(token.strip())
+        except InvalidToken as error:
+            await context.abort(Code.UNAUTHENTICATED, str(error))
+        raise AssertionError("abort raises")
+
+    async def _answer(self, name: str, request: Any, context: Any) -> AsyncIterator[Any]:
+        """The rows of an answer, some at a time."""
+        owner = await self._owner(context)
+        rows: Iterator[Any] = iter(())
+        try:
+            rows = await self._in_thread(self._begin, name, owner, request)
+            while some := await self._in_thread(lambda: list(islice(rows, ROWS_AT_ONCE))):
+                for each in some:
+                    yield each
+        except BadRequest as error:
+            await context.abort(Code.INVALID_ARGUMENT, str(error))
+        except UndecodableEvent as error:
+            log.error("the store has a damaged event: %s", error)
+            await context.abort(Code.DATA_LOSS, f"the store has a damaged event: {error}")
+        except (StoreError, sqlite3.Error, OSError) as error:
+            log.error("the store cannot be read: %s", error)
+            with suppress(Exception):
+                await self._in_thread(self._forget)
+            await context.abort(Code.UNAVAILABLE, f"the store cannot be read: {error}")
+        finally:
+            close = getattr(rows, "close", None)
+            if close is not None:
+                with suppress(RuntimeError):  # the server has stopped, and its thread
+                    self._pool.submit(close)
+
+    async def _subscribe(self, requests: Any, context: Any) -> AsyncIterator[Any]:
+        """Events of the bus for every subscription of a call, until the client ends it."""
+        owner = await self._owner(context)
+        if self.client is None:
+            await context.abort(Code.UNIMPLEMENTED, "this gateway has no bus to subscribe to")
+            return
+        session = Subscriber(self.client, owner)
+        try:
+            async for answer in session.answers(requests):
+                yield answer
+        except SlowConsumer as error:
+            await context.abort(
+                Code.RESOURCE_EXHAUSTED, f"you are too slow, and events are lost: {error}"
+            )
+        except PenstockError as error:
+            await context.abort(Code.UNAVAILABLE, f"the bus is lost: {error}")
+
+
+class Subscriber:
+    """One call of SubscribeToEvents: its subscriptions, and one subscription of the bus for all of them."""
+
+    def __init__(self, client: Client, owner: str) -> None:
+        """``owner`` is the owner claim."""
+        self.client = client
+        self.subject = f"plgd.owners.{owner_id(owner)}.>"
+        self.filters: dict[str, tuple[EventFilter, str]] = {}
+        self._answers: asyncio.Queue[Any] = asyncio.Queue(ANSWERS_MAX)
+
+    async def answers(self, requests: Any) -> AsyncIterator[Any]:
+        """What goes to the client; raises what the bus raises."""
+        subscription = await self.client.subscribe(self.subject)
+        await self.client.flush()
+        tasks = [
+            asyncio.ensure_future(self._failing(self._requested(requests))),
+            asyncio.ensure_future(self._failing(self._received(subscription))),
+            asyncio.ensure_future(self._failing(self._connected(self.client.status()))),
+        ]
+        try:
+            while (answer := await self._answers.get()) is not None:
+                if isinstance(answer, Exception):
+                    raise answer
+                yield answer
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if not self.client.closed:
+                await subscription.unsubscribe()
+
+    async def _failing(self, work: Any) -> None:
+        """Do work, and hand over how it fails."""
+        try:
+            await work
+        except Exception as error:
+            await self._answers.put(error)
+
+    async def _requested(self, requests: Any) -> None:
+        """Carry out the client's requests."""
+        async for request in requests:
+            for answer in self.carry_out(request):
+                await self._answers.put(answer)
+        await self._answers.put(None)
+
+    def carry_out(self, request: Any) -> list[Any]:
+        """Create or cancel a subscription; the answers."""
+        correlation = request.correlation_id
+        action = request.WhichOneof("action")
+        if action == "create_subscription":
+            name = str(uuid.uuid4())
+            try:
+                wanted = EventFilter(request.create_subscription)
+            except BadRequest as error:
+                return [processed(name, correlation, Status.ERROR, str(error))]
+            self.filters[name] = (wanted, correlation)
+            return [processed(name, correlation, Status.OK)]
+        if action == "cancel_subscription":
+            name = request.cancel_subscription.subscription_id
+            if self.filters.pop(name, None) is None:
+                text = f"no subscription {name!r}"
+                return [processed(name, correlation, Status.NOT_FOUND, text)]
+            return [canceled(name, correlation), processed(name, correlation, Status.OK)]
+        return [processed("", correlation, Status.ERROR, "neither create nor cancel")]
+
+    async def _received(self, subscription: Subscription) -> None:
+        """Hand over the events that are wanted."""
+        async for message in subscription:
+            for answer in self.wanted(message):
+                await self._answers.put(answer)
+
+    async def _connected(self, status: StatusEvents) -> None:
+        """Raise ConnectionClosed when the connection breaks: events are lost, and the subscriber has to know."""
+        async for event in status:
+            if event.kind in ("disconnected", "closed"):
+                raise ConnectionClosed(str(event.error or "its connection was closed"))
+        raise ConnectionClosed("its connection was closed")
+
+    def wanted(self, message: Message) -> list[Any]:
+        """The answers that a message of the bus causes. What is no event is logged."""
+        try:
+            subject = parse_subject(message.subject)
+            asking = [
+                (name, each) for name, each in self.filters.items() if each[0].may_want(subject)
+            ]
+            if not asking:
+                return []
+            event = decode(subject, message.data)
+        except UndecodableEvent as bad:
+            log.warning("no event for subscribers on %s: %s", message.subject, bad)
+            return []
+        return [
+            as_answer(event, name, correlation)
+            for name, (wanted, correlation) in asking
+            if wanted.wants(event)
+        ]
