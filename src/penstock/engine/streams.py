@@ -149,7 +149,7 @@ def delete(account: JetStreamAccount, name: str) -> None:
         consumers.detach(account, entry, consumer, "Consumer Deleted")
         account.advisories.consumer(name, consumer.name, "delete", account.now_ns)
     _detach(account, entry)
-    rules.close(entry)
+    rules.close(entry, for_good=True)
     upstreams.stop(entry, for_good=True)
     upstreams.origin_gone(account, name)
     _leave(account, entry)
@@ -259,7 +259,7 @@ def _drop(account: JetStreamAccount, entry: StreamEntry) -> None:
         consumers.detach(account, entry, consumer, "Server Shutdown")
     if entry.journal is not None:
         entry.journal.close()
-    rules.close(entry)
+    rules.close(entry, for_good=False)
     entry.core.log.join(None)
     entry.core.close()
     with contextlib.suppress(OSError):
@@ -327,7 +327,7 @@ def close(account: JetStreamAccount) -> None:
             entry.journal.close()
         _detach(account, entry)
         _leave(account, entry)
-        rules.close(entry)
+        rules.close(entry, for_good=False)
         entry.core.close()
         try:
             maintenance.close(entry.core.log)

@@ -228,6 +228,28 @@ def test_many_ends_take_several_turns_and_memory_that_is_known(tmp_path: Path) -
     assert [m.subject for m in stored(house)] == ["s.9"]
 
 
+@pytest.mark.parametrize("feature", ["allow_msg_ttl", "allow_msg_schedules"])
+@pytest.mark.parametrize("messages", [0, 3])
+def test_a_deleted_stream_saves_no_deadlines(feature: str, messages: int, tmp_path: Path) -> None:
+    """Its folder is gone, and a warning about that would alarm somebody."""
+    disk = SimDisk()
+    house = House(STORE, disk=PyDisk(disk))
+    for _ in range(2):
+        house.stream(subjects=["s.>"], **{feature: True})
+        for _ in range(messages):
+            house.publish("s.a")
+        written = disk.counts.copy(), disk.syncs
+        house.ok("STREAM.DELETE.S")
+        house.server.reactor.settle()
+        assert house.reports == []
+        assert disk.counts == written[0]
+        assert disk.syncs == written[1]
+        assert not [path for path in disk.names if "/S/" in path]
+    house.stream(subjects=["s.>"], **{feature: True})
+    house.restart()
+    assert [path for path in disk.names if path.endswith(("/agenda", "/schedules"))]
+
+
 @pytest.mark.parametrize("damage", [b"", b"x", None])
 def test_the_deadlines_on_disk_may_be_gone_or_damaged(damage: bytes | None, tmp_path: Path) -> None:
     house = House(tmp_path)

@@ -56,7 +56,7 @@ class Atomic(Rule):
         """Give up batches whose publisher is silent for too long; return the time of the next call."""
         return self.batches.expire(now_ns)
 
-    def close(self) -> None:
+    def close(self, *, for_good: bool) -> None:
         """Drop the open batches without an advisory."""
         self.batches.close()
         self._entry.core.path.use_atomic_batches(None)

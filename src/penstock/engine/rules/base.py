@@ -33,8 +33,10 @@ class Rule:
         """
         return 0
 
-    def close(self) -> None:
-        """Stop: the stream closes or gets other rules."""
+    def close(self, *, for_good: bool) -> None:
+        """Stop: the stream closes or gets other rules. `for_good`: it is deleted, and its folder is
+        gone.
+        """
 
 
 def refusal(error: ApiError) -> Refusal:

@@ -51,7 +51,7 @@ class FastBatches(Rule):
         self.batches.expire(now_ns)
         return now_ns + LOOK_INTERVAL_NS
 
-    def close(self) -> None:
+    def close(self, *, for_good: bool) -> None:
         """Drop the open batches without an answer."""
         self.batches.close()
         self._core.path.use_fast_batches(None)

@@ -197,7 +197,8 @@ class MessageTtl(Rule):
             return False
         return True
 
-    def close(self) -> None:
+    def close(self, *, for_good: bool) -> None:
         """Save the deadlines, so that the next opening need not read the messages."""
-        prune(self._deadlines, self._core.log)
-        self._saved.close()
+        if not for_good:
+            prune(self._deadlines, self._core.log)
+            self._saved.close()

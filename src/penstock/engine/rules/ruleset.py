@@ -102,7 +102,7 @@ def apply(account: "JetStreamAccount", entry: "StreamEntry") -> None:
     if entry.rules is not None:
         for former in entry.rules.rules:
             if former not in rules:
-                former.close()
+                former.close(for_good=False)
     entry.rules = RuleSet(rules) if rules else None
     entry.core.path.use_rules(entry.rules, any(rule.every for rule in rules))
     entry.rules_at_ns = 0
@@ -114,7 +114,7 @@ def start(entry: "StreamEntry") -> None:
         rule.start()
 
 
-def close(entry: "StreamEntry") -> None:
-    """Close the rules at the end of the stream or the server."""
+def close(entry: "StreamEntry", *, for_good: bool) -> None:
+    """Close the rules at the end of the stream or the server. `for_good`: the stream is deleted."""
     for rule in entry.rules.rules if entry.rules is not None else ():
-        rule.close()
+        rule.close(for_good=for_good)

@@ -242,9 +242,10 @@ class Schedules(Rule):
             if seq and ns:
                 self._saved.deadlines.add(ns, seq)
 
-    def close(self) -> None:
+    def close(self, *, for_good: bool) -> None:
         """Save the deadlines for the next opening."""
-        self._saved.close()
+        if not for_good:
+            self._saved.close()
 
 
 def due_of(headers: bytes, after_ns: int, now_ns: int) -> Due | None:
