@@ -42,7 +42,7 @@ CORES = $(if $(filter 1,$(JOBS)),,-p tests.schedule -n $(shell nproc) --dist loa
 check: $(VENV)/.with-test build/.core ## the quick look, two minutes: lint, types, the tests that connect to nothing
 	@$(MAKE) lint types && $(BIN)/python -m pytest -q $(CORES) -m 'not slow and not peer' $$($(BIN)/python -m tests.pure) $(ARGS)
 
-test: setup $(VENV)/.peer $(VENV)/.spark-classes $(VENV)/.fuzz build/asan/.built ## the test suite, long families in part; a few that fail run once more (ARGS: options for pytest)
+test: setup $(VENV)/.peer $(VENV)/.browser $(VENV)/.spark-classes $(VENV)/.fuzz build/asan/.built ## the test suite, long families in part; a few that fail run once more (ARGS: options for pytest)
 	@test ! -x $(OLDER) || export NATS_SERVER_OLDER="$${NATS_SERVER_OLDER:-$(OLDER)}"; \
 	    $(PEERS) $(BIN)/python -m tests.steady --jobs $(JOBS) $(ARGS)
 
@@ -136,4 +136,9 @@ $(VENV)/.spark-classes: | $(VENV)/.with-test build/.core
 # An older nats-server, for the tests that are about one: Debian's package, unpacked and not installed. Tried once; never fails.
 $(VENV)/.peer: | $(VENV)/.ready
 	@tools/get-peer $(VENV)/peer
+	@touch $@
+
+# A browser, for the tests that look at pages: Debian's Chromium, unpacked and not installed. Tried once; never fails.
+$(VENV)/.browser: | $(VENV)/.ready
+	@tools/get-browser $(VENV)/browser
 	@touch $@

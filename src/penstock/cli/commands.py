@@ -11,6 +11,7 @@ Row = tuple[str, str, str]
 TOP: dict[str, Row] = {
     "run": ("Start server, log shipper and Spark tables in one command.", "programs", "run"),
     "bundle": ("Start a server for a plgd hub.", "bundle", "bundle"),
+    "plgd": ("Events of a plgd hub: report.", "tree", "plgd"),
     "server": ("Start a server, or ask running ones: ping, ls, info.", "programs", "server"),
     "pub": ("Publish messages.", "publishing", "pub"),
     "sub": ("Print the messages of subjects, or of a stream.", "subscribing", "sub"),
@@ -186,6 +187,9 @@ SERVER: dict[str, Row] = {
     "ping": ("Print which servers answer, and how fast.", "server.listing", "ping"),
     "ls": ("List servers with their load.", "server.listing", "ls"),
     "info": ("Show a server.", "server.listing", "info"),
+}
+PLGD: dict[str, Row] = {
+    "report": ("Make an HTML page about the devices of a hub.", "plgd.report", "report"),
 }
 SERVER_CHECK: dict[str, Row] = {
     "connection": ("Clients can connect, and how fast.", "server.checks", "connection"),

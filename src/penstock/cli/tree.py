@@ -114,6 +114,7 @@ errors = _group("errors", "Look up what the errors of JetStream mean.", commands
 servers = _group("server", "Ask running servers, as a user of the system account.", commands.SERVER)
 server_check = _group("check", "Check health, for Nagios and Prometheus.", commands.SERVER_CHECK)
 server_check.table = "server_check"
+plgd = _group("plgd", "Work with the events of a plgd hub.", commands.PLGD)
 pipeline = _group(
     "pipeline", "Sources, steps and sinks out of one file, on Spark.", commands.PIPELINE
 )

@@ -1,0 +1,1 @@
+"""``penstock plgd``: the events of a plgd hub."""

@@ -1,0 +1,209 @@
+"""The tables of a folder in DuckDB: one view for each table, limited to an owner or a device if asked.
+
+Only what a query needs of a table is read: columns and conditions go down to the files.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import PenstockError
+
+from ..tables.schemas import TABLES
+from .queries import QUERIES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    import duckdb
+    import pyarrow.dataset
+
+SECOND_US = 1_000_000
+STEPS_US = [
+    SECOND_US * seconds
+    for seconds in (
+        *(1, 2, 5, 10, 15, 30),
+        *(60, 120, 300, 600, 900, 1800),
+        *(3600, 7200, 10800, 21600, 43200),
+        *(86400, 172800, 604800, 2592000),
+    )
+]
+STEPS_MAX = 96
+"""Of a series: as many as a picture shows apart."""
+
+ID = re.compile(r"[0-9A-Za-z-]{1,64}")
+
+
+class TablesError(PenstockError):
+    """The tables cannot be read; the text is for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose devices are meant: "" is every owner, and every device. Raises ``ValueError`` for what is no id."""
+
+    owner_id: str = ""
+    device_id: str = ""
+
+    def __post_init__(self) -> None:
+        """Check the ids, which become part of SQL."""
+        for each in (self.owner_id, self.device_id):
+            if each and not ID.fullmatch(each):
+                raise ValueError(f"{each!r} is no id")
+
+    def condition(self, columns: set[str]) -> str:
+        """The condition on the rows of a table with these columns."""
+        parts = ["true"]
+        if self.owner_id and "owner_id" in columns:
+            parts.append(f"owner_id = '{self.owner_id}'")
+        elif self.owner_id and "subject" in columns:
+            parts.append(f"starts_with(subject, 'plgd.owners.{self.owner_id}.')")
+        if self.device_id and "device_id" in columns:
+            parts.append(f"device_id = '{self.device_id}'")
+        return " AND ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A span of time in µs since 1970, the end not part of it, and the step of its series."""
+
+    since_us: int
+    until_us: int
+    step_us: int
+
+
+def step_of(span_us: int) -> int:
+    """The smallest round step that makes no more than `STEPS_MAX` of a span."""
+    for step in STEPS_US:
+        if span_us <= step * STEPS_MAX:
+            return step
+    return -(-span_us // STEPS_MAX)
+
+
+class Tables:
+    """Tables that answer the queries; close it, or use it with ``with``."""
+
+    def __init__(
+        self, datasets: Mapping[str, pyarrow.dataset.Dataset | Any], scope: Scope | None = None
+    ) -> None:
+        """Arrow datasets or tables by the table's name; a table that is not given is empty."""
+        import duckdb
+
+        self._connection: duckdb.DuckDBPyConnection = duckdb.connect()
+        self._connection.execute("SET enable_progress_bar = false; SET TimeZone = 'UTC'")
+        self.missing = sorted(TABLES.keys() - datasets.keys())
+        scope = scope or Scope()
+        for name, table in TABLES.items():
+            source = datasets.get(name)
+            if source is None:
+                source = table.schema.empty_table()
+            self._connection.register(f"all_{name}", source)
+            columns = {column.name for column in table.columns}
+            self._connection.execute(
+                f'CREATE VIEW "{name}" AS SELECT * FROM "all_{name}" WHERE {scope.condition(columns)}'
+            )
+
+    @property
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """DuckDB, for queries of your own: each table is a view of its name."""
+        return self._connection
+
+    def span(self, since: int | None = None, until: int | None = None) -> Span:
+        """The bounds of a question in µs since 1970, and the step of its series.
+
+        A bound that is not given is that of the events; the first step then begins at a round time. Raises
+        ``ValueError`` if the span ends before it begins.
+        """
+        whole = {"since": since or 0, "until": 2**53 if until is None else until}
+        first, last = self._connection.execute(QUERIES["span"].sql, whole).fetchall()[0][:2]
+        begin = (first or 0) if since is None else since
+        end = (last or begin) + 1 if until is None else until
+        if end <= begin:
+            raise ValueError("the span ends before it begins")
+        step = step_of(end - begin)
+        return Span(begin - begin % step if since is None else begin, end, step)
+
+    def ask(
+        self,
+        name: str,
+        *,
+        since: int | None = None,
+        until: int | None = None,
+        step: int | None = None,
+    ) -> duckdb.DuckDBPyConnection:
+        """The result of one of `QUERIES`: ``.fetchall()``, ``.df()``, ``.arrow()``.
+
+        ``since`` and ``until`` as in `span`; ``step`` of a series in µs, by default at most `STEPS_MAX` steps.
+        Raises ``KeyError`` for an unknown query, ``ValueError`` as `span`.
+        """
+        span = self.span(since, until)
+        values = {"since": span.since_us, "until": span.until_us, "step": step or span.step_us}
+        return self._ask(name, values)
+
+    def _ask(self, name: str, values: dict[str, int]) -> duckdb.DuckDBPyConnection:
+        sql = QUERIES[name].sql
+        used = {key: value for key, value in values.items() if f"${key}" in sql}
+        return self._connection.execute(sql, used)
+
+    def answers(self, span: Span) -> dict[str, list[dict[str, Any]]]:
+        """The rows of every query over one span."""
+        values = {"since": span.since_us, "until": span.until_us, "step": span.step_us}
+        return {name: _rows(self._ask(name, values)) for name in QUERIES}
+
+    def rows(self, name: str, **span: Any) -> list[dict[str, Any]]:
+        """The same as a list of dicts."""
+        return _rows(self.ask(name, **span))
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._connection.close()
+
+    def __enter__(self) -> Tables:
+        """Itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        self.close()
+
+
+def _rows(result: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
+    names = [column[0] for column in result.description or []]
+    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+
+def open_tables(folder: Path | str, scope: Scope | None = None) -> Tables:
+    """The Delta tables of a folder, each in a folder of its name, as they are now.
+
+    Raises ``TablesError`` if the folder has none of the tables, or one that cannot be read. A table that is not
+    there yet counts as empty; ``missing`` names it.
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise TablesError(f"{folder} is no folder")
+    datasets: dict[str, Any] = {}
+    for name in TABLES:
+        place = folder / name
+        if not (place / "_delta_log").is_dir():
+            continue
+        try:
+            datasets[name] = DeltaTable(place).to_pyarrow_dataset()
+        except (DeltaError, OSError) as error:
+            raise TablesError(f"table {place} cannot be read: {error}") from error
+    if not datasets:
+        raise TablesError(
+            f"{folder} has no table of plgd events; `penstock plgd run` makes them there"
+        )
+    return Tables(datasets, scope)
