@@ -281,6 +281,19 @@ def test_every_command_has_help(run, group):
 
 
 @pytest.mark.parametrize(
+    "group",
+    [("server", name) for name in ("report", "request", "watch", "account", "cluster", "config")],
+)
+def test_every_command_of_a_group_in_a_group_has_help(run, group):
+    from penstock.cli import commands
+
+    for name in getattr(commands, "_".join(group).upper()):
+        status, out, _ = run(*group, name, "--help")
+        assert status == 0
+        assert "--json" in out
+
+
+@pytest.mark.parametrize(
     ("words", "canonical"),
     [(("str", "list"), ("stream", "ls")), (("con", "nfo"), ("consumer", "info"))],
 )

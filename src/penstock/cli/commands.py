@@ -12,7 +12,11 @@ TOP: dict[str, Row] = {
     "run": ("Start server, log shipper and Spark tables in one command.", "programs", "run"),
     "bundle": ("Start a server for a plgd hub.", "bundle", "bundle"),
     "plgd": ("Events of a plgd hub: report.", "tree", "plgd"),
-    "server": ("Start a server, or ask running ones: ping, ls, info.", "programs", "server"),
+    "server": (
+        "Start a server, or ask running ones: ls, info, report, request, check ...",
+        "programs",
+        "server",
+    ),
     "pub": ("Publish messages.", "publishing", "pub"),
     "sub": ("Print the messages of subjects, or of a stream.", "subscribing", "sub"),
     "req": ("Send a request, and print the answer.", "requesting", "req"),
@@ -187,6 +191,65 @@ SERVER: dict[str, Row] = {
     "ping": ("Print which servers answer, and how fast.", "server.listing", "ping"),
     "ls": ("List servers with their load.", "server.listing", "ls"),
     "info": ("Show a server.", "server.listing", "info"),
+    "report": (
+        "Compare servers: accounts, connections, health, jetstream ...",
+        "tree",
+        "server_report",
+    ),
+    "request": ("Print the pages of servers: variables, connections ...", "tree", "server_request"),
+    "watch": ("Follow servers: accounts, jetstream, servers.", "tree", "server_watch"),
+    "graph": ("Draw the load of a server.", "server.graph", "graph"),
+    "account": ("What servers know of an account: info, purge.", "tree", "server_account"),
+    "cluster": ("Leaders and balance: step-down, peer-remove, balance.", "tree", "server_cluster"),
+    "config": ("The configuration of a server: reload.", "tree", "server_config"),
+    "run": ("Start a server for trying things out.", "server.throwaway", "run"),
+    "generate": ("Write a configuration for a server.", "server.generating", "generate"),
+    "passwd": ("Print the bcrypt hash of a password.", "server.tools", "passwd"),
+    "mappings": ("Show what a subject mapping does.", "server.tools", "mappings"),
+}
+SERVER_WATCH: dict[str, Row] = {
+    "accounts": ("Accounts: connections, traffic.", "server.watching", "accounts"),
+    "jetstream": ("JetStream: memory, files, API.", "server.watching", "jetstream"),
+    "servers": ("Servers: connections, memory, traffic.", "server.watching", "servers"),
+}
+SERVER_ACCOUNT: dict[str, Row] = {
+    "info": ("Show exports, imports, mappings.", "server.administration", "info"),
+    "purge": ("Remove all streams of an account.", "server.administration", "purge"),
+}
+SERVER_CLUSTER: dict[str, Row] = {
+    "balance": ("Spread connections evenly.", "server.clusters", "balance"),
+    "step-down": ("Let the leader hand over.", "server.clusters", "step_down"),
+    "peer-remove": ("Remove a server for good.", "server.clusters", "peer_remove"),
+}
+SERVER_CONFIG: dict[str, Row] = {
+    "reload": ("Let a server read its configuration again.", "server.administration", "reload"),
+}
+SERVER_REPORT: dict[str, Row] = {
+    "accounts": ("Connections and traffic of accounts.", "server.reports", "accounts"),
+    "connections": ("The connections of all servers.", "server.reports", "connections_"),
+    "cpu": ("How busy the processors are.", "server.reports", "cpu"),
+    "mem": ("How much memory is used.", "server.reports", "mem"),
+    "health": ("Which servers are healthy.", "server.reports", "health"),
+    "jetstream": ("Streams, messages, memory and files.", "server.reports", "jetstream"),
+    "leafnodes": ("Leaf nodes.", "server.link_reports", "leafnodes"),
+    "routes": ("Routes inside of clusters.", "server.link_reports", "routes"),
+    "gateways": ("Gateways between clusters.", "server.link_reports", "gateways"),
+    "downgrade": ("What an older server could not load.", "server.link_reports", "downgrade"),
+}
+SERVER_REQUEST: dict[str, Row] = {
+    "variables": ("Variables of the server.", "server.requests", "variables"),
+    "connections": ("Connections.", "server.requests", "connections"),
+    "subscriptions": ("Subscriptions.", "server.requests", "subscriptions"),
+    "accounts": ("Accounts.", "server.requests", "accounts"),
+    "jetstream": ("JetStream: accounts, streams, consumers.", "server.requests", "jetstream"),
+    "jetstream-health": ("Health of JetStream.", "server.requests", "health"),
+    "leafnodes": ("Leaf nodes.", "server.requests", "leafnodes"),
+    "routes": ("Routes.", "server.requests", "routes"),
+    "gateways": ("Gateways.", "server.requests", "gateways"),
+    "raft": ("Groups of copies.", "server.requests", "raft"),
+    "ipqueue": ("Queues inside of the server.", "server.requests", "ipqueue"),
+    "profile": ("Write profiles into files.", "server.profiles", "profile"),
+    "kick": ("Disconnect a client.", "server.requests", "kick"),
 }
 PLGD: dict[str, Row] = {
     "report": ("Make an HTML page about the devices of a hub.", "plgd.report", "report"),
@@ -285,7 +348,48 @@ ALIASES: dict[str, dict[str, str]] = {
         "list": "ls",
         **dict.fromkeys(("find", "get", "l"), "lookup"),
     },
-    "server": {"list": "ls", "i": "info"},
+    "server": {
+        "list": "ls",
+        "i": "info",
+        "rep": "report",
+        "req": "request",
+        "acct": "account",
+        **dict.fromkeys(("r", "raft"), "cluster"),
+        "gen": "generate",
+        **dict.fromkeys(("mkpasswd", "pass", "password"), "passwd"),
+        "mapping": "mappings",
+    },
+    "server_watch": {
+        **dict.fromkeys(("account", "acct"), "accounts"),
+        **dict.fromkeys(("js", "jsz"), "jetstream"),
+        **dict.fromkeys(("server", "srv"), "servers"),
+    },
+    "server_account": {"i": "info"},
+    "server_cluster": {
+        **dict.fromkeys(("stepdown", "sd", "elect", "down", "d"), "step-down"),
+        **dict.fromkeys(("rm", "pr"), "peer-remove"),
+    },
+    "server_report": {
+        "acct": "accounts",
+        **dict.fromkeys(("conn", "connz", "conns"), "connections"),
+        **dict.fromkeys(("jsz", "js"), "jetstream"),
+        **dict.fromkeys(("leaf", "leafz"), "leafnodes"),
+        "route": "routes",
+        **dict.fromkeys(("super", "gateway"), "gateways"),
+    },
+    "server_request": {
+        **dict.fromkeys(("var", "varz"), "variables"),
+        **dict.fromkeys(("conn", "connz"), "connections"),
+        **dict.fromkeys(("sub", "subsz"), "subscriptions"),
+        **dict.fromkeys(("accountz", "acct"), "accounts"),
+        **dict.fromkeys(("jsz", "js"), "jetstream"),
+        "healthz": "jetstream-health",
+        **dict.fromkeys(("leaf", "leafz"), "leafnodes"),
+        **dict.fromkeys(("route", "routez"), "routes"),
+        **dict.fromkeys(("gateway", "gwy", "gatewayz"), "gateways"),
+        "raftz": "raft",
+        **dict.fromkeys(("ipq", "ipqueuesz"), "ipqueue"),
+    },
     "server_check": {"conn": "connection", "js": "jetstream", "raft": "meta"},
 }
 

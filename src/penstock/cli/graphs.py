@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -17,16 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 BARS = " ▁▂▃▄▅▆▇█"
-_INTERVAL = click.option(
+INTERVAL = click.option(
     "--interval", type=DURATION, default="1s", show_default=True, help="Time between samples."
 )
-_COUNT = click.option("--count", default=0, type=click.IntRange(0), help="End after this many.")
+COUNT = click.option("--count", default=0, type=click.IntRange(0), help="End after this many.")
 
 
 @click.command()
 @click.argument("name", cls=Asked)
-@_INTERVAL
-@_COUNT
+@INTERVAL
+@COUNT
 @command
 @click.pass_obj
 def stream(session: Session, name: str, interval: int, count: int) -> None:
@@ -34,19 +35,19 @@ def stream(session: Session, name: str, interval: int, count: int) -> None:
     with session.connect() as client:
         js = session.jetstream(client)
 
-        def sample() -> dict[str, int]:
+        def sample() -> dict[str, Sample]:
             state = js.stream_info(name).state
             removed = state.last_seq - state.messages
-            return {"stored": state.last_seq, "removed": removed}
+            return {"stored": Sample(state.last_seq), "removed": Sample(removed)}
 
-        _follow(session, sample, interval, count)
+        follow(session, sample, interval, count)
 
 
 @click.command()
 @click.argument("stream", cls=Asked)
 @click.argument("name", cls=Asked, of="stream")
-@_INTERVAL
-@_COUNT
+@INTERVAL
+@COUNT
 @command
 @click.pass_obj
 def consumer(session: Session, stream: str, name: str, interval: int, count: int) -> None:
@@ -54,46 +55,62 @@ def consumer(session: Session, stream: str, name: str, interval: int, count: int
     with session.connect() as client:
         js = session.jetstream(client)
 
-        def sample() -> dict[str, int]:
+        def sample() -> dict[str, Sample]:
             info = js.consumer_info(stream, name)
             return {
-                "delivered": info.delivered.consumer_seq,
-                "acknowledged": info.ack_floor.consumer_seq,
+                "delivered": Sample(info.delivered.consumer_seq),
+                "acknowledged": Sample(info.ack_floor.consumer_seq),
             }
 
-        _follow(session, sample, interval, count)
+        follow(session, sample, interval, count)
 
 
-def _follow(
-    session: Session, sample: Callable[[], dict[str, int]], interval_ns: int, count: int
+@dataclass(frozen=True)
+class Sample:
+    """A value, how it is shown, and whether its growth per second is drawn, or the value itself."""
+
+    value: float
+    show: Callable[[int], str] = number
+    rate: bool = True
+
+
+def follow(
+    session: Session, sample: Callable[[], dict[str, Sample]], interval_ns: int, count: int
 ) -> None:
-    """Print the rates of what is counted: bars that move at a terminal, else a line each time."""
+    """Print what is sampled: bars that move at a terminal, else a line each time."""
     before, then = sample(), time.monotonic()
     history: dict[str, list[float]] = {name: [] for name in before}
     done = 0
     while not count or done < count:
         time.sleep(interval_ns / 1e9)
         after, now = sample(), time.monotonic()
-        rates = {name: (after[name] - before[name]) / (now - then) for name in after}
+        for name, each in after.items():
+            grown = each.value - before[name].value
+            history[name].append(grown / (now - then) if each.rate else each.value)
+        shown = {name: _shown(each, history[name][-1]) for name, each in after.items()}
+        data = {
+            f"{name}_per_s" if each.rate else name: round(history[name][-1], 1)
+            for name, each in after.items()
+        }
         before, then, done = after, now, done + 1
-        for name, rate in rates.items():
-            history[name].append(rate)
         if session.as_json:
-            print_json_line({f"{name}_per_s": round(rate, 1) for name, rate in rates.items()})
+            print_json_line({name.replace(" ", "_"): value for name, value in data.items()})
         elif sys.stdout.isatty():
-            _draw(history, again=done > 1)
+            _draw(history, shown, again=done > 1)
         else:
-            parts = (f"{name} {number(round(rate))}/s" for name, rate in rates.items())
-            print("  ".join(parts), flush=True)
+            print("  ".join(f"{name} {text}" for name, text in shown.items()), flush=True)
 
 
-def _draw(history: dict[str, list[float]], *, again: bool) -> None:
+def _shown(sample: Sample, value: float) -> str:
+    return sample.show(round(value)) + ("/s" if sample.rate else "")
+
+
+def _draw(history: dict[str, list[float]], shown: dict[str, str], *, again: bool) -> None:
     import shutil
 
     width = max(shutil.get_terminal_size().columns - 30, 10)
     lines = [
-        f"{name:>12} {number(round(rates[-1])):>11}/s {bars(rates[-width:])}"
-        for name, rates in history.items()
+        f"{name:>13} {shown[name]:>13} {bars(values[-width:])}" for name, values in history.items()
     ]
     up = f"\x1b[{len(lines)}A" if again else ""
     print(up + "".join(f"\x1b[2K{line}\n" for line in lines), end="", flush=True)

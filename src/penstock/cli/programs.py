@@ -6,7 +6,12 @@ import click
 
 from penstock.cli.commands import asks_servers
 
-OWN_OPTIONS = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+OWN_OPTIONS = {
+    "ignore_unknown_options": True,
+    "allow_extra_args": True,
+    "allow_interspersed_args": False,  # a "--" behind the first word is the program's
+    "help_option_names": [],
+}
 
 
 @click.command(context_settings=OWN_OPTIONS, add_help_option=False)

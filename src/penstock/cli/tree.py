@@ -115,6 +115,30 @@ servers = _group("server", "Ask running servers, as a user of the system account
 server_check = _group("check", "Check health, for Nagios and Prometheus.", commands.SERVER_CHECK)
 server_check.table = "server_check"
 plgd = _group("plgd", "Work with the events of a plgd hub.", commands.PLGD)
+server_report = _group(
+    "report", "Compare servers. Needs a system account's user.", commands.SERVER_REPORT
+)
+server_report.table = "server_report"
+server_request = _group(
+    "request", "Print what servers say. Needs a system account's user.", commands.SERVER_REQUEST
+)
+server_request.table = "server_request"
+server_watch = _group(
+    "watch", "Follow servers. Needs a system account's user.", commands.SERVER_WATCH
+)
+server_watch.table = "server_watch"
+server_account = _group(
+    "account", "Accounts of servers. Needs a system account's user.", commands.SERVER_ACCOUNT
+)
+server_account.table = "server_account"
+server_cluster = _group(
+    "cluster", "Clusters of servers. Needs a system account's user.", commands.SERVER_CLUSTER
+)
+server_cluster.table = "server_cluster"
+server_config = _group(
+    "config", "Configurations of servers. Needs a system account's user.", commands.SERVER_CONFIG
+)
+server_config.table = "server_config"
 pipeline = _group(
     "pipeline", "Sources, steps and sinks out of one file, on Spark.", commands.PIPELINE
 )

@@ -1,0 +1,73 @@
+"""``penstock server request profile``: profiles of servers, a file for each."""
+
+from __future__ import annotations
+
+import base64
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.cli.output import print_json
+from penstock.cli.server.asking import Answer, Live, Where
+from penstock.cli.session import Session, command
+from penstock.core.base.quoting import shown
+
+NAMES = ("allocs", "heap", "goroutine", "mutex", "threadcreate", "block", "cpu")
+_GRACE_NS = 2_000_000_000
+
+
+@click.command()
+@click.argument("profile", type=click.Choice(NAMES))
+@click.argument(
+    "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path()
+)
+@click.option("--level", default=0, help="Level of detail.")
+@click.option("--name", default="", help="Only the server with this name or ID.")
+@click.option("--cluster", default="", help="Only servers of this cluster.")
+@click.option("--tags", multiple=True, metavar="TAG", help="Only servers with this tag.")
+@command
+@click.pass_obj
+def profile(
+    session: Session,
+    profile: str,
+    folder: Path,
+    level: int,
+    name: str,
+    cluster: str,
+    tags: tuple[str, ...],
+) -> int:
+    """Write the PROFILE of each server into FOLDER (the current one).
+
+    A CPU profile takes as long as --timeout says.
+    """
+    wanted: dict[str, Any] = {"name": profile, "debug": level}
+    if profile == "cpu":
+        wanted["duration"] = session.timeout
+        session.timeout += _GRACE_NS  # for the way of the answer
+    with session.connect() as client:
+        answers = Live(client, Where(name, "", cluster, tags)).ask("PROFILEZ", wanted)
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    written = [_write(each, folder / f"{profile}-{stamp}-") for each in answers]
+    if session.as_json:
+        print_json(written)
+    for each in written:
+        if not session.as_json and "file" in each:
+            print(shown(f"{each['server']}: {each['file']}"))
+        if "error" in each:
+            click.echo(shown(f"penstock: {each['server']}: {each['error']}"), err=True)
+    return 1 if any("error" in each for each in written) else 0
+
+
+def _write(answer: Answer, prefix: Path) -> dict[str, str]:
+    error = answer.error or str(answer.data.get("error") or "")
+    if error:
+        return {"server": answer.name, "error": error}
+    name = answer.name.replace("/", "_").replace("\\", "_")
+    path = prefix.with_name(prefix.name + name)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(base64.b64decode(answer.data.get("profile") or ""))
+    return {"server": answer.name, "file": str(path)}

@@ -1,0 +1,177 @@
+"""What the reports about servers have in common: which servers, the order of rows, watching.
+
+A report is made of rows, which are JSON objects; ``columns`` says how a row is shown in a table.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from penstock.cli.output import number, print_json, print_table, size
+from penstock.cli.server.asking import Source, Where, source
+from penstock.cli.session import Session, command
+
+if TYPE_CHECKING:
+    from penstock.cli.server.asking import Answer
+
+F = TypeVar("F", bound=Callable[..., Any])
+Row = Mapping[str, Any]
+
+GLOBAL = "$G"
+"""The account of users who are in no other; pages leave it out."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: the field of the row, and how its value is shown."""
+
+    title: str
+    field: str
+    show: Callable[[Any], str] = str
+
+    @property
+    def numeric(self) -> bool:
+        """Whether it is a number, which is shown at the right."""
+        return self.show in (number, size)
+
+
+Columns = Sequence[Column]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under a title; ``totals`` is a last row with sums."""
+
+    columns: Columns
+    rows: Sequence[Row]
+    totals: Row | None = None
+    title: str = ""
+
+    def print(self) -> None:
+        """Print the table."""
+        if self.title:
+            print(f"{self.title}:")
+        rows = [*self.rows, *([self.totals] if self.totals is not None and self.rows else [])]
+        cells = [[_cell(column, row) for column in self.columns] for row in rows]
+        right = frozenset(column.title for column in self.columns if column.numeric)
+        print_table([column.title for column in self.columns], cells, right=right)
+
+
+def _cell(column: Column, row: Row) -> str:
+    value = row.get(column.field)
+    return "" if value is None else column.show(value)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a report says: for people, its tables; for programs, data."""
+
+    tables: Sequence[Table]
+    data: Any = None
+    status: int = 0
+
+
+def report(*sorts: str) -> Callable[[F], click.Command]:
+    """A command that makes a Report of what servers say.
+
+    ``sorts`` are the values of ``--sort``, the usual one first. The function gets the source and its own options.
+    """
+
+    def wrap(function: F) -> click.Command:
+        @click.option("--host", "--name", "name", default="", help="Only this server.")
+        @click.option("--cluster", default="", help="Only servers of this cluster.")
+        @click.option("--tags", multiple=True, metavar="TAG", help="Only servers with this tag.")
+        @click.option("--watch", default=0.0, metavar="SECONDS", help="Report again and again.")
+        @click.option(
+            "--archive",
+            type=click.Path(exists=True, dir_okay=False),
+            default=None,
+            help="Read an audit archive instead.",
+        )
+        @command
+        @click.pass_obj
+        def made(session: Session, /, limit: int | None = None, **given: Any) -> int:
+            where = Where(
+                given.pop("name"),
+                "",
+                given.pop("cluster"),
+                given.pop("tags"),
+                limit or 0,
+                given.pop("archive") or "",
+            )
+            seconds = given.pop("watch")
+            if seconds and where.archive:
+                raise click.UsageError("--watch and --archive exclude each other")
+            with source(session, where) as servers:
+                while True:
+                    status = _show(session, function(servers, **given), clear=bool(seconds))
+                    if not seconds:
+                        return status
+                    time.sleep(seconds)
+
+        made.__name__, made.__doc__ = function.__name__, function.__doc__
+        own, found = click.command()(function).params, click.command()(made)
+        found.params = [*own, *found.params]
+        if not any(each.name == "limit" for each in own):
+            found.params.append(click.Argument(["limit"], type=click.IntRange(1), required=False))
+        if sorts:
+            found.params += _order(sorts)
+        return found
+
+    return wrap
+
+
+def _order(sorts: Sequence[str]) -> list[click.Parameter]:
+    return [
+        click.Option(
+            ["--sort", "sort"],
+            type=click.Choice(sorts),
+            default=sorts[0],
+            show_default=True,
+            help="Order of the rows.",
+        ),
+        click.Option(["-R", "--reverse", "reverse"], is_flag=True, help="The other way round."),
+    ]
+
+
+def _show(session: Session, found: Report, *, clear: bool) -> int:
+    if session.as_json:
+        print_json(found.data)
+        return found.status
+    if clear and sys.stdout.isatty():
+        print("\x1b[2J\x1b[H", end="")
+    for index, table in enumerate(found.tables):
+        if index:
+            print()
+        table.print()
+    sys.stdout.flush()
+    return found.status
+
+
+def total(rows: Sequence[Row], *fields: str, **fixed: Any) -> dict[str, Any]:
+    """A row with the sums of these fields."""
+    return {**fixed, **{name: sum(row.get(name) or 0 for row in rows) for name in fields}}
+
+
+def connections(servers: Source, wanted: Mapping[str, Any]) -> list[tuple[Answer, Row]]:
+    """All connections of the servers, however many pages they are."""
+    from penstock.cli.server.asking import sound
+
+    found: list[tuple[Answer, Row]] = []
+    offset, step = 0, 1024
+    while True:
+        answers = sound(servers.ask("CONNZ", {**wanted, "offset": offset, "limit": step}))
+        for answer in answers:
+            found += [
+                (answer, {**each, "account": each.get("account") or GLOBAL})
+                for each in answer.data.get("connections") or ()
+            ]
+        offset += step
+        if all(int(answer.data.get("total") or 0) <= offset for answer in answers):
+            return found

@@ -1,0 +1,141 @@
+"""``penstock server cluster`` and the reports of clusters, with three nats-servers."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from penstock.client import connect_blocking
+from penstock.errors import PenstockError
+from tests.peers import command_of, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.cli.conftest import Ran
+
+    Run = Callable[..., Ran]
+
+CONFIG = """
+listen: 127.0.0.1:{port}
+server_name: n{number}
+jetstream {{ store_dir: "{folder}/n{number}" }}
+accounts {{
+    $SYS {{ users: [ {{ user: admin, password: secret }} ] }}
+    A {{ jetstream: enabled, users: [ {{ user: anna, password: secret }} ] }}
+}}
+no_auth_user: anna
+cluster {{ name: C, listen: "127.0.0.1:{route}", routes: [ {routes} ] }}
+"""
+PATIENCE_SECONDS = 90.0
+
+pytestmark = pytest.mark.skipif(command_of("nats-server") is None, reason="needs a nats-server")
+
+
+class Cluster(NamedTuple):
+    """The ports of the servers n0, n1, n2, and their processes."""
+
+    ports: list[int]
+    processes: list[subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    ports, routes = [free_port() for _ in range(3)], [free_port() for _ in range(3)]
+    urls = ", ".join(f'"nats://127.0.0.1:{route}"' for route in routes)
+    command = command_of("nats-server")
+    assert command is not None
+    with contextlib.ExitStack() as stack:
+        processes = []
+        for number, (port, route) in enumerate(zip(ports, routes, strict=True)):
+            path = tmp_path / f"n{number}.conf"
+            path.write_text(
+                CONFIG.format(port=port, number=number, folder=tmp_path, route=route, routes=urls)
+            )
+            log = stack.enter_context((tmp_path / f"n{number}.log").open("wb"))
+            process = subprocess.Popen([*command, "-c", str(path)], stdout=log, stderr=log)
+            stack.callback(process.wait, 30)
+            stack.callback(process.terminate)
+            processes.append(process)
+        yield Cluster(ports, processes)
+
+
+def until(what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def servers(cli: Run) -> list[object]:
+    ran = cli("server", "ls", "--json")
+    return ran.json if ran.status == 0 else []
+
+
+def test_a_cluster_is_reported_and_led(
+    cluster: Cluster, cli: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NATS_URL", f"nats://admin:secret@127.0.0.1:{cluster.ports[0]}")
+
+    def peers() -> list[str]:
+        """The rows of the table of servers; none before there is a leader."""
+        ran = cli("server", "report", "jetstream")
+        parts = ran.out.split("Servers of the JetStream cluster:\n")
+        return parts[1].splitlines()[1:] if len(parts) == 2 else []
+
+    until(lambda: len(peers()) == 3)
+    assert sum("yes" in row.split()[2] for row in peers()) >= 1
+    rows = cli("server", "report", "jetstream", "--json").json
+    assert [row["server"] for row in rows] == ["n0", "n1", "n2"]
+    assert {row["cluster"] for row in rows} == {"C"}
+    routes = cli("server", "report", "routes", "--sort", "name", "-j").json
+    assert {(row["server"], row["name"]) for row in routes} >= {("n0", "n1"), ("n2", "n0")}
+    assert len(cli("server", "request", "varz", "--cluster", "C").lines) == 3
+    assert len(cli("server", "request", "varz", "--name", "n1").lines) == 1
+    assert cli("server", "cluster", "step-down", stdin=b"n\n").status == 130
+    done = cli("server", "raft", "sd", "--force", "--json").json
+    assert done["leader"] != done["previous"]
+    assert {done["leader"], done["previous"]} <= {"n0", "n1", "n2"}
+    follower = next(n for n in ("n1", "n2") if n != done["leader"])
+    cluster.processes[int(follower[1])].terminate()
+    cluster.processes[int(follower[1])].wait(30)
+    assert cli("server", "cluster", "peer-remove", "nobody", "-f").status == 1
+    removed = cli("server", "cluster", "rm", follower, "-f", "--json")
+    assert removed.json["peer"] == follower
+    until(lambda: len(peers()) == 2)
+
+
+def test_connections_are_balanced(
+    cluster: Cluster, cli: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NATS_URL", f"nats://admin:secret@127.0.0.1:{cluster.ports[0]}")
+    until(lambda: len(servers(cli)) == 3)
+
+    def counts() -> list[int]:
+        found = dict.fromkeys(("n0", "n1", "n2"), 0)
+        for each in cli("server", "report", "conns", "--account", "A", "-j").json:
+            found[each["server"]["name"]] += 1
+        return sorted(found.values())
+
+    with contextlib.ExitStack() as stack:
+        clients = [
+            stack.enter_context(connect_blocking(f"nats://127.0.0.1:{cluster.ports[1]}"))
+            for _ in range(6)
+        ]
+        until(lambda: counts() == [0, 0, 6])
+        words = ("server", "cluster", "balance", "100ms", "--account", "A")
+        assert cli(*words, stdin=b"n\n").status == 130
+        assert cli(*words, "--idle", "1d", "-f", "-j").json["moved"] == 0
+        assert cli(*words, "--server-name", "n2", "-f", "-j").json["moved"] == 0
+        moved = cli(*words, "--force", "--json").json
+        assert moved["moved"] == 4
+        for client in clients:
+            with contextlib.suppress(PenstockError):
+                client.rtt()  # lets those that were disconnected notice
+        until(lambda: all(client.rtt() > 0 for client in clients))
+        assert sum(counts()) == 6
