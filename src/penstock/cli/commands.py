@@ -79,6 +79,8 @@ STREAM: dict[str, Row] = {
     "seal": ("Let nothing in a stream change any more.", "stream_changes", "seal"),
     "backup": ("Back up a stream into a folder.", "backups", "backup"),
     "restore": ("Restore a stream from a backup.", "backups", "restore"),
+    "export": ("Write messages into files: JSON lines, Parquet.", "stream_export", "export"),
+    "import": ("Publish the messages of files into a stream.", "stream_import", "import_"),
     "cluster": ("Leaders and copies: step-down, peer-remove.", "tree", "stream_cluster"),
 }
 STREAM_CLUSTER: dict[str, Row] = {
@@ -396,21 +398,8 @@ ALIASES: dict[str, dict[str, str]] = {
 # group -> commands that only read, and therefore take --store
 READERS: dict[str, frozenset[str]] = {
     "penstock": frozenset(("explain", "sql", "export")),
-    "stream": frozenset(
-        [
-            "ls",
-            "info",
-            "state",
-            "report",
-            "subjects",
-            "gaps",
-            "find",
-            "search",
-            "get",
-            "view",
-            "backup",
-        ]
-    ),
+    "stream": frozenset(("ls", "info", "state", "report", "subjects", "gaps", "find", "search"))
+    | frozenset(("get", "view", "backup", "export")),
     "consumer": frozenset(("ls", "info", "state", "report", "find")),
     "kv": frozenset(("ls", "info", "get", "history", "dump")),
     "object": frozenset(("ls", "info", "get")),
@@ -422,6 +411,7 @@ ELSEWHERE: dict[str, str] = {
     "penstock audit": "server",
     "penstock cheats": "cheat",
     "penstock traffic": "sub",
+    "penstock import": "stream import",
     "stream move": "stream copy",
 }
 

@@ -91,6 +91,26 @@ def read_stored(
         yield columns
 
 
+def sequence_at(js: JetStream, stream: str, ns: int, first: int, stop: int) -> int:
+    """The first sequence of ``first <= seq < stop`` whose message has that time or a later one; ``stop``
+    when there is none.
+
+    Times ascend with the sequences, as in a consumer that begins at a time.
+    """
+    while first < stop:
+        middle = (first + stop) // 2
+        try:
+            found = js.get_message(stream, middle, next_by_subject=">")
+        except MessageNotFound:
+            stop = middle
+            continue
+        if found.seq >= stop or found.timestamp_ns >= ns:
+            stop = middle
+        else:
+            first = found.seq + 1
+    return first
+
+
 def _add(columns: Columns, message: StoredMsg) -> None:
     acked = f"$JS.ACK.-.-.1.{message.seq}.{message.seq}.{message.time}.0"
     columns.append(message.subject, acked, message.hdrs, message.data)

@@ -11,8 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from penstock.client.columns import ROWS, read_range
-from penstock.client.stored import read_stored
-from penstock.errors import MessageNotFound
+from penstock.client.stored import read_stored, sequence_at
 from penstock.sql.selection import END, Selection
 
 if TYPE_CHECKING:
@@ -53,9 +52,9 @@ class LiveSource:
             first = max(wanted.first, info.state.first_seq)
             stop = min(wanted.stop, last + 1)
             if wanted.since_ns:
-                first = _first_at(js, stream, wanted.since_ns, first, stop)
+                first = sequence_at(js, stream, wanted.since_ns, first, stop)
             if wanted.until_ns < END:
-                stop = _first_at(js, stream, wanted.until_ns, first, stop)
+                stop = sequence_at(js, stream, wanted.until_ns, first, stop)
             subjects = wanted.subjects or ()
             if first >= stop:
                 return
@@ -89,22 +88,3 @@ class LiveSource:
                 for name in js.stream_names()
                 for each in js.consumers(name)
             ]
-
-
-def _first_at(js: BlockingJetStream, stream: str, ns: int, first: int, stop: int) -> int:
-    """The first sequence of the range with that time or a later one; ``stop`` when there is none.
-
-    Times ascend with the sequences, as in a consumer that begins at a time.
-    """
-    while first < stop:
-        middle = (first + stop) // 2
-        try:
-            found = js.get_message(stream, middle, next_by_subject=">")
-        except MessageNotFound:
-            stop = middle
-            continue
-        if found.seq >= stop or found.timestamp_ns >= ns:
-            stop = middle
-        else:
-            first = found.seq + 1
-    return first
