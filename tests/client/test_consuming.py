@@ -64,6 +64,13 @@ def subscriptions(client: Any) -> int:
     return len(client.connection.interests)
 
 
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Until the server has taken the acks: nats-server answers questions that came behind them first."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+
+
 def kinds(messages: Any) -> set[str]:
     return {event.kind for event in messages._intake.events}
 
@@ -181,7 +188,7 @@ def test_an_iteration_yields_each_message_once_and_in_order(
                 publish(js, unique, COUNT, COUNT + 20)
             if expected == COUNT + 19:
                 break
-    assert js.consumer_info(unique, "c").ack_floor.stream_seq >= COUNT + 19
+    wait_for(lambda: js.consumer_info(unique, "c").ack_floor.stream_seq >= COUNT + 19)
     limit = options.get("max_messages")
     assert all(event.count <= (limit or 2000) for event in messages._intake.events)
 
@@ -233,7 +240,7 @@ def test_a_callback_gets_each_message(js: Any, unique: str, concurrency: Any) ->
         while not stopped:
             messages.run(timeout=0.05)
     assert seen == list(range(COUNT))
-    assert js.consumer_info(unique, "c").num_ack_pending == 0
+    wait_for(lambda: js.consumer_info(unique, "c").num_ack_pending == 0)
 
 
 def test_stop_in_a_callback_ends_the_run(js: Any, unique: str) -> None:
@@ -367,7 +374,7 @@ def test_a_push_consumer_is_consumed_with_flow_control(js: Any, unique: str) -> 
             if event.kind == "heartbeat":
                 break
             assert event.kind == "flow_control"
-    assert js.consumer_info(unique, "p").num_ack_pending == 0
+    wait_for(lambda: js.consumer_info(unique, "p").num_ack_pending == 0)
 
 
 def test_a_queue_group_shares_a_push_consumer(js: Any, server: ServerProcess, unique: str) -> None:
@@ -550,7 +557,7 @@ def test_threads_handle_messages_and_their_acks_arrive(server: ServerProcess, un
         assert sorted(seen) == list(range(COUNT))
         assert len(names) >= 4
         assert threading_is_over(names)
-        assert js.consumer_info(unique, "c").num_ack_pending == 0
+        wait_for(lambda: js.consumer_info(unique, "c").num_ack_pending == 0)
         assert nc.rtt() < 60  # the client is free again
         with pytest.raises(RuntimeError, match="takes its messages"):
             iter(messages)

@@ -133,12 +133,20 @@ def test_a_put_that_fails_leaves_nothing(shell: str, server: ServerProcess, uniq
         store.destroy()
 
 
+def chunks_stored(url: str) -> int:
+    """How many chunks are in the store B, seen by another client."""
+    with connect_blocking(url) as other:
+        return other.jetstream().stream_info("OBJ_B").state.messages
+
+
 def test_a_put_that_cannot_tidy_up_says_so(shell: str, own_server: ServerProcess) -> None:
     with connected(shell, own_server.url, timeout=2, reconnect_wait=0.01) as client:
         store = client.jetstream().create_object_store(ObjectStoreConfig(bucket="B"))
 
         def stop(number: int) -> None:
             if number == 10:
+                while not chunks_stored(own_server.url):
+                    pass
                 own_server.stop()
 
         with pytest.raises((Timeout, ConnectionClosed)) as failed:

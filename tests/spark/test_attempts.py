@@ -189,10 +189,13 @@ def test_a_write_that_is_ended_while_an_attempt_waits_is_not_gone_on_with(sink):
         js = sink.js
         purge = partial(js.purge_stream, filter_subject="$KV.penstock_spark.query.>")
         # The first one has looked, and waits, when nothing is left to wait for.
-        threading.Timer(BEYOND_SECONDS, purge, ["KV_penstock_spark"]).start()
+        timers.append(threading.Timer(BEYOND_SECONDS, purge, ["KV_penstock_spark"]))
+        timers[0].start()
 
+    timers: list[threading.Timer] = []
     with pytest.raises(WriteError, match=r"progress record .* is gone: the write was ended"):
         write_partition(first, task(), interrupted({7: overtake}))
+    timers[0].join()  # it may still wait for its answer
     forget_client(second.options.servers)
 
 
