@@ -37,6 +37,7 @@ TOP: dict[str, Row] = {
     "counter": ("Counters in streams: get, increment, view, ls.", "tree", "counter"),
     "jsm": ("The tool of 2019 for message sets and observables.", "programs", "jsm"),
     "shims": ("Write the tools of 2019 and 2020 into a folder.", "early.shims", "shims"),
+    "bench": ("Measure speed: pub, sub, service, js, kv.", "tree", "bench"),
     "rtt": ("Measure how long the server takes to answer.", "connections", "rtt"),
     "errors": ("Errors of JetStream: ls, lookup.", "tree", "errors"),
     "context": ("URLs and credentials under names: add, select, ls, info.", "tree", "context"),
@@ -269,6 +270,39 @@ SERVER_CHECK: dict[str, Row] = {
     "request": ("A service: its answer, and how fast.", "server.checks", "request"),
 }
 
+BENCH: dict[str, Row] = {
+    "pub": ("Publish as fast as the server takes it.", "bench.core", "pub"),
+    "sub": ("Subscribe, and count what arrives.", "bench.core", "sub"),
+    "service": ("Requests and answers: request, serve.", "tree", "bench_service"),
+    "js": ("Streams: pub, consume, fetch, ordered, get.", "tree", "bench_js"),
+    "kv": ("Key-value buckets: put, get.", "tree", "bench_kv"),
+}
+BENCH_SERVICE: dict[str, Row] = {
+    "request": ("Send requests, one at a time.", "bench.core", "request"),
+    "serve": ("Answer requests until interrupted.", "bench.core", "serve"),
+}
+BENCH_JS: dict[str, Row] = {
+    "pub": ("Publish: sync, async, atomic, fast.", "tree", "bench_js_pub"),
+    "ordered": ("Consume without acks, each client all.", "bench.streams", "ordered"),
+    "consume": ("Consume, with requests ahead.", "bench.streams", "consume"),
+    "fetch": ("Fetch batches, one after the other.", "bench.streams", "fetch"),
+    "get": ("Get by sequence: sync, batch.", "tree", "bench_js_get"),
+}
+BENCH_JS_PUB: dict[str, Row] = {
+    "sync": ("One message at a time.", "bench.streams", "pub_sync"),
+    "async": ("Many messages on the way at once.", "bench.streams", "pub_async"),
+    "atomic": ("Batches that are stored as a whole.", "bench.streams", "pub_atomic"),
+    "fast": ("Fast batches with few answers.", "bench.streams", "pub_fast"),
+}
+BENCH_JS_GET: dict[str, Row] = {
+    "sync": ("One message at a time.", "bench.streams", "get_sync"),
+    "batch": ("Many messages with one request.", "bench.streams", "get_batch"),
+}
+BENCH_KV: dict[str, Row] = {
+    "put": ("Put keys, one at a time.", "bench.buckets", "put"),
+    "get": ("Get keys, one at a time.", "bench.buckets", "get"),
+}
+
 # group -> other name -> name
 ALIASES: dict[str, dict[str, str]] = {
     "penstock": {
@@ -392,6 +426,7 @@ ALIASES: dict[str, dict[str, str]] = {
         "raftz": "raft",
         **dict.fromkeys(("ipq", "ipqueuesz"), "ipqueue"),
     },
+    "bench_js_pub": {"batch": "atomic"},
     "server_check": {"conn": "connection", "js": "jetstream", "raft": "meta"},
 }
 

@@ -1,9 +1,10 @@
-"""A bar for the progress of a transfer, on stderr if that is a terminal."""
+"""Bars for the progress of transfers and of loads, on stderr if that is a terminal."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,3 +32,33 @@ def progress_bar(what: str, *, wanted: bool = True) -> Iterator[Callable[[int, i
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(escape(shown(what)), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextlib.contextmanager
+def counting_bar(what: str, total: int, *, wanted: bool = True) -> Iterator[Callable[[int], None]]:
+    """Yields a function for the number of things that are done, of ``total``."""
+    if not wanted or not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    from penstock.core.base.quoting import shown
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+    )
+    started = time.monotonic()
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
+        task = bar.add_task(escape(shown(what)), total=total, rate="")
+
+        def tell(done: int) -> None:
+            rate = done / max(time.monotonic() - started, 1e-9)
+            bar.update(task, completed=done, rate=f"{int(rate):,}/s", refresh=True)
+
+        yield tell

@@ -92,9 +92,10 @@ class Lazy(click.Group):
             formatter.write_dl([(name, row[0]) for name, row in self.rows.items()])
 
 
-def _group(name: str, text: str, rows: dict[str, Row]) -> Lazy:
+def _group(name: str, text: str, rows: dict[str, Row], *, table: str = "") -> Lazy:
     made = Lazy(name=name, help=text, no_args_is_help=True)
     made.rows = rows
+    made.table = table
     return made
 
 
@@ -139,6 +140,16 @@ server_config = _group(
     "config", "Configurations of servers. Needs a system account's user.", commands.SERVER_CONFIG
 )
 server_config.table = "server_config"
+bench = _group("bench", "Measure how fast a server is, with many clients.", commands.BENCH)
+bench_service = _group(
+    "service", "Measure requests and answers.", commands.BENCH_SERVICE, table="bench_service"
+)
+bench_js = _group("js", "Measure streams and consumers.", commands.BENCH_JS)
+bench_js_pub = _group(
+    "pub", "Measure publishes into a stream.", commands.BENCH_JS_PUB, table="bench_js_pub"
+)
+bench_js_get = _group("get", "Measure reads of stored messages.", commands.BENCH_JS_GET)
+bench_kv = _group("kv", "Measure a key-value bucket.", commands.BENCH_KV, table="bench_kv")
 pipeline = _group(
     "pipeline", "Sources, steps and sinks out of one file, on Spark.", commands.PIPELINE
 )

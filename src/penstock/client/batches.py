@@ -136,14 +136,17 @@ _answer = msgspec.json.Decoder(_Answer)
 class FastFlow:
     """The progress of one fast batch, and how many messages may be sent."""
 
-    def __init__(self, inbox: str, batch_id: str, flow: int, *, gaps: bool) -> None:
+    def __init__(
+        self, inbox: str, batch_id: str, flow: int, *, gaps: bool, unanswered: int = UNANSWERED
+    ) -> None:
         """Answers arrive below ``inbox``.
 
-        ``flow`` is the largest number of messages between two answers. With ``gaps`` the batch goes on when
-        messages do not arrive or are refused.
+        ``flow`` is the largest number of messages between two answers, ``unanswered`` how many answers may be
+        outstanding. With ``gaps`` the batch goes on when messages do not arrive or are refused.
         """
-        if flow < 1:
-            raise ValueError(f"flow is at least 1, got {flow}")
+        if flow < 1 or unanswered < 1:
+            raise ValueError(f"flow and unanswered are at least 1, got {flow} and {unanswered}")
+        self._unanswered = unanswered
         self.count = 0
         """The number of sent messages."""
         self.acked = 0
@@ -173,7 +176,7 @@ class FastFlow:
         """Whether the client must wait for an answer before it sends another message."""
         if self.ended or self.count == 0:
             return False
-        return not self.started or self.count >= self.acked + UNANSWERED * self._every
+        return not self.started or self.count >= self.acked + self._unanswered * self._every
 
     def reply_of_next(self) -> str:
         """Count one more message and return its reply subject; BatchEnded when the batch is over."""

@@ -113,6 +113,21 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
         finally:
             self._end()
 
+    @exclusive
+    def detach(self) -> Transport:
+        """Hand over the transport of the connection, and close the client.
+
+        For a caller that speaks the protocol itself from here on, and closes the transport. Call ``flush``
+        before, and have no subscriptions: what the server still sends is the caller's.
+        """
+        self.reopen(None)
+        self.send_waiting()
+        transport, self._transport = self._transport, None
+        if transport is None:
+            raise self.last_error or ConnectionLost("the connection was closed")
+        self._end()
+        return transport
+
     def _end(self, failure: str = "") -> None:
         self._shut()
         self._end_all(failure)

@@ -83,6 +83,19 @@ class Transport:
         if errands is not None:
             self._poll.register(errands, select.POLLIN)
 
+    def fileno(self) -> int:
+        """The socket's, for a caller that waits for several transports."""
+        return self._socket.fileno()
+
+    @property
+    def more_is_here(self) -> bool:
+        """Whether bytes were received that ``read`` has not returned, so that the socket does not tell of them."""
+        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+
+    def read(self) -> bytes | None:
+        """The bytes that arrived, without waiting; b"" at the end of the connection, None for none."""
+        return self._read()
+
     def _read(self) -> bytes | None:
         try:
             return self._socket.recv(RECEIVE_BYTES)

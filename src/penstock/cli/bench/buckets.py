@@ -1,0 +1,138 @@
+"""``penstock bench kv``: put and get keys of a bucket."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.session import Session, command
+from penstock.cli.values import SIZE
+
+from .load import Load, options, run_load
+
+if TYPE_CHECKING:
+    from .links import Link, Role
+
+BUCKET = "benchbucket"
+_HISTORY_MAX = 64
+
+_bucket = click.option(
+    "--bucket", default=BUCKET, show_default=True, help="The bucket; put creates it."
+)
+_randomize = click.option(
+    "--randomize",
+    type=click.IntRange(0),
+    default=0,
+    help="Keys below this number, by lot; 0 for one key after the other.",
+)
+
+
+@click.command()
+@_bucket
+@_randomize
+@click.option(
+    "--history",
+    type=click.IntRange(1, _HISTORY_MAX),
+    default=1,
+    show_default=True,
+    help="Revisions of each key that a new bucket keeps.",
+)
+@click.option(
+    "--storage",
+    type=click.Choice(["file", "memory"]),
+    default="file",
+    show_default=True,
+    help="Where a new bucket keeps values.",
+)
+@click.option("--replicas", type=click.IntRange(1, 5), default=1, help="Copies of a new bucket.")
+@click.option(
+    "--maxbytes", type=SIZE, default="1GB", show_default=True, help="Limit of a new bucket."
+)
+@click.option("--purge", is_flag=True, help="Remove all keys before.")
+@options("common", "messages", "sleep", "rate")
+@command
+@click.pass_obj
+def put(session: Session, /, bucket: str, randomize: int, **asked: Any) -> None:
+    """Put the keys 0, 1, 2 ... of a bucket, each when the last one is stored."""
+    from penstock.api.subjects import API_PREFIX
+    from penstock.client import KeyValueConfig
+    from penstock.client.keyvalue.config import prefixes
+    from penstock.errors import BucketNotFound
+
+    from .supply import Subjects
+
+    load = Load.of(asked)
+    with session.connect() as client:
+        js = session.jetstream(client)
+        try:
+            opened = js.key_value(bucket)
+        except BucketNotFound:
+            opened = js.create_key_value(
+                KeyValueConfig(
+                    bucket=bucket,
+                    history=asked["history"],
+                    storage=asked["storage"],
+                    replicas=asked["replicas"],
+                    max_bytes=asked["maxbytes"],
+                )
+            )
+        if asked["purge"]:
+            js.purge_stream(opened.stream)
+        config = js.stream_info(opened.stream).config
+        written = prefixes(config, js.plans.subjects.prefix, API_PREFIX)[1]
+    subjects = Subjects(
+        written.rstrip("."), many=True, most=randomize, shuffled=bool(randomize), plain=True
+    )
+
+    def role(link: Link, share: int, first: int) -> Role:
+        from .roles import Store
+        from .supply import Supply
+
+        supply = Supply(
+            subjects,
+            load.payload,
+            lines=load.lines,
+            reply=f"{link.inbox}.".encode(),
+            first=first,
+            max_payload=link.max_payload,
+        )
+        return Store(link, supply, share, load.pace(), window=1)
+
+    run_load(session, "KV put", load, role, facts={"bucket": bucket})
+
+
+@click.command()
+@_bucket
+@_randomize
+@options("common", "sleep")
+@command
+@click.pass_obj
+def get(session: Session, /, bucket: str, randomize: int, **asked: Any) -> None:
+    """Get the keys that put has stored, each when the value of the last one is there."""
+    from penstock.api.subjects import API_PREFIX, Api
+    from penstock.client.keyvalue.config import prefixes
+
+    load = Load.of(asked)
+    with session.connect() as client:
+        js = session.jetstream(client)
+        opened = js.key_value(bucket)
+        info = js.stream_info(opened.stream)
+        prefix = js.plans.subjects.prefix
+        stored, _ = prefixes(info.config, prefix, API_PREFIX)
+        count = info.state.messages
+    if count < (randomize or load.msgs):
+        raise click.UsageError(f"bucket {bucket} has {count} values: give --msgs, or put more")
+    start = Api(prefix).direct_get(opened.stream, stored)
+
+    def role(link: Link, share: int, first: int) -> Role:
+        from .roles import Ask
+
+        def wanted(done: int, wanted_now: int) -> tuple[str, bytes]:
+            key = random.randrange(randomize) if randomize else first + done
+            return f"{start}{key}", b""
+
+        return Ask(link, share, wanted, load.pace())
+
+    run_load(session, "KV get", load, role, facts={"bucket": bucket})
