@@ -1,10 +1,18 @@
-"""The tables of a hub's events.
+"""The tables of a hub's events: what they are, and how messages become rows.
 
 ::
 
-    schemas   the tables: columns, keys, partitions
+    messages ──► batch.process ──► changes of every table, by the state that the tables themselves hold
+                   │ buckets         which messages belong together: those of a device
+                   │ versions        one aggregate: what is new, again, missing;  tracking  many at once
+                   │ twins, connections, commands, links, registrations           rows by their events
+                   └ rows            rows that may still change
+    schemas    the tables: columns, keys, partitions          settings  what a pipeline is set to
+
+All of it is pure: nothing here opens a file or knows Spark.
 """
 
 from .schemas import TABLES, Column, TableSchema, Way
+from .settings import REPAIR_HEADER, Settings
 
-__all__ = ["TABLES", "Column", "TableSchema", "Way"]
+__all__ = ["REPAIR_HEADER", "TABLES", "Column", "Settings", "TableSchema", "Way"]

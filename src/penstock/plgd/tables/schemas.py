@@ -277,12 +277,17 @@ TWIN_SYNC = _table(
         Column("connected_at", TIME, "when the device connected"),
         Column("syncing_at", TIME, "when the synchronization began"),
         Column("in_sync_at", TIME, "when the twin was in sync; null: not yet, or never"),
+        Column(
+            "over_at",
+            TIME,
+            "when its connection ended, or the next synchronization began; null: neither yet",
+        ),
         Column("sync_ms", NUMBER, "ms from `syncing_at` to `in_sync_at`"),
         Column("ready_ms", NUMBER, "ms from `connected_at` to `in_sync_at`"),
         Column(
             "outcome",
             TEXT,
-            "`in sync`; `interrupted`: the device went offline or began again; `syncing`: open",
+            "`in sync`; `interrupted`: it was over before; `syncing`: neither yet",
         ),
         Column("first_version", INTEGER, "the first version of the metadata that speaks of it"),
         Column("last_version", INTEGER, "the last one"),
@@ -461,7 +466,7 @@ AGGREGATES = _table(
         Column(
             "recent",
             pa.list_(INTEGER),
-            "of registrations: the latest times, by which they are told",
+            "the hub's time of the last version; of registrations the latest times, by which duplicates show",
         ),
     ],
     (BUCKET,),

@@ -1,0 +1,376 @@
+"""One bucket of a batch: messages in, rows for every table out, by the state that the tables themselves hold.
+
+::
+
+    messages ──► decode ──► versions ──► events ──► twins, sessions, commands, links, audit
+        │           │           └─► gaps, aggregates
+        raw     dead letters
+
+The same messages and the same state give the same rows, and it makes no difference how a stream is cut into
+batches. Nothing here opens a file: `Tables` hands in the state, and takes what becomes of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from google.protobuf.message import DecodeError
+
+from ..codec import Envelope, unpack
+from ..columns import decode_batch
+from ..reasons import UndecodableEvent
+from . import commands, connections, links, registrations, twins
+from .rows import Ended, OpenRows
+from .schemas import (
+    AGGREGATES,
+    AUDIT,
+    COMMANDS,
+    DEAD_LETTERS,
+    EVENTS,
+    LINKS_CURRENT,
+    RAW,
+    REGISTRATIONS,
+    SESSIONS,
+    TWIN_HISTORY,
+    TWIN_LATEST,
+    TWIN_SYNC,
+    VERSION_GAPS,
+    TableSchema,
+)
+from .settings import REPAIR_HEADER, Settings
+from .tracking import ARRIVALS, LEFT_OUT, track
+
+if TYPE_CHECKING:
+    from datetime import date
+
+MESSAGES = pa.schema([one for one in RAW.schema if one.name != "day"])
+"""What a batch is made of: messages with their bucket."""
+
+
+class State(Protocol):
+    """What the tables hold of a bucket before a batch."""
+
+    def current(self, table: TableSchema) -> pa.Table:
+        """All rows of a table that has the current ones, the open ones of a table with open rows."""
+
+    def closed(self, table: TableSchema, day: date) -> pa.Table:
+        """The rows of a day that are closed."""
+
+
+@dataclass
+class Change:
+    """What a batch makes of a table: rows to add; rows in place of all current or open ones; days to replace."""
+
+    add: pa.Table
+    instead: pa.Table | None = None
+    days: tuple[date, ...] = ()
+
+
+@dataclass
+class Outcome:
+    """What a batch makes of every table, and its counts."""
+
+    changes: dict[str, Change] = field(default_factory=dict)
+    messages: int = 0
+    events: int = 0
+    duplicates: int = 0
+    dead_letters: int = 0
+
+
+def process(messages: pa.Table, state: State, settings: Settings) -> Outcome:
+    """What a bucket's messages make of its tables. ``messages`` are of `MESSAGES`, in any order."""
+    messages = messages.sort_by("seq")
+    work = Batch(messages, state, settings)
+    work.run()
+    return work.outcome
+
+
+class Batch:
+    """One bucket of a batch while it is worked on."""
+
+    def __init__(self, messages: pa.Table, state: State, settings: Settings) -> None:
+        """``messages`` are in the order of the stream."""
+        self.messages = messages
+        self.state = state
+        self.settings = settings
+        self.outcome = Outcome(messages=len(messages))
+        self.aggregates = state.current(AGGREGATES)
+
+    def add(self, table: TableSchema, rows: pa.Table) -> None:
+        """Rows that a table gets."""
+        if len(rows):
+            self.outcome.changes[table.name] = Change(rows.select(table.schema.names))
+
+    def replace(self, table: TableSchema, rows: pa.Table | None) -> None:
+        """Rows in place of all that a table has."""
+        if rows is not None:
+            self.outcome.changes[table.name] = Change(table.schema.empty_table(), rows)
+
+    def end(self, table: TableSchema, ended: Ended) -> None:
+        """Rows of a table with open ones."""
+        if ended.changed:
+            change = Change(ended.closed, ended.open, ended.recalled)
+            self.outcome.changes[table.name] = change
+
+    def open_rows(self, table: TableSchema, by: str) -> OpenRows:
+        """The open rows of a table, with the way to closed ones."""
+        found: dict[date, pa.Table] = {}
+
+        def recall(day: date) -> pa.Table:
+            if day not in found:
+                found[day] = self.state.closed(table, day)
+            return found[day]
+
+        has_days = "day" in table.partition_by
+        return OpenRows(table, self.state.current(table), by, recall if has_days else None)
+
+    def run(self) -> None:
+        """Make the rows of every table."""
+        self.add(RAW, with_day(self.messages, "received"))
+        decoded = decoded_rows(self.messages, self.settings)
+        letters = self.dead_letters(decoded)
+        gaps = self.open_rows(VERSION_GAPS, "aggregate_id")
+        events, versions = self.tracked(decoded, letters, gaps)
+        new, rows, owners = self.registered(decoded)
+        events = pa.concat_tables([events, new]).sort_by("seq")
+        self.add(EVENTS, events)
+        self.outcome.events = len(events)
+        good = pc.sum(pc.is_valid(decoded["event_type"])).as_py() or 0
+        self.outcome.duplicates = good - len(events)
+        self.add(REGISTRATIONS, rows)
+        self.add(AUDIT, audit(events))
+        clock = self.clock_ns(versions)
+        late = clock - int(self.settings.late_s * 1e9)
+        self.twins(events)
+        self.connections(events, clock, late)
+        gone = self.gone()
+        self.commands(events, clock, late, gone)
+        self.replace(
+            LINKS_CURRENT, links.current_links(self.state.current(LINKS_CURRENT), events, gone)
+        )
+        self.age(gaps)
+        self.end(VERSION_GAPS, gaps.finish())
+        self.replace(AGGREGATES, self.advanced([with_gone(versions, gone), owners]))
+
+    def dead_letters(self, decoded: pa.Table) -> pa.Table:
+        """The messages that are no event; the table gets them."""
+        bad = decoded.filter(pc.is_valid(decoded["error"]))
+        self.outcome.dead_letters = len(bad)
+        if not len(bad):
+            return DEAD_LETTERS.schema.empty_table()
+        found = [envelope_of(row) for row in bad.select(ENVELOPE_OF).to_pylist()]
+        bad = bad.drop_columns(["device_id", "aggregate_id", "version", "data"])
+        for place, name in enumerate(("device_id", "aggregate_id", "version")):
+            column = [one[place] for one in found]
+            bad = bad.append_column(name, pa.array(column, DEAD_LETTERS.schema.field(name).type))
+        bad = bad.rename_columns({"error": "reason", "error_detail": "detail", "payload": "data"})
+        rows = with_day(bad.drop_columns(["day"]), "received").select(DEAD_LETTERS.schema.names)
+        rows = rows.cast(DEAD_LETTERS.schema)
+        self.add(DEAD_LETTERS, rows)
+        return rows
+
+    def tracked(
+        self, decoded: pa.Table, letters: pa.Table, gaps: OpenRows
+    ) -> tuple[pa.Table, pa.Table]:
+        """The events of devices that are new, with arrival and incarnation; and how far aggregates are now."""
+        of_devices = pc.and_(
+            pc.is_valid(decoded["event_type"]), pc.not_equal(decoded["kind"], registrations.KIND)
+        )
+        events = decoded.filter(pc.fill_null(of_devices, False))
+        told = versioned(events, letters)
+        tracked = track(told, self.aggregates, gaps)
+        is_event = np.flatnonzero(~told["is_damaged"].to_numpy())
+        arrival, incarnation = tracked.arrival[is_event], tracked.incarnation[is_event]
+        taken = np.flatnonzero(arrival != LEFT_OUT)
+        new = events.take(pa.array(taken))
+        names = ARRIVALS.take(pa.array(arrival[taken].astype(np.int64)))
+        new = new.append_column("arrival", names)
+        new = new.append_column("incarnation", pa.array(incarnation[taken], pa.int64()))
+        return new, tracked.aggregates
+
+    def registered(self, decoded: pa.Table) -> tuple[pa.Table, pa.Table, pa.Table]:
+        """Registrations that are new: as events, as rows of their table, and the state of their owners."""
+        found = decoded.filter(pc.fill_null(pc.equal(decoded["kind"], registrations.KIND), False))
+        count = len(found)
+        found = found.append_column("arrival", pa.nulls(count, pa.string()))
+        found = found.append_column("incarnation", pa.nulls(count, pa.int64()))
+        new, rows, state = registrations.registered(found, self.aggregates)
+        is_new = pc.is_in(found["seq"], value_set=pa.array(new, pa.int64()))
+        return found.filter(is_new), rows, state
+
+    def clock_ns(self, versions: pa.Table) -> int:
+        """The hub's latest time that the bucket has seen."""
+        times = [pc.max(table["last_ns"]).as_py() or 0 for table in (self.aggregates, versions)]
+        return max(times)
+
+    def twins(self, events: pa.Table) -> None:
+        """Changes of resources."""
+        changes = twins.history(events)
+        self.add(TWIN_HISTORY, changes)
+        current = self.state.current(TWIN_LATEST)
+        from_snapshots = twins.of_snapshots(events)
+        if len(from_snapshots):
+            changes = pa.concat_tables([changes, from_snapshots])
+        self.replace(TWIN_LATEST, twins.latest(current, changes))
+
+    def connections(self, events: pa.Table, clock: int, late: int) -> None:
+        """Updates of metadata."""
+        rows = connections.updates(events, late)
+        sessions = self.open_rows(SESSIONS, "device_id")
+        connections.connect(sessions, rows)
+        connections.end_sessions(sessions, clock, self.settings)
+        syncs = self.open_rows(TWIN_SYNC, "device_id")
+        connections.synchronize(syncs, rows)
+        connections.end_syncs(syncs, sessions, clock, self.settings)
+        self.end(SESSIONS, sessions.finish())
+        self.end(TWIN_SYNC, syncs.finish())
+
+    def commands(
+        self, events: pa.Table, clock: int, late: int, gone: dict[str, tuple[int, int]]
+    ) -> None:
+        """Commands and their ends."""
+        rows = self.open_rows(COMMANDS, "aggregate_id")
+        commands.join(rows, commands.of_commands(events, late), gone)
+        commands.end_commands(rows, clock, self.settings)
+        self.end(COMMANDS, rows.finish())
+
+    def gone(self) -> dict[str, tuple[int, int]]:
+        """At which version aggregates were emptied: by aggregate, or by device for links."""
+        some = self.aggregates.filter(pc.is_valid(self.aggregates["gone_version"]))
+        return {
+            row["device_id" if row["kind"] == "resource-links" else "aggregate_id"]: (
+                row["incarnation"],
+                row["gone_version"],
+            )
+            for row in some.to_pylist()
+        }
+
+    def age(self, gaps: OpenRows) -> None:
+        """Give up what is missing for longer than it is waited for."""
+        if not len(gaps.table):
+            return
+        now = pc.max(self.messages["received"])
+        limit = now.as_py().timestamp() - self.settings.keep_open_s
+        old = pc.less(gaps.table["found_at"], pa.scalar(int(limit * 1e6)).cast(now.type))
+        for row in gaps.take(old):
+            row |= {"closed_at": now.as_py(), "closed_by": "age", "is_open": False}
+            gaps.put(row)
+
+    def advanced(self, parts: list[pa.Table]) -> pa.Table | None:
+        """The state of all aggregates, with the rows of some in place of their old ones."""
+        new = pa.concat_tables(parts)
+        if not len(new):
+            return None
+        replaced = pc.is_in(
+            self.aggregates["aggregate_id"], value_set=new["aggregate_id"].combine_chunks()
+        )
+        return pa.concat_tables([self.aggregates.filter(pc.invert(replaced)), new])
+
+
+ENVELOPE_OF = ["error", "payload", "device_id", "aggregate_id", "version"]
+
+
+def envelope_of(row: dict[str, Any]) -> tuple[str | None, str | None, int | None]:
+    """Device, aggregate and version of a message that is no event, as far as its envelope can be read."""
+    told = row["device_id"], row["aggregate_id"], row["version"]
+    if row["aggregate_id"] is not None:
+        return told
+    payload = row["payload"] or b""
+    for is_packed in (False, True):
+        try:
+            envelope = Envelope.FromString(unpack(payload) if is_packed else payload)
+        except (UndecodableEvent, DecodeError):
+            continue
+        if envelope.event_type and envelope.aggregate_id and envelope.version < 2**63:
+            return envelope.group_id or None, envelope.aggregate_id, int(envelope.version)
+    return told
+
+
+def with_day(table: pa.Table, time: str) -> pa.Table:
+    """A table with the day of one of its times."""
+    return table.append_column("day", table[time].cast(pa.date32()))
+
+
+def decoded_rows(messages: pa.Table, settings: Settings) -> pa.Table:
+    """Messages decoded: the columns of `EVENTS` but for arrival and incarnation, and what dead letters need."""
+    content = "json" if settings.with_json else "raw"
+    table = decode_batch(messages["subject"], messages["data"], content=content)
+    arrays: dict[str, Any] = {name: table[name] for name in table.schema.names}
+    arrays |= {name: messages[name] for name in ("stream", "seq", "received", "bucket")}
+    arrays |= {name: messages[name] for name in ("subject", "headers")}
+    arrays["payload"] = messages["data"]
+    ns = table["timestamp_ns"]
+    arrays["time"] = pc.divide(ns, 1000).cast(pa.timestamp("us", tz="UTC"))
+    arrays["day"] = pc.coalesce(arrays["time"], messages["received"]).cast(pa.date32())
+    types = EVENTS.schema
+    for name in ("version", "sequence"):
+        arrays[name] = arrays[name].cast(pa.int64(), safe=False)
+    names = [n for n in types.names if n not in {"arrival", "incarnation"}]
+    names += ["error", "error_detail", "data", "payload", "subject", "headers"]
+    return pa.table({name: arrays[name] for name in names})
+
+
+def versioned(events: pa.Table, letters: pa.Table) -> pa.Table:
+    """The messages that carry versions, in the order of the stream: events, then damaged ones among them."""
+    names = ("aggregate_id", "kind", "device_id", "href", "owner_id", "version", "timestamp_ns")
+    columns = [*names, "seq", "received", "is_snapshot", "bucket"]
+    count = len(events)
+    table = events.select(columns)
+    table = table.append_column("is_damaged", pa.repeat(False, count))
+    table = table.append_column("is_repair", is_repair(events["headers"]))
+    broken = letters.filter(
+        pc.and_(pc.is_valid(letters["aggregate_id"]), pc.not_equal(letters["reason"], "content"))
+    )
+    if not len(broken):
+        return table
+    rows = [
+        dict.fromkeys(table.schema.names)
+        | {name: row[name] for name in ("aggregate_id", "device_id", "version", "seq", "received")}
+        | {"is_damaged": True, "is_snapshot": False, "is_repair": False, "bucket": row["bucket"]}
+        for row in broken.to_pylist()
+    ]
+    merged = pa.concat_tables([table, pa.Table.from_pylist(rows, table.schema)])
+    return merged.sort_by("seq")
+
+
+def is_repair(headers: pa.ChunkedArray) -> Any:
+    """Which messages a reconciliation published."""
+    if headers.null_count == len(headers):
+        return pa.repeat(False, len(headers))
+    return pa.array(
+        [any(name == REPAIR_HEADER for name, _ in row or ()) for row in headers.to_pylist()],
+        pa.bool_(),
+    )
+
+
+def audit(events: pa.Table) -> pa.Table:
+    """The rows of `AUDIT` of events."""
+    types = events["event_type"]
+    is_own = pc.is_in(types, value_set=pa.array(["resourcechanged"]))
+    is_metadata = pc.equal(types, "devicemetadataupdated")
+    asked = pc.not_equal(pc.fill_null(events["correlation_id"], ""), "")
+    chosen = pc.and_(
+        pc.and_(pc.invert(is_own), pc.or_(pc.invert(is_metadata), asked)),
+        pc.invert(pc.fill_null(events["is_snapshot"], False)),
+    )
+    rows = events.filter(chosen)
+    columns = [rows["event_type" if name == "action" else name] for name in AUDIT.schema.names]
+    return pa.table(columns, schema=AUDIT.schema)
+
+
+def with_gone(aggregates: pa.Table, gone: dict[str, tuple[int, int]]) -> pa.Table:
+    """The state of aggregates with the versions at which they were emptied, in their incarnation."""
+    if not gone:
+        return aggregates
+    values: list[int | None] = []
+    names = ["kind", "device_id", "aggregate_id", "incarnation"]
+    for row in aggregates.select(names).to_pylist():
+        key = row["device_id" if row["kind"] == "resource-links" else "aggregate_id"]
+        incarnation, version = gone.get(key, (-1, None))
+        values.append(version if incarnation == row["incarnation"] else None)
+    place = aggregates.schema.get_field_index("gone_version")
+    return aggregates.set_column(place, "gone_version", pa.array(values, pa.int64()))

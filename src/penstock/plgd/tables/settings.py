@@ -1,0 +1,32 @@
+"""What a pipeline of tables is set to; the same in every process that works on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+REPAIR_HEADER = "Penstock-Repair"
+"""A message with this header was published by a reconciliation, in place of one that was lost."""
+
+DAY_S = 86_400
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``buckets`` is how many shares the devices are divided into, for as long as the tables live.
+
+    ``late_s``: a row that ended stays open for so long, in the hub's time, so that late events find it; later
+    ones have it read again. ``keep_open_s``: what waits for longer is given up, so the state is bounded.
+    ``with_json`` also has contents as JSON. ``ValueError`` for what cannot be.
+    """
+
+    buckets: int = 8
+    late_s: float = 300.0
+    keep_open_s: float = 7 * DAY_S
+    with_json: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if not 1 <= self.buckets <= 4096:
+            raise ValueError(f"buckets are 1 to 4096, not {self.buckets}")
+        if self.late_s < 0 or self.keep_open_s <= 0:
+            raise ValueError("late_s must not be negative, keep_open_s must be positive")

@@ -1,0 +1,161 @@
+"""The tables of a made-up fleet are what its hub stored, less what its bus lost, however the stream is cut."""
+
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from penstock.plgd.fleet import Faults, FleetConfig
+from penstock.plgd.tables import TABLES
+from penstock.plgd.tables.settings import Settings
+from tests.plgd.tables_help import Memory, as_messages, cut
+from tests.plgd.truth import Expected, Told
+
+FAULTS = Faults(
+    drop=0.003,
+    tail_drop=0.02,
+    reorder=0.02,
+    duplicate=0.02,
+    corrupt=0.001,
+    wrong_envelope=0.001,
+    unknown_type=0.001,
+    hidden=0.05,
+    outages=((1000.0, 1010.0),),
+)
+BUSY: dict[str, Any] = {
+    "devices": 25,
+    "duration_s": 2400.0,
+    "command_interval_s": 60.0,
+    "session_s": 400.0,
+    "sensor_interval_s": 30.0,
+    "unpublish_interval_s": 1200.0,
+}
+
+
+def run_of(**options: Any) -> tuple[Told, pa.Table]:
+    run = Told(FleetConfig(**(BUSY | options)))
+    return run, as_messages(run.deliveries())
+
+
+def tables_of(messages: pa.Table, rows: int, **options: Any) -> Memory:
+    memory = Memory(Settings(buckets=2, **options))
+    for part in cut(messages, rows):
+        memory.run(part)
+    return memory
+
+
+def check_events(memory: Memory, run: Told, expected: Expected) -> None:
+    events = [row for row in memory.rows("events") if row["aggregate_id"] is not None]
+    found = Counter((r["aggregate_id"], r["version"], r["timestamp_ns"]) for r in events)
+    assert set(found) == expected.events()
+    assert max(found.values()) == 1
+    assert len(memory.table("raw")) == run.truth.delivered
+    letters = {(row["subject"], row["data"]) for row in memory.rows("dead_letters")}
+    assert len(letters) == run.truth.summary()["dead_letters"]
+
+
+def check_gaps(memory: Memory, expected: Expected) -> None:
+    """Still missing = lost; and a gap that was damaged says so."""
+    missing: Counter[tuple[str, int]] = Counter()
+    for row in memory.rows("version_gaps"):
+        for part in row["remaining"]:
+            for version in range(part["first"], part["last"] + 1):
+                missing[row["aggregate_id"], version] += 1
+    assert missing == Counter((a, v) for a, _, v in expected.gaps())
+    causes = {
+        (r["aggregate_id"], r["first_version"]): r["cause"] for r in memory.rows("version_gaps")
+    }
+    damages = {"corrupt", "wrong_envelope", "unknown_type"}
+    for (aggregate, _, version), loss in expected.losses.items():
+        if (cause := causes.get((aggregate, version))) is not None and cause != "prefix":
+            assert (cause == "damaged") == (loss["loss"] in damages), loss
+
+
+def check_twins(memory: Memory, expected: Expected) -> None:
+    rows = memory.rows("twin_latest")
+    found = {
+        (r["device_id"], r["href"]): (r["version"], r["timestamp_ns"], r["content"]) for r in rows
+    }
+    assert len(found) == len(rows)
+    assert found == expected.twins()
+
+
+def check_commands(memory: Memory, expected: Expected) -> None:
+    clocks: dict[int, int] = {}
+    for row in memory.rows("aggregates"):
+        clocks[row["bucket"]] = max(clocks.get(row["bucket"], 0), row["last_ns"])
+    rows = memory.rows("commands")
+    found = {(r["aggregate_id"], r["correlation_id"]): r for r in rows}
+    assert len(found) == len(rows)
+    by_clock = {bucket: expected.commands(clock) for bucket, clock in clocks.items()}
+    assert set(found) == set(next(iter(by_clock.values())))
+    for place, row in found.items():
+        wanted = by_clock[row["bucket"]][place]
+        assert (row["outcome"], row["issued_ns"], row["finished_ns"]) == wanted, row
+
+
+def check_sessions(memory: Memory, expected: Expected) -> None:
+    found = {}
+    for row in memory.rows("sessions"):
+        connected = round(row["connected_at"].timestamp() * 1e6)
+        place = (row["device_id"], connected, row["connection_id"])
+        assert place not in found
+        found[place] = row["ended_at"] is None
+    assert found == expected.sessions()
+
+
+def check(memory: Memory, run: Told) -> None:
+    expected = Expected(run)
+    check_events(memory, run, expected)
+    check_gaps(memory, expected)
+    check_twins(memory, expected)
+    check_commands(memory, expected)
+    check_sessions(memory, expected)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_tables_are_the_truth_without_faults(seed: int) -> None:
+    run, messages = run_of(seed=seed)
+    memory = tables_of(messages, 1500)
+    check(memory, run)
+    assert not memory.rows("version_gaps")
+    assert memory.duplicates == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_tables_are_the_truth_with_faults(seed: int) -> None:
+    run, messages = run_of(seed=seed, faults=FAULTS)
+    memory = tables_of(messages, 700, late_s=30.0)
+    check(memory, run)
+    assert memory.duplicates > 0
+
+
+@pytest.mark.parametrize("hub", ["v2.4", "v2.9", "v2.15"])
+def test_tables_are_the_truth_behind_older_hubs(hub: str) -> None:
+    run, messages = run_of(seed=1, hub=hub, faults=Faults(reorder=0.02, duplicate=0.02))
+    check(tables_of(messages, 700), run)
+
+
+def test_devices_that_were_deleted_come_back() -> None:
+    run, messages = run_of(seed=3, delete_interval_s=600.0, faults=Faults(duplicate=0.02))
+    memory = tables_of(messages, 700)
+    assert max(row["incarnation"] for row in memory.rows("aggregates")) > 0
+    check(memory, run)
+
+
+def cut_free(memory: Memory) -> dict[str, list[str]]:
+    """All rows, in an order of their own."""
+    return {name: sorted(map(repr, memory.rows(name))) for name in TABLES}
+
+
+@given(st.integers(1, 400), st.integers(0, 3))
+@settings(max_examples=8, deadline=None, phases=[Phase.explicit, Phase.generate])
+def test_it_makes_no_difference_how_the_stream_is_cut(rows: int, seed: int) -> None:
+    short = {"devices": 4, "duration_s": 500.0, "session_s": 100.0, "command_interval_s": 20.0}
+    run = Told(FleetConfig(**(BUSY | short), seed=seed, faults=FAULTS))
+    messages = as_messages(run.deliveries())
+    once = cut_free(tables_of(messages, len(messages), late_s=20.0))
+    assert cut_free(tables_of(messages, rows, late_s=20.0)) == once
