@@ -45,6 +45,8 @@ TOP: dict[str, Row] = {
     "pipeline": ("A pipeline in a file: check, run, status, init.", "tree", "pipeline"),
     "spark": ("Spark: watch streaming queries, package for a cluster.", "tree", "spark"),
     "explain": ("Say why a consumer does not deliver a message.", "explain", "explain"),
+    "replay": ("Publish messages of a stream again, in their rhythm.", "replay", "replay"),
+    "diff-stream": ("Compare two streams, message by message.", "diff_streams", "diff_stream"),
     "sql": ("Answer questions in SQL over streams, buckets, objects.", "sql", "sql"),
     "store": (
         "A store folder, without a server: ls, check, verify, repair, dump, backup, restore.",
@@ -432,7 +434,7 @@ ALIASES: dict[str, dict[str, str]] = {
 
 # group -> commands that only read, and therefore take --store
 READERS: dict[str, frozenset[str]] = {
-    "penstock": frozenset(("explain", "sql", "export")),
+    "penstock": frozenset(("explain", "sql", "export", "replay", "diff-stream")),
     "stream": frozenset(("ls", "info", "state", "report", "subjects", "gaps", "find", "search"))
     | frozenset(("get", "view", "backup", "export")),
     "consumer": frozenset(("ls", "info", "state", "report", "find")),
@@ -447,6 +449,8 @@ ELSEWHERE: dict[str, str] = {
     "penstock cheats": "cheat",
     "penstock traffic": "sub",
     "penstock import": "stream import",
+    "stream diff": "diff-stream",
+    "stream replay": "replay",
     "stream move": "stream copy",
 }
 
