@@ -198,6 +198,7 @@ def test_a_generated_configuration_for_everybody(cli: Run, tmp_path: Path, kind:
         (("--tls-cert", __file__), "go together"),
         (("--tls-verify",), "--tls-cert"),
         (("--operator", __file__, "--user", "a"), "exclude"),
+        (("--operator", "NOBODY"), "no operator NOBODY"),
         (("--resolver", "folder"), "--operator"),
         (("--remote", "::::"), "remote"),
     ],
@@ -206,7 +207,8 @@ def test_configurations_that_can_not_be(
     cli: Run, tmp_path: Path, words: tuple[str, ...], text: str
 ) -> None:
     ran = cli("server", "generate", tmp_path / "x.conf", *words)
-    assert (ran.status, ran.out) == (2, "")
+    assert ran.status in (1, 2)
+    assert ran.out == ""
     assert text in ran.err
     assert list(tmp_path.iterdir()) == []
 

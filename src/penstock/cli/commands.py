@@ -42,6 +42,7 @@ TOP: dict[str, Row] = {
     "errors": ("Errors of JetStream: ls, lookup.", "tree", "errors"),
     "context": ("URLs and credentials under names: add, select, ls, info.", "tree", "context"),
     "account": ("Usage and limits of the account: info.", "tree", "account"),
+    "auth": ("Operators, accounts, users and their keys, as JWTs.", "tree", "auth"),
     "pipeline": ("A pipeline in a file: check, run, status, init.", "tree", "pipeline"),
     "spark": ("Spark: watch streaming queries, package for a cluster.", "tree", "spark"),
     "explain": ("Say why a consumer does not deliver a message.", "explain", "explain"),
@@ -305,6 +306,91 @@ BENCH_KV: dict[str, Row] = {
     "get": ("Get keys, one at a time.", "bench.buckets", "get"),
 }
 
+AUTH: dict[str, Row] = {
+    "operator": ("Who vouches for accounts: add, edit, keys, backup ...", "tree", "auth_operator"),
+    "account": (
+        "Accounts: add, edit, push, keys, exports, imports, mappings ...",
+        "tree",
+        "auth_account",
+    ),
+    "user": ("Users of accounts: add, edit, credential ...", "tree", "auth_user"),
+    "nkey": ("Keys: gen, show, sign, verify, seal, unseal.", "tree", "auth_nkey"),
+}
+AUTH_OPERATOR: dict[str, Row] = {
+    "add": ("Make an operator.", "auth.operators", "add"),
+    "edit": ("Change an operator.", "auth.operators", "edit"),
+    "info": ("Show an operator.", "auth.operators", "info"),
+    "ls": ("List operators.", "auth.operators", "ls"),
+    "select": ("Choose the operator that commands use.", "auth.operators", "select"),
+    "keys": ("Signing keys: ls, add, rm.", "tree", "auth_operator_keys"),
+    "config": ("Print what makes a server trust an operator.", "auth.operators", "config"),
+    "import": ("Take over an operator.", "auth.operators", "import_"),
+    "backup": ("Write an operator and all below it to a file.", "auth.operator_backups", "backup"),
+    "restore": ("Restore an operator from such a file.", "auth.operator_backups", "restore"),
+}
+AUTH_OPERATOR_KEYS: dict[str, Row] = {
+    "ls": ("List signing keys.", "auth.operators", "keys_ls"),
+    "add": ("Add a signing key.", "auth.operators", "keys_add"),
+    "rm": ("Remove a signing key.", "auth.operators", "keys_rm"),
+}
+AUTH_ACCOUNT: dict[str, Row] = {
+    "add": ("Make an account.", "auth.accounts", "add"),
+    "edit": ("Change an account.", "auth.accounts", "edit"),
+    "info": ("Show an account.", "auth.accounts", "info"),
+    "ls": ("List accounts.", "auth.accounts", "ls"),
+    "push": ("Send an account's JWT to the servers.", "auth.resolving", "push"),
+    "query": ("Show an account as the servers have it.", "auth.resolving", "query"),
+    "keys": ("Signing keys with roles: add, info, ls, rm.", "tree", "auth_account_keys"),
+    "exports": ("Exports: add, edit, info, ls, rm.", "tree", "auth_account_exports"),
+    "imports": ("Imports: add, edit, info, ls, rm.", "tree", "auth_account_imports"),
+    "mappings": ("Subject mappings: add, info, ls, rm.", "tree", "auth_account_mappings"),
+}
+AUTH_ACCOUNT_KEYS: dict[str, Row] = {
+    "add": ("Add a signing key for a role.", "auth.account_keys", "add"),
+    "info": ("Show a signing key.", "auth.account_keys", "info"),
+    "ls": ("List signing keys.", "auth.account_keys", "ls"),
+    "rm": ("Remove a signing key.", "auth.account_keys", "rm"),
+}
+AUTH_ACCOUNT_EXPORTS: dict[str, Row] = {
+    "add": ("Let other accounts import a subject.", "auth.sharing", "export_add"),
+    "edit": ("Change an export.", "auth.sharing", "export_edit"),
+    "info": ("Show an export.", "auth.sharing", "export_info"),
+    "ls": ("List exports.", "auth.sharing", "export_ls"),
+    "rm": ("Remove an export.", "auth.sharing", "export_rm"),
+}
+AUTH_ACCOUNT_IMPORTS: dict[str, Row] = {
+    "add": ("Import a subject of another account.", "auth.sharing", "import_add"),
+    "edit": ("Change an import.", "auth.sharing", "import_edit"),
+    "info": ("Show an import.", "auth.sharing", "import_info"),
+    "ls": ("List imports.", "auth.sharing", "import_ls"),
+    "rm": ("Remove an import.", "auth.sharing", "import_rm"),
+}
+AUTH_ACCOUNT_MAPPINGS: dict[str, Row] = {
+    "add": ("Map a subject to another.", "auth.sharing", "mapping_add"),
+    "info": ("Show a mapping.", "auth.sharing", "mapping_info"),
+    "ls": ("List mappings.", "auth.sharing", "mapping_ls"),
+    "rm": ("Remove a mapping.", "auth.sharing", "mapping_rm"),
+}
+AUTH_USER: dict[str, Row] = {
+    "add": ("Make a user.", "auth.users", "add"),
+    "edit": ("Change a user.", "auth.users", "edit"),
+    "info": ("Show a user.", "auth.users", "info"),
+    "ls": ("List users.", "auth.users", "ls"),
+    "rm": ("Remove a user.", "auth.users", "rm"),
+    "credential": ("Write a credentials file.", "auth.users", "credential"),
+}
+AUTH_NKEY: dict[str, Row] = {
+    "gen": ("Make a key.", "auth.keys", "gen"),
+    "show": ("Print a public key.", "auth.keys", "show"),
+    "sign": ("Sign a file.", "auth.keys", "sign"),
+    "verify": ("Check a signature.", "auth.keys", "verify_"),
+    "seal": ("Encrypt a file.", "auth.keys", "seal"),
+    "unseal": ("Decrypt a file.", "auth.keys", "unseal"),
+}
+
+_SHOWS = dict.fromkeys(("i", "show", "view"), "info")
+_SHARED = {**dict.fromkeys(("new", "a", "n"), "add"), "update": "edit", "list": "ls", **_SHOWS}
+
 # group -> other name -> name
 ALIASES: dict[str, dict[str, str]] = {
     "penstock": {
@@ -396,6 +482,47 @@ ALIASES: dict[str, dict[str, str]] = {
         "gen": "generate",
         **dict.fromkeys(("mkpasswd", "pass", "password"), "passwd"),
         "mapping": "mappings",
+    },
+    "auth": {
+        **dict.fromkeys(("o", "op"), "operator"),
+        **dict.fromkeys(("a", "acct", "act"), "account"),
+        **dict.fromkeys(("u", "usr", "users"), "user"),
+        "nk": "nkey",
+    },
+    "auth_operator": {
+        "update": "edit",
+        "list": "ls",
+        **dict.fromkeys(("sk", "s"), "keys"),
+        **_SHOWS,
+    },
+    "auth_operator_keys": {"list": "ls", **dict.fromkeys(("new", "create"), "add"), "delete": "rm"},
+    "auth_account": {
+        **dict.fromkeys(("create", "new"), "add"),
+        "update": "edit",
+        "list": "ls",
+        "pull": "query",
+        **dict.fromkeys(("sk", "s"), "keys"),
+        **dict.fromkeys(("e", "exp", "export"), "exports"),
+        **dict.fromkeys(("imp", "import"), "imports"),
+        **dict.fromkeys(("m", "mapping", "map"), "mappings"),
+        **_SHOWS,
+    },
+    "auth_account_keys": {**dict.fromkeys(("new", "a", "n"), "add"), "list": "ls", **_SHOWS},
+    **{
+        key: {**dict.fromkeys(("new", "a", "n"), "add"), "update": "edit", "list": "ls", **_SHOWS}
+        for key in ("auth_account_exports", "auth_account_imports")
+    },
+    "auth_account_mappings": {**dict.fromkeys(("new", "a"), "add"), "list": "ls", **_SHOWS},
+    "auth_user": {
+        **dict.fromkeys(("create", "new"), "add"),
+        "update": "edit",
+        "list": "ls",
+        **dict.fromkeys(("cred", "creds"), "credential"),
+        **_SHOWS,
+    },
+    "auth_nkey": {
+        **dict.fromkeys(("encrypt", "enc"), "seal"),
+        **dict.fromkeys(("open", "decrypt", "dec"), "unseal"),
     },
     "server_watch": {
         **dict.fromkeys(("account", "acct"), "accounts"),

@@ -101,10 +101,12 @@ def _group(name: str, text: str, rows: dict[str, Row], *, table: str = "") -> La
 
 stream = _group("stream", "Look at streams and change them.", commands.STREAM)
 consumer = _group("consumer", "Look at consumers and change them.", commands.CONSUMER)
-stream_cluster = _group("cluster", "Leaders and copies in a cluster.", commands.STREAM_CLUSTER)
-stream_cluster.table = "stream_cluster"
-consumer_cluster = _group("cluster", "Leaders in a cluster.", commands.CONSUMER_CLUSTER)
-consumer_cluster.table = "consumer_cluster"
+stream_cluster = _group(
+    "cluster", "Leaders and copies in a cluster.", commands.STREAM_CLUSTER, table="stream_cluster"
+)
+consumer_cluster = _group(
+    "cluster", "Leaders in a cluster.", commands.CONSUMER_CLUSTER, table="consumer_cluster"
+)
 account = _group("account", "Look at the account.", commands.ACCOUNT)
 kv = _group("kv", "Keep values in key-value buckets.", commands.KV)
 object_ = _group("object", "Keep files in object stores.", commands.OBJECT)
@@ -113,33 +115,46 @@ service = _group("service", "Find services, call them, and offer them.", command
 counter = _group("counter", "Read and change counters in streams.", commands.COUNTER)
 errors = _group("errors", "Look up what the errors of JetStream mean.", commands.ERRORS)
 servers = _group("server", "Ask running servers, as a user of the system account.", commands.SERVER)
-server_check = _group("check", "Check health, for Nagios and Prometheus.", commands.SERVER_CHECK)
-server_check.table = "server_check"
+server_check = _group(
+    "check", "Check health, for Nagios and Prometheus.", commands.SERVER_CHECK, table="server_check"
+)
 plgd = _group("plgd", "Work with the events of a plgd hub.", commands.PLGD)
 server_report = _group(
-    "report", "Compare servers. Needs a system account's user.", commands.SERVER_REPORT
+    "report",
+    "Compare servers. Needs a system account's user.",
+    commands.SERVER_REPORT,
+    table="server_report",
 )
-server_report.table = "server_report"
 server_request = _group(
-    "request", "Print what servers say. Needs a system account's user.", commands.SERVER_REQUEST
+    "request",
+    "Print what servers say. Needs a system account's user.",
+    commands.SERVER_REQUEST,
+    table="server_request",
 )
-server_request.table = "server_request"
 server_watch = _group(
-    "watch", "Follow servers. Needs a system account's user.", commands.SERVER_WATCH
+    "watch",
+    "Follow servers. Needs a system account's user.",
+    commands.SERVER_WATCH,
+    table="server_watch",
 )
-server_watch.table = "server_watch"
 server_account = _group(
-    "account", "Accounts of servers. Needs a system account's user.", commands.SERVER_ACCOUNT
+    "account",
+    "Accounts of servers. Needs a system account's user.",
+    commands.SERVER_ACCOUNT,
+    table="server_account",
 )
-server_account.table = "server_account"
 server_cluster = _group(
-    "cluster", "Clusters of servers. Needs a system account's user.", commands.SERVER_CLUSTER
+    "cluster",
+    "Clusters of servers. Needs a system account's user.",
+    commands.SERVER_CLUSTER,
+    table="server_cluster",
 )
-server_cluster.table = "server_cluster"
 server_config = _group(
-    "config", "Configurations of servers. Needs a system account's user.", commands.SERVER_CONFIG
+    "config",
+    "Configurations of servers. Needs a system account's user.",
+    commands.SERVER_CONFIG,
+    table="server_config",
 )
-server_config.table = "server_config"
 bench = _group("bench", "Measure how fast a server is, with many clients.", commands.BENCH)
 bench_service = _group(
     "service", "Measure requests and answers.", commands.BENCH_SERVICE, table="bench_service"
@@ -150,6 +165,41 @@ bench_js_pub = _group(
 )
 bench_js_get = _group("get", "Measure reads of stored messages.", commands.BENCH_JS_GET)
 bench_kv = _group("kv", "Measure a key-value bucket.", commands.BENCH_KV, table="bench_kv")
+auth = _group("auth", "Operators, accounts, users and their keys, as JWTs.", commands.AUTH)
+auth_operator = _group(
+    "operator", "Who vouches for accounts.", commands.AUTH_OPERATOR, table="auth_operator"
+)
+auth_operator_keys = _group(
+    "keys", "Signing keys of operators.", commands.AUTH_OPERATOR_KEYS, table="auth_operator_keys"
+)
+auth_account = _group(
+    "account", "Accounts of an operator.", commands.AUTH_ACCOUNT, table="auth_account"
+)
+auth_account_keys = _group(
+    "keys", "Signing keys of accounts.", commands.AUTH_ACCOUNT_KEYS, table="auth_account_keys"
+)
+auth_account_exports = _group(
+    "exports",
+    "What other accounts may import.",
+    commands.AUTH_ACCOUNT_EXPORTS,
+    table="auth_account_exports",
+)
+auth_account_imports = _group(
+    "imports",
+    "What comes from other accounts.",
+    commands.AUTH_ACCOUNT_IMPORTS,
+    table="auth_account_imports",
+)
+auth_account_mappings = _group(
+    "mappings",
+    "Subject mappings of accounts.",
+    commands.AUTH_ACCOUNT_MAPPINGS,
+    table="auth_account_mappings",
+)
+auth_user = _group("user", "Users of accounts.", commands.AUTH_USER, table="auth_user")
+auth_nkey = _group(
+    "nkey", "Keys, signatures and sealed files.", commands.AUTH_NKEY, table="auth_nkey"
+)
 pipeline = _group(
     "pipeline", "Sources, steps and sinks out of one file, on Spark.", commands.PIPELINE
 )

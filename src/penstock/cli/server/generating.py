@@ -51,7 +51,7 @@ _OPTIONS: dict[str, Any] = {
 @click.option("--tls-ca", type=click.Path(exists=True, dir_okay=False), help="CA of the clients.")
 @click.option("--tls-verify", is_flag=True, help="Clients need a certificate.")
 @click.option(
-    "--operator", help="Trust this operator: the file of its JWT.", type=click.Path(exists=True)
+    "--operator", help="Trust this operator: its name in penstock auth, or the file of its JWT."
 )
 @click.option("--resolver", type=click.Path(file_okay=False), help="Folder of account JWTs.")
 @click.option("--system-account", help="Public key of the system account, beside --operator.")
@@ -148,7 +148,11 @@ def _users(given: dict[str, Any], passwords: dict[str, str]) -> dict[str, Any]:
             raise click.UsageError(
                 "--operator and --user exclude each other: accounts have the users"
             )
-        found: dict[str, Any] = {"operator": str(Path(given["operator"]).absolute())}
+        path = Path(given["operator"])
+        if path.is_file():
+            found: dict[str, Any] = {"operator": str(path.absolute())}
+        else:
+            found = _known_operator(given["operator"])
         if given["resolver"]:
             found["resolver"] = {"type": "full", "dir": str(Path(given["resolver"]).absolute())}
         if given["system_account"]:
@@ -172,6 +176,14 @@ def _users(given: dict[str, Any], passwords: dict[str, str]) -> dict[str, Any]:
         accounts["MAIN"]["users"] = [{"user": "anybody", "password": random_password()}]
         found["no_auth_user"] = "anybody"
     return found
+
+
+def _known_operator(name: str) -> dict[str, Any]:
+    from penstock.cli.auth.operators import server_part
+    from penstock.cli.auth.store import Store
+
+    store = Store()
+    return server_part(store, store.operator(name), "./jwt")
 
 
 def _login(text: str, passwords: dict[str, str]) -> dict[str, str] | None:
