@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "pipeline": CLIENT_SIDE | {"spark"},
     "kombu": CLIENT_SIDE,
     "apply": CLIENT_SIDE,
-    "plgd": CLIENT_SIDE,
+    "plgd": CLIENT_SIDE | {"spark"},
     "embedded": CLIENT_SIDE | {"engine", "server", "store"},
     "cli": CLIENT_SIDE
     | {

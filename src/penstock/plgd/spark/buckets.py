@@ -1,0 +1,164 @@
+"""One bucket of a batch where the tables' files are: its state read, its rows written, nothing committed.
+
+This runs on the executors, which are told what the tables hold. A process keeps the state of a bucket that it has
+written, for as long as the table has these files: the next batch does not read it again.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.spark.tables.data_files import write_rows
+from penstock.spark.tables.rows import read_files
+
+from ..tables.batch import process
+from ..tables.schemas import TABLES, TableSchema, Way
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import date
+
+    from penstock.spark.tables.data_files import DataFile
+    from penstock.spark.tables.files import StoredFile
+    from penstock.spark.tables.places import Place
+
+    from ..tables.batch import Change
+    from ..tables.settings import Settings
+
+READ_ROWS = 128 * 1024
+
+
+@dataclass
+class Held:
+    """The files of a table by bucket: with current or open rows, and by day with closed ones."""
+
+    live: dict[int, list[StoredFile]] = field(default_factory=dict)
+    closed: dict[tuple[int, str | None], list[StoredFile]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What an executor must know of a batch; it travels to each of them."""
+
+    places: dict[str, Place]
+    held: dict[str, Held]
+    settings: Settings
+    prefix: str
+
+
+@dataclass
+class Report:
+    """What a bucket's batch wrote, and which files it replaces."""
+
+    messages: int = 0
+    events: int = 0
+    duplicates: int = 0
+    dead_letters: int = 0
+    files: dict[str, list[DataFile]] = field(default_factory=dict)
+    removed: dict[str, list[str]] = field(default_factory=dict)
+
+
+class Kept:
+    """The state of buckets that this process has read or written."""
+
+    def __init__(self) -> None:
+        """Keeps nothing."""
+        self._tables: dict[tuple[Place, int], tuple[frozenset[str], pa.Table]] = {}
+
+    def get(self, where: Place, bucket: int, files: Iterable[StoredFile]) -> pa.Table | None:
+        """The rows of exactly these files."""
+        paths, table = self._tables.get((where, bucket), (frozenset(), None))
+        return table if paths == frozenset(file.path for file in files) else None
+
+    def put(self, where: Place, bucket: int, paths: Iterable[str], table: pa.Table) -> None:
+        """Keep the rows of files."""
+        self._tables[where, bucket] = (frozenset(paths), table)
+
+
+KEPT = Kept()
+"""The state that this process keeps."""
+
+
+class FilesState:
+    """The state of a bucket, from the files of the tables."""
+
+    def __init__(self, job: Job, bucket: int) -> None:
+        """Reads nothing yet."""
+        self.job = job
+        self.bucket = bucket
+
+    def live(self, table: TableSchema) -> list[StoredFile]:
+        """The files with the rows that may change."""
+        return self.job.held[table.name].live.get(self.bucket, [])
+
+    def of_day(self, table: TableSchema, day: date) -> list[StoredFile]:
+        """The files with the closed rows of a day."""
+        return self.job.held[table.name].closed.get((self.bucket, day.isoformat()), [])
+
+    def current(self, table: TableSchema) -> pa.Table:
+        """The rows that may change."""
+        where, files = self.job.places[table.name], self.live(table)
+        if not files:
+            return table.schema.empty_table()
+        kept = KEPT.get(where, self.bucket, files)
+        if kept is None:
+            kept = self.read(table, files)
+            KEPT.put(where, self.bucket, [file.path for file in files], kept)
+        return kept
+
+    def closed(self, table: TableSchema, day: date) -> pa.Table:
+        """The closed rows of a day."""
+        return self.read(table, self.of_day(table, day))
+
+    def read(self, table: TableSchema, files: list[StoredFile]) -> pa.Table:
+        """The rows of files."""
+        where = self.job.places[table.name]
+        batches = list(read_files(where, files, table.schema, READ_ROWS))
+        return pa.Table.from_batches(batches, table.schema).combine_chunks()
+
+
+def write_bucket(job: Job, bucket: int, messages: pa.Table) -> Report:
+    """Work on a bucket's messages, and write what becomes of them."""
+    state = FilesState(job, bucket)
+    outcome = process(messages, state, job.settings)
+    report = Report(outcome.messages, outcome.events, outcome.duplicates, outcome.dead_letters)
+    unique = f"{job.prefix}-{bucket:05}-{uuid.uuid4().hex[:8]}"
+    for name, change in outcome.changes.items():
+        write_table(job, TABLES[name], state, change, unique, report)
+    return report
+
+
+def write_table(
+    job: Job, table: TableSchema, state: FilesState, change: Change, unique: str, report: Report
+) -> None:
+    """Write what a batch makes of one table."""
+    name, where = table.name, job.places[table.name]
+    parts = [change.add]
+    removed: list[str] = []
+    if change.instead is not None:
+        parts.append(change.instead)
+        removed = [file.path for file in state.live(table)]
+    for day in change.days:
+        removed += [file.path for file in state.of_day(table, day)]
+    rows = pa.concat_tables(parts)
+    written = write_rows(
+        rows.combine_chunks().to_batches(),
+        where,
+        table.schema,
+        unique,
+        partition_by=table.partition_by,
+    )
+    report.files[name] = written
+    report.removed[name] = removed
+    if change.instead is not None and table.way is not Way.APPEND:
+        live = [one.path for one in written if is_live(one)]
+        KEPT.put(where, state.bucket, live, change.instead.combine_chunks())
+
+
+def is_live(file: DataFile) -> bool:
+    """Whether a file has rows that may change."""
+    return dict(file.partition).get("is_open", "true") == "true"

@@ -1,0 +1,201 @@
+"""The Delta tables of a hub's events: what they hold before a batch, and one commit of each behind it.
+
+Every table takes a batch once: its commit carries the query and the number of the batch, as those of every sink of
+this project do. A batch may be killed between the commits of two tables. It then runs again, and must give the
+tables that lack it what it gave the others, so the state that it works by is that of before it::
+
+    table          its log                       state for batch 7
+    aggregates     ... 5 6 7                     the version before the commit of batch 7
+    commands       ... 5 6                       the newest
+
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import DeltaError
+
+from penstock.spark.tables.commits import CHECKPOINT_INTERVAL, HERE, Write
+from penstock.spark.tables.places import Place, TableError, place
+from penstock.spark.tables.replacing import Active, replace, snapshot
+
+from ..tables.schemas import TABLES, TableSchema, Way
+from .buckets import Held
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Mapping
+
+    from penstock.spark.tables.files import StoredFile
+    from penstock.spark.tables.marks import Mark
+
+    from ..tables.settings import Settings
+    from .buckets import Report
+
+_HISTORY = 200
+
+
+@dataclass
+class Counts:
+    """What batches brought."""
+
+    messages: int = 0
+    events: int = 0
+    duplicates: int = 0
+    dead_letters: int = 0
+
+    def add(self, report: Report) -> None:
+        """Count a bucket's batch."""
+        self.messages += report.messages
+        self.events += report.events
+        self.duplicates += report.duplicates
+        self.dead_letters += report.dead_letters
+
+
+@dataclass
+class Begun:
+    """A batch that has begun: what each table held, and which of its files that are."""
+
+    mark: Mark
+    held: dict[str, Held] = field(default_factory=dict)
+    active: dict[str, dict[str, Active]] = field(default_factory=dict)
+
+
+class Lake:
+    """The tables in one folder. Raises :class:`TableError` as every table does."""
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        settings: Settings,
+        storage: Mapping[str, str] | None = None,
+    ) -> None:
+        """``storage`` are the options of an object store. `create` makes the tables."""
+        root = place(folder, storage)
+        self.settings = settings
+        self.places = {name: Place(f"{root.uri}/{name}", root.storage) for name in TABLES}
+
+    def create(self) -> None:
+        """Make the tables that are not there; refuse those that were made with other buckets."""
+        for name, schema in TABLES.items():
+            where = self.places[name]
+            told = f"{self.settings.buckets} buckets"
+            table = HERE.opened(where)
+            if table is None:
+                make(where, schema, f"{schema.meaning}; {told}")
+                continue
+            description = table.metadata().description or ""
+            if not description.endswith(f"; {told}"):
+                raise TableError(
+                    f"the table {where} was made with {description.rpartition('; ')[2] or 'none'},"
+                    f" not with {told}: their number stays as it is"
+                )
+
+    def begin(self, mark: Mark) -> Begun:
+        """What the tables hold before a batch."""
+        begun = Begun(mark)
+        for name, schema in TABLES.items():
+            if schema.way is Way.APPEND:
+                continue
+            table = self.before(name, mark)
+            files = snapshot(table).files
+            begun.active[name] = {one.stored.path: one for one in files.values()}
+            begun.held[name] = held_of(one.stored for one in files.values())
+        return begun
+
+    def before(self, name: str, mark: Mark) -> DeltaTable:
+        """A table as it was before a batch."""
+        where = self.places[name]
+        table = HERE.opened(where)
+        if table is None:
+            raise TableError(f"there is no table at {where}")
+        last = table.transaction_version(mark.name)
+        if last is None or last < mark.number:
+            return table
+        for commit in table.history(_HISTORY):
+            note = commit.get("penstock")
+            if isinstance(note, dict) and (note.get("name"), note.get("number")) == (
+                mark.name,
+                mark.number,
+            ):
+                return DeltaTable(
+                    where.uri,
+                    version=int(commit["version"]) - 1,
+                    storage_options=where.storage_options or None,
+                )
+        raise TableError(
+            f"the table {where} holds batch {last} of query {mark.name}, this is batch {mark.number}:"
+            " the checkpoint is older than the table"
+        )
+
+    def commit(self, begun: Begun, reports: Iterable[Report]) -> Counts:
+        """Make a batch part of every table that it concerns."""
+        counts = Counts()
+        files: dict[str, list[Any]] = defaultdict(list)
+        removed: dict[str, list[Active]] = defaultdict(list)
+        for report in reports:
+            counts.add(report)
+            for name, written in report.files.items():
+                files[name] += written
+            for name, paths in report.removed.items():
+                removed[name] += [begun.active[name][path] for path in paths]
+        for name, schema in TABLES.items():
+            if files[name] or removed[name]:
+                write = Write(
+                    schema=schema.schema,
+                    files=files[name],
+                    partition_by=schema.partition_by,
+                    mark=begun.mark,
+                )
+                self.take(name, write, removed[name])
+        return counts
+
+    def take(self, name: str, write: Write, removed: list[Active]) -> None:
+        """One commit of one table, once."""
+        where = self.places[name]
+
+        def change(table: DeltaTable) -> None:
+            if removed:
+                there = snapshot(table).files
+                gone = [file.logged for file in removed if file.logged not in there]
+                if gone:
+                    raise TableError(f"another writer has changed {where}: {gone[0]} is not in it")
+            replace(table, write, removed, alone=bool(removed))
+
+        HERE.once(where, write, change)
+
+
+def make(where: Place, schema: TableSchema, description: str) -> None:
+    """Create a table without rows."""
+    if where.folder is not None:
+        where.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        DeltaTable.create(
+            where.uri,
+            Schema.from_arrow(schema.schema),
+            mode="ignore",
+            partition_by=list(schema.partition_by),
+            name=schema.name,
+            description=description,
+            configuration={"delta.checkpointInterval": CHECKPOINT_INTERVAL},
+            storage_options=where.storage_options or None,
+        )
+    except (DeltaError, OSError) as problem:
+        raise TableError(f"cannot make the table {where}: {problem}") from None
+
+
+def held_of(files: Iterable[StoredFile]) -> Held:
+    """Files by bucket: those with current or open rows, and those of each day with closed ones."""
+    held = Held()
+    for file in files:
+        partition = dict(file.partition)
+        bucket = int(partition["bucket"] or 0)
+        if partition.get("is_open", "true") == "true":
+            held.live.setdefault(bucket, []).append(file)
+        else:
+            held.closed.setdefault((bucket, partition.get("day")), []).append(file)
+    return held

@@ -1,0 +1,135 @@
+"""The stream of a hub into its tables: a streaming query, or a back-fill in ranges of sequences.
+
+Both bring the same batches into the tables by the same transforms; only what begins and ends a batch differs. So a
+back-fill of a stream gives what a query over it would have given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock.spark.tables.commits import HERE, batch_of
+from penstock.spark.tables.marks import Mark
+from penstock.spark.tables.places import TableError
+
+from ..tables.schemas import RAW
+from .batches import mark_of, take_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from .lake import Counts, Lake
+
+BATCH = 500_000
+"""Messages of a batch at most; a batch is in memory, a bucket of it at a time for each core."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The stream to read, and how; ``options`` are those of ``format("jetstream")``."""
+
+    stream: str = "EVENTS"
+    servers: str = "nats://127.0.0.1:4222"
+    subject: str = "plgd.>"
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def all(self) -> dict[str, str]:
+        """All options."""
+        given = {"stream": self.stream, "servers": self.servers, "includeHeaders": "true"}
+        if self.subject:
+            given["subject"] = self.subject
+        return given | dict(self.options)
+
+
+def stream(
+    spark: SparkSession,
+    source: Source,
+    lake: Lake,
+    checkpoint: str,
+    *,
+    batch: int = BATCH,
+    every: str | None = None,
+    once: bool = False,
+    told: Callable[[int, Counts], None] | None = None,
+    then: Callable[[DataFrame, int, Counts], None] | None = None,
+) -> StreamingQuery:
+    """A query that brings a stream into the tables, which `Lake.create` has made.
+
+    It begins with the first message. ``every`` is the time between batches (``5 seconds``), else they follow one
+    another; with ``once`` it ends when it has what was there. ``told`` hears of each batch that the tables hold.
+    ``then`` gets its rows for further work, again if that was interrupted.
+    """
+    options = {
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": str(batch),
+        "maxRecordsPerPartition": str(max(1000, batch // 4)),
+        "minPartitions": str(spark.sparkContext.defaultParallelism),
+    } | source.all()
+    rows = spark.readStream.format("jetstream").options(**options).load()
+
+    def take(part: DataFrame, number: int) -> None:
+        counts = take_batch(lake, part, mark_of(part, number))
+        if told is not None:
+            told(number, counts)
+        if then is not None:
+            then(part, number, counts)
+
+    writer = rows.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint)
+    if once:
+        writer = writer.trigger(availableNow=True)
+    elif every is not None:
+        writer = writer.trigger(processingTime=every)
+    return writer.start()
+
+
+def ranges(first: int, last: int, batch: int) -> Iterator[tuple[int, int]]:
+    """The sequences from first to last in ranges of a batch, which do not depend on where the last one ends."""
+    begin = first
+    while begin <= last:
+        end = min(last, begin + batch - 1)
+        yield begin, end
+        begin = end + 1
+
+
+def backfill(
+    spark: SparkSession,
+    source: Source,
+    lake: Lake,
+    *,
+    first: int,
+    last: int,
+    batch: int = BATCH,
+    told: Callable[[int, Counts], None] | None = None,
+) -> int:
+    """Bring the sequences from ``first`` to ``last`` into the tables; returns the number of batches.
+
+    The tables must be new. A back-fill that was interrupted goes on where it was, if it is called with the same
+    sequences and batch; others are a :class:`TableError`, as rows would be there twice.
+    """
+    name = f"backfill-{source.stream}-{first}-{batch}"
+    # The raw table is the first to be committed; the batch that it holds last may lack others.
+    raw = HERE.opened(lake.places[RAW.name])
+    done = batch_of(raw, name)
+    if done is None and raw is not None and raw.file_uris():
+        raise TableError(
+            f"the tables at {lake.places[RAW.name]} have rows of another run: fill new ones, or go on"
+            " with the same first sequence and batch"
+        )
+    number = -1
+    for number, (begin, end) in enumerate(ranges(first, last, batch)):
+        if done is not None and number < done:
+            continue
+        options = source.all() | {
+            "startingOffsets": str(begin),
+            "endingOffsets": str(end),
+            "maxRecordsPerPartition": str(max(1000, batch // 4)),
+        }
+        rows = spark.read.format("jetstream").options(**options).load()
+        counts = take_batch(lake, rows, Mark(name, number))
+        if told is not None:
+            told(number, counts)
+    return number + 1

@@ -1,0 +1,1 @@
+"""Tests of a hub's events in Spark."""

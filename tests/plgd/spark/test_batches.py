@@ -1,0 +1,127 @@
+"""Batches of Spark into tables: what the pure transforms make, once, whatever is run again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.plgd.columns import decode_batch
+from penstock.plgd.spark import dead_letters, decoded
+from penstock.plgd.spark.batches import messages_of, take_batch
+from penstock.plgd.spark.lake import Lake
+from penstock.plgd.tables import TABLES
+from penstock.plgd.tables.buckets import bucket_key, bucket_of
+from penstock.plgd.tables.settings import Settings
+from penstock.spark.tables.commits import HERE
+from penstock.spark.tables.marks import Mark
+from penstock.spark.tables.places import TableError
+from tests.plgd.tables_help import Memory, cut
+from tests.plgd.test_tables_truth import FAULTS, run_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+SETTINGS = Settings(buckets=2, late_s=60.0)
+
+
+def frame(spark: SparkSession, messages: pa.Table) -> DataFrame:
+    """Messages as ``format("jetstream")`` gives them."""
+    renamed = messages.drop_columns(["bucket", "headers"]).rename_columns({"received": "ts"})
+    return spark.createDataFrame(renamed)
+
+
+def rows_of(folder: Path, name: str) -> list[str]:
+    table = DeltaTable(str(folder / name)).to_pyarrow_table()
+    return sorted(map(repr, table.select(TABLES[name].schema.names).to_pylist()))
+
+
+@pytest.fixture(scope="module")
+def messages() -> pa.Table:
+    short: dict[str, Any] = {"devices": 6, "duration_s": 900.0, "session_s": 200.0}
+    return run_of(seed=2, faults=FAULTS, **short)[1]
+
+
+@pytest.fixture(scope="module")
+def memory(messages: pa.Table) -> Memory:
+    memory = Memory(SETTINGS)
+    memory.run(messages)
+    return memory
+
+
+def test_buckets_are_the_same_in_spark(spark: SparkSession) -> None:
+    subjects = [
+        "plgd.owners.o.devices.d1.metadata.devicemetadataupdated",
+        "plgd.owners.o.devices.d2.resources.h.resourcechanged.leadrt.oic.wk.d",
+        "plgd.owners.o.registrations.devicesregistered",
+        *("events.d1.metadata.x", "events.d1", "plgd.owners", "orders.new", "plgd", ""),
+        "plgd.owners.o.devices",
+    ]
+    rows = pa.table({"subject": subjects, "data": [b""] * len(subjects), "stream": subjects})
+    rows = rows.append_column("seq", pa.array(range(len(subjects))))
+    rows = rows.append_column("ts", pa.array([0] * len(subjects), pa.timestamp("us", tz="UTC")))
+    got = messages_of(spark.createDataFrame(rows), 7).select("subject", "bucket").collect()
+    assert {r.subject: r.bucket for r in got} == {s: bucket_of(bucket_key(s), 7) for s in subjects}
+
+
+def test_decoded_is_decode_batch(spark: SparkSession, messages: pa.Table) -> None:
+    some = messages.slice(0, 500)
+    got = decoded(frame(spark, some), content="json").toArrow().sort_by("seq")
+    wanted = decode_batch(some["subject"], some["data"], content="json")
+    for name in wanted.schema.names:
+        assert got[name].to_pylist() == wanted[name].to_pylist(), name
+    bad = dead_letters(decoded(frame(spark, messages))).toArrow()
+    assert bad.column_names == ["stream", "seq", "ts", "reason", "detail", "payload"]
+    assert set(bad["seq"].to_pylist()) > set()
+    assert bad["payload"].null_count == 0
+
+
+def test_batches_make_the_tables(
+    spark: SparkSession, messages: pa.Table, memory: Memory, tmp_path: Path
+) -> None:
+    lake = Lake(tmp_path, SETTINGS)
+    lake.create()
+    for number, part in enumerate(cut(messages, 1500)):
+        mark = Mark("q", number, "run")
+        counts = take_batch(lake, frame(spark, part), mark)
+        assert counts.messages == len(part)
+    again = take_batch(lake, frame(spark, part), Mark("q", number, "another run"))
+    assert again.messages == len(part)
+    for name in TABLES:
+        assert rows_of(tmp_path, name) == sorted(map(repr, memory.rows(name))), name
+    with pytest.raises(TableError, match="2 buckets"):
+        Lake(tmp_path, Settings(buckets=3)).create()
+
+
+class Dying(Lake):
+    """Tables whose process dies behind a number of commits."""
+
+    def __init__(self, folder: Path, lives: int) -> None:
+        super().__init__(folder, SETTINGS)
+        self.lives = lives
+
+    def take(self, *args: Any) -> None:
+        self.lives -= 1
+        if self.lives < 0:
+            raise KeyboardInterrupt
+        super().take(*args)
+
+
+@pytest.mark.parametrize("lives", [1, 4, 8])
+def test_a_batch_that_was_killed_between_commits_is_made_whole(
+    spark: SparkSession, messages: pa.Table, memory: Memory, tmp_path: Path, lives: int
+) -> None:
+    lake = Lake(tmp_path, SETTINGS)
+    lake.create()
+    half = len(messages) // 2
+    first, second = frame(spark, messages.slice(0, half)), frame(spark, messages.slice(half))
+    take_batch(lake, first, Mark("q", 0, "run"))
+    with pytest.raises(KeyboardInterrupt):
+        take_batch(Dying(tmp_path, lives), second, Mark("q", 1, "run"))
+    for place in lake.places.values():
+        HERE.forget(place)
+    take_batch(lake, second, Mark("q", 1, "run 2"))
+    for name in TABLES:
+        assert rows_of(tmp_path, name) == sorted(map(repr, memory.rows(name))), name
