@@ -7,6 +7,7 @@ import pty
 import select
 import signal
 import sys
+import termios
 import time
 from typing import TYPE_CHECKING, Self
 
@@ -21,7 +22,8 @@ class Terminal:
 
     def __init__(self, *arguments: object, environment: Mapping[str, str] | None = None) -> None:
         words = [sys.executable, "-m", "penstock.cli", *(str(each) for each in arguments)]
-        environment = {**os.environ, **(environment or {}), "TERM": "dumb", "COLUMNS": "120"}
+        plain = {**os.environ, "TERM": "dumb", "COLUMNS": "120", **(environment or {})}
+        environment = {name: value for name, value in plain.items() if value}  # "" for none
         self.shown = ""
         self._taken = 0
         self._status: int | None = None
@@ -51,6 +53,14 @@ class Terminal:
     def send(self, text: str) -> None:
         """Type a line."""
         os.write(self._file, f"{text}\n".encode())
+
+    def press(self, key: str) -> None:
+        """Type a key, without Enter."""
+        os.write(self._file, key.encode())
+
+    def resize(self, lines: int, columns: int) -> None:
+        """Give the terminal another size, of which it tells the command."""
+        termios.tcsetwinsize(self._file, (lines, columns))
 
     def interrupt(self) -> None:
         """Type Ctrl-C."""

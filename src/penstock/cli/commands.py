@@ -38,6 +38,11 @@ TOP: dict[str, Row] = {
     "jsm": ("The tool of 2019 for message sets and observables.", "programs", "jsm"),
     "shims": ("Write the tools of 2019 and 2020 into a folder.", "early.shims", "shims"),
     "bench": ("Measure speed: pub, sub, service, js, kv.", "tree", "bench"),
+    "events": ("Print advisories, metrics, connects of clients.", "live.events", "events"),
+    "top": ("Follow the connections of a server.", "live.top", "top"),
+    "trace": ("Show who gets a message, over all servers.", "live.trace", "trace"),
+    "traffic": ("Count messages each second, by kind.", "live.traffic", "traffic"),
+    "latency": ("Measure how long messages take.", "live.latency", "latency"),
     "rtt": ("Measure how long the server takes to answer.", "connections", "rtt"),
     "errors": ("Errors of JetStream: ls, lookup.", "tree", "errors"),
     "context": ("URLs and credentials under names: add, select, ls, info.", "tree", "context"),
@@ -405,6 +410,8 @@ ALIASES: dict[str, dict[str, str]] = {
         "micro": "service",
         "ctr": "counter",
         "srv": "server",
+        **dict.fromkeys(("event", "e"), "events"),
+        "lat": "latency",
     },
     "stream": {
         **dict.fromkeys(("create", "new"), "add"),
@@ -574,7 +581,6 @@ READERS: dict[str, frozenset[str]] = {
 ELSEWHERE: dict[str, str] = {
     "penstock audit": "server",
     "penstock cheats": "cheat",
-    "penstock traffic": "sub",
     "penstock import": "stream import",
     "stream diff": "diff-stream",
     "stream replay": "replay",

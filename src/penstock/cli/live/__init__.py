@@ -1,0 +1,1 @@
+"""Commands that watch a running system: ``events``, ``top``, ``traffic``, ``trace``, ``latency``."""
