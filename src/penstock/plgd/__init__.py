@@ -7,9 +7,9 @@
     bus    publish, subscribe               store   aggregates, outbox
     fleet  a made-up fleet and its truth                            content   CBOR, JSON, text
     projection  the state of an aggregate                           wire      protobuf messages
-    gateway     the hub's gRPC calls, served and asked
+    gateway     the hub's gRPC calls, served and asked    reconcile  what the stream lacks, and its repair
 
-`bus`, `store` and `gateway` are imported by their names. What this package exports opens no connection::
+`bus`, `store`, `gateway` and `reconcile` are imported by their names. What this package exports opens no connection::
 
     event = decode(subject, payload)              # raises UndecodableEvent: .reason, .detail
     event.message, event.version, event.href, event.content_value()

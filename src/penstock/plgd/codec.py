@@ -129,6 +129,17 @@ def parse_envelope(payload: bytes) -> envelope_pb2.Event:
     return envelope
 
 
+def decode_version(payload: bytes) -> tuple[str, str, int] | None:
+    """The device, the aggregate and the version that an envelope names, whatever is in it; None if it is none."""
+    try:
+        envelope = Envelope.FromString(payload)
+    except DecodeError:
+        return None
+    if not envelope.group_id or not envelope.aggregate_id:
+        return None
+    return envelope.group_id, envelope.aggregate_id, envelope.version
+
+
 def parse_event(event_type: EventType, data: bytes) -> Any:
     """The message of unpacked data; ``UndecodableEvent`` with the reason ``event`` if it is none."""
     try:

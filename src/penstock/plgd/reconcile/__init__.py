@@ -1,0 +1,37 @@
+"""Reconciliation: what an event store has and the stream has not, why, and how it is put right.
+
+::
+
+    stream ──► scanning ──► Sightings ─┐                      ┌─► findings: which versions, why, what cannot be repaired
+    table of versions ────► Sightings ─┼─► judging (pure) ────┤
+    store, MongoDB, gateway ─► Kept ───┘                      └─► repairs: events and states with provenance ──► stream
+
+A repair's message id comes from its event, so a repetition does nothing, wherever the one before was killed: it finds
+in the stream what is there already. Two runs at once rely on the stream's duplicate window.
+"""
+
+from .judging import Cause, Finding, Kept, Policy, Repair, judge
+from .running import Reconciler, Report, compare, encoded_repair
+from .scanning import REPAIR_HEADER, scan
+from .sightings import Row, Sightings
+from .sources import GatewaySource, Source, StoreSource
+
+__all__ = [
+    "REPAIR_HEADER",
+    "Cause",
+    "Finding",
+    "GatewaySource",
+    "Kept",
+    "Policy",
+    "Reconciler",
+    "Repair",
+    "Report",
+    "Row",
+    "Sightings",
+    "Source",
+    "StoreSource",
+    "compare",
+    "encoded_repair",
+    "judge",
+    "scan",
+]
