@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.cli.__main__ import main
+from penstock.plgd.fleet import Faults, FleetConfig
 from penstock.plgd.report import (
     QUERIES,
     Scope,
@@ -23,11 +24,13 @@ from penstock.plgd.report import (
     open_tables,
     render,
 )
+from penstock.plgd.report.charts import charts
 from penstock.plgd.report.page import shown_ms, shown_seconds, shown_time
 from penstock.plgd.report.sources import STEPS_MAX, step_of
 from penstock.plgd.tables.schemas import TABLES
 from tests.browser import needs_browser, open_page
 from tests.plgd.made_tables import OWNERS, START, Rows, arrow, drawn, write
+from tests.plgd.tables_help import Memory, messages_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -174,6 +177,31 @@ def test_durations_and_times_are_readable() -> None:
     ]
     assert shown_ms(0.25) == "0.25 ms"
     assert shown_time(START_US) == "2026-11-20 06:00:00"
+
+
+def test_a_fleet_is_told_as_it_was() -> None:
+    faults = Faults(drop=0.002, duplicate=0.01, corrupt=0.005, wrong_envelope=0.005)
+    config = FleetConfig(
+        devices=12, duration_s=1800, seed=4, command_interval_s=120, session_s=900, faults=faults
+    )
+    run, messages = messages_of(config)
+    memory = Memory()
+    memory.run(messages)
+    with Tables({name: memory.table(name) for name in TABLES}) as tables:
+        figures = measure(tables)
+    truth, summary = run.truth.summary(), figures.summary
+    assert truth["lost"].keys() >= {"drop", "corrupt", "wrong_envelope"}
+    assert summary["devices"] == 12
+    letters_again = summary["dead_letters"] - truth["dead_letters"]  # a damaged message came twice
+    assert summary["duplicates"] + letters_again == truth["duplicates"]
+    assert summary["duplicates"] > 50
+    assert summary["dead_letters"] >= truth["dead_letters"] > 50
+    assert letters_again <= 2
+    assert summary["events"] == truth["stored"] - sum(truth["lost"].values())
+    assert 0 < summary["versions_missing"] <= sum(truth["lost"].values())
+    assert 80 < summary["commands_succeeded_percent"] <= 100
+    assert summary["online"] <= summary["online_most"] <= 12
+    assert render(figures).count("<figure") == len(charts(figures)) >= 8
 
 
 @pytest.fixture(scope="module")

@@ -195,8 +195,17 @@ def bars_over_time(
     return draw(title, rows, [layer], 160)
 
 
-def bars(rows: Rows, name: str, value: str, by: str, chosen: dict[str, str], title: str) -> Chart:
-    """Bars that lie: one for each name, the longest above."""
+def bars(
+    rows: Rows,
+    name: str,
+    value: str,
+    by: str,
+    chosen: dict[str, str],
+    title: str,
+    *,
+    numbered: bool = False,
+) -> Chart:
+    """Bars that lie: one for each name, the longest above; ``numbered`` ones, of one part each, say their length."""
     room = min(LABEL_MAX, 14 + LETTER * max(len(str(row[name])) for row in rows))
     encoding = {
         "y": {
@@ -209,7 +218,13 @@ def bars(rows: Rows, name: str, value: str, by: str, chosen: dict[str, str], tit
         "color": colours(by, chosen, rows),
     }
     height = 26 * len({row[name] for row in rows}) + 10
-    return draw(title, rows, [{"mark": "bar", "encoding": encoding}], height)
+    layers: list[dict[str, Any]] = [{"mark": "bar", "encoding": encoding}]
+    if numbered:
+        mark = {"type": "text", "align": "left", "dx": 5, "color": "currentColor"}
+        text = {"field": value, "type": "quantitative", "format": ","}
+        places = {axis: encoding[axis] for axis in ("x", "y")}
+        layers.append({"mark": mark, "encoding": places | {"text": text}})
+    return draw(title, rows, layers, height)
 
 
 def latency(figures: Figures) -> Chart:
@@ -275,7 +290,13 @@ def charts(figures: Figures) -> dict[str, Chart]:
         "types": (
             "event_types",
             lambda: bars(
-                rows["event_types"], "event_type", "events", "kind", KINDS, "Events by type"
+                rows["event_types"],
+                "event_type",
+                "events",
+                "kind",
+                KINDS,
+                "Events by type",
+                numbered=True,
             ),
         ),
         "outcomes": (
