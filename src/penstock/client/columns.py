@@ -138,7 +138,7 @@ class ColumnReader:
 
     # -- called while bytes are parsed ------------------------------------------------------------
 
-    def feed(self, parser: Parser, data: bytes) -> list[tuple[object, ...]]:
+    def feed(self, parser: Parser, data: bytes | memoryview) -> list[tuple[object, ...]]:
         """Called by the parser: keep the messages for this inbox, return every other operation."""
         sid = self.interest.sid
         columns = self._current

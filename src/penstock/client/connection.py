@@ -178,7 +178,7 @@ Event: TypeAlias = (
 class Capture(Protocol):
     """Takes the messages of one subscription while bytes are parsed; see ``client/columns.py``."""
 
-    def feed(self, parser: wire.Parser, data: bytes) -> list[tuple[object, ...]]:
+    def feed(self, parser: wire.Parser, data: bytes | memoryview) -> list[tuple[object, ...]]:
         """Parse data; keep the messages of that subscription, return every other operation."""
 
 
@@ -267,8 +267,8 @@ class Connection:
         self._tls = True
         self._introduce()
 
-    def receive_data(self, data: bytes) -> None:
-        """Process bytes from the server.
+    def receive_data(self, data: bytes | memoryview) -> None:
+        """Process bytes from the server; they may change afterwards.
 
         Never raises because of the bytes: after a protocol error the event is ``Disconnected``.
         """

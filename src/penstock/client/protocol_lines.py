@@ -69,9 +69,9 @@ class ProtocolLines:
         """A new connection begins."""
         self._in, self._out = Lines(), Lines()
 
-    def received(self, data: bytes) -> None:
+    def received(self, data: bytes | memoryview) -> None:
         """Bytes came from the server."""
-        for line in self._in.feed(data):
+        for line in self._in.feed(bytes(data)):
             self._tell("in", line)
 
     def sent(self, data: bytes) -> None:

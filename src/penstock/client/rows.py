@@ -149,7 +149,7 @@ class RowPublisher:
 
     # -- called while bytes are parsed
 
-    def feed(self, parser: Parser, data: bytes) -> list[tuple[object, ...]]:
+    def feed(self, parser: Parser, data: bytes | memoryview) -> list[tuple[object, ...]]:
         """Called by the parser: take answers for this publisher, return every other operation."""
         return self.flow.feed(parser, self.interest.sid, data)
 

@@ -113,7 +113,7 @@ class WebSocket:
 
     # -- from the server ---------------------------------------------------------------------------
 
-    def receive(self, data: bytes) -> bytes:
+    def receive(self, data: bytes | memoryview) -> bytes:
         """The bytes of the NATS protocol that are complete now; the owner then sends ``answers()``.
 
         Raises ConnectError when the handshake fails. After frames that no server may send, ``closed``

@@ -180,7 +180,7 @@ class Client(Awaited, Session[Message]):
         if link is self._link:
             self.connection.connected_to(link.server, tls=link.tls)
 
-    def link_received(self, link: Link, data: bytes) -> None:
+    def link_received(self, link: Link, data: bytes | memoryview) -> None:
         """Bytes arrived."""
         if link is not self._link:
             return

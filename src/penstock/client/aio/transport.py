@@ -20,8 +20,16 @@ if TYPE_CHECKING:
     from .connection import Client
 
 
-class Link(asyncio.Protocol):
-    """One connection to one server; it reports events to its client while it is the client's link."""
+RECEIVE_BYTES = 16 * 1024
+RECEIVE_BYTES_MAX = 256 * 1024
+
+
+class Link(asyncio.BufferedProtocol):
+    """One connection to one server; it reports events to its client while it is the client's link.
+
+    Bytes are received into one buffer, which grows while they fill it. A buffer of its own for each receive
+    would cost more than a short answer: the system maps and clears its memory each time.
+    """
 
     def __init__(self, client: Client, server: Server, *, tls: bool) -> None:
         """``tls``: encrypted from the first byte."""
@@ -37,6 +45,7 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._upgrading = False
         self._aborted = False
+        self._buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._writable: asyncio.Future[None] | None = None
 
@@ -50,14 +59,21 @@ class Link(asyncio.Protocol):
                 self._transport.write(self._frames.request())
             self._client.link_made(self)
 
-    def data_received(self, data: bytes) -> None:
-        """Called by the loop."""
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Called by the loop: where the next bytes are received to."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Called by the loop: so many bytes are in the buffer."""
+        data = self._buffer[:nbytes]
+        if nbytes == len(self._buffer) < RECEIVE_BYTES_MAX:
+            self._buffer = memoryview(bytearray(2 * nbytes))
         if self._frames is not None:
             self._unpack(self._frames, data)
         else:
             self._client.link_received(self, data)
 
-    def _unpack(self, frames: WebSocket, received: bytes) -> None:
+    def _unpack(self, frames: WebSocket, received: memoryview) -> None:
         reason: Exception | None = None
         data = b""
         try:

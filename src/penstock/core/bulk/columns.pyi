@@ -45,7 +45,7 @@ class Columns:
     @property
     def full(self) -> bool:
         """Whether no further message is taken."""
-    def feed(self, parser: Parser, sid: int, data: bytes) -> list[tuple[object, ...]]:
+    def feed(self, parser: Parser, sid: int, data: bytes | memoryview) -> list[tuple[object, ...]]:
         """Parse data; messages of the subscription become rows, every other operation is returned.
 
         Stops when the batch is full; the rest stays in the parser, to go on with ``feed(parser, sid, b"")`` of the

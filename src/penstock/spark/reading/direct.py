@@ -178,7 +178,7 @@ class _Answers:
 
     # -- called while bytes are parsed ------------------------------------------------------------
 
-    def feed(self, parser: Parser, data: bytes) -> list[tuple[object, ...]]:
+    def feed(self, parser: Parser, data: bytes | memoryview) -> list[tuple[object, ...]]:
         """Called by the parser: keep the messages for this inbox, return every other operation."""
         columns = self._columns
         before = columns.count
