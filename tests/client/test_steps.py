@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.aio.running import Deadlines, Waiting
 from penstock.client.connection import Event
 from penstock.client.message import BaseMessage
 from penstock.client.options import Options
@@ -192,80 +191,3 @@ def test_who_leaves_an_ordered_reader_lets_it_remove_its_consumer() -> None:
     assert step.subject == "$JS.API.CONSUMER.DELETE.S.n"
     with pytest.raises(Left):
         carry_on(house, flow, answer=b'{"success":true}')
-
-
-class Loop:
-    """The clock and the timers of a loop."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.timers: list[Any] = []
-
-    def time(self) -> float:
-        return self.now
-
-    def call_at(self, due: float, call: Any) -> Any:
-        loop = self
-
-        class Timer:
-            def cancel(self) -> None:
-                loop.timers.remove(entry)
-
-        entry = (due, call)
-        self.timers.append(entry)
-        return Timer()
-
-    def advance(self, now: float) -> None:
-        while self.timers and min(due for due, _ in self.timers) <= now:
-            entry = min(self.timers, key=lambda timer: timer[0])
-            self.timers.remove(entry)
-            self.now = max(self.now, entry[0])
-            entry[1]()
-        self.now = now
-
-
-class Woken:
-    """A future that only notes that it was settled."""
-
-    def __init__(self) -> None:
-        self.settled = False
-
-    def done(self) -> bool:
-        return self.settled
-
-    def set_result(self, _: None) -> None:
-        self.settled = True
-
-
-@given(
-    st.lists(
-        st.one_of(
-            st.tuples(st.just("wait"), st.integers(0, 50)),
-            st.tuples(st.just("end"), st.integers(0, 30)),
-            st.tuples(st.just("time"), st.integers(1, 20)),
-        ),
-        max_size=60,
-    )
-)
-def test_waits_are_over_at_their_deadline_and_not_before(moves: list[tuple[str, int]]) -> None:
-    """Beside a list of (deadline, wait); one timer stands while anybody waits, and none is left."""
-    loop: Any = Loop()
-    deadlines = Deadlines(loop)
-    waits: list[Waiting] = []
-    for verb, number in moves:
-        if verb == "wait":
-            future: Any = Woken()
-            waits.append(Waiting(future, loop.now + number))
-            deadlines.add(waits[-1])
-        elif verb == "end" and waits:
-            deadlines.remove(waits.pop(number % len(waits)))
-        else:
-            loop.advance(loop.now + number + 0.5)
-        assert len(loop.timers) <= 1
-        for each in waits:
-            if verb == "time":
-                assert each.late is (each.deadline <= loop.now)
-            assert each.future.done() is each.late
-    loop.advance(loop.now + 1000)
-    assert all(each.late for each in waits)
-    assert not loop.timers

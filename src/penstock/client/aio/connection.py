@@ -25,10 +25,11 @@ from ..session import OUTPUT_BYTES, PENDING_BYTES_MAX, PENDING_MESSAGES_MAX, Ses
 from ..steps import made
 from ..tls import begins_with_tls, make_context
 from .messages import Message
-from .running import Awaited, Deadlines, run
+from .running import Awaited, run
 from .status import StatusEvents
 from .subscription import Subscription
 from .transport import Link
+from .waiting import Waits
 
 if TYPE_CHECKING:
     import ssl
@@ -60,7 +61,7 @@ class Client(Awaited, Session[Message]):
     ) -> None:
         """Opens no connection: ``open`` does."""
         self.loop = asyncio.get_running_loop()
-        self.deadlines = Deadlines(self.loop)
+        self.waits = Waits(self.loop)
         super().__init__(options, Message, self.loop.time, random.SystemRandom())
         self._handlers = handlers
         self.listen(handlers.on_status, handlers.on_protocol)
@@ -181,13 +182,19 @@ class Client(Awaited, Session[Message]):
             self.connection.connected_to(link.server, tls=link.tls)
 
     def link_received(self, link: Link, data: bytes | memoryview) -> None:
-        """Bytes arrived."""
+        """Bytes arrived. The calls that wait for them go on, and what they send is written at once."""
         if link is not self._link:
             return
         self.connection.receive_data(data)
-        self.process()
-        if self.connection.bytes_waiting:
-            self.flush_output()
+        self.waits.hold()
+        try:
+            self.process()
+        finally:
+            self._flush_planned = True
+            try:
+                self.waits.resume()
+            finally:
+                self.flush_output()
 
     def link_lost(self, link: Link, error: Exception | None) -> None:
         """The transport is gone."""

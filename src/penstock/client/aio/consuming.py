@@ -15,8 +15,9 @@ from ..consume.pushed import Pushing, PushOperation
 from ..durations import Duration, to_seconds
 from ..steps import Until, made
 from .messages import Message
-from .running import Entered, run, until
+from .running import Entered, run
 from .subscription import waits
+from .waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..steps import (
@@ -20,6 +19,7 @@ from ..steps import (
     Work,
     realise,
 )
+from .waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from .connection import Client
 
 T = TypeVar("T")
-
-LOOK_S = 1e-6
-"""More than the time of checking one wait for its deadline, in seconds."""
 
 
 def _runner(begin: Callable[..., Steps[Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
@@ -117,89 +114,6 @@ async def perform(client: Client, step: Step) -> Any:
     elif isinstance(step, Await):
         return await step.awaitable
     return None
-
-
-class Waiting:
-    """A task that waits for a mailbox."""
-
-    __slots__ = ("deadline", "future", "late")
-
-    def __init__(self, future: asyncio.Future[None], deadline: float) -> None:
-        """``late`` tells whether its time is over."""
-        self.future = future
-        self.deadline = deadline
-        self.late = False
-
-    def wake(self) -> None:
-        """Let the task check again."""
-        if not self.future.done():
-            self.future.set_result(None)
-
-
-class Deadlines:
-    """Ends the waits of a client whose time is over, with one timer of the loop for all of them.
-
-    Most waits end before their time, and a timer for each would cost more than everything else.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Starts without waits."""
-        self._loop = loop
-        self._waiting: set[Waiting] = set()
-        self._timer: asyncio.TimerHandle | None = None
-        self._due = math.inf
-
-    def add(self, waiting: Waiting) -> None:
-        """Wake ``waiting`` at its deadline, unless it is removed before."""
-        self._waiting.add(waiting)
-        if waiting.deadline < self._due:
-            self._plan(waiting.deadline)
-
-    def remove(self, waiting: Waiting) -> None:
-        """Remove ``waiting``: it does not wait any more."""
-        self._waiting.discard(waiting)
-
-    def _plan(self, due: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._due = due
-        self._timer = self._loop.call_at(due, self._look)
-
-    def _look(self) -> None:
-        now = self._loop.time()
-        self._timer, self._due = None, math.inf
-        for each in [each for each in self._waiting if each.deadline <= now]:
-            self._waiting.remove(each)
-            each.late = True
-            each.wake()
-        due = min((each.deadline for each in self._waiting), default=math.inf)
-        if due < math.inf:  # not more often than it takes to check all of them
-            self._plan(max(due, now + len(self._waiting) * LOOK_S))
-
-
-async def until(client: Client, step: Until) -> bool:
-    """Wait until the step's condition holds; False when the time is over."""
-    done, box, loop = step.done, step.box, client.loop
-    if done():
-        return True
-    if client.connection.bytes_waiting:
-        client.flush_for_wait()
-    future: asyncio.Future[None] = loop.create_future()
-    waiting = Waiting(future, loop.time() + step.seconds)
-    client.deadlines.add(waiting)
-    try:
-        while True:
-            box.waiting = (*box.waiting, waiting)
-            await future
-            if done():
-                return True
-            if waiting.late:
-                return False
-            waiting.future = future = loop.create_future()
-    finally:
-        client.deadlines.remove(waiting)
-        if box.waiting:
-            box.waiting = tuple([each for each in box.waiting if each is not waiting])
 
 
 def _told(body: Callable[..., bytes], ends: bool) -> Callable[..., Coroutine[Any, Any, None]]:

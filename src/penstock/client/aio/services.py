@@ -16,8 +16,9 @@ from ..services.discovery import Finding
 from ..services.serving import BaseRequest, Endpoint, Grouping, Serving
 from ..steps import Until
 from .messages import Message
-from .running import Awaited, run, until
+from .running import Awaited, run
 from .subscription import Subscription
+from .waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

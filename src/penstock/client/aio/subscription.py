@@ -12,7 +12,8 @@ from ..message import callback_failed
 from ..steps import Until
 from ..subscribing import Subscribed
 from .messages import Message
-from .running import Entered, run, until
+from .running import Entered, run
+from .waiting import until
 
 if TYPE_CHECKING:
     import asyncio

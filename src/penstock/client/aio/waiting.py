@@ -1,0 +1,178 @@
+"""How tasks wait for a client's mailboxes, and go on.
+
+A task that awaits a future goes on in the next turn of the loop, and a turn costs as much as a short
+request. The tasks that received bytes wake go on at the end of the present turn instead::
+
+    bytes arrive ─► each message goes to its mailbox, which wakes its tasks ─► these go on ─► output is written
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextvars import Context
+
+    from ..steps import Until
+    from .connection import Client
+
+LOOK_S = 1e-6
+"""More than the time of checking one wait for its deadline, in seconds."""
+
+
+class Waiting(asyncio.Future[None]):
+    """What a task awaits that waits for a mailbox: a future that can let the task go on at once."""
+
+    __slots__ = ("_context", "_go_on", "_waits", "deadline", "late")
+
+    def __init__(self, waits: Waits, deadline: float) -> None:
+        """``late`` tells whether its time is over."""
+        super().__init__(loop=waits.loop)
+        self.deadline = deadline
+        self.late = False
+        self._waits = waits
+        self._go_on: Callable[[Any], object] | None = None
+        self._context: Context | None = None
+
+    def add_done_callback(
+        self, fn: Callable[[Self], object], /, *, context: Context | None = None
+    ) -> None:
+        """Called by the task: ``fn`` makes it go on."""
+        if context is None or self._go_on is not None or self.done():
+            super().add_done_callback(fn, context=context)
+        else:
+            self._go_on, self._context = fn, context
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Called by the task when it is cancelled."""
+        if self.done():
+            return False
+        self._hand_over()
+        return super().cancel(msg)
+
+    def wake(self) -> None:
+        """Let the task check again: at the end of this turn, or in the next one."""
+        held = self._waits.held
+        if held is None:
+            self.wake_later()
+        else:
+            held.append(self)
+
+    def wake_later(self) -> None:
+        """Let the task check again in the next turn, as any future does."""
+        self._hand_over()
+        self._set_done()
+
+    def resume(self) -> None:
+        """Let the task go on now. No other task runs at this moment."""
+        go_on, context = self._go_on, self._context
+        if self._set_done() and go_on is not None and context is not None:
+            self._go_on = None
+            context.run(go_on, self)
+
+    def _hand_over(self) -> None:
+        """Give the callback to the future itself, which calls it in the next turn."""
+        go_on, self._go_on = self._go_on, None
+        if go_on is not None:
+            super().add_done_callback(go_on, context=self._context)
+
+    def _set_done(self) -> bool:
+        """Whether this call has ended the wait: a task may be cancelled at any time, also by a signal."""
+        try:
+            self.set_result(None)
+        except asyncio.InvalidStateError:
+            return False
+        return True
+
+
+class Waits:
+    """The waits of a client's tasks.
+
+    Ends those whose time is over, with one timer of the loop for all of them: most waits end before their
+    time, and a timer for each would cost more than everything else.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Starts without waits."""
+        self.loop = loop
+        self.held: list[Waiting] | None = None
+        """The waits that were woken since ``hold``."""
+        self._waiting: set[Waiting] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = math.inf
+
+    def hold(self) -> None:
+        """From now on, hold the waits that are woken; ``resume`` follows."""
+        self.held = []
+
+    def resume(self) -> None:
+        """Let the tasks of the held waits go on, in the order in which they were woken."""
+        held, self.held = self.held, None
+        if not held:
+            return
+        at = 0
+        if asyncio.current_task(self.loop) is None:
+            try:
+                for each in held:
+                    at += 1
+                    each.resume()
+            finally:  # SystemExit and KeyboardInterrupt come out of a task
+                for each in held[at:]:
+                    each.wake_later()
+        else:
+            for each in held:
+                each.wake_later()
+
+    def add(self, waiting: Waiting) -> None:
+        """Wake ``waiting`` at its deadline, unless it is removed before."""
+        self._waiting.add(waiting)
+        if waiting.deadline < self._due:
+            self._plan(waiting.deadline)
+
+    def remove(self, waiting: Waiting) -> None:
+        """Remove ``waiting``: it does not wait any more."""
+        self._waiting.discard(waiting)
+
+    def _plan(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due = due
+        self._timer = self.loop.call_at(due, self._look)
+
+    def _look(self) -> None:
+        now = self.loop.time()
+        self._timer, self._due = None, math.inf
+        for each in [each for each in self._waiting if each.deadline <= now]:
+            self._waiting.remove(each)
+            each.late = True
+            each.wake()
+        due = min((each.deadline for each in self._waiting), default=math.inf)
+        if due < math.inf:  # not more often than it takes to check all of them
+            self._plan(max(due, now + len(self._waiting) * LOOK_S))
+
+
+async def until(client: Client, step: Until) -> bool:
+    """Wait until the step's condition holds; False when the time is over."""
+    done, box, waits = step.done, step.box, client.waits
+    if done():
+        return True
+    if client.connection.bytes_waiting:
+        client.flush_for_wait()
+    deadline = waits.loop.time() + step.seconds
+    while True:
+        waiting = Waiting(waits, deadline)
+        waits.add(waiting)
+        box.waiting = (*box.waiting, waiting)
+        try:
+            await waiting
+        finally:
+            waits.remove(waiting)
+            if box.waiting:
+                box.waiting = tuple([each for each in box.waiting if each is not waiting])
+        if done():
+            return True
+        if waiting.late:
+            return False
