@@ -290,6 +290,7 @@ def test_every_command_has_help(run, group):
         *(("auth", name) for name in ("operator", "account", "user", "nkey")),
         *(("auth", "account", name) for name in ("keys", "exports", "imports", "mappings")),
         ("auth", "operator", "keys"),
+        ("audit",),
     ],
 )
 def test_every_command_of_a_group_in_a_group_has_help(run, group):

@@ -48,6 +48,7 @@ TOP: dict[str, Row] = {
     "context": ("URLs and credentials under names: add, select, ls, info.", "tree", "context"),
     "account": ("Usage and limits of the account: info.", "tree", "account"),
     "auth": ("Operators, accounts, users and their keys, as JWTs.", "tree", "auth"),
+    "audit": ("Check a whole deployment: gather, analyze, checks.", "tree", "audit"),
     "pipeline": ("A pipeline in a file: check, run, status, init.", "tree", "pipeline"),
     "spark": ("Spark: watch streaming queries, package for a cluster.", "tree", "spark"),
     "explain": ("Say why a consumer does not deliver a message.", "explain", "explain"),
@@ -393,6 +394,12 @@ AUTH_NKEY: dict[str, Row] = {
     "unseal": ("Decrypt a file.", "auth.keys", "unseal"),
 }
 
+AUDIT: dict[str, Row] = {
+    "gather": ("Gather what all servers say into an archive.", "audit.gathering", "gather_"),
+    "analyze": ("Check an archive.", "audit.analysis", "analyze"),
+    "checks": ("List the checks.", "audit.analysis", "checks_"),
+}
+
 _SHOWS = dict.fromkeys(("i", "show", "view"), "info")
 _SHARED = {**dict.fromkeys(("new", "a", "n"), "add"), "update": "edit", "list": "ls", **_SHOWS}
 
@@ -490,6 +497,7 @@ ALIASES: dict[str, dict[str, str]] = {
         **dict.fromkeys(("mkpasswd", "pass", "password"), "passwd"),
         "mapping": "mappings",
     },
+    "audit": {**dict.fromkeys(("capture", "cap"), "gather"), "ls": "checks"},
     "auth": {
         **dict.fromkeys(("o", "op"), "operator"),
         **dict.fromkeys(("a", "acct", "act"), "account"),
@@ -579,7 +587,6 @@ READERS: dict[str, frozenset[str]] = {
 
 # commands that other tools have under these names -> what to use here
 ELSEWHERE: dict[str, str] = {
-    "penstock audit": "server",
     "penstock cheats": "cheat",
     "penstock import": "stream import",
     "stream diff": "diff-stream",

@@ -200,6 +200,7 @@ auth_user = _group("user", "Users of accounts.", commands.AUTH_USER, table="auth
 auth_nkey = _group(
     "nkey", "Keys, signatures and sealed files.", commands.AUTH_NKEY, table="auth_nkey"
 )
+audit = _group("audit", "Check a whole deployment.", commands.AUDIT)
 pipeline = _group(
     "pipeline", "Sources, steps and sinks out of one file, on Spark.", commands.PIPELINE
 )

@@ -105,6 +105,7 @@ class Writer:
 
     def abandon(self) -> None:
         """Leave nothing behind."""
+        self._zip.close()
         self._file.close()
         self._part.unlink(missing_ok=True)
 
