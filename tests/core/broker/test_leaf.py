@@ -68,8 +68,11 @@ class Other:
     def messages(self) -> list[tuple[Any, ...]]:
         """What it has got since the last time; interest goes to `told`."""
         self.server.reactor.settle()
+        return self.hear(self.connection.take())
+
+    def hear(self, data: bytes) -> list[tuple[Any, ...]]:
         got: list[tuple[Any, ...]] = []
-        for event in self.parser.feed(self.connection.take()):
+        for event in self.parser.feed(data):
             if event[0] == OP_MSG:
                 got.append(event[1:])
             elif event[0] == OP_SUB:
@@ -214,6 +217,92 @@ def test_interest_and_messages_are_as_in_a_list(steps: list[tuple[object, ...]])
     for client in clients:
         server.sessions.eof(client.connection)
     assert server.router.subscription_count() == 0
+
+
+@given(STEPS, st.integers(1, 3), st.integers(0, 30))
+@settings(max_examples=300, deadline=None)
+def test_interest_that_changes_while_a_server_joins_is_told_as_it_is_then(
+    steps: list[tuple[object, ...]], at_once: int, join_at: int
+) -> None:
+    """The server is told some of it in each turn."""
+    server, remote_servers, others = account(2)
+    remote_servers.at_once = at_once
+    clients: list[Client] = [server.client() for _ in range(3)]
+    model = Model()
+    sid = 0
+    joining: Other | None = None
+    for number, step in enumerate([*steps, ("last",)]):
+        if number == min(join_at, len(steps)):
+            joining = Other(server, remote_servers)
+        match step:
+            case ("sub", int(who), str(pattern), str(queue)):
+                sid += 1
+                clients[who].send(f"SUB {pattern} {queue} {sid}\r\n")
+                model.local.append((who, sid, pattern, queue))
+            case ("unsub", int(who), int(which)):
+                mine = [h for h in model.local if h[0] == who]
+                if mine:
+                    gone = mine[which % len(mine)]
+                    model.local.remove(gone)
+                    clients[who].send(f"UNSUB {gone[1]}\r\n")
+            case ("want", int(who), str(pattern), str(queue), int(weight)) if who < 2:
+                model.remote[who, pattern, queue] = weight if queue else 1
+                words = f"{pattern} {queue} {weight}" if queue else pattern
+                others[who].send(f"LS+ {words}\r\n".encode())
+            case ("no", int(who), int(which)):
+                keys = [k for k in model.remote if k[0] == who]
+                if keys:
+                    taken = keys[which % len(keys)]
+                    del model.remote[taken]
+                    others[who].send(f"LS- {taken[1]} {taken[2]}".strip().encode() + b"\r\n")
+        server.reactor.turn()
+    assert joining is not None
+    for number, other in enumerate([*others, joining]):
+        other.messages()
+        assert other.told == model.told(number)
+        assert other.leaf.wants().keys() == other.told.keys()
+    assert not server.errors
+
+
+def test_a_server_that_joins_is_told_some_of_the_interest_in_each_turn() -> None:
+    server, remote_servers, _ = account(0)
+    client = server.client()
+    client.send("".join(f"SUB s.{number} {number}\r\n" for number in range(20_000)))
+    other = Other(server, remote_servers)
+    turns = 0
+    while len(other.told) < 19_999:
+        server.reactor.turn()
+        lines = other.connection.take()
+        assert 0 < lines.count(b"\r\n") <= 2 * remote_servers.at_once + 3
+        other.hear(lines)
+        turns += 1
+        if turns == 3:
+            client.send("UNSUB 19999\r\nUNSUB 1\r\nSUB t 20000\r\n")
+    assert turns >= 19
+    assert other.told.keys() == {b"t", *(b"s.%d" % n for n in range(20_000) if n not in (1, 19999))}
+
+
+def test_a_server_that_leaves_while_it_joins_is_told_no_more() -> None:
+    server, remote_servers, _ = account(0)
+    server.client().send("".join(f"SUB s.{number} {number}\r\n" for number in range(5000)))
+    other = Other(server, remote_servers)
+    server.sessions.eof(other.connection)
+    other.leaf.leave()
+    server.reactor.settle()
+    assert other.leaf.wants() == {}
+    assert not server.errors
+
+
+def test_a_server_that_joins_while_a_connection_is_forgotten_keeps_what_others_want() -> None:
+    server, remote_servers, _ = account(0)
+    stays, goes = server.client(), server.client()
+    stays.send("SUB s.0 1\r\nSUB s.3999 2\r\n")
+    goes.send("".join(f"SUB s.{number} {number}\r\n" for number in range(4000)))
+    server.sessions.eof(goes.connection)
+    server.reactor.turn()
+    other = Other(server, remote_servers)
+    other.messages()
+    assert other.told == {b"s.0": 1, b"s.3999": 1}
 
 
 def test_a_spoke_tells_its_hub_of_its_own_and_of_its_leafs_only() -> None:

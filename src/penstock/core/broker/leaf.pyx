@@ -14,7 +14,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcmp, memcpy
 from penstock.core.base.buffer cimport out_waiting, put_u64
-from penstock.core.broker.reactor cimport Connection
+from penstock.core.broker.reactor cimport Connection, Task
 from penstock.core.broker.remote_servers cimport RemoteServer, RemoteServers
 from penstock.core.broker.router cimport Message, Subscription, subscription_cost
 from penstock.core.protocol.overlaps cimport Patterns
@@ -111,6 +111,67 @@ cdef bint of_servers(bytes subject):
     return subject.startswith((b"$LDS.", b"$GR.", b"_GR_."))
 
 
+cdef class Telling(Task):
+    """Tells a server that joins of the interest that there was, some of it in each turn.
+
+    Meanwhile each change is counted at once, so the number of subscribers of a subject that was not looked at yet may be below zero. What
+    falls to zero is withdrawn at the end only: there may be another subscriber, who was not looked at yet.
+    """
+
+    cdef int run(self) except -1:
+        if self.leaf is None:
+            return 0
+        return self.step()
+
+    cdef bint step(self) except -1:
+        cdef Leaf leaf = self.leaf
+        cdef Py_ssize_t end = min(self.at + leaf.remote_servers.at_once, len(self.left))
+        cdef Subscription s
+        while self.at < end:
+            item = self.left[self.at]
+            self.at += 1
+            if isinstance(item, Subscription):
+                s = <Subscription>item
+                leaf.interest(s.subject, s.queue, 1, s.connection)
+            elif isinstance(item[0], Subscription):
+                s = <Subscription>item[0]
+                leaf.interest(s.subject, s.queue, item[1], s.connection)
+            else:
+                leaf.interest(item[0], b"", item[1], None)
+        self.tell(self.at == len(self.left))
+        return self.leaf is not None
+
+    cdef int tell(self, bint all_told) except -1:
+        """Write the lines for what has changed."""
+        cdef Leaf leaf = self.leaf
+        cdef dict wanted = leaf.wanted, rest = {}
+        cdef list lines = []
+        for key, queue in self.touched.items():
+            n = wanted.get(key, 0)
+            if n > 0:
+                if queue or key not in self.told:
+                    self.told.add(key)
+                    lines.append(line_of(key, queue, n))
+            elif not all_told:
+                rest[key] = queue
+            else:
+                wanted.pop(key, None)
+                if key in self.told:
+                    lines.append(line_of(key, queue, 0))
+        self.touched = rest
+        if all_told:
+            self.end()
+        if lines:
+            leaf.connection.write(b"".join(lines))
+        return 0
+
+    cdef int end(self) except -1:
+        self.leaf.telling = None
+        self.leaf = None
+        self.left, self.told = [], set()
+        return 0
+
+
 cdef class Leaf(RemoteServer):
     """A connection to another server, which is this server's leaf or its hub."""
 
@@ -126,22 +187,26 @@ cdef class Leaf(RemoteServer):
 
     def join(self, RemoteServers remote_servers) -> None:
         """Join the account after the negotiation: tell the other server all interest here, and exchange messages from now on."""
+        cdef Telling telling = Telling.__new__(Telling)
         self.wanted = {}
-        self.joining = True
+        self.telling = telling
         self.connection.enter(remote_servers.router, True)
-        remote_servers.join(self)
-        self.joining = False
-        self.connection.write(b"".join([line_of(key, b" " in key, n) for key, n in self.wanted.items()]))
+        telling.leaf, telling.touched, telling.told = self, {}, set()
+        telling.left = remote_servers.join(self)
+        if telling.step():
+            self.connection.reactor.enlist_delivery(telling)
 
     def leave(self) -> None:
         """The connection has ended."""
         self.wanted = None
+        if self.telling is not None:
+            self.telling.end()
         if self.remote_servers is not None:
             self.remote_servers.leave(self)
 
     def wants(self) -> dict:
         """The interest told to the other server: subject, or subject and queue -> number of subscribers."""
-        return dict(self.wanted or {})
+        return {key: n for key, n in (self.wanted or {}).items() if n > 0}
 
     # --- from the other server -----------------------------------------------------------------------------------------
     cdef int operate(self, Connection c, Reader* r) except -1:
@@ -305,16 +370,22 @@ cdef class Leaf(RemoteServer):
                 return 0
         key = subject + b" " + queue if queue else subject
         had = self.wanted.get(key, 0)
-        n = max(had + delta, 0)
+        n = had + delta
+        if self.telling is None:
+            n = max(n, 0)
         if n == had:
             return 0
         if delta > 0 and not loop and not self.asking.allows_interest(subject):
+            return 0
+        if self.telling is not None:
+            self.wanted[key] = n
+            self.telling.touched[key] = bool(queue)
             return 0
         if n:
             self.wanted[key] = n
         else:
             del self.wanted[key]
-        if not self.joining and (queue or not had or not n):
+        if queue or not had or not n:
             self.connection.write(line_of(key, bool(queue), n))
         return 0
 
@@ -324,7 +395,10 @@ cdef class Leaf(RemoteServer):
             subject = key.partition(b" ")[0]
             if not subject.startswith(b"$LDS.") and not self.asking.allows_interest(subject):
                 del self.wanted[key]
-                self.connection.write(line_of(key, False, 0))
+                if self.telling is None or key in self.telling.told:
+                    self.connection.write(line_of(key, False, 0))
+                if self.telling is not None:
+                    self.telling.told.discard(key)
 
 
 cdef bytes line_of(bytes key, bint queue, int n):

@@ -25,9 +25,13 @@ cdef class RemoteServers(Neighbours):
     cdef readonly Router router
     cdef readonly list members                     # the servers that have joined
     cdef public bytes loop_subject                 # a subject that only this server has: a server that offers it is behind two connections of this one
+    cdef public int at_once                        # subscriptions that a server which joins is told of in one turn
     cdef uint64_t marks
     cdef Out scratch                               # reply and subject of a consumer's delivery
     cdef RemoteSubscription choose(self, QueueGroup group, Connection source, Message* m)
     # A message from a server, for plain subscribers and the queue groups named (blanks between); the number of receivers that took it.
     cdef int arrive(self, RemoteServer server, Message* m, const char* queues, uint32_t queues_len) except -1
+    # The server takes part from now on. Returns all the interest there is, to tell it: a Subscription, or (RemoteSubscription, its
+    # weight now), or (pattern, number of the server's own receivers). Later changes are told by `changed`.
+    cdef list join(self, RemoteServer server)
     cdef int subscribe(self, RemoteServer server, bytes sid, bytes subject, bytes queue, uint32_t weight) except -1

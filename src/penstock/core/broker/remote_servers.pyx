@@ -66,6 +66,17 @@ cdef bint is_named(const char* names, uint32_t n, bytes name) noexcept:
     return False
 
 
+cdef int add_present(list present, list subscriptions) except -1:
+    """Add the subscriptions of one connection; a weight may change later."""
+    cdef Subscription s
+    if subscriptions and type(subscriptions[0]) is Subscription:
+        present.extend(subscriptions)
+        return 0
+    for s in subscriptions:
+        present.append((s, (<RemoteSubscription>s).weight))
+    return 0
+
+
 cdef class RemoteServers(Neighbours):
     """The neighbours of one account's router."""
 
@@ -76,6 +87,7 @@ cdef class RemoteServers(Neighbours):
         self.router = router
         self.members = []
         self.loop_subject = b""
+        self.at_once = 1000
 
     def __dealloc__(self):
         out_free(&self.scratch)
@@ -215,24 +227,26 @@ cdef class RemoteServers(Neighbours):
             self.changed(subject, queue, delta, c)
         return 0
 
-    def join(self, RemoteServer server) -> None:
-        """The server takes part from now on: tell it all the interest there is."""
+    cdef list join(self, RemoteServer server):
         cdef Connection c
         cdef Subscription s
+        cdef list present = []
         self.router.set_neighbours(self)
         server.remote_servers = self
         self.members.append(server)
-        for c in self.router.reactor.connections.values():
-            if c.router is self.router and c is not server.connection:
-                for s in c.subscriptions.values():
-                    server.interest(s.subject, s.queue, (<RemoteSubscription>s).weight if type(s) is RemoteSubscription else 1, c)
+        if self.loop_subject:
+            present.append((self.loop_subject, 1))
         for pattern, n in self.router.sinks.items():
-            server.interest(pattern, b"", n, None)
+            present.append((pattern, n))
         for announcer in self.router.announcers:
             for pattern in announcer():
-                server.interest(pattern, b"", 1, None)
-        if self.loop_subject:
-            server.interest(self.loop_subject, b"", 1, None)
+                present.append((pattern, 1))
+        for left in self.router.leaving:
+            add_present(present, left)
+        for c in self.router.reactor.connections.values():
+            if c.router is self.router and c is not server.connection:
+                add_present(present, list(c.subscriptions.values()))
+        return present
 
     def leave(self, RemoteServer server) -> None:
         """The server is gone."""

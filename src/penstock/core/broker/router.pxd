@@ -24,6 +24,7 @@ cdef class Router(Owner):
     cdef Neighbours neighbours                     # None: no other servers
     cdef void set_neighbours(self, Neighbours neighbours) noexcept
     cdef dict sinks                                # pattern of attach() -> number of attached sinks
+    cdef list leaving                              # lists of the subscriptions of closed connections that are not removed yet
     cdef dict offered                              # pattern of a prefix -> its sink, of prefixes that other servers may use
     cdef public list announcers                    # callables that return lists of patterns of prefix sinks
     cdef public Border border                      # None: the account has no imports or exports

@@ -37,7 +37,10 @@ cdef class Forgetting(Task):
         cdef int i
         for i in range(min(len(self.left), FORGOTTEN_AT_ONCE)):
             self.router.unsubscribe(<Subscription>self.left.pop())
-        return 1 if self.left else 0
+        if self.left:
+            return 1
+        self.router.leaving.remove(self.left)
+        return 0
 
 
 cdef class Router(Owner):
@@ -51,6 +54,7 @@ cdef class Router(Owner):
         self.prefix_sinks = []
         self.watchers = {}
         self.sinks = {}
+        self.leaving = []
         self.offered = {}
         self.announcers = [lambda: list(self.offered)]
 
@@ -400,6 +404,7 @@ cdef class Router(Owner):
             rest = Forgetting.__new__(Forgetting)
             rest.router = self
             rest.left = left
+            self.leaving.append(left)
             self.reactor.enlist_delivery(rest)
             return 0
         for s in left:
