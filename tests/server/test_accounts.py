@@ -1,9 +1,12 @@
 """Accounts at run time: who is in one, what they share as settings change, and what is waited for."""
 
 import json
+import time
 
 import pytest
 
+from penstock.server.accounts.active_imports import AT_ONCE, ActiveImports
+from penstock.server.accounts.registry import ServerAccount
 from penstock.server.settings.accounts import (
     STREAMED,
     AccountLimits,
@@ -278,6 +281,74 @@ def test_an_unchanged_import_goes_on_through_a_reload() -> None:
     house.accounts.apply(accounts)
     server.send(f"PUB {replies[0]} 1\r\ny\r\n")
     assert [body for *_, body in messages(asker)] == [b"y"]
+
+
+@pytest.mark.parametrize("how", ["put", "apply"])
+def test_the_imports_of_many_accounts_follow_an_exporter_in_slices(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No turn links many more than AT_ONCE; a service that is gone takes no request meanwhile."""
+    subjects = [f"q.{number}.*" for number in range(40)]
+    exporter = AccountSettings("A", exports=[Export(each, service=True) for each in subjects])
+    imports = [Import("A", each, service=True) for each in subjects]
+    others = [AccountSettings(f"B{number}", imports=imports) for number in range(100)]
+    house = House([exporter, *others])
+    house.accounts.finish_links()
+    linked: list[int] = []
+    link = ActiveImports._import
+
+    def count(active: ActiveImports, account: ServerAccount) -> None:
+        linked.append(len(account.settings.imports))
+        link(active, account)
+
+    monkeypatch.setattr(ActiveImports, "_import", count)
+    server, asker = house.of("A"), house.of("B99")
+    server.send("SUB q.*.1 1\r\n")
+    asker.send("SUB > 1\r\n")
+
+    def change(settings: AccountSettings) -> int:
+        """The number of turns until all imports follow."""
+        if how == "put":
+            house.accounts.put(settings)
+        else:
+            house.accounts.apply([settings, *others])
+        turns = 0
+        while linked:
+            assert sum(linked) <= AT_ONCE + len(imports)
+            linked.clear()
+            house.reactor.turn()
+            turns += 1
+        return turns
+
+    for settings, answers in ((AccountSettings("A"), 0), (exporter, 1)):
+        changed = change(settings)
+        assert changed >= 3
+        asker.send("PUB q.7.1 in.1 1\r\nx\r\n")
+        assert len(messages(server)) == answers
+    house.accounts.put(AccountSettings("A"))
+    asker.send("PUB q.7.1 in.1 1\r\nx\r\n")
+    assert messages(server) == []
+    assert pending(house) == 0
+    house.accounts.finish_links()
+    house.reactor.settle()
+    assert pending(house) == 0
+
+
+def test_a_reload_without_exports_costs_as_little_for_each_of_many() -> None:
+    """Twice as many take about twice as long, in processor time."""
+
+    def cost(count: int) -> float:
+        exports = [Export(f"q.{number}.*", service=True) for number in range(count)]
+        exports += [Export(f"s.{number}.*") for number in range(count)]
+        wanted = [Import("A", each.subject, service=each.service) for each in exports]
+        house = House([AccountSettings("A", exports=exports), AccountSettings("B", imports=wanted)])
+        begin = time.thread_time()
+        house.accounts.apply([AccountSettings("A"), AccountSettings("B")])
+        house.accounts.finish_links()
+        return time.thread_time() - begin
+
+    few, many = min(cost(1000) for _ in range(3)), min(cost(8000) for _ in range(3))
+    assert many < 24 * few
 
 
 def test_an_import_that_is_not_sound_is_left_out_and_told() -> None:

@@ -160,6 +160,7 @@ class Server:
         )
         add_rows(self)
         self.apply_accounts()
+        self.accounts.finish_links()
         self.authorities.connect(self)
         self.listener = Listener(self._sockets, self._accepted, self.event_loop, self.log)
 

@@ -29,7 +29,7 @@ from penstock.server.auth.claims_services import READ_AT_ONCE, ClaimsServices
 from penstock.server.auth.connect_options import Credentials
 from penstock.server.auth.folder_resolver import FolderResolver
 from penstock.server.auth.jwt import JwtError, decode, encode
-from penstock.server.auth.operator import OperatorMode
+from penstock.server.auth.operator import LOADED_AT_ONCE, OperatorMode
 from penstock.server.auth.resolvers import MemoryResolver
 from penstock.server.auth.result import AuthContext, Refused
 from penstock.server.settings import Settings
@@ -366,3 +366,37 @@ def test_thousands_of_accounts_are_sent_some_in_each_turn(tmp_path):
     assert len(heard) == len(accounts) + 1
     router.publish_message("$SYS.REQ.CLAIMS.LIST", b"", "in")
     assert json.loads(heard[-1])["data"] == sorted(each.public for each in accounts)
+
+
+@pytest.mark.parametrize("shape", ["chain", "star"])
+def test_accounts_that_others_import_from_are_loaded_some_in_each_turn(shape):
+    """However many there are, and however long the way from one to the next is."""
+    keys = [pair(nkeys.ACCOUNT, 1000 + number) for number in range(450)]
+    others = {n: keys[n + 1 : n + 2] if shape == "chain" else () for n in range(450)}
+    if shape == "star":
+        others[0] = keys[1:]
+    tokens = {}
+    for number, key in enumerate(keys):
+        imports = [
+            {"name": "i", "subject": "s", "type": "service", "account": each.public}
+            for each in others[number]
+        ]
+        tokens[key.public] = account_jwt(key, imports=imports)
+    fetched = []
+    resolver = MemoryResolver(tokens)
+    fetch = resolver.fetch
+    resolver.fetch = lambda account, answer: (fetched.append(account), fetch(account, answer))
+    settings = Settings(operator=Operator(jwts=[operator_jwt()]))
+    mode = OperatorMode(settings, resolver, Place(), lambda: signed.now() * 10**9)
+    later = []
+    mode.call_at = lambda when_ns, call: later.append(call)
+    mode.load(keys[0].public, lambda record: None)
+    before = 0
+    while True:
+        assert len(fetched) - before <= LOADED_AT_ONCE + 1
+        before = len(fetched)
+        if not later:
+            break
+        later.pop()()
+    assert sorted(fetched) == sorted(tokens)
+    assert len(mode.records) == 450

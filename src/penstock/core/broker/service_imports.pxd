@@ -12,12 +12,14 @@ cdef class Sharing:
     """The state that all accounts of a server share: the chain of service imports being handled now, and callbacks."""
     cdef readonly Reactor reactor
     cdef list chain                        # ServiceImports that led to the request being handled, the first one first
-    cdef list services                     # all Services, for their timeouts
+    cdef dict services                     # all Services -> None, for their timeouts
     cdef public object describe            # (connection, detailed, with the server, service account) -> ClientInfo as JSON, or b""
     cdef public object sample              # (service, connection, headers) -> None, or the headers to report with the measurement
     cdef public object measured            # (response, responder or None, status)
     cdef public object on_due              # called with a time (ns) when tick() is needed earlier than its last answer
     cdef uint64_t due_ns                   # tick() is called by then; 0: not at all
+    cdef int add_service(self, Service service) except -1
+    cdef int drop_service(self, Service service) except -1
     cdef int arm(self, uint64_t due_ns) except -1
     cdef int tell(self, Response response, int status) except -1
 
@@ -31,7 +33,9 @@ cdef class AccountBorder(Border):
     cdef bytes prefix                      # of its reply subjects, `_R_.<token>.`; b"" until one is needed
     cdef dict responses                    # reply subject -> Response, of requests to services of this account
     cdef dict expected                     # reply subject -> {Response: None}, of requests from this account
-    cdef list imports                      # stream imports into this account
+    cdef dict imports                      # stream imports into this account -> None
+    cdef int add_import(self, Inflow inflow) except -1
+    cdef int drop_import(self, Inflow inflow) except -1
     cdef Response expect(self, Service service, AccountBorder requester, bytes reply)
     # Deliver a message from another account: `m` to clients, `bare` to sinks inside the server; the number of receivers that took it.
     cdef int enter(self, Connection source, Message* m, Message* bare, bint of_stream) except -1
@@ -54,6 +58,7 @@ cdef class Service:
     cdef public bint allow_trace           # traces of requests continue in the exporter's account
     cdef public size_t most_bytes          # the most bytes of their reply subjects; above it the one that was silent longest ends
     cdef readonly size_t reply_bytes       # bytes held now
+    cdef readonly bint closed              # it is not exported any more
     cdef readonly object responses         # OrderedDict reply subject -> Response, the longest silent first
 
 

@@ -75,7 +75,7 @@ cdef class Sharing:
     def __init__(self, Reactor reactor) -> None:
         self.reactor = reactor
         self.chain = []
-        self.services = []
+        self.services = {}
 
     def importers(self) -> list:
         """The accounts that the request being handled came through, the requester's own first."""
@@ -84,6 +84,14 @@ cdef class Sharing:
     def shared(self) -> bool:
         """Whether the service may learn the requester of the request being handled."""
         return len(self.chain) > 0 and (<ServiceImport>self.chain[0]).share
+
+    cdef int add_service(self, Service service) except -1:
+        self.services[service] = None
+        return 0
+
+    cdef int drop_service(self, Service service) except -1:
+        self.services.pop(service, None)
+        return 0
 
     cdef int arm(self, uint64_t due_ns) except -1:
         if self.on_due is not None and (self.due_ns == 0 or due_ns < self.due_ns):
@@ -126,7 +134,7 @@ cdef class AccountBorder(Border):
         self.prefix = b""
         self.responses = {}
         self.expected = {}
-        self.imports = []
+        self.imports = {}
         router.set_border(self)
 
     def pending(self) -> int:
@@ -196,6 +204,14 @@ cdef class AccountBorder(Border):
                      else self.router.neighbours.hand(route, m, bare.subject[:bare.subject_len], NULL, 0))
         return took
 
+    cdef int add_import(self, Inflow inflow) except -1:
+        self.imports[inflow] = None
+        return 0
+
+    cdef int drop_import(self, Inflow inflow) except -1:
+        self.imports.pop(inflow, None)
+        return 0
+
     cdef int changed(self, bytes subject, bint came) except -1:
         cdef Inflow each
         for each in self.imports:
@@ -252,15 +268,15 @@ cdef class Service:
         self.most = MOST
         self.most_bytes = MOST_BYTES
         self.responses = OrderedDict()
-        border.sharing.services.append(self)
+        border.sharing.add_service(self)
 
     def close(self) -> None:
-        """The service is not exported any more: forget its requests."""
+        """The service is not exported any more: forget its requests, and take no more."""
         cdef Response response
+        self.closed = True
         for response in list(self.responses.values()):
             response.close()
-        if self in self.border.sharing.services:
-            self.border.sharing.services.remove(self)
+        self.border.sharing.drop_service(self)
 
 
 cdef class Response:
@@ -464,7 +480,7 @@ cdef class ServiceImport(Sink):
         for each in sharing.chain:
             if each.service is self.service:
                 return 0                           # the imports form a circle
-        if self.closed:
+        if self.closed or self.service.closed:
             return 0
         response = self.expect_answer(source, m)
         if response is not None:

@@ -32,7 +32,7 @@ cdef class StreamImport(Inflow):
         literal = not subject_has_wildcard(PyBytes_AS_STRING(place), PyBytes_GET_SIZE(place))
         self.target = place if literal and transform is None else b""
         self.transform = transform
-        away.imports.append(self)
+        away.add_import(self)
         home.router.share(subject, self)
         self.wake_watchers(place)
 
@@ -40,7 +40,7 @@ cdef class StreamImport(Inflow):
         """The account does not import the stream any more."""
         if not self.closed:
             self.closed = True
-            self.away.imports.remove(self)
+            self.away.drop_import(self)
             self.home.router.unshare(self.subject, self)
             self.wake_watchers(self.local.encode("utf-8", "surrogateescape"))
 

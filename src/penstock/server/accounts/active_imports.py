@@ -4,8 +4,10 @@ One ActiveImports serves all accounts; the first export or import creates it. An
 does not exist or does not allow it is ignored, and checked again when that account changes.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
+from penstock.core.broker.job import Job
 from penstock.core.broker.service_imports import (
     CHUNKED,
     SINGLETON,
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
     from penstock.server.accounts.latency import Measurements
     from penstock.server.accounts.registry import Accounts, ServerAccount
 
+AT_ONCE = 1000
+"""Imports that are linked in one turn, unless one account has more."""
+
 _RESPONSES = {
     settings.SINGLETON: SINGLETON,
     settings.STREAMED: STREAMED,
@@ -42,14 +47,10 @@ _RESPONSES = {
 }
 
 
-class _Key(NamedTuple):
-    """The identity of an import: imports with equal keys are the same."""
-
-    exporter: str
-    service: bool
-    subject: str
-    local: str
-    share: bool
+_Key = tuple[str, bool, str, str, bool]
+"""The identity of an import: exporter, whether it is a service, the exporter's subject, the importer's,
+whether the identity of the client is shared. A plain tuple: an account may have thousands.
+"""
 
 
 class _Linked:
@@ -71,6 +72,8 @@ class ActiveImports:
         self._linked: dict[str, _Linked] = {}
         self._exports: dict[str, Exports] = {}  # by account; made when somebody imports
         self._measurements: Measurements | None = None
+        self._waiting: dict[str, None] = {}  # names of accounts whose imports are linked later
+        self._job: Job | None = None
         self.sharing = Sharing(accounts.reactor)
         self.sharing.describe = RequestInfo(accounts.server_name)
         self.sharing.on_due = self._due
@@ -81,23 +84,53 @@ class ActiveImports:
         return linked.border.pending() if linked is not None else 0
 
     def link_all(self) -> None:
-        """Apply the settings of all accounts."""
+        """Apply the settings of all accounts. When there are many imports, some follow in later
+        turns.
+        """
         accounts = self._accounts.all()
         for account in accounts:
             self._export(account)
-        for account in accounts:
-            self._import(account)
+        self._import_soon(account.name for account in accounts)
 
     def link(self, account: "ServerAccount") -> None:
         """Apply the settings of one account: its own imports, and the imports that others have from
-        it.
+        it. When these are many, some of them follow in later turns.
         """
         self._export(account)
+        self._waiting.pop(account.name, None)
         self._import(account)
-        for other in self._accounts.all():
-            linked = self._linked.get(other.name)
-            if other is not account and linked is not None and account.name in linked.exporters:
-                self._import(other)
+        self._import_soon(
+            name
+            for name, linked in self._linked.items()
+            if name != account.name and account.name in linked.exporters
+        )
+
+    def finish(self) -> None:
+        """Link the imports that wait for later turns."""
+        while self._some():
+            pass
+
+    def _import_soon(self, names: Iterable[str]) -> None:
+        """Link the imports of these accounts: some now, and when there are many, the rest in later
+        turns.
+        """
+        self._waiting.update(dict.fromkeys(names))
+        if self._some():
+            if self._job is None:
+                self._job = Job(self._accounts.reactor, self._some)
+            self._job.soon()
+
+    def _some(self) -> bool:
+        """Link the imports of the accounts that are next; whether others wait."""
+        left = AT_ONCE
+        while self._waiting and left > 0:
+            name = next(iter(self._waiting))
+            del self._waiting[name]
+            account = self._accounts.by_name.get(name)
+            if account is not None:
+                left -= len(account.settings.imports) + 1
+                self._import(account)
+        return bool(self._waiting)
 
     def unlink(self, account: "ServerAccount") -> None:
         """Remove the exports and imports of a deleted account."""
@@ -108,7 +141,7 @@ class ActiveImports:
         for each in linked.imports.values():
             each.close()
         for other in self._linked.values():
-            for key in [key for key in other.imports if key.exporter == account.name]:
+            for key in [key for key in other.imports if key[0] == account.name]:
                 other.imports.pop(key).close()
         for service in linked.services.values():
             service.close()
@@ -160,25 +193,36 @@ class ActiveImports:
             return
         linked = self._of(account)
         linked.exporters = {each.account for each in account.settings.imports}
-        wanted: dict[_Key, tuple[Import, Export]] = {}
+        kept, fresh = self._wanted(account, linked)
+        for key in [key for key in linked.imports if key not in kept]:
+            linked.imports.pop(key).close()
+        for key, (each, export, local) in fresh.items():
+            try:
+                linked.imports[key] = self._take_in(linked, each, export, local)
+            except TransformError as problem:
+                self._accounts.report(
+                    f'Account {account.name} ignores import "{each.subject}": {problem}'
+                )
+
+    def _wanted(
+        self, account: "ServerAccount", linked: _Linked
+    ) -> tuple[set[_Key], dict[_Key, tuple[Import, Export, str]]]:
+        """The permitted imports of an account: the keys of those that stay, and those to be made."""
+        kept: set[_Key] = set()
+        fresh: dict[_Key, tuple[Import, Export, str]] = {}
         for each in account.settings.imports:
             export = self._authorized(account, each)
-            if export is not None:
-                local = local_pattern(each)
-                key = _Key(each.account, each.service, each.subject, each.local, each.share)
-                if valid(each.subject) and valid(local):
-                    wanted[key] = each, export
-        for key in list(linked.imports):
-            if key not in wanted or self._outdated(linked.imports[key], wanted[key][1]):
-                linked.imports.pop(key).close()
-        for key, (each, export) in wanted.items():
-            if key not in linked.imports:
-                try:
-                    linked.imports[key] = self._take_in(linked, each, export)
-                except TransformError as problem:
-                    self._accounts.report(
-                        f'Account {account.name} ignores import "{each.subject}": {problem}'
-                    )
+            if export is None:
+                continue
+            key = each.account, each.service, each.subject, each.local, each.share
+            made = linked.imports.get(key)
+            if made is not None and not self._outdated(made, export):
+                kept.add(key)
+                continue
+            local = local_pattern(each)
+            if valid(each.subject) and valid(local):
+                fresh[key] = each, export, local
+        return kept, fresh
 
     def _authorized(self, account: "ServerAccount", wanted: Import) -> Export | None:
         exporter = self._accounts.get(wanted.account)
@@ -207,11 +251,9 @@ class ActiveImports:
         return linked is None or linked.services.get(export.subject) is not made.service
 
     def _take_in(
-        self, linked: _Linked, wanted: Import, export: Export
+        self, linked: _Linked, wanted: Import, export: Export, local: str
     ) -> ServiceImport | StreamImport:
-        exporter = self._accounts.by_name[wanted.account]
-        home = self._of(exporter)
-        local = local_pattern(wanted)
+        home = self._of(self._accounts.by_name[wanted.account])
         if not wanted.service:
             made = StreamImport(
                 home.border,

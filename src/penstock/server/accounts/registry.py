@@ -200,6 +200,11 @@ class Accounts:
             self._need_links().link_all()
         return gone
 
+    def finish_links(self) -> None:
+        """Link all imports that wait for later turns."""
+        if self._links is not None:
+            self._links.finish()
+
     def remove(self, name: str) -> None:
         """Remove an account and its exports and imports."""
         account = self.by_name.pop(name, None)

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 Answer = Callable[[str | None], None]
 
+LOADED_AT_ONCE = 100
+"""Accounts that are fetched in one turn because others import from them."""
+
 
 class Resolver(Protocol):
     """The source of account JWTs (``resolvers``)."""
@@ -104,6 +107,8 @@ class OperatorMode:
         self.callout: Callout | None = None  # asks the services of accounts
         self.on_update: list[Callable[[Record], None]] = []  # called when an account has changed
         self.pinned_failures = 0
+        self._exporters: dict[str, None] = {}  # accounts that others import from, to be loaded
+        self._loading = False
         self.call_at: Callable[[int, Callable[[], None]], object] = _never
 
     def pin(self, accounts: list[str], system: str) -> None:
@@ -141,8 +146,28 @@ class OperatorMode:
             self.call_at(claims.exp * SECOND_NS, lambda: self._over(record))
         for wanted in record.settings.imports:
             if wanted.account not in self.records:
-                self.load(wanted.account, _ignore)
+                self._exporters[wanted.account] = None
+        if not self._loading:
+            self._load_exporters()
         return record
+
+    def _load_exporters(self) -> None:
+        """Load accounts that others import from, and those that these import from: some now, and
+        when there are many, the rest in later turns.
+        """
+        self._loading = True
+        try:
+            for _ in range(LOADED_AT_ONCE):
+                if not self._exporters:
+                    return
+                name = next(iter(self._exporters))
+                del self._exporters[name]
+                self.load(name, _ignore)
+        finally:
+            self._loading = False
+        if self._exporters:
+            self._loading = True  # until the next turn
+            self.call_at(self.clock(), self._load_exporters)
 
     def load(self, account: str, then: Callable[[Record | None], None]) -> None:
         """Call `then` with the account; the resolver is asked when it is not loaded or has expired."""
