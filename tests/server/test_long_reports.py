@@ -2,6 +2,7 @@
 slice does is counted, in calls of functions.
 """
 
+import itertools
 import json
 import sys
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.server.monitor import answer_in_slices
 from penstock.server.monitor.encoding import json_in_slices, to_json
-from penstock.server.monitor.slices import finish
+from penstock.server.monitor.slices import SLICE, finish
 from penstock.server.settings.accounts import (
     AccountSettings,
     Export,
@@ -168,13 +169,34 @@ def test_text_in_slices_is_the_text_made_at_once(body, indent):
     assert finish(json_in_slices(body, indent)) == text
 
 
-def test_long_text_is_made_in_slices():
-    body = {"rows": [{"a": number, "b": str(number)} for number in range(50_000)]}
-    for indent in (None, 2):
-        most, slices, text = longest_slice(json_in_slices(body, indent))
-        assert json.loads(text) == body
-        assert most < CALLS_MAX
-        assert slices > 10
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_long_text_is_made_in_slices(indent, wrapped):
+    """The rows are freed in slices, too."""
+
+    def made():
+        body = {"rows": [{"a": number, "b": str(number)} for number in range(50_000)], "n": [1] * 5}
+        return {"data": body, "server": {"name": "x"}} if wrapped else body
+
+    body = made()
+    rows = (body["data"] if wrapped else body)["rows"]
+    held = [len(rows)]
+
+    def watched(work):
+        try:
+            while True:
+                next(work)
+                held.append(len(rows))
+                yield
+        except StopIteration as done:
+            return done.value
+
+    most, slices, text = longest_slice(watched(json_in_slices(body, indent)))
+    assert json.loads(text) == made()
+    assert most < CALLS_MAX
+    assert slices > 60
+    assert max(before - after for before, after in itertools.pairwise(held)) <= SLICE
+    assert held[-1] <= SLICE
 
 
 def test_the_system_account_is_answered_over_several_turns():

@@ -58,7 +58,7 @@ def each_of(items: Iterable[S], make: Callable[[S], T], pace: Pace, units: int) 
 
 
 def encoded(body: object, indent: int | None, escapes: dict[int, str]) -> Slices[bytes]:
-    """The JSON text of a report, as `encoding.to_json` writes it."""
+    """The JSON text of a report, as `encoding.to_json` writes it; takes away the report's long lists."""
     chunks: list[bytes] = []
     pieces: list[str] = []
     pace = Pace()
@@ -69,7 +69,20 @@ def encoded(body: object, indent: int | None, escapes: dict[int, str]) -> Slices
             pieces.clear()
             yield
     chunks.append(_closed(pieces, escapes))
+    yield from _forget_rows(body)
     return b"".join(chunks)
+
+
+def _forget_rows(body: object) -> Slices[None]:
+    """Empty the report's long lists of rows, which nobody else has: to free 100,000 rows at once takes
+    10 ms.
+    """
+    for rows in body.values() if isinstance(body, dict) else ():
+        if isinstance(rows, dict):
+            yield from _forget_rows(rows)
+        while isinstance(rows, list) and len(rows) > SLICE and isinstance(rows[0], dict):
+            del rows[-SLICE:]
+            yield
 
 
 def _units(piece: str, indent: int | None) -> int:
