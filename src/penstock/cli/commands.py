@@ -11,7 +11,11 @@ Row = tuple[str, str, str]
 TOP: dict[str, Row] = {
     "run": ("Start server, log shipper and Spark tables in one command.", "programs", "run"),
     "bundle": ("Start a server for a plgd hub.", "bundle", "bundle"),
-    "plgd": ("Events of a plgd hub: report.", "tree", "plgd"),
+    "plgd": (
+        "Events of a plgd hub: fleet, publish, decode, reconcile, gateway, report.",
+        "tree",
+        "plgd",
+    ),
     "server": (
         "Start a server, or ask running ones: ls, info, report, request, check ...",
         "programs",
@@ -264,6 +268,15 @@ SERVER_REQUEST: dict[str, Row] = {
     "kick": ("Disconnect a client.", "server.requests", "kick"),
 }
 PLGD: dict[str, Row] = {
+    "fleet": (
+        "Make up a fleet of devices: its events, its store, its truth.",
+        "plgd.fleet",
+        "fleet",
+    ),
+    "publish": ("Publish events into a stream, each once.", "plgd.publish", "publish"),
+    "decode": ("Print the events of a stream, of lines, or of a message.", "plgd.decode", "decode"),
+    "reconcile": ("Find and repair what a stream lacks.", "plgd.reconcile", "reconcile"),
+    "gateway": ("Serve the hub's gRPC gateway from an event store.", "plgd.gateway", "gateway"),
     "report": ("Make an HTML page about the devices of a hub.", "plgd.report", "report"),
 }
 SERVER_CHECK: dict[str, Row] = {

@@ -62,3 +62,20 @@ def counting_bar(what: str, total: int, *, wanted: bool = True) -> Iterator[Call
             bar.update(task, completed=done, rate=f"{int(rate):,}/s", refresh=True)
 
         yield tell
+
+
+@contextlib.contextmanager
+def stages_bar(*, wanted: bool = True) -> Iterator[Callable[[str, int, int | None], None]]:
+    """Yields a function for what is done now, how much of it, and of how much (None: nobody knows)."""
+    if not wanted or not sys.stderr.isatty():
+        yield lambda what, done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda what, done, total: bar.update(
+            task, description=what, completed=done, total=total
+        )

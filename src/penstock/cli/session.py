@@ -11,7 +11,7 @@ import click
 if TYPE_CHECKING:
     from penstock.client.blocking import BlockingClient
     from penstock.client.blocking.jetstream import JetStream
-    from penstock.client.options import TlsOptions
+    from penstock.client.options import Options, TlsOptions
     from penstock.embedded.stored import StoredServer
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -59,20 +59,23 @@ class Session:
         running server also with ``--store``.
         """
         from penstock.client.blocking import connect_blocking
-        from penstock.client.options import Options
 
         if self.store and not live:
             return self._stored_server().connect_blocking()
+        return connect_blocking(self.options(lasting=lasting))
+
+    def options(self, *, lasting: bool = False) -> Options:
+        """How to connect to a running server; raises ContextError, ValueError."""
+        from penstock.client.options import Options
+
         seconds = self.timeout / 1e9
-        return connect_blocking(
-            Options(
-                **self._given(),
-                name=self.connection_name,
-                timeout=seconds,
-                connect_timeout=seconds,
-                reconnect=lasting,
-                reconnect_attempts_max=-1,
-            )
+        return Options(
+            **self._given(),
+            name=self.connection_name,
+            timeout=seconds,
+            connect_timeout=seconds,
+            reconnect=lasting,
+            reconnect_attempts_max=-1,
         )
 
     def _stored_server(self) -> StoredServer:

@@ -1,0 +1,52 @@
+"""Events as lines of JSON, between the commands of ``penstock plgd``: subject, payload in base64, message id."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An event as bytes, and its place in the file."""
+
+    number: int
+    subject: str
+    payload: bytes
+    message_id: str
+
+
+def written(subject: str, payload: bytes, message_id: str) -> str:
+    """The line of an event."""
+    data = base64.b64encode(payload).decode()
+    return f'{{"subject":{json.dumps(subject)},"data_base64":"{data}","id":{json.dumps(message_id)}}}\n'
+
+
+def read(file: IO[str], name: str) -> Iterator[Line]:
+    """The events of a file; ClickException for a line that is none, with its number."""
+    for number, text in enumerate(file, 1):
+        if not text.strip():
+            continue
+        try:
+            found = json.loads(text)
+            subject, data = found["subject"], base64.b64decode(found["data_base64"], validate=True)
+            message_id = found.get("id", "")
+            if not isinstance(subject, str) or not isinstance(message_id, str):
+                raise TypeError("subject and id are texts")
+        except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as error:
+            reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+            raise click.ClickException(f"{name}:{number}: not an event as JSON: {reason}") from None
+        yield Line(number, subject, data, message_id)
+
+
+def needs(problem: ImportError) -> click.ClickException:
+    """The error when the extra is not installed."""
+    return click.ClickException(f"{problem}; pip install 'penstock[plgd]'")

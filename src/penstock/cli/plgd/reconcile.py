@@ -1,0 +1,184 @@
+"""``penstock plgd reconcile``: what a stream lacks, compared with an event store or a gateway, and its repair."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.failures import DONE, FAILED
+from penstock.cli.output import form_in_use, print_json, print_json_line, print_table
+from penstock.cli.plgd.lines import needs
+from penstock.cli.plgd.stores import contents, open_store
+from penstock.cli.progress import stages_bar
+from penstock.cli.session import Session, command
+from penstock.cli.values import DURATION
+
+if TYPE_CHECKING:
+    from penstock.plgd.gateway import ClientTls
+    from penstock.plgd.reconcile import Report, Source
+
+COLUMNS = ("device", "of", "cause", "versions", "missing", "repaired", "state", "not repaired")
+RIGHT = frozenset({"missing", "repaired", "state"})
+
+
+@click.command()
+@click.option("--store", "place", default="", help="Event store: a SQLite file.")
+@click.option("--gateway", "target", default="", help="Or a gateway: host:port.")
+@click.option(
+    "--token", default="", envvar="PLGD_TOKEN", show_envvar=True, help="Token for the gateway."
+)
+@click.option("--token-file", default="", type=click.Path(), help="File with the token.")
+@click.option(
+    "--owner-claim", default="sub", show_default=True, help="The token's claim with the owner."
+)
+@click.option(
+    "--ca", default="", type=click.Path(), help="Certificates to trust at the gateway (PEM)."
+)
+@click.option("--cert", default="", type=click.Path(), help="Certificate for the gateway (PEM).")
+@click.option("--key", default="", type=click.Path(), help="Its key.")
+@click.option("--plaintext", is_flag=True, help="Ask the gateway without TLS.")
+@click.option("--owner", default="", help="Only the devices of this owner (the owner claim).")
+@click.option("--stream", default="EVENTS", show_default=True, help="The stream of the events.")
+@click.option("--dry-run", is_flag=True, help="Publish nothing.")
+@click.option(
+    "--check", is_flag=True, help="Publish nothing; exit status 1 if versions are missing."
+)
+@click.option(
+    "--commands",
+    is_flag=True,
+    help="Also publish commands that waited. A hub that listens sends them to its devices again!",
+)
+@click.option(
+    "--refill", is_flag=True, help="Also publish what the stream's limits or a purge deleted."
+)
+@click.option(
+    "--grace",
+    type=DURATION,
+    default="1m",
+    show_default=True,
+    help="Younger events may be on their way.",
+)
+@command
+@click.pass_obj
+def reconcile(session: Session, /, stream: str, owner: str, **asked: Any) -> int:
+    """Find the events that a stream lacks, say why, and publish them.
+
+    The truth is an event store (--store), or a gateway of a hub or ours (--gateway). Missing events are
+    published as they were, and where the store keeps only states, the state; headers say so
+    (Penstock-Repair). A run that was killed is begun again. What stays missing is told with its reason.
+
+    \b
+    penstock plgd reconcile --store plgd.db --dry-run
+    penstock plgd reconcile --gateway hub.example.com:443 --token-file token.jwt
+    """
+    if bool(asked["place"]) == bool(asked["target"]):
+        raise click.UsageError("give --store or --gateway")
+    try:
+        from penstock.plgd.reconcile import Policy, Reconciler
+    except ImportError as problem:
+        raise needs(problem) from None
+    policy = Policy(
+        commands=asked["commands"], refill=asked["refill"], grace_s=asked["grace"] / 1e9
+    )
+    with ExitStack() as stack:
+        source = _source(stack, owner, asked)
+        client = stack.enter_context(session.connect())
+        tell = stack.enter_context(stages_bar())
+        reconciler = Reconciler(client, source, stream=stream, policy=policy, progress=tell)
+        report = reconciler.run(repair=not (asked["dry_run"] or asked["check"]))
+    _show(session, report, planned=asked["dry_run"] or asked["check"])
+    return FAILED if asked["check"] and report.missing else DONE
+
+
+def _source(stack: ExitStack, owner: str, asked: dict[str, Any]) -> Source:
+    """The source that the options name."""
+    from penstock.plgd.gateway import BlockingGatewayClient, InvalidToken, claimed_owner
+    from penstock.plgd.reconcile import GatewaySource, StoreSource
+
+    if asked["place"]:
+        store = open_store(asked["place"])
+        stack.callback(store.close)
+        return StoreSource(store, owner=owner or None, name=asked["place"])
+    token = asked["token"]
+    if asked["token_file"]:
+        token = contents(asked["token_file"], "the token").decode(errors="replace").strip()
+    if not token:
+        raise click.UsageError("a gateway needs --token or --token-file")
+    try:
+        claimed = claimed_owner(token, asked["owner_claim"])
+    except InvalidToken as error:
+        raise click.UsageError(str(error)) from None
+    if owner not in ("", claimed):
+        raise click.UsageError(f"the token is of the owner {claimed!r}, not of {owner!r}")
+    client = BlockingGatewayClient(asked["target"], token, tls=_tls(asked))
+    stack.callback(client.close)
+    return GatewaySource(client, claimed)
+
+
+def _tls(asked: dict[str, Any]) -> ClientTls | None:
+    """How to trust the gateway; None for no TLS."""
+    from penstock.plgd.gateway import ClientTls
+
+    if asked["plaintext"]:
+        if asked["ca"] or asked["cert"]:
+            raise click.UsageError("--plaintext excludes --ca and --cert")
+        return None
+    if bool(asked["cert"]) != bool(asked["key"]):
+        raise click.UsageError("--cert and --key go together")
+    read = {
+        name: contents(asked[name], f"--{name}") if asked[name] else None
+        for name in ("ca", "cert", "key")
+    }
+    return ClientTls(read["ca"], read["cert"], read["key"])
+
+
+def _show(session: Session, report: Report, *, planned: bool) -> None:
+    """Print the findings and the counts."""
+    findings = [finding.as_data() for finding in report.findings]
+    summary = report.summary()
+    if form_in_use() == "jsonl":
+        for each in findings:
+            print_json_line(each)
+        print_json_line({"summary": summary})
+        return
+    if session.as_json:
+        print_json({"findings": findings, "summary": summary})
+        return
+    if findings:
+        print_table(COLUMNS, [_cells(each) for each in findings], right=RIGHT)
+    if form_in_use() == "csv":
+        return
+    if findings:
+        print()
+    causes = ", ".join(f"{count:,} {cause}" for cause, count in summary["causes"].items())
+    print(
+        f"{summary['messages']:,} messages, {summary['aggregates']:,} aggregates of"
+        f" {summary['devices']:,} devices: {report.missing:,} versions missing"
+        + (f" ({causes})" if causes else "")
+    )
+    for reason, count in summary["reasons"].items():
+        print(f"{count:,} not repaired: {reason}")
+    if planned:
+        print(f"{summary['repairable']:,} can be repaired; nothing was published")
+    else:
+        print(
+            f"{report.published_events:,} events and {report.published_states:,} states published"
+        )
+
+
+def _cells(finding: dict[str, Any]) -> list[str]:
+    """A row of the table."""
+    first, last = finding["first_version"], finding["last_version"]
+    state = finding["state_version"]
+    return [
+        finding["device_id"],
+        finding["href"] or finding["kind"] or finding["aggregate_id"],
+        finding["cause"],
+        str(first) if first == last else f"{first}-{last}",
+        str(finding["missing"]),
+        str(finding["repaired"]),
+        "" if state is None else str(state),
+        "; ".join(f"{each['versions']}: {each['reason']}" for each in finding["unrepaired"]),
+    ]

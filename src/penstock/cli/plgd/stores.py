@@ -1,0 +1,32 @@
+"""Event stores and gateways on the command line: where the truth comes from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli.plgd.lines import needs
+
+if TYPE_CHECKING:
+    from penstock.plgd.store import EventStore
+
+
+def open_store(place: str) -> EventStore:
+    """The event store of a SQLite file; a file that is missing is an error, not a new store."""
+    try:
+        from penstock.plgd.store import SqliteStore
+    except ImportError as problem:
+        raise needs(problem) from None
+    if not Path(place).is_file():
+        raise click.ClickException(f"there is no event store {place}")
+    return SqliteStore(place)
+
+
+def contents(path: str, what: str) -> bytes:
+    """A file's bytes; ClickException if it cannot be read."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise click.ClickException(f"cannot read {what} {path}: {error.strerror}") from None
