@@ -12,7 +12,7 @@ TOP: dict[str, Row] = {
     "run": ("Start server, log shipper and Spark tables in one command.", "programs", "run"),
     "bundle": ("Start a server for a plgd hub.", "bundle", "bundle"),
     "plgd": (
-        "Events of a plgd hub: fleet, publish, decode, reconcile, gateway, report.",
+        "Events of a plgd hub: fleet, publish, run, reconcile, report ...",
         "tree",
         "plgd",
     ),
@@ -277,6 +277,8 @@ PLGD: dict[str, Row] = {
     "decode": ("Print the events of a stream, of lines, or of a message.", "plgd.decode", "decode"),
     "reconcile": ("Find and repair what a stream lacks.", "plgd.reconcile", "reconcile"),
     "gateway": ("Serve the hub's gRPC gateway from an event store.", "plgd.gateway", "gateway"),
+    "run": ("Bring a hub's events into tables as they come.", "plgd.run", "run"),
+    "backfill": ("Make the tables of a stream's events.", "plgd.run", "backfill"),
     "report": ("Make an HTML page about the devices of a hub.", "plgd.report", "report"),
 }
 SERVER_CHECK: dict[str, Row] = {

@@ -58,6 +58,7 @@ class Report:
     events: int = 0
     duplicates: int = 0
     dead_letters: int = 0
+    last_seq: int = 0
     files: dict[str, list[DataFile]] = field(default_factory=dict)
     removed: dict[str, list[str]] = field(default_factory=dict)
 
@@ -125,7 +126,13 @@ def write_bucket(job: Job, bucket: int, messages: pa.Table) -> Report:
     """Work on a bucket's messages, and write what becomes of them."""
     state = FilesState(job, bucket)
     outcome = process(messages, state, job.settings)
-    report = Report(outcome.messages, outcome.events, outcome.duplicates, outcome.dead_letters)
+    report = Report(
+        outcome.messages,
+        outcome.events,
+        outcome.duplicates,
+        outcome.dead_letters,
+        outcome.last_seq,
+    )
     unique = f"{job.prefix}-{bucket:05}-{uuid.uuid4().hex[:8]}"
     for name, change in outcome.changes.items():
         write_table(job, TABLES[name], state, change, unique, report)

@@ -47,6 +47,7 @@ class Counts:
     events: int = 0
     duplicates: int = 0
     dead_letters: int = 0
+    last_seq: int = 0
 
     def add(self, report: Report) -> None:
         """Count a bucket's batch."""
@@ -54,6 +55,7 @@ class Counts:
         self.events += report.events
         self.duplicates += report.duplicates
         self.dead_letters += report.dead_letters
+        self.last_seq = max(self.last_seq, report.last_seq)
 
 
 @dataclass

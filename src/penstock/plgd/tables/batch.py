@@ -79,6 +79,7 @@ class Outcome:
     events: int = 0
     duplicates: int = 0
     dead_letters: int = 0
+    last_seq: int = 0
 
 
 def process(messages: pa.Table, state: State, settings: Settings) -> Outcome:
@@ -97,7 +98,8 @@ class Batch:
         self.messages = messages
         self.state = state
         self.settings = settings
-        self.outcome = Outcome(messages=len(messages))
+        last = pc.max(messages["seq"]).as_py() or 0
+        self.outcome = Outcome(messages=len(messages), last_seq=last)
         self.aggregates = state.current(AGGREGATES)
 
     def add(self, table: TableSchema, rows: pa.Table) -> None:

@@ -1,0 +1,334 @@
+"""``penstock plgd run`` and ``backfill``: a hub's events into tables, as they come or from a stream that is there."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.bundle import configuration
+from penstock.cli.failures import DONE
+from penstock.cli.output import print_json_line
+from penstock.cli.session import Session, command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from penstock.client.blocking import BlockingClient
+    from penstock.plgd.spark.lake import Counts, Lake
+    from penstock.plgd.spark.running import Source
+
+START_SECONDS = 60.0
+LOOK_SECONDS = 0.2
+FOLDER = click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+STREAM = click.option("--stream", default="EVENTS", show_default=True, help="The stream.")
+BUCKETS = click.option(
+    "--buckets",
+    type=click.IntRange(1, 4096),
+    default=8,
+    show_default=True,
+    help="Into how many shares devices are divided; new tables alone can choose.",
+)
+BATCH = click.option(
+    "--batch",
+    type=click.IntRange(1),
+    default=500_000,
+    show_default=True,
+    help="Messages of a batch at most.",
+)
+MASTER = click.option("--master", default="local[2,4]", show_default=True, help="Where Spark runs.")
+
+
+class Progress:
+    """Tells of each batch that the tables hold: as a line for a person, or of JSON."""
+
+    def __init__(self, client: BlockingClient, stream: str, *, as_json: bool) -> None:
+        """``client`` is asked how far the stream is."""
+        self.js = client.jetstream()
+        self.stream = stream
+        self.as_json = as_json
+        self.began = self.last = time.monotonic()
+        self.total = 0
+        self.events = 0
+
+    def told(self, number: int, counts: Counts) -> None:
+        """A batch is in all tables."""
+        now = time.monotonic()
+        rate = counts.messages / max(now - self.last, 1e-9)
+        self.last = now
+        self.total += counts.messages
+        self.events += counts.events
+        lag = max(0, self.js.stream_info(self.stream).state.last_seq - counts.last_seq)
+        if self.as_json:
+            told = vars(counts) | {"batch": number, "rate": round(rate), "lag": lag}
+            print_json_line({"event": "batch", **told})
+            return
+        line = f"batch {number}: {counts.messages:,} messages, {counts.events:,} events"
+        if counts.duplicates:
+            line += f", {counts.duplicates:,} duplicates"
+        if counts.dead_letters:
+            line += f", {counts.dead_letters:,} dead letters"
+        click.echo(f"{line}; {rate:,.0f}/s, {lag:,} behind")
+
+    def summary(self, folder: Path, *, stopped: bool) -> None:
+        """What the run did."""
+        seconds = time.monotonic() - self.began
+        if self.as_json:
+            told = {"messages": self.total, "events": self.events, "seconds": round(seconds, 3)}
+            print_json_line({"event": "summary", "stopped": stopped, "folder": str(folder), **told})
+            return
+        click.echo(f"{folder}: {self.total:,} messages, {self.events:,} events in {seconds:,.1f} s")
+        if stopped:
+            click.echo("stopped; the next run continues from here")
+
+
+@contextlib.contextmanager
+def own_server(folder: Path, port: int) -> Iterator[str]:
+    """A server with the stream EVENTS on a folder, for as long as the context; yields its address."""
+    path = folder / "jetstream.config"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not path.exists():
+        path.write_text(configuration(folder), encoding="utf-8")
+    log_path = folder / "server.log"
+    program = [sys.executable, "-m", "penstock.server", "-c", str(path)]
+    with log_path.open("ab") as log:
+        child = subprocess.Popen(
+            [*program, "-a", "127.0.0.1", "-p", str(port)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        url = f"nats://127.0.0.1:{port}"
+        wait_for_server(child, url, log_path)
+        yield url
+    finally:
+        child.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(START_SECONDS)
+
+
+def wait_for_server(child: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    """Wait until a server answers; an error if it ends."""
+    from penstock.client.blocking import connect_blocking
+    from penstock.errors import PenstockError
+
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        if child.poll() is not None:
+            raise click.ClickException(f"the server ended with {child.returncode}: see {log}")
+        try:
+            connect_blocking(url).close()
+            return
+        except (PenstockError, OSError):
+            if time.monotonic() > deadline:
+                raise click.ClickException(f"the server does not answer: see {log}") from None
+            time.sleep(LOOK_SECONDS)
+
+
+def source_of(session: Session, url: str, stream: str) -> Source:
+    """The stream with the connection that the options ask for."""
+    from penstock.plgd.spark.running import Source
+
+    if session.context_in_use() and not session.server:
+        raise click.UsageError("give the server with --server: Spark's workers know no contexts")
+    named = {
+        "user": session.user,
+        "password": session.password,
+        "token": session.token,
+        "creds": session.creds,
+        "nkey": session.nkey,
+        "tlsCert": session.tlscert,
+        "tlsKey": session.tlskey,
+        "tlsCa": session.tlsca,
+        "domain": session.domain,
+        "apiPrefix": session.api_prefix,
+        "tlsFirst": "true" if session.tlsfirst else "",
+    }
+    return Source(stream, url, options={name: text for name, text in named.items() if text})
+
+
+def check_stream(client: BlockingClient, stream: str) -> Any:
+    """The stream's state; an error that says how to make it."""
+    from penstock.errors import StreamNotFound
+
+    try:
+        return client.jetstream().stream_info(stream).state
+    except StreamNotFound:
+        raise click.ClickException(
+            f"there is no stream {stream}: penstock stream add {stream} --subjects 'plgd.>'"
+        ) from None
+
+
+def own_session(log: Path, master: str) -> SparkSession:
+    """A session of Spark, whose output goes to a file."""
+    from penstock.spark.java import JavaNotFoundError
+    from penstock.spark.session import session
+
+    try:
+        return session("penstock plgd", master=master, log_file=log)
+    except JavaNotFoundError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def lake_of(tables: Path, buckets: int) -> Lake:
+    """The tables of a folder, made if they are not there."""
+    try:
+        from penstock.plgd.spark.lake import Lake
+        from penstock.plgd.tables import Settings
+        from penstock.spark.tables.places import TableError
+    except ImportError as problem:
+        raise click.ClickException(f"{problem}; pip install 'penstock[plgd]'") from None
+    try:
+        lake = Lake(tables, Settings(buckets=buckets))
+        lake.create()
+    except TableError as error:
+        raise click.ClickException(str(error)) from None
+    return lake
+
+
+@click.command()
+@FOLDER
+@STREAM
+@click.option("--once", is_flag=True, help="Bring what is there into the tables, and end.")
+@click.option("--every", default=None, help="The time between batches, as '5 seconds'.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=4222,
+    show_default=True,
+    help="The port of the server that is started, without --server.",
+)
+@BATCH
+@BUCKETS
+@MASTER
+@command
+@click.pass_obj
+def run(session: Session, /, folder: Path, stream: str, port: int, **given: Any) -> int:
+    """Bring the events of a hub into tables as they come.
+
+    FOLDER has the tables, and where the stream was read to. Without --server a server with the stream EVENTS
+    is started for the hub, on FOLDER/hub. Every message is in the tables once, whatever is killed: start it
+    again, and it continues. Ctrl-C stops it at the end of a batch.
+
+    \b
+    penstock plgd run ./lake
+    penstock --server nats://hub:4222 plgd run ./lake --once
+    """
+    with ExitStack() as cleanup:
+        lake = lake_of(folder / "tables", given["buckets"])
+        url = session.server or cleanup.enter_context(own_server(folder / "hub", port))
+        source = source_of(session, url, stream)
+        session.server = url
+        client = cleanup.enter_context(session.connect(lasting=True))
+        check_stream(client, stream)
+        progress = Progress(client, stream, as_json=session.as_json)
+        stopped = run_query(lake, folder, source, progress, **given)
+    progress.summary(folder / "tables", stopped=stopped)
+    return DONE
+
+
+def run_query(lake: Lake, folder: Path, source: Source, progress: Progress, **given: Any) -> bool:
+    """Run the query until it ends, or is asked to stop; whether it was."""
+    from penstock.pipeline.running.supervising import (
+        QueryEnded,
+        check_query,
+        stop_after_batch,
+        stop_signals,
+    )
+    from penstock.plgd.spark.running import stream as start
+    from penstock.spark.session import end_session
+
+    stopping = threading.Event()
+    log = folder / "spark.log"
+    spark = own_session(log, given["master"])
+    with stop_signals(stopping):
+        try:
+            progress.last = time.monotonic()
+            query = start(
+                spark,
+                source,
+                lake,
+                str((folder / "checkpoint").absolute()),
+                batch=given["batch"],
+                every=given["every"],
+                once=given["once"],
+                told=progress.told,
+            )
+            while check_query(query, may_end=given["once"] or stopping.is_set()):
+                if stopping.wait(LOOK_SECONDS):
+                    stop_after_batch([query])
+        except QueryEnded as error:
+            raise click.ClickException(f"{error} (see {log})") from None
+        finally:
+            end_session(spark)
+    return stopping.is_set()
+
+
+@click.command()
+@FOLDER
+@STREAM
+@click.option("--first", type=click.IntRange(1), help="The first sequence; else the stream's.")
+@click.option("--last", type=click.IntRange(1), help="The last sequence; else the stream's.")
+@BATCH
+@BUCKETS
+@MASTER
+@command
+@click.pass_obj
+def backfill(session: Session, /, folder: Path, stream: str, **given: Any) -> int:
+    """Make the tables of events that a stream has.
+
+    FOLDER gets new tables, which are those that `penstock plgd run` would have made. One that was interrupted
+    goes on, with the same --first, --last and --batch.
+
+    \b
+    penstock --server nats://hub:4222 plgd backfill ./again
+    """
+    lake = lake_of(folder / "tables", given["buckets"])
+    with session.connect(lasting=True) as client:
+        state = check_stream(client, stream)
+        from penstock.client.options import DEFAULT_URL
+
+        source = source_of(session, session.server or DEFAULT_URL, stream)
+        progress = Progress(client, stream, as_json=session.as_json)
+        given["first"] = given["first"] or state.first_seq
+        given["last"] = given["last"] or state.last_seq
+        log = folder / "spark.log"
+        run_backfill(lake, log, source, progress.told, **given)
+        progress.summary(folder / "tables", stopped=False)
+    return DONE
+
+
+def run_backfill(
+    lake: Lake,
+    log: Path,
+    source: Source,
+    told: Callable[[int, Counts], None],
+    **given: Any,
+) -> None:
+    """Bring a range of a stream into new tables."""
+    from penstock.pipeline.running.supervising import brief
+    from penstock.plgd.spark.running import backfill as fill
+    from penstock.spark.session import end_session
+    from penstock.spark.tables.places import TableError
+
+    spark = own_session(log, given["master"])
+    try:
+        limits = {name: given[name] for name in ("first", "last", "batch")}
+        fill(spark, source, lake, told=told, **limits)
+    except TableError as error:
+        raise click.ClickException(str(error)) from None
+    except Exception as error:  # of Spark, with pages of text
+        raise click.ClickException(f"{brief(error)} (see {log})") from error
+    finally:
+        end_session(spark)

@@ -1,0 +1,100 @@
+"""``penstock plgd run`` and ``backfill`` as their user runs them: the tables are the same, whatever was killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.client.blocking import BlockingClient, connect_blocking
+from penstock.client.models import StreamConfig
+from penstock.plgd.fleet import FleetRun
+from penstock.plgd.tables import TABLES
+from tests.peers import ServerProcess, available_servers, start_server
+from tests.plgd.spark.test_batches import rows_of
+from tests.plgd.test_tables_truth import FAULTS, run_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.peer, pytest.mark.timeout(600)]
+PENSTOCK = [sys.executable, "-m", "penstock.cli"]
+
+
+@pytest.fixture(scope="module", params=available_servers((2, 9)))
+def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
+    started = start_server(request.param)
+    yield started
+    started.remove()
+
+
+def penstock(*words: str) -> list[dict[str, Any]]:
+    """Run a command that must succeed; its lines of JSON."""
+    done = subprocess.run([*PENSTOCK, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"event"')]
+
+
+def publish(client: BlockingClient, run: FleetRun) -> int:
+    """Put a fleet's messages into the stream EVENTS."""
+    js = client.jetstream()
+    js.create_stream(StreamConfig(name="EVENTS", subjects=["plgd.>"]))
+    count = 0
+    with js.publisher() as publisher:
+        for delivery in run.deliveries():
+            publisher.publish(delivery.subject, delivery.payload)
+            count += 1
+    return count
+
+
+def kill_behind_a_batch(words: list[str]) -> None:
+    """Run a command, and kill it and its workers behind its first batch."""
+    child = subprocess.Popen(
+        [*PENSTOCK, *words], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert child.stdout is not None
+    assert json.loads(child.stdout.readline())["event"] == "batch"
+    time.sleep(0.2)  # somewhere in the next batch
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+
+
+def test_a_run_that_is_killed_and_a_back_fill_make_the_same_tables(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    short: dict[str, Any] = {"devices": 8, "duration_s": 1800.0, "session_s": 200.0}
+    run, _ = run_of(seed=2, faults=FAULTS, **short)
+    with connect_blocking(server.url) as client:
+        total = publish(client, FleetRun(run.config))
+    lake, again = tmp_path / "lake", tmp_path / "again"
+    common = ["--server", server.url, "--json", "plgd"]
+    options = ["--buckets", "2", "--batch", "400"]
+    kill_behind_a_batch([*common, "run", str(lake), "--once", *options])
+    told = penstock(*common, "run", str(lake), "--once", *options)
+    assert told[-1]["messages"] < total
+    filled = penstock(*common, "backfill", str(again), "--buckets", "2", "--batch", "1000")
+    assert filled[-1]["messages"] == total
+    assert filled[-2]["lag"] == 0
+    for name in TABLES:
+        ours, theirs = rows_of(lake / "tables", name), rows_of(again / "tables", name)
+        assert ours == theirs, name
+    assert len(rows_of(lake / "tables", "raw")) == total
+    wrong = [*PENSTOCK, *common, "backfill", str(lake), "--buckets", "2"]
+    done = subprocess.run(wrong, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "rows of another run" in done.stderr
+
+
+def test_a_missing_stream_is_told(tmp_path: Path) -> None:
+    with_server = start_server(available_servers((2, 9))[0])
+    try:
+        words = ["--server", with_server.url, "plgd", "run", str(tmp_path), "--stream", "NONE"]
+        done = subprocess.run([*PENSTOCK, *words], capture_output=True, text=True, check=False)
+    finally:
+        with_server.remove()
+    assert done.returncode == 1
+    assert "penstock stream add NONE" in done.stderr
