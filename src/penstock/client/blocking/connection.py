@@ -227,7 +227,7 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
                 view = view[sent:]
         return True
 
-    def _receive(self, data: bytes | None) -> None:
+    def _receive(self, data: bytes | memoryview | None) -> None:
         """Process bytes that were read (b"" is the end, None is nothing), and act on their events."""
         if data is None:
             return

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from ..options import Options, Server, TlsOptions
     from .errands import Errands
 
-RECEIVE_BYTES = 256 * 1024
+RECEIVE_BYTES = 16 * 1024
+RECEIVE_BYTES_MAX = 256 * 1024
 WAIT_MAX_S = 3600.0  # poll() takes milliseconds in a C int
 
 _READ = select.POLLIN | select.POLLHUP | select.POLLERR
@@ -36,6 +37,8 @@ class Transport:
         self._socket = connected
         self._poll = select.poll()
         self._poll.register(connected, _READ)
+        # one for all reads: memory of its own for each one costs more than a short answer
+        self._buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._errands: Errands | None = None
         self.woken = False
         """Whether a wait has ended because of errands."""
@@ -94,17 +97,23 @@ class Transport:
 
     def read(self) -> bytes | None:
         """The bytes that arrived, without waiting; b"" at the end of the connection, None for none."""
-        return self._read()
+        data = self._read()
+        return None if data is None else bytes(data)
 
-    def _read(self) -> bytes | None:
+    def _read(self) -> bytes | memoryview | None:
+        """Bytes, which stay until the next read; b"" at the end of the connection, None for none."""
+        buffer = self._buffer
         try:
-            return self._socket.recv(RECEIVE_BYTES)
+            count = self._socket.recv_into(buffer)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError, InterruptedError):
             return None
         except OSError:
             return b""
+        if count == len(buffer) < RECEIVE_BYTES_MAX:
+            self._buffer = memoryview(bytearray(2 * count))
+        return buffer[:count]
 
-    def receive(self, deadline: float) -> bytes | None:
+    def receive(self, deadline: float) -> bytes | memoryview | None:
         """The bytes that arrived; b"" at the end of the connection, None when none arrived in time.
 
         None also when the wait ended because of errands; then ``woken`` is set.
@@ -124,7 +133,7 @@ class Transport:
                 self.woken = True
                 return self._read()
 
-    def wait_both(self, deadline: float) -> bytes | None:
+    def wait_both(self, deadline: float) -> bytes | memoryview | None:
         """Wait until the socket can be written or read; returns the bytes, None for none.
 
         Raises ConnectError at the deadline.

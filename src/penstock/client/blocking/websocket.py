@@ -53,7 +53,7 @@ class WebSocketTransport(Transport):
         sent, self._claimed = self._claimed, 0
         return sent
 
-    def _read(self) -> bytes | None:
+    def _read(self) -> bytes | memoryview | None:
         if self._frames.closed:
             self.reason = ConnectError(self._frames.closed)
             return b""
