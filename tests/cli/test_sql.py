@@ -8,8 +8,10 @@ import json
 import random
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 import pytest
+from google.protobuf import descriptor_pb2
 from pyarrow import parquet
 
 from penstock.client import (
@@ -19,6 +21,7 @@ from penstock.client import (
     StreamConfig,
     connect_blocking,
 )
+from penstock.testing import LocalServer
 from tests.sql.sources import in_folder
 
 if TYPE_CHECKING:
@@ -155,6 +158,84 @@ def test_a_store_folder(cli: Callable[..., Ran], tmp_path: Path) -> None:
     assert ran.json == [{"name": "M", "messages": len(stored)}]
     gone = cli("sql", "--store", tmp_path / "none", "select 1")
     assert (gone.status, gone.err.count("\n")) == (1, 1)
+
+
+@pytest.mark.parametrize("place", ["server", "folder", "backup", "archives"])
+def test_all_tables_everywhere(cli: Callable[..., Ran], tmp_path: Path, place: str) -> None:
+    """The same answers of a server, its folder, and backups of both kinds."""
+    store = tmp_path / "store"
+    with LocalServer(store=str(store)) as local, connect_blocking(local.url) as client:
+        js = client.jetstream()
+        bucket = js.create_key_value(KeyValueConfig(bucket="B", history=5))
+        bucket.put("a", b"1")
+        bucket.put("a", b"2")
+        bucket.delete("a")
+        bucket.put("b", b"3")
+        js.create_object_store(ObjectStoreConfig(bucket="O")).put("file", b"x" * 1000)
+        js.create_stream(StreamConfig(name="ADV", subjects=["$JS.EVENT.ADVISORY.>"]))
+        js.create_stream(StreamConfig(name="S", subjects=["s.>"]))
+        for number in range(5):
+            js.publish(f"s.{number % 2}", b'{"n": %d}' % number)
+        js.create_consumer("S", ConsumerConfig(durable_name="c", ack_policy="explicit"))
+        js.consumer("S", "c").fetch(2)[0].ack_sync()
+        where: list[Any] = ["--server", local.url]
+        if place == "folder":
+            where = []
+        elif place == "backup":
+            assert cli("store", "backup", store, tmp_path / "b").status == 0
+        elif place == "archives":
+            for name in ("KV_B", "OBJ_O", "ADV", "S"):
+                made = cli(*where, "stream", "backup", name, tmp_path / "b" / name)
+                assert made.status == 0
+        behind: list[Any] = []
+        if place != "server":
+            where, behind = [], ["--store", store if place == "folder" else tmp_path / "b"]
+
+        def rows(query: str, *options: str) -> list[Any]:
+            ran = cli(*where, "sql", query, "-j", *options, *behind)
+            assert ran.status == 0, ran.err
+            return ran.json  # type: ignore[no-any-return]  # a list
+
+        assert rows("select key, value from kv.B") == [{"key": "b", "value": "3"}]
+        history = rows("select key, operation from kv_history.B order by revision")
+        assert [each["operation"] for each in history] == ["PUT", "PUT", "DEL", "PUT"]
+        assert rows("select name, size from object.O") == [{"name": "file", "size": 1000}]
+        query = "select name, delivered_seq, ack_floor_seq, num_ack_pending, num_pending"
+        found = rows(f"{query} from consumers where stream = 'S'")
+        assert [list(each.values()) for each in found] == [["c", 2, 1, 1, 3]]
+        assert rows("select messages from streams where name = 'S'") == [{"messages": 5}]
+        query = "select count(*) n from advisories where kind = 'stream_action' and stream = 'S'"
+        assert rows(query) == [{"n": 1}]
+        assert rows("select sum(n) n from S", "--json-columns", "S") == [{"n": 10}]
+        assert rows('select count(*) n from "S:s.1" where seq > 2') == [{"n": 1}]
+
+
+def test_payloads_of_other_forms(
+    at: Callable[..., Ran], js: BlockingJetStream, unique: str, tmp_path: Path
+) -> None:
+    js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"]))
+    for number in range(3):
+        body = {"n": number, "data": b"x"}
+        js.publish(f"{unique}.m", msgspec.msgpack.encode(body))
+        js.publish(
+            f"{unique}.p", descriptor_pb2.FileOptions(go_package=f"p{number}").SerializeToString()
+        )
+    js.publish(f"{unique}.m", b"\xc1")  # no MessagePack
+    packed = f"{unique}:msgpack"
+    wanted = [{"n": number, "payload_data": "eA=="} for number in range(3)]
+    query = f"select n, payload_data from {unique} where subject = '{unique}.m' order by seq"
+    ran = at("sql", query, "--decode", packed, "--json-columns", unique, "-j")
+    assert ran.json[:3] == wanted, ran.err
+    assert ran.json[3] == {"n": None, "payload_data": None}
+    described = descriptor_pb2.FileDescriptorSet()
+    descriptor_pb2.DESCRIPTOR.CopyToProto(described.file.add())
+    (tmp_path / "d").write_bytes(described.SerializeToString())
+    kind = f"{unique}:protobuf:google.protobuf.FileOptions"
+    query = f"select text->>'go_package' as g from {unique} where subject = '{unique}.p'"
+    ran = at("sql", query, "--decode", kind, "--descriptor", tmp_path / "d", "-j")
+    assert [each["g"] for each in ran.json] == ["p0", "p1", "p2"]
+    for wrong in (unique, f"{unique}:x", ":cbor", f"{unique}:protobuf"):
+        assert at("sql", "select 1", "--decode", wrong).status == 2
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ _READ_BYTES = 1 << 20
 @click.option("--consumers/--no-consumers", default=True, help="Include the consumers.")
 @click.option("--chunk-size", type=SIZE, default=0, help="Bytes per chunk.")
 @click.option("--window-size", type=SIZE, default=0, help="Bytes that may wait for an ack.")
+@click.option("--resume", is_flag=True, help="Read message by message; the same command continues.")
 @command
 @click.pass_obj
 def backup(
@@ -48,8 +49,14 @@ def backup(
     consumers: bool,
     chunk_size: int,
     window_size: int,
+    resume: bool,
 ) -> None:
-    """Back up the stream NAME into FOLDER, which must not have a backup yet."""
+    """Back up the stream NAME into FOLDER, which must not have a backup yet.
+
+    The server makes the archive, and an interruption ends it. With --resume this command makes it out of
+    single messages, and continues when it is typed again; a restored consumer then gets every message
+    behind its ack floor again.
+    """
     from penstock.api.calls import StreamRestoreRequest
     from penstock.api.codec import encode
     from penstock.client.blocking.backup import Backup
@@ -57,6 +64,11 @@ def backup(
     for each in (_FACTS, _ARCHIVE):
         if (folder / each).exists():
             raise click.UsageError(f"{folder / each} already exists")
+    if resume:
+        if check or chunk_size or window_size:
+            raise click.UsageError("--resume goes without --check, --chunk-size, --window-size")
+        _by_message(session, name, folder, consumers)
+        return
     started = time.monotonic()
     received = chunks = 0
     with session.connect() as client:
@@ -93,6 +105,20 @@ def backup(
         return
     took = f"{time.monotonic() - started:.1f} s"
     print(f'Received {size(received)} in {number(chunks)} chunks for stream "{name}" in {took}')
+
+
+def _by_message(session: Session, name: str, folder: Path, consumers: bool) -> None:
+    from penstock.cli.backup_by_message import back_up
+    from penstock.cli.progress import progress_bar
+
+    make_private(str(folder))
+    with session.connect() as client, progress_bar(f"backing up {name}") as report:
+        js = session.jetstream(client)
+        done = back_up(js, name, folder, consumers=consumers, report=report)
+    if session.as_json:
+        print_json({"stream": name, "messages": done.messages, "bytes": done.bytes})
+    else:
+        print(f'Backed up {number(done.messages)} messages of Stream "{name}", {size(done.bytes)}')
 
 
 @click.command()

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.sql import Database
     from penstock.sql.documents import Structure
+    from penstock.vault import Vault
 
     Take = Callable[[Any], None]
 
@@ -52,6 +54,18 @@ class QueryError(click.ClickException):
     multiple=True,
     metavar='STREAM or "STREAM: NAME TYPE, ..."',
     help="JSON payloads become columns; types from a sample, or as given. Repeatable.",
+)
+@click.option(
+    "--decode",
+    "decodes",
+    multiple=True,
+    metavar="STREAM:FORM[:MESSAGE]",
+    help="The column text is the payload as JSON; FORM: msgpack, cbor, protobuf. Repeatable.",
+)
+@click.option(
+    "--descriptor",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Descriptor set of the Protobuf messages.",
 )
 @command
 @click.pass_obj
@@ -133,17 +147,43 @@ def _database(session: Session, asked: dict[str, Any]) -> Iterator[Database]:
     from penstock.sql.folders import FolderSource
     from penstock.sql.live import LiveSource
 
+    class _Folder(FolderSource):
+        """The folder, and its consumers as the server of ``--store`` tells them."""
+
+        def __init__(self, session: Session, keys: Vault | None) -> None:
+            super().__init__(session.store, keys, session.store_account)
+            self._session = session
+
+        def consumer_rows(self) -> list[dict[str, object]]:
+            if len({(each.domain, each.account) for each in self.store.streams}) != 1:
+                return super().consumer_rows()
+            rows = LiveSource(self._session.connect).consumer_rows()
+            return [row | {"num_waiting": None} for row in rows]
+
     columns = dict(map(_typed, asked["documents"]))
+    decoders = dict(_decoder(each, asked["descriptor"]) for each in asked["decodes"])
     source: FolderSource | LiveSource
     if session.store and os.path.isdir(session.store) and not _is_backup(session.store):
         from penstock.cli.store_session import more_files, vault
 
         more_files()
-        source = FolderSource(session.store, vault(), session.store_account)
+        source = _Folder(session, vault())
     else:
         source = LiveSource(session.connect, None if session.store else session.domain or None)
-    with Database(source, json_columns=columns) as database:
+    with Database(source, json_columns=columns, decoders=decoders) as database:
         yield database
+
+
+def _decoder(given: str, descriptor: Path | None) -> tuple[str, Any]:
+    from penstock.cli.decoding import DECODERS
+
+    stream, _, rest = given.partition(":")
+    form, _, message = rest.partition(":")
+    if not stream or form not in DECODERS:
+        known = ", ".join(DECODERS)
+        raise click.UsageError(f'--decode "{given}" is not STREAM:FORM, with one of {known}')
+    options = {"descriptor": descriptor, "message": message or None}
+    return stream, DECODERS[form](options)
 
 
 def _is_backup(path: str) -> bool:

@@ -76,7 +76,7 @@ class Settings:
     segment_bytes: int = 16 * 1024 * 1024  # size at which a log begins a new segment
     journal_bytes: int = 1024 * 1024  # size at which the ack journal is summed up in a new base
     server_id: str = ""  # named in advisories about the server
-    frozen: bool = False  # nothing expires, is redelivered or copied by itself: for stored streams
+    frozen: bool = False  # streams take no messages, nothing expires or is redelivered: for readers
 
 
 @dataclass(frozen=True)

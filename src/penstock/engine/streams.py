@@ -444,6 +444,8 @@ def _leave(account: JetStreamAccount, entry: StreamEntry) -> None:
 
 
 def _attach(account: JetStreamAccount, entry: StreamEntry, subjects: Iterable[str]) -> None:
+    if account.settings.frozen:  # it takes nothing
+        return
     for subject in subjects:
         account.router.attach(subject, entry.core)
 

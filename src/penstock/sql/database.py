@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from penstock.client import BlockingClient
     from penstock.sql.documents import Structure
-    from penstock.sql.tables import Source
+    from penstock.sql.tables import Decode, Source
 
 _NAMED_PATTERN = re.compile(r'"((?:[^":]|"")+):((?:[^"]|"")+)"')
 BATCH_ROWS = 65_536
@@ -47,16 +47,19 @@ class Database:
         *,
         json_columns: Mapping[str, Structure | None] | None = None,
         every_stream_json: bool = False,
+        decoders: Mapping[str, Decode] | None = None,
     ) -> None:
         """``json_columns``: streams whose payloads become columns, with types (None: from a sample).
 
-        ``every_stream_json`` does that for every stream, from samples.
+        ``every_stream_json`` does that for every stream, from samples. ``decoders``: streams whose column
+        ``text`` is what a function of subject and payload returns, as JSON; null for a ValueError.
         """
         self.source = source
         self.connection: Any = duckdb.connect()
         self.scans = Scans()
         self._json = dict(json_columns or {})
         self._all_json = every_stream_json
+        self._decoders = dict(decoders or {})
         self._upto: dict[str, Upto] = {}
         self._floor: dict[str, int] = {}
         self.connection.execute("SET TimeZone = 'UTC'")
@@ -130,7 +133,10 @@ class Database:
         upto = self._upto.setdefault(stream, Upto())
         if stream in self._floor:
             within = within.also(Selection(first=self._floor[stream] + 1))
-        made = StreamTable(self.source, stream, upto=upto, within=within, scans=self.scans)
+        decode = self._decoders.get(stream)
+        made = StreamTable(
+            self.source, stream, upto=upto, within=within, scans=self.scans, decode=decode
+        )
         self.connection.register(table, made)
 
     def _make_stream(self, stream: str) -> None:
@@ -217,11 +223,17 @@ def _mentioned(names: Iterable[str], sql: str) -> list[str]:
 
 
 def connect(
-    url: str = "nats://127.0.0.1:4222", *, domain: str | None = None, **options: Any
+    url: str = "nats://127.0.0.1:4222",
+    *,
+    domain: str | None = None,
+    json_columns: Mapping[str, Structure | None] | None = None,
+    decoders: Mapping[str, Decode] | None = None,
+    **options: Any,
 ) -> Database:
     """The streams of a running server as tables; ``options`` are those of ``connect_blocking``.
 
-    The names of streams are looked up with each query. Raises ConnectError when there is no server.
+    The names of streams are looked up with each query. ``json_columns`` and ``decoders``: see ``Database``.
+    Raises ConnectError when there is no server.
     """
     from penstock.client import connect_blocking
     from penstock.sql.live import LiveSource
@@ -230,11 +242,26 @@ def connect(
         return connect_blocking(url, **options)
 
     dial().close()
-    return Database(LiveSource(dial, domain))
+    return Database(LiveSource(dial, domain), json_columns=json_columns, decoders=decoders)
 
 
-def open_store(path: str) -> Database:
-    """The streams of a store folder as tables, without a server; StoreError."""
+def open_store(
+    path: str,
+    *,
+    account: str = "",
+    key: str = "",
+    json_columns: Mapping[str, Structure | None] | None = None,
+    decoders: Mapping[str, Decode] | None = None,
+) -> Database:
+    """The streams of a store folder as tables, without a server; StoreError.
+
+    ``account``: only its streams. ``key`` opens an encrypted store; VaultError for one that is too short.
+    """
+    import os
+
     from penstock.sql.folders import FolderSource
+    from penstock.vault import Vault
 
-    return Database(FolderSource(path))
+    vault = Vault.of(key, random=os.urandom) if key else None
+    source = FolderSource(path, vault, account)
+    return Database(source, json_columns=json_columns, decoders=decoders)

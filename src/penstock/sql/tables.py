@@ -7,6 +7,7 @@ through Arrow's own evaluation of the whole filter; what a source leaves out bef
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from penstock.core.bulk.columns import Columns
+
+    Decode = Callable[[str, bytes], object]
 
 SCHEMA = pa.schema(
     [
@@ -111,13 +114,15 @@ class StreamTable(pyarrow.dataset.Dataset):  # type: ignore[misc]  # pyarrow has
         upto: Upto | None = None,
         within: Selection = EVERYTHING,
         scans: Scans | None = None,
+        decode: Decode | None = None,
     ) -> None:
-        """Reads nothing yet."""
+        """Reads nothing yet. ``decode`` makes ``text`` of a subject and a payload; ValueError: null."""
         self.stream = stream
         self.upto = upto or Upto()
         self.within = within
         self.scans = scans or Scans()
         self._source = source
+        self._decode = decode
 
     @property
     def schema(self) -> pa.Schema:
@@ -144,7 +149,7 @@ class StreamTable(pyarrow.dataset.Dataset):  # type: ignore[misc]  # pyarrow has
             for columns in self._source.read(self.stream, wanted, Needs.of(used), self.upto):
                 self.scans.rows_read += columns.count
                 self.scans.bytes_read += columns.nbytes
-                batch = to_batch(columns, used)
+                batch = to_batch(columns, used, self._decode)
                 inside = _inside(columns, self.within)
                 if inside is not None:
                     batch = batch.filter(inside)
@@ -208,9 +213,14 @@ def _batches(
     yield from (each for each in table.to_batches() if each.num_rows)
 
 
-def to_batch(columns: Columns, names: Sequence[str]) -> pa.RecordBatch:
+def to_batch(
+    columns: Columns, names: Sequence[str], decode: Decode | None = None
+) -> pa.RecordBatch:
     """The named columns; they share the memory of ``columns``, but for those that are made of it."""
-    arrays = [_MAKERS[name](columns) for name in names]
+    arrays = [
+        _decoded_text(columns, decode) if decode and name == "text" else _MAKERS[name](columns)
+        for name in names
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([SCHEMA.field(n) for n in names]))
 
 
@@ -221,6 +231,16 @@ def _text(columns: Columns) -> pa.Array:
     except pa.ArrowInvalid:
         return pa.array([_decoded(each) for each in _data(columns).to_pylist()], pa.string())
     return made
+
+
+def _decoded_text(columns: Columns, decode: Decode) -> pa.Array:
+    found: list[str | None] = []
+    for _, _, subject, _, data in columns.rows():
+        try:
+            found.append(json.dumps(decode(subject, data), ensure_ascii=False))
+        except ValueError:
+            found.append(None)
+    return pa.array(found, pa.string())
 
 
 def _decoded(data: bytes) -> str | None:
