@@ -9,6 +9,7 @@ import signal
 import sys
 import termios
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -49,6 +50,25 @@ class Terminal:
         before = self.shown[self._taken : at]
         self._taken = at + len(text)
         return before
+
+    def glance(self, seconds: float) -> None:
+        """Take what is shown in that time."""
+        if select.select([self._file], [], [], seconds)[0]:
+            self._read(time.monotonic())
+
+    def calm(self) -> None:
+        """Wait until the command waits: a signal between a prompt and the read is seen after the read."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        asleep = 0
+        while asleep < 5:
+            assert time.monotonic() < deadline, self.shown
+            state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+            asleep = asleep + 1 if state == "S" else 0
+            self.glance(0.02)
+
+    def more(self) -> None:
+        """Wait until something more is shown, or the command ends."""
+        self._read(time.monotonic() + PATIENCE_SECONDS)
 
     def send(self, text: str) -> None:
         """Type a line."""

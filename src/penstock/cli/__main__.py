@@ -10,7 +10,13 @@ from penstock.cli.commands import asks_servers
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit status (0 done, 1 not done, 2 wrong usage, 130 interrupted)."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _main(list(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:  # also while modules are loaded
+        return 130
+
+
+def _main(given: list[str]) -> int:
     if given[:1] == ["server"] and not asks_servers(given[1:]):
         # The same program as penstock-server, without loading what only other commands need.
         from penstock.server.__main__ import main as serve
@@ -29,13 +35,14 @@ def _run(click: "ModuleType", given: list[str]) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         # a name that is not UTF-8 then becomes an escape in JSON, whatever the locale
         sys.stdout.reconfigure(errors="backslashreplace")
-    from penstock.cli.failures import Failure, failure_of, tell, wants_json
+    from penstock.cli.failures import Failure, ReaderGone, failure_of, tell, wants_json
     from penstock.cli.tree import penstock
     from penstock.errors import PenstockError
 
     as_json = wants_json(given)
     try:
         result = penstock.main(given, prog_name="penstock", standalone_mode=False)
+        sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as shown:
         print(shown.format_message())
         return 0
@@ -48,7 +55,7 @@ def _run(click: "ModuleType", given: list[str]) -> int:
         return tell(Failure(text, mistake.exit_code, problems=problems), as_json=as_json)
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except BrokenPipeError:
+    except (BrokenPipeError, ReaderGone):
         # The reader of the output has closed it. Python would complain again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

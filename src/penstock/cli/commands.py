@@ -39,6 +39,7 @@ TOP: dict[str, Row] = {
     "object": ("Object stores: add, put, get, del, ls, watch.", "tree", "object_"),
     "service": ("Services: ls, info, stats, ping, request, serve.", "tree", "service"),
     "counter": ("Counters in streams: get, increment, view, ls.", "tree", "counter"),
+    "completion": ("Print the script for bash, zsh or fish.", "completion", "completion"),
     "jsm": ("The tool of 2019 for message sets and observables.", "programs", "jsm"),
     "shims": ("Write the tools of 2019 and 2020 into a folder.", "early.shims", "shims"),
     "bench": ("Measure speed: pub, sub, service, js, kv.", "tree", "bench"),

@@ -10,6 +10,7 @@ import click
 
 from penstock.cli.failures import DONE, FAILED
 from penstock.cli.output import print_facts, print_json, print_names, print_table
+from penstock.cli.prompts import confirm
 from penstock.cli.session import Session, command
 from penstock.core.base.quoting import shown
 
@@ -309,7 +310,7 @@ def rm(session: Session, name: str, force: bool) -> None:
 
     context_files.read(name)
     if not force:
-        click.confirm(f"Really remove context {name}?", abort=True, err=True)
+        confirm(f"Really remove context {name}?")
     context_files.remove(name)
     print_json({"removed": name}) if session.as_json else print(shown(f"removed context {name}"))
 

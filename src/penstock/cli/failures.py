@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
+class ReaderGone(Exception):  # it is no error
+    """Whoever reads the output has closed it."""
+
+
 @dataclass(frozen=True)
 class Failure:
     """The reason and the exit status. ``code`` and ``err_code`` are those of JetStream."""

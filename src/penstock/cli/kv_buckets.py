@@ -23,6 +23,7 @@ from penstock.cli.output import (
     size,
     size_limit,
 )
+from penstock.cli.prompts import confirm
 from penstock.cli.session import Session, command
 from penstock.cli.values import DURATION, SIZE, pairs
 
@@ -283,7 +284,7 @@ def compact(session: Session, bucket: str, older_than: int, force: bool) -> None
     from penstock.client import Nanoseconds
 
     if not force:
-        click.confirm(f"Really remove deleted keys of bucket {bucket}?", abort=True, err=True)
+        confirm(f"Really remove deleted keys of bucket {bucket}?")
     with session.connect() as client:
         opened = session.jetstream(client).key_value(bucket)
         removed = opened.purge_deletes(Nanoseconds(older_than))

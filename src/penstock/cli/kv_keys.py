@@ -10,6 +10,7 @@ import click
 from penstock.cli.kv_entries import entry_data, print_entries
 from penstock.cli.messages import body_of, told_of_losses
 from penstock.cli.output import moment, print_json, print_json_line, readable
+from penstock.cli.prompts import confirm
 from penstock.cli.session import Session, command
 from penstock.cli.values import DURATION
 from penstock.core.base.quoting import shown
@@ -136,7 +137,7 @@ def del_(session: Session, bucket: str, key: str | None, force: bool) -> None:
     """
     what = f"bucket {bucket} with all its values" if key is None else f"key {key} of {bucket}"
     if not force:
-        click.confirm(f"Really delete {what}?", abort=True, err=True)
+        confirm(f"Really delete {what}?")
     with session.connect() as client:
         js = session.jetstream(client)
         if key is None:
@@ -160,7 +161,7 @@ def purge(session: Session, bucket: str, key: str, ttl: int | None, force: bool)
 
     what = f"key {key} of {bucket} with its history"
     if not force:
-        click.confirm(f"Really delete {what}?", abort=True, err=True)
+        confirm(f"Really delete {what}?")
     lifetime = None if ttl is None else Nanoseconds(ttl)
     with session.connect() as client:
         session.jetstream(client).key_value(bucket).purge(key, ttl=lifetime)
@@ -209,7 +210,7 @@ def revert(session: Session, bucket: str, key: str, revision: int, force: bool) 
         if newest == revision:
             raise click.ClickException(f"revision {revision} is the newest of key {key}")
         if not force:
-            click.confirm(f"Really revert key {key} to {revision}?", abort=True, err=True)
+            confirm(f"Really revert key {key} to {revision}?")
         stored = opened.update(key, earlier.data, newest)
     _stored(session, bucket, key, stored, earlier.data)
 

@@ -16,6 +16,7 @@ from penstock.cli.output import (
     size,
     size_limit,
 )
+from penstock.cli.prompts import confirm
 from penstock.cli.session import Session, command
 from penstock.cli.values import DURATION, SIZE, pairs
 
@@ -131,7 +132,7 @@ def seal(session: Session, bucket: str, force: bool) -> None:
     """Seal the object store BUCKET: nothing in it can be changed any more, for ever."""
     if not force:
         question = f"Really seal object store {bucket}? This cannot be undone."
-        click.confirm(question, abort=True, err=True)
+        confirm(question)
     with session.connect() as client:
         status = opened(session.jetstream(client), bucket).seal()
     show_store(session, status)

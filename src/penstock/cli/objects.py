@@ -23,6 +23,7 @@ from penstock.cli.output import (
     size_limit,
 )
 from penstock.cli.progress import progress_bar
+from penstock.cli.prompts import confirm
 from penstock.cli.session import Session, command
 from penstock.cli.values import DURATION, SIZE, pairs
 from penstock.core.base.quoting import shown
@@ -100,7 +101,7 @@ def _ask_to_replace(store: BlockingObjectStore, name: str, stdin: bool) -> None:
         text = f"bucket {store.bucket} has an object {name}; -f replaces it"
         raise click.ClickException(text)
     question = f"Really replace object {name} of {size(found.size)}?"
-    click.confirm(question, abort=True, err=True)
+    confirm(question)
 
 
 @click.command()
@@ -131,7 +132,7 @@ def get(
     if stdout and session.as_json:
         raise click.UsageError("--json and an object on standard output exclude each other")
     if not stdout and not force and target.exists():
-        click.confirm(f"Really replace file {target}?", abort=True, err=True)
+        confirm(f"Really replace file {target}?")
     with session.connect() as client:
         store = opened(session.jetstream(client), bucket)
         with progress_bar(name, wanted=progress and not session.as_json) as bar:
@@ -264,7 +265,7 @@ def del_(session: Session, bucket: str, name: str | None, force: bool) -> None:
     if name is None:
         what = f"object store {bucket} with all its objects"
     if not force:
-        click.confirm(f"Really delete {what}?", abort=True, err=True)
+        confirm(f"Really delete {what}?")
     with session.connect() as client:
         store = opened(session.jetstream(client), bucket)
         store.destroy() if name is None else store.delete(name)

@@ -39,20 +39,36 @@ class Lazy(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command with a name; None if there is none."""
-        row = self.rows.get(self.aliases.get(cmd_name, cmd_name))
+        name = self.aliases.get(cmd_name, cmd_name)
+        row = self.rows.get(name)
         if row is None:
             return None
+        if ctx.resilient_parsing and self.rows is commands.TOP and name == "server":
+            return servers  # what a shell completes: the program has no commands
         found = getattr(import_module(f"penstock.cli.{row[1]}"), row[2])
         assert isinstance(found, click.Command)
         formats = [each for each in found.params if "--format" in each.opts]
         if len(formats) > 1:  # the command has another meaning for it
             found.params = [each for each in found.params if each.callback is not set_form]
+        if ctx.resilient_parsing:
+            from penstock.cli.completion import offer_names
+
+            offer_names(self.name or "", found)
         name = self.aliases.get(cmd_name, cmd_name)
         if name in commands.READERS.get(self.table or self.name or "", ()):
             from penstock.cli.stored import take_options
 
             take_options(found)
         return found
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; ReaderGone when its output is closed, which click takes for a failure."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            from penstock.cli.failures import ReaderGone
+
+            raise ReaderGone from None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -1,0 +1,242 @@
+"""Command lines at a terminal, without one, interrupted, and with a reader that goes away."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cli.conftest import Ran
+    from tests.peers import ServerProcess
+
+    Run = Callable[..., Ran]
+
+
+def command(peer: ServerProcess, *words: object) -> list[str]:
+    """The words of a command line."""
+    return [sys.executable, "-m", "penstock.cli", "-s", peer.url, *(str(each) for each in words)]
+
+
+def filled(at: Run, unique: str) -> str:
+    """A stream with messages, and a bucket with a key."""
+    assert at("stream", "add", unique, "--subjects", f"{unique}.>", "--defaults").status == 0
+    assert at("pub", f"{unique}.a", "{{Count}}", "--count", 50, "-J").status == 0
+    assert at("kv", "add", f"{unique}k").status == 0
+    assert at("kv", "put", f"{unique}k", "key", "value").status == 0
+    return unique
+
+
+LASTING: list[tuple[str, ...]] = [
+    ("sub", "NAME.>"),
+    ("sub", "--stream", "NAME", "--all"),
+    ("consumer", "sub", "NAME", "NAMEc"),
+    ("kv", "watch", "NAMEk"),
+    ("object", "watch", "NAMEo"),
+    ("events", "--js-advisory", "--no-srv-advisory"),
+    ("traffic", "NAME.>", "-d", "0.2"),
+    ("reply", "NAME-service", "answer"),
+    ("bench", "sub", "NAME.x"),
+    ("bench", "service", "serve", "NAME-bench"),
+    ("bench", "pub", "NAME-pub", "--sleep", "10ms"),
+    ("bench", "js", "consume", "--stream", "NAME", "--consumer", "NAMEb"),
+    ("service", "serve", "NAMEsvc", "--response", "x"),
+]
+
+
+def _words(words: tuple[str, ...], unique: str) -> list[str]:
+    return [each.replace("NAME", unique) for each in words]
+
+
+@pytest.fixture
+def made(at: Run, unique: str) -> str:
+    """What the commands look at."""
+    filled(at, unique)
+    assert at("consumer", "add", unique, f"{unique}c", "--pull", "--defaults").status == 0
+    assert at("object", "add", f"{unique}o").status == 0
+    return unique
+
+
+@pytest.mark.parametrize("words", LASTING, ids=lambda words: " ".join(words[:3]))
+def test_ctrl_c_ends_with_130(words: tuple[str, ...], made: str, peer: ServerProcess) -> None:
+    """Ctrl-C at a terminal ends every command that lasts, without a trace of Python."""
+    with Terminal("-s", peer.url, *_words(words, made)) as screen:
+        _connected(peer, screen)
+        screen.interrupt()
+        assert screen.status() == 130, screen.shown
+        assert "Traceback" not in screen.shown
+
+
+def _connected(peer: ServerProcess, screen: Terminal) -> None:
+    """Wait until the command is connected and waits for something."""
+    deadline = time.monotonic() + 60
+    calm = 0
+    while calm < 10:
+        assert time.monotonic() < deadline, screen.shown
+        calm = calm + 1 if _waits(screen.pid, peer.port) else 0
+        screen.glance(0.05)
+
+
+def _waits(pid: int, port: int) -> bool:
+    """Whether a process has a connection to the port, and sleeps."""
+    folder = Path(f"/proc/{pid}")
+    try:
+        links = {os.readlink(each) for each in (folder / "fd").iterdir()}
+        state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+        rows = [line.split() for line in (folder / "net/tcp").read_text().splitlines()[1:]]
+    except OSError:
+        return False
+    mine = {row[9] for row in rows if row[2].endswith(f":{port:04X}") and row[3] == "01"}
+    return state == "S" and any(f"socket:[{inode}]" in links for inode in mine)
+
+
+ENDLESS: list[tuple[str, ...]] = [
+    ("sub", "--stream", "NAME", "--all", "--raw"),
+    ("sub", "--stream", "NAME", "--all", "--json"),
+    ("stream", "view", "NAME", "--json"),
+    ("stream", "search", "NAME", "-E", "."),
+    ("kv", "watch", "NAMEk", "--json"),
+    ("errors", "ls"),
+    ("traffic", "NAME.>", "-d", "0.1", "--json"),
+]
+
+
+@pytest.mark.parametrize("words", ENDLESS, ids=lambda words: " ".join(words[:3]))
+def test_a_reader_that_goes_away_is_no_error(
+    words: tuple[str, ...], made: str, peer: ServerProcess
+) -> None:
+    running = subprocess.Popen(
+        command(peer, *_words(words, made)),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert running.stdout is not None
+    assert running.stderr is not None
+    try:
+        assert running.stdout.readline()
+        running.stdout.close()
+        if words[0] in ("sub", "kv"):  # they write again when something happens
+            for _ in range(3):
+                subject, body = f"{made}.a", "more"
+                subprocess.run(command(peer, "pub", subject, body, "-J", "-q"), check=True)
+                subprocess.run(command(peer, "kv", "put", f"{made}k", "key", "x"), check=True)
+        status = running.wait(60)
+        err = running.stderr.read().decode()
+    finally:
+        running.kill()
+        running.wait()
+    assert "Traceback" not in err
+    assert "Exception ignored" not in err
+    assert status in (0, -signal.SIGPIPE), err
+
+
+def test_questions_at_a_terminal(at: Run, peer: ServerProcess, unique: str) -> None:
+    """The questions of a new stream, a choice among streams, and whether something is meant."""
+    with Terminal("-s", peer.url, "stream", "add", unique) as screen:
+        screen.expect("(--subjects)")
+        screen.send(f"{unique}.>")
+        while "penstock stream add" not in screen.shown:
+            text = screen.shown
+            screen.send("")
+            deadline = time.monotonic() + 60
+            while screen.shown == text:
+                assert time.monotonic() < deadline
+                screen.more()
+        assert screen.status() == 0, screen.shown
+    assert at("stream", "info", unique, "--json").json["config"]["subjects"] == [f"{unique}.>"]
+    with Terminal("-s", peer.url, "stream", "rm", unique) as screen:
+        screen.expect("[y/N]")
+        screen.send("n")
+        assert screen.status() == 130
+    assert at("stream", "info", unique).status == 0
+    with Terminal("-s", peer.url, "stream", "rm", unique) as screen:
+        screen.expect("[y/N]")
+        screen.calm()
+        screen.interrupt()
+        assert screen.status() == 130
+        assert "Traceback" not in screen.shown
+    with Terminal("-s", peer.url, "stream", "info") as screen:
+        screen.expect("Which stream")
+        screen.send(unique)
+        screen.expect(f"Stream {unique}")
+        assert screen.status() == 0
+    with Terminal("-s", peer.url, "stream", "rm", unique) as screen:
+        screen.expect("[y/N]")
+        screen.send("y")
+        assert screen.status() == 0
+    assert at("stream", "info", unique).status == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("stream", "add"),
+        ("stream", "info"),
+        ("stream", "rm", "NAME"),
+        ("consumer", "info", "NAME"),
+        ("kv", "del", "NAMEk"),
+        ("object", "del", "NAMEo"),
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_without_a_terminal_nothing_is_asked(
+    words: tuple[str, ...], made: str, peer: ServerProcess
+) -> None:
+    ran = subprocess.run(
+        command(peer, *_words(words, made)),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout) == (2, ""), ran
+    assert ran.stderr.count("\n") == 1
+    assert ran.stderr.startswith("penstock: ")
+
+
+def test_colour_only_at_a_terminal(made: str, peer: ServerProcess) -> None:
+    words = ("-s", peer.url, "stream", "ls")
+    colours: dict[str, Any] = {"TERM": "xterm-256color", "COLUMNS": "", "NO_COLOR": ""}
+    with Terminal(*words, environment=colours) as screen:
+        assert screen.status() == 0
+        assert "\x1b[" in screen.shown
+        assert made in screen.shown
+    with Terminal(*words, environment={**colours, "NO_COLOR": "1"}) as screen:
+        assert screen.status() == 0
+        assert "\x1b[3" not in screen.shown
+    piped = subprocess.run(command(peer, "stream", "ls"), capture_output=True, check=True)
+    assert b"\x1b" not in piped.stdout
+
+
+def test_a_table_follows_the_width_of_the_terminal(made: str, peer: ServerProcess) -> None:
+    for columns in (60, 200):
+        environment = {"TERM": "xterm", "COLUMNS": "", "NO_COLOR": "1"}
+        with Terminal("-s", peer.url, "stream", "ls", environment=environment) as screen:
+            screen.resize(24, columns)
+            assert screen.status() == 0
+            plain = re.sub(r"\x1b\[[0-9;]*m", "", screen.shown)
+            assert 40 < max(map(len, plain.splitlines())) <= columns
+
+
+def test_a_bar_of_a_load_is_at_the_terminal_alone(peer: ServerProcess, unique: str) -> None:
+    load = ("-s", peer.url, "bench", "pub", unique, "--throughput", 400, "--duration", "1s")
+    with Terminal(*load, environment={"TERM": "xterm"}) as screen:
+        screen.expect("/400")
+        screen.expect("Pub stats: ")
+        assert screen.status() == 0
+    with Terminal(*load, "--no-progress", environment={"TERM": "xterm"}) as screen:
+        screen.expect("Pub stats: ")
+        assert "/400" not in screen.shown
