@@ -137,6 +137,9 @@ def test_refusals_before_anything_is_sent(house: House) -> None:
     assert refused("X")[0] == 10056
     assert refused("S", name="S")[0] == 10130
     assert refused("T", subjects=["a b"])[0] == 10052
+    code, text = refused("T", num_replicas=3)
+    assert code == 10062
+    assert text.startswith("restore failed: error adding stream: replicas > 1 not supported")
     assert not house.engine.accounts["$G"].transfers
 
 

@@ -51,7 +51,7 @@ TOP: dict[str, Row] = {
     "rtt": ("Measure how long the server takes to answer.", "connections", "rtt"),
     "errors": ("Errors of JetStream: ls, lookup.", "tree", "errors"),
     "context": ("URLs and credentials under names: add, select, ls, info.", "tree", "context"),
-    "account": ("Usage and limits of the account: info.", "tree", "account"),
+    "account": ("The account: info, report, backup, restore, tls.", "tree", "account"),
     "auth": ("Operators, accounts, users and their keys, as JWTs.", "tree", "auth"),
     "audit": ("Check a whole deployment: gather, analyze, checks.", "tree", "audit"),
     "pipeline": ("A pipeline in a file: check, run, status, init.", "tree", "pipeline"),
@@ -126,6 +126,14 @@ CONSUMER: dict[str, Row] = {
 }
 ACCOUNT: dict[str, Row] = {
     "info": ("Show the usage and the limits of the account.", "account", "info"),
+    "report": ("Connections and traffic: connections, statistics.", "tree", "account_report"),
+    "backup": ("Back up all streams.", "account_backups", "backup"),
+    "restore": ("Restore all streams.", "account_backups", "restore"),
+    "tls": ("Show the certificates of the server.", "account_tls", "tls"),
+}
+ACCOUNT_REPORT: dict[str, Row] = {
+    "connections": ("The connections of the account.", "account_reports", "connections"),
+    "statistics": ("The traffic of the account.", "account_reports", "statistics"),
 }
 SPARK: dict[str, Row] = {
     "watch": ("Show the progress of streaming queries.", "spark", "watch"),
@@ -463,7 +471,11 @@ ALIASES: dict[str, dict[str, str]] = {
         "query": "find",
         "c": "cluster",
     },
-    "account": {"nfo": "info"},
+    "account": {"nfo": "info", "rep": "report", "snapshot": "backup"},
+    "account_report": {
+        **dict.fromkeys(("conn", "connz", "conns"), "connections"),
+        **dict.fromkeys(("stats", "statsz"), "statistics"),
+    },
     "kv": {
         "new": "add",
         **dict.fromkeys(("view", "status"), "info"),

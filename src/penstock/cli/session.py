@@ -11,7 +11,7 @@ import click
 if TYPE_CHECKING:
     from penstock.client.blocking import BlockingClient
     from penstock.client.blocking.jetstream import JetStream
-    from penstock.client.options import Options, TlsOptions
+    from penstock.client.options import Options, Server, TlsOptions
     from penstock.embedded.stored import StoredServer
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -84,6 +84,13 @@ class Session:
 
             self._stored = serve(self)
         return self._stored
+
+    def server_and_tls(self) -> tuple[Server, TlsOptions | None]:
+        """The first server, and the TLS options for it; ContextError, ValueError."""
+        from penstock.client.options import Options
+
+        options = Options(**self._given())
+        return options.servers[0], options.tls
 
     def context_in_use(self) -> str:
         """The name of the context that gives options; "" for none.

@@ -124,6 +124,9 @@ consumer_cluster = _group(
     "cluster", "Leaders in a cluster.", commands.CONSUMER_CLUSTER, table="consumer_cluster"
 )
 account = _group("account", "Look at the account.", commands.ACCOUNT)
+account_report = _group(
+    "report", "Report on the account.", commands.ACCOUNT_REPORT, table="account_report"
+)
 kv = _group("kv", "Keep values in key-value buckets.", commands.KV)
 object_ = _group("object", "Keep files in object stores.", commands.OBJECT)
 context = _group("context", "Keep URLs and credentials under names.", commands.CONTEXT)

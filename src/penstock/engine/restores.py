@@ -65,6 +65,10 @@ def start(
     limits.check_stream_count(account, config)
     if name in account.streams or name in account.offline:
         raise errors.StreamNameExistRestoreFailedError()
+    try:
+        stream_config.check_replicas_supported(config)
+    except errors.StreamReplicasNotSupportedError as error:
+        raise errors.StreamRestoreError(f"error adding stream: {error}") from None
     if account.transit.count >= _COUNT_MAX:
         raise errors.StreamRestoreError(f"{_COUNT_MAX} others are on their way")
     restore = Restore(account, Staging(account, config))

@@ -110,7 +110,7 @@ def report(*sorts: str) -> Callable[[F], click.Command]:
                 raise click.UsageError("--watch and --archive exclude each other")
             with source(session, where) as servers:
                 while True:
-                    status = _show(session, function(servers, **given), clear=bool(seconds))
+                    status = show_report(session, function(servers, **given), clear=bool(seconds))
                     if not seconds:
                         return status
                     time.sleep(seconds)
@@ -140,7 +140,8 @@ def _order(sorts: Sequence[str]) -> list[click.Parameter]:
     ]
 
 
-def _show(session: Session, found: Report, *, clear: bool) -> int:
+def show_report(session: Session, found: Report, *, clear: bool = False) -> int:
+    """Print a report; its exit status."""
     if session.as_json:
         print_json(found.data)
         return found.status
