@@ -13,9 +13,11 @@ import pytest
 
 from penstock.plgd.gateway import BlockingGatewayClient, ClientTls
 from penstock.plgd.store import SqliteStore
+from penstock.plgd.store.mongo import MongoStore
 from tests.certificates import Authority
 from tests.peers import ServerProcess, available_servers, running_server
 from tests.plgd import vectors
+from tests.plgd.mongods import running_mongod
 from tests.plgd.tokens import Issuer
 
 if TYPE_CHECKING:
@@ -230,3 +232,18 @@ def test_a_gateway_gives_back_what_the_stream_lost(
         assert process.wait(60) == 0
         assert process.stdout is not None
         process.stdout.close()
+
+
+def test_a_store_in_mongodb_is_the_truth_as_well(here: Run) -> None:
+    assert here("plgd", "fleet", *FLEET, "-o", "e.jsonl", "--store", "s.db", "--states").status == 0
+    assert here("plgd", "publish", "e.jsonl", "--create").status == 0
+    with running_mongod("ours") as mongod:
+        with SqliteStore("s.db", history=False) as store, MongoStore.connect(mongod.url) as copy:
+            copy.fill((state, []) for state in store.aggregates())
+        options = ["--dry-run", "--commands", "--json"]
+        by_file = here("plgd", "reconcile", "--store", "s.db", *options).json
+        by_url = here("plgd", "reconcile", "--store", mongod.url, *options).json
+        assert by_file == by_url
+        assert by_url["summary"]["missing"] > 0
+    down = here("plgd", "reconcile", "--store", f"{mongod.url}?serverSelectionTimeoutMS=200")
+    assert (down.status, down.err.startswith("penstock: MongoDB: ")) == (1, True)

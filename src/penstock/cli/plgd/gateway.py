@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--store", "place", required=True, help="Event store: a SQLite file.")
+@click.option(
+    "--store", "place", required=True, help="Event store: a SQLite file, or mongodb://..."
+)
 @click.option(
     "--listen", default="127.0.0.1:9100", show_default=True, help="Address; port 0: any free one."
 )

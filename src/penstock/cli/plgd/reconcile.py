@@ -24,7 +24,7 @@ RIGHT = frozenset({"missing", "repaired", "state"})
 
 
 @click.command()
-@click.option("--store", "place", default="", help="Event store: a SQLite file.")
+@click.option("--store", "place", default="", help="Event store: a SQLite file, or mongodb://...")
 @click.option("--gateway", "target", default="", help="Or a gateway: host:port.")
 @click.option(
     "--token", default="", envvar="PLGD_TOKEN", show_envvar=True, help="Token for the gateway."
@@ -100,7 +100,8 @@ def _source(stack: ExitStack, owner: str, asked: dict[str, Any]) -> Source:
     if asked["place"]:
         store = open_store(asked["place"])
         stack.callback(store.close)
-        return StoreSource(store, owner=owner or None, name=asked["place"])
+        name = asked["place"].rpartition("@")[2]  # without a password
+        return StoreSource(store, owner=owner or None, name=name)
     token = asked["token"]
     if asked["token_file"]:
         token = contents(asked["token_file"], "the token").decode(errors="replace").strip()

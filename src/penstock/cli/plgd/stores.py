@@ -1,4 +1,4 @@
-"""Event stores and gateways on the command line: where the truth comes from."""
+"""Event stores on the command line: a SQLite file, or the URL of a MongoDB server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ if TYPE_CHECKING:
 
 
 def open_store(place: str) -> EventStore:
-    """The event store of a SQLite file; a file that is missing is an error, not a new store."""
+    """The event store of a SQLite file or of MongoDB; a file that is missing is an error, not a new store."""
+    if place.startswith(("mongodb://", "mongodb+srv://")):
+        try:
+            from penstock.plgd.store.mongo import MongoStore
+        except ImportError as problem:
+            raise click.ClickException(f"{problem}; pip install 'penstock[plgd,mongo]'") from None
+        return MongoStore.connect(place)
     try:
         from penstock.plgd.store import SqliteStore
     except ImportError as problem:

@@ -60,11 +60,19 @@ class StoreSource:
                     state.device_id,
                     state.owner,
                     state.snapshot,
-                    tuple(self.store.events(state.aggregate_id)),
+                    events_of(list(self.store.events(state.aggregate_id))),
                     frozenset(waiting.get(state.aggregate_id, ())),
                 )
                 for state in group
             ]
+
+
+def events_of(kept: list[Any]) -> tuple[Any, ...]:
+    """The events among what a store keeps; a snapshot that stands alone is a state, not an event.
+
+    A snapshot of an older hub has a version of its own, and events around it.
+    """
+    return tuple(kept) if any(not type_of(message).is_snapshot for message in kept) else ()
 
 
 class GatewaySource:
@@ -99,6 +107,4 @@ def kept_of(aggregate_id: str, device_id: str, owner: str, messages: list[Any]) 
     snapshot = new_snapshot(messages[0])
     for message in messages:
         apply(snapshot, message)
-    state_alone = len(messages) == 1 and type_of(messages[0]).is_snapshot
-    events = () if state_alone else tuple(messages)
-    return Kept(aggregate_id, device_id, owner, snapshot, events)
+    return Kept(aggregate_id, device_id, owner, snapshot, events_of(messages))

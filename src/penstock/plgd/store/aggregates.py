@@ -77,7 +77,7 @@ class Aggregates:
             message.event_metadata.timestamp = now_ns
             apply(snapshot, message)
         every = self.snapshot_every
-        if every is not None and version // every != after // every:
+        if every is not None and version // every != max(after, 0) // every:
             version += 1
             snapshot.event_metadata.version = version
             events.append(copied(snapshot))
