@@ -291,6 +291,8 @@ def test_every_command_has_help(run, group):
         *(("auth", "account", name) for name in ("keys", "exports", "imports", "mappings")),
         ("auth", "operator", "keys"),
         ("audit",),
+        ("schema",),
+        ("account", "report"),
     ],
 )
 def test_every_command_of_a_group_in_a_group_has_help(run, group):

@@ -49,7 +49,8 @@ TOP: dict[str, Row] = {
     "traffic": ("Count messages each second, by kind.", "live.traffic", "traffic"),
     "latency": ("Measure how long messages take.", "live.latency", "latency"),
     "rtt": ("Measure how long the server takes to answer.", "connections", "rtt"),
-    "errors": ("Errors of JetStream: ls, lookup.", "tree", "errors"),
+    "schema": ("JSON schemas: search, info, validate, request.", "tree", "schema"),
+    "errors": ("Errors of JetStream: ls, lookup, validate, edit.", "tree", "errors"),
     "context": ("URLs and credentials under names: add, select, ls, info.", "tree", "context"),
     "account": ("The account: info, report, backup, restore, tls.", "tree", "account"),
     "auth": ("Operators, accounts, users and their keys, as JWTs.", "tree", "auth"),
@@ -207,9 +208,17 @@ COUNTER: dict[str, Row] = {
     "view": ("Show a counter with what it sums up.", "counters", "view"),
     "ls": ("List the counters of a stream.", "counters", "ls"),
 }
+SCHEMA: dict[str, Row] = {
+    "search": ("List schemas.", "schemas", "search"),
+    "info": ("Print a schema.", "schemas", "info"),
+    "validate": ("Check a file against a schema.", "schemas", "validate"),
+    "request": ("Send a request, and check the answer.", "schemas", "request"),
+}
 ERRORS: dict[str, Row] = {
     "ls": ("List the errors of JetStream.", "api_errors", "ls"),
     "lookup": ("Show what an err_code means.", "api_errors", "lookup"),
+    "validate": ("Check a file of errors.", "api_errors", "validate"),
+    "edit": ("Change or add an error in a file of errors.", "api_errors", "edit"),
 }
 SERVER: dict[str, Row] = {
     "check": ("Check health, for Nagios and Prometheus.", "tree", "server_check"),
@@ -441,6 +450,7 @@ ALIASES: dict[str, dict[str, str]] = {
         "micro": "service",
         "ctr": "counter",
         "srv": "server",
+        **dict.fromkeys(("err", "error"), "errors"),
         **dict.fromkeys(("event", "e"), "events"),
         "lat": "latency",
     },
@@ -512,7 +522,14 @@ ALIASES: dict[str, dict[str, str]] = {
     },
     "errors": {
         "list": "ls",
-        **dict.fromkeys(("find", "get", "l"), "lookup"),
+        **dict.fromkeys(("find", "get", "l", "view", "show"), "lookup"),
+        **dict.fromkeys(("vi", "add", "new"), "edit"),
+    },
+    "schema": {
+        **dict.fromkeys(("show", "view"), "info"),
+        **dict.fromkeys(("find", "list", "ls"), "search"),
+        "check": "validate",
+        "req": "request",
     },
     "server": {
         "list": "ls",

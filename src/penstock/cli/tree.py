@@ -132,6 +132,7 @@ object_ = _group("object", "Keep files in object stores.", commands.OBJECT)
 context = _group("context", "Keep URLs and credentials under names.", commands.CONTEXT)
 service = _group("service", "Find services, call them, and offer them.", commands.SERVICE)
 counter = _group("counter", "Read and change counters in streams.", commands.COUNTER)
+schema = _group("schema", "JSON schemas of messages.", commands.SCHEMA)
 errors = _group("errors", "Look up what the errors of JetStream mean.", commands.ERRORS)
 servers = _group("server", "Ask running servers, as a user of the system account.", commands.SERVER)
 server_check = _group(
