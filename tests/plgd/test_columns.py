@@ -4,10 +4,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from cramjam import snappy
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.plgd import SCHEMA, Kind, columns, decode, decode_batch
+from penstock.plgd.codec import Envelope
 from tests.plgd import vectors
 from tests.plgd.strategies import messages
 from tests.plgd.test_codec import encoded, refusal
@@ -108,3 +110,40 @@ def test_what_fits_no_batch_is_refused() -> None:
         decode_batch(["a"], [])
     with pytest.raises(ValueError, match="'raw' or 'json'"):
         decode_batch([], [], content="cbor")
+
+
+def damaged(out: tuple[str, bytes], at: int, with_byte: int, where: str) -> tuple[str, bytes]:
+    """A message with a byte changed: in its envelope, or in the event that it holds."""
+    subject, payload = out
+    body = bytearray(payload)
+    if where == "event":
+        envelope = Envelope.FromString(payload)
+        body = bytearray(snappy.decompress_raw(envelope.data))
+    if body:
+        body[at % len(body)] ^= with_byte
+    if where == "event":
+        envelope.data = bytes(snappy.compress_raw(bytes(body)))
+        return subject, envelope.SerializeToString()
+    return subject, bytes(body)
+
+
+DEVICE = GOOD.filter(lambda out: ".registrations." not in out[0])
+DAMAGED = st.builds(
+    damaged,
+    DEVICE,
+    st.integers(0, 2000),
+    st.integers(1, 255),
+    st.sampled_from(["event", "envelope"]),
+)
+
+
+@given(st.lists(DAMAGED | DEVICE, min_size=1, max_size=12))
+def test_the_scanner_reads_what_protobuf_reads(batch: list[tuple[str, bytes]]) -> None:
+    subjects, payloads = [s for s, _ in batch], [p for _, p in batch]
+    for content in ("raw", "json"):
+        at_once = decode_batch(subjects, payloads, content=content)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(columns, "PLAIN", set())
+            one_by_one = decode_batch(subjects, payloads, content=content)
+        for ours, theirs in zip(at_once.to_pylist(), one_by_one.to_pylist(), strict=True):
+            assert ours == theirs

@@ -67,6 +67,16 @@ def decode_content(data: bytes, content_type: str, content_format: int = NONE) -
     return data
 
 
+PLAIN = {str, int, float, bool, type(None)}
+
+
+def is_plain(value: Any) -> bool:
+    """Whether JSON has a value as it is; it says no to what it would take long to look at."""
+    if type(value) is dict:
+        return all(type(key) is str and type(one) in PLAIN for key, one in value.items())
+    return type(value) in PLAIN
+
+
 def plain(value: Any) -> Any:
     """A value that JSON has: bytes as base64, numbers that JSON lacks as null, keys as text."""
     if isinstance(value, dict):
@@ -93,6 +103,8 @@ def content_json(data: bytes, content_type: str, content_format: int = NONE) -> 
     if value is None and not data:
         return None
     try:
-        return msgspec.json.encode(plain(value)).decode()
+        if not is_plain(value):
+            value = plain(value)
+        return msgspec.json.encode(value).decode()
     except (ValueError, RecursionError, OverflowError) as error:
         raise UndecodableEvent(Reason.CONTENT, f"cannot be JSON: {error}") from error
