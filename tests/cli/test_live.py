@@ -390,3 +390,50 @@ def test_traffic_counts_messages(at: Run, peer: ServerProcess, unique: str) -> N
     assert max(row["bytes"] for row in rows) > 128 * 100
     plain = at("traffic", f"{unique}.>", "-d", 0.1, "-n", 1).out
     assert plain.split()[:2] == ["Requests", "JS"]
+
+
+# -- sub, in ways of its own
+
+
+def test_a_stream_is_read_with_direct_gets(at: Run, unique: str) -> None:
+    at("stream", "add", unique, "--subjects", f"{unique}.>", "--allow-direct", "--defaults")
+    for body in ("one", "two"):
+        at("pub", f"{unique}.a", body, "-J", "-H", "K: v")
+    at("pub", f"{unique}.b", "three", "-J")
+    words = ("sub", "--stream", unique, "--direct", "-T", "--json")
+    found = at(*words, "--all").lines
+    assert [each["data"] for each in found] == ["one", "two", "three"]
+    assert found[0]["headers"] == {"K": ["v"]}
+    assert [each["data"] for each in at(*words, "--start-sequence", 2).lines] == ["two", "three"]
+    last = at(*words, "--last-per-subject").lines
+    assert sorted(each["data"] for each in last) == ["three", "two"]
+    only = at("sub", f"{unique}.a", "--direct", "-T", "--all", "--raw", "-n", 1)
+    assert only.out == "one\n"
+    assert at("consumer", "ls", unique, "--json").json == []
+    assert at(*words, "--durable", "c").status == 2
+    assert at("sub", "a.b", "--graph", "--all").status == 2
+
+
+def test_messages_are_counted_by_subscription(at: Run, peer: ServerProcess, unique: str) -> None:
+    words = ("sub", f"{unique}.>", f"{unique}.a", "--report-subscriptions", "-n", 3, "--json")
+    command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, *map(str, words)]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        while running.poll() is None:
+            at("pub", f"{unique}.a", "x")
+        out, _ = running.communicate(timeout=60)
+    finally:
+        running.kill()
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert sum(each["messages"] for each in rows) == 3
+    assert {each["subscription"] for each in rows} == {f"{unique}.>", f"{unique}.a"}
+
+
+def test_a_graph_of_messages(at: Run, peer: ServerProcess, unique: str) -> None:
+    with Terminal(
+        "-s", peer.url, "sub", unique, "--graph", environment={"TERM": "xterm"}
+    ) as screen:
+        screen.expect("messages")
+        screen.calm()
+        screen.interrupt()
+        assert screen.status() == 130

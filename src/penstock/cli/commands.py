@@ -39,6 +39,7 @@ TOP: dict[str, Row] = {
     "object": ("Object stores: add, put, get, del, ls, watch.", "tree", "object_"),
     "service": ("Services: ls, info, stats, ping, request, serve.", "tree", "service"),
     "counter": ("Counters in streams: get, increment, view, ls.", "tree", "counter"),
+    "cheat": ("Print command lines to copy, by topic.", "cheats", "cheat"),
     "completion": ("Print the script for bash, zsh or fish.", "completion", "completion"),
     "jsm": ("The tool of 2019 for message sets and observables.", "programs", "jsm"),
     "shims": ("Write the tools of 2019 and 2020 into a folder.", "early.shims", "shims"),
@@ -449,10 +450,11 @@ ALIASES: dict[str, dict[str, str]] = {
         "ctx": "context",
         "micro": "service",
         "ctr": "counter",
-        **dict.fromkeys(("srv", "sys", "system"), "server"),
+        "srv": "server",
         **dict.fromkeys(("err", "error"), "errors"),
         **dict.fromkeys(("event", "e"), "events"),
         "lat": "latency",
+        "cheats": "cheat",
     },
     "stream": {
         **dict.fromkeys(("create", "new"), "add"),
@@ -616,7 +618,7 @@ ALIASES: dict[str, dict[str, str]] = {
         **dict.fromkeys(("ipq", "ipqueuesz"), "ipqueue"),
     },
     "bench_js_pub": {"batch": "atomic"},
-    "server_check": {"conn": "connection", "js": "jetstream", "raft": "meta", "req": "request"},
+    "server_check": {"conn": "connection", "js": "jetstream", "raft": "meta"},
 }
 
 # group -> commands that only read, and therefore take --store
@@ -632,14 +634,20 @@ READERS: dict[str, frozenset[str]] = {
 
 # commands that other tools have under these names -> what to use here
 ELSEWHERE: dict[str, str] = {
-    "penstock cheats": "cheat",
-    "penstock import": "stream import",
-    "stream diff": "diff-stream",
-    "stream replay": "replay",
     "stream move": "stream copy",
+    "bench oldjs": "bench js",
+    "plugins": "use a script with the Python package penstock.client",
+    "server check exporter": "use the page /metrics of the server, or --format prometheus of each check",
+    "server stream-check": "server report jetstream",
+    "server consumer-check": "server report jetstream",
+    "server watch api": "use events --js-advisory",
+    "server watch requests": "use events --js-advisory",
+    "governor": "use a key-value bucket and kv create --ttl",
+    "ngs": "context",
+    "pa": "audit",
 }
 
 
 def asks_servers(words: Sequence[str]) -> bool:
     """Whether the words behind ``server`` ask running servers, and do not start one."""
-    return bool(words) and (words[0] in SERVER or words[0] in ALIASES["server"])
+    return bool(words) and not words[0].startswith("-")

@@ -52,13 +52,29 @@ OPTIONS = [
     click.option("--flow-control/--no-flow-control", default=None, help="Wait for slow clients."),
     click.option("--heartbeat", default=None, help="How often an idle push consumer says so."),
     click.option("--headers-only/--no-headers-only", default=None, help="No payloads."),
-    click.option("--replay", type=click.Choice(["instant", "original"]), default=None),
+    click.option(
+        "--replay",
+        type=click.Choice(["instant", "original"]),
+        help="As fast as possible, or as published.",
+    ),
     click.option("--bps", type=click.IntRange(0), default=None, help="Bits per second at most."),
     click.option("--sample", type=click.IntRange(-1, 100), help="Percent of acks to report."),
-    click.option("--backoff", type=click.Choice(["none", "linear"]), default=None),
-    click.option("--backoff-steps", type=click.IntRange(1), default=10, show_default=True),
-    click.option("--backoff-min", type=DURATION, default="1m", show_default=True),
-    click.option("--backoff-max", type=DURATION, default="20m", show_default=True),
+    click.option(
+        "--backoff", type=click.Choice(["none", "linear"]), help="Growing times to a redelivery."
+    ),
+    click.option(
+        "--backoff-steps",
+        type=click.IntRange(1),
+        default=10,
+        show_default=True,
+        help="How many times.",
+    ),
+    click.option(
+        "--backoff-min", type=DURATION, default="1m", show_default=True, help="The first time."
+    ),
+    click.option(
+        "--backoff-max", type=DURATION, default="20m", show_default=True, help="The last time."
+    ),
     click.option(
         "--inactive-threshold",
         "--inactive",

@@ -131,7 +131,13 @@ def _origin(js: BlockingJetStream, mirror: str | None, domain: str) -> Any:
 @click.command()
 @click.argument("bucket")
 @_configured
-@click.option("--storage", type=click.Choice(["file", "memory"]), default="file", show_default=True)
+@click.option(
+    "--storage",
+    type=click.Choice(["file", "memory"]),
+    default="file",
+    show_default=True,
+    help="Where it is kept.",
+)
 @click.option("--mirror", default=None, help="Bucket that this one copies.")
 @click.option("--mirror-domain", default="", help="JetStream domain of that bucket.")
 @click.option("--source", multiple=True, help="Bucket whose keys are copied; repeatable.")

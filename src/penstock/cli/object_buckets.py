@@ -79,7 +79,13 @@ def _changes(given: dict[str, Any]) -> dict[str, Any]:
 @click.command()
 @click.argument("bucket")
 @_configured
-@click.option("--storage", type=click.Choice(["file", "memory"]), default="file", show_default=True)
+@click.option(
+    "--storage",
+    type=click.Choice(["file", "memory"]),
+    default="file",
+    show_default=True,
+    help="Where it is kept.",
+)
 @command
 @click.pass_obj
 def add(session: Session, /, bucket: str, **given: Any) -> None:

@@ -32,8 +32,12 @@ def _flag(name: str, text: str) -> Callable[[F], F]:
 OPTIONS = [
     click.option("--subjects", multiple=True, help="Subjects of the stream, also with commas."),
     click.option("--description", default=None, help="Description of the stream."),
-    click.option("--storage", type=click.Choice(["file", "memory", "f", "m"]), default=None),
-    click.option("--compression", type=click.Choice(["none", "s2"]), default=None),
+    click.option(
+        "--storage",
+        type=click.Choice(["file", "memory", "f", "m"]),
+        help="Where messages are kept.",
+    ),
+    click.option("--compression", type=click.Choice(["none", "s2"]), help="On the disk."),
     click.option("--replicas", type=click.IntRange(1), default=None, help="Copies in a cluster."),
     click.option("--tag", "--tags", "tags", multiple=True, help="Place it on servers with this."),
     click.option("--cluster", default=None, help="Place it in this cluster."),
@@ -101,7 +105,11 @@ OPTIONS = [
         default=None,
         help="How many unacknowledged messages a consumer may have at most.",
     ),
-    click.option("--persist-mode", type=click.Choice(["default", "async"]), default=None),
+    click.option(
+        "--persist-mode",
+        type=click.Choice(["default", "async"]),
+        help="With async, acks do not wait for the disk.",
+    ),
 ]
 _PLAIN = {
     "description": "description",

@@ -90,7 +90,11 @@ class ImportStopped(click.ClickException):
     "--seq-header", default=None, metavar="NAME", help="Keep the sequence in this header."
 )
 @click.option(
-    "--on-refusal", type=click.Choice(("stop", "skip")), default="stop", show_default=True
+    "--on-refusal",
+    type=click.Choice(("stop", "skip")),
+    default="stop",
+    show_default=True,
+    help="What a message does that the stream refuses.",
 )
 @click.option(
     "--guard/--no-guard",

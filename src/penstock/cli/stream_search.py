@@ -48,6 +48,10 @@ _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 @click.option("--replicas", type=click.IntRange(1), help="Streams with at most so many replicas.")
 @click.option("--sourced", is_flag=True, help="Streams with sources.")
 @click.option("--mirrored", is_flag=True, help="Streams that mirror another one.")
+@click.option("--leader", default=None, help="Clustered streams that this server leads.")
+@click.option(
+    "--api-level", type=click.IntRange(0), help="Streams that need at least this API level."
+)
 @click.option("--invert", is_flag=True, help="The streams that do not match.")
 @click.option("-n", "--names", is_flag=True, help="Only the names.")
 @command
@@ -101,9 +105,22 @@ def _matches(
         and (created is None or now_ns - info.created >= created)
         and (consumers is None or state.consumer_count <= consumers)
         and (replicas is None or config.num_replicas <= replicas)
+        and (asked["leader"] is None or _leader(info) == asked["leader"])
+        and (asked["api_level"] is None or _api_level(info) >= asked["api_level"])
         and (asked["subject"] is None or config.name in taking)
         and (not asked["stored"] or _holds(js, config.name, asked["subject"]))
     )
+
+
+def _leader(info: StreamInfo) -> str:
+    """The server that leads a clustered stream; "" for none."""
+    return str(as_data(info).get("cluster", {}).get("leader", ""))
+
+
+def _api_level(info: StreamInfo) -> int:
+    """The API level that a stream needs, as far as the server tells."""
+    level = info.config.metadata.get("_nats.req.level", "0")
+    return int(level) if level.isdigit() else 0
 
 
 def _holds(js: BlockingJetStream, stream: str, subject: str) -> bool:

@@ -6,7 +6,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _STREAMING = ("stream", "durable", "start_sequence", "deliver", "since", "at_end")
 _FETCH_MAX = 256
+_AGAIN_S = 1.0
+_INTERVAL_NS = 1_000_000_000
 
 
 @click.command()
@@ -44,6 +46,11 @@ _FETCH_MAX = 256
 @click.option("-d", "--delta-time", is_flag=True, help="With the time since the start.")
 @click.option("--dump", metavar="FOLDER", help="One file for each message; - for NULs between.")
 @click.option("--report-subjects", is_flag=True, help="Count messages by subject, and print that.")
+@click.option(
+    "--report-subscriptions", is_flag=True, help="Count messages by subscription, and print that."
+)
+@click.option("--graph", is_flag=True, help="Draw how many messages arrive, instead of them.")
+@click.option("--direct", is_flag=True, help="Read a stream with direct gets, without a consumer.")
 @click.option("--report-top", type=click.IntRange(1), default=10, help="Rows of the report.")
 @click.option("--stream", default=None, help="Read this stream.")
 @click.option("--durable", default=None, help="Read a stream with this durable consumer, and ack.")
@@ -75,10 +82,20 @@ def sub(session: Session, /, subjects: tuple[str, ...], decoder: Decoder, **aske
         raise click.UsageError("Missing argument 'SUBJECT'.")
     if streaming and (asked["queue"] or asked["inbox"] or asked["match_replies"]):
         raise click.UsageError("a stream has no --queue, --inbox and --match-replies")
+    if asked["graph"]:
+        if streaming or asked["direct"]:
+            raise click.UsageError("--graph is for subjects; see penstock stream graph")
+        _draw(session, subjects)
+        return
+    if asked["direct"] and (asked["durable"] or asked["acked"] or asked["deliver"] == "last"):
+        raise click.UsageError("--direct has no --durable, --ack and --last")
     printer = _Printer(session, decoder, asked)
     acked = 0
     with told_of_losses(), session.connect(lasting=True) as client:
-        if streaming:
+        coming: Any  # messages of the client, or _Direct
+        if asked["direct"]:
+            coming = _direct(session.jetstream(client), subjects, asked)
+        elif streaming:
             coming = _stored(session.jetstream(client), subjects, asked)
         else:
             coming = _arriving(client, subjects, asked, printer)
@@ -103,6 +120,8 @@ class _Printer:
 
     def __init__(self, session: Session, decoder: Decoder, asked: dict[str, Any]) -> None:
         self.taken = 0
+        self.pattern = ""
+        """The subscription that the next message is of."""
         self._session = session
         self._decoder = decoder
         self._asked = asked
@@ -129,9 +148,10 @@ class _Printer:
         asked = self._asked
         if message.reply:
             self._requests[message.reply] = self.taken
-        if asked["report_subjects"]:
-            self._counts[message.subject] += 1
-            self._bytes[message.subject] += len(message.data)
+        if asked["report_subjects"] or asked["report_subscriptions"]:
+            counted = message.subject if asked["report_subjects"] else self.pattern
+            self._counts[counted] += 1
+            self._bytes[counted] += len(message.data)
         elif asked["dump"] is not None:
             self._dump(message, asked["dump"])
         elif asked["subjects_only"]:
@@ -167,17 +187,19 @@ class _Printer:
 
     def end(self) -> None:
         """Print the report, if one was asked for."""
-        if not self._asked["report_subjects"]:
+        by_subject = self._asked["report_subjects"]
+        if not (by_subject or self._asked["report_subscriptions"]):
             return
+        what = "Subject" if by_subject else "Subscription"
         rows = self._counts.most_common(self._asked["report_top"])
         if self._session.as_json:
             for subject, count in rows:
                 print_json_line(
-                    {"subject": subject, "messages": count, "bytes": self._bytes[subject]}
+                    {what.lower(): subject, "messages": count, "bytes": self._bytes[subject]}
                 )
             return
         cells = [(subject, number(n), size(self._bytes[subject])) for subject, n in rows]
-        print_table(("Subject", "Messages", "Size"), cells, right=frozenset(("Messages", "Size")))
+        print_table((what, "Messages", "Size"), cells, right=frozenset(("Messages", "Size")))
 
 
 def _arriving(
@@ -190,12 +212,13 @@ def _arriving(
     if asked["match_replies"]:
         root = inboxes.split(".")[0]
         inboxes = f"{root}."
+        wanted = [*wanted, f"{root}.>"]
         listening.append(client.subscribe(f"{root}.>"))
     hear_out(client)
-    printer.listens(wanted)
+    printer.listens(wanted[: len(subjects) + bool(asked["inbox"])])
     seconds = asked["wait"] / 1e9 if asked["wait"] else float("inf")
     while client.wait_until(lambda: any(each.pending for each in listening), seconds):
-        for each in listening:
+        for each, printer.pattern in zip(listening, wanted, strict=True):
             while each.pending:
                 message = each.next(0)
                 if printer.wants(message, inboxes):
@@ -218,6 +241,75 @@ def _stored(
         for message in found:
             pending = message.metadata.pending
             yield message
+
+
+class _Direct(NamedTuple):
+    """A message from a direct get, as it is printed."""
+
+    subject: str
+    data: bytes
+    headers: dict[str, list[str]]
+    reply: str = ""
+
+    @property
+    def raw_headers(self) -> bytes:
+        """Whether there are headers."""
+        return b"headers" if self.headers else b""
+
+
+def _direct(
+    js: BlockingJetStream, subjects: tuple[str, ...], asked: dict[str, Any]
+) -> Iterator[_Direct]:
+    """The messages of a stream by direct gets; then it is asked again each second."""
+    stream = asked["stream"] or js.stream_name_by_subject(subjects[0])
+    if len(subjects) > 1:
+        raise click.UsageError("--direct reads one subject")
+    subject = subjects[0] if subjects else None
+    seq: int | None = asked["start_sequence"]
+    begin_ns = None if asked["since"] is None else time.time_ns() - asked["since"]
+    if asked["deliver"] == "last_per_subject":
+        last = js.stream_info(stream).state.last_seq
+        for found in js.get_last_messages_for(stream, subject or ">"):
+            yield _Direct(found.subject, found.data, found.headers)
+        seq = last + 1
+    elif asked["deliver"] == "new" or (
+        asked["deliver"] is None and seq is None and begin_ns is None and not asked["at_end"]
+    ):
+        seq = js.stream_info(stream).state.last_seq + 1
+    quiet_since = time.monotonic()
+    while True:
+        start: dict[str, Any] = {"seq": seq} if begin_ns is None else {"start_time": begin_ns}
+        for stored in js.get_batch(stream, subject=subject, **start):
+            seq, begin_ns, quiet_since = stored.seq + 1, None, time.monotonic()
+            yield _Direct(stored.subject, stored.data, stored.headers)
+        if asked["at_end"]:
+            return
+        if asked["wait"] and time.monotonic() - quiet_since > asked["wait"] / 1e9:
+            return
+        time.sleep(_AGAIN_S)
+
+
+def _draw(session: Session, subjects: tuple[str, ...]) -> None:
+    """Draw how many messages and bytes arrive."""
+    from penstock.cli.graphs import Sample, follow
+
+    counts: Counter[str] = Counter()
+    with session.connect(lasting=True) as client:
+        listening = [client.subscribe(subject) for subject in subjects]
+        hear_out(client)
+
+        def sample() -> dict[str, Sample]:
+            client.flush()  # what the server has sent is here then
+            for each in listening:
+                while each.pending:
+                    counts["messages"] += 1
+                    counts["bytes"] += len(each.next(0).data)
+            return {
+                "messages": Sample(counts["messages"]),
+                "bytes": Sample(counts["bytes"], size),
+            }
+
+        follow(session, sample, _INTERVAL_NS, 0)
 
 
 def _handle(

@@ -75,14 +75,17 @@ class Lazy(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the words name; UsageError with the nearest one for an unknown name."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            raise click.UsageError(self._unknown(args[0]), ctx)
+            raise click.UsageError(self._unknown(args[0], ctx), ctx)
         return super().resolve_command(ctx, args)
 
-    def _unknown(self, name: str) -> str:
+    def _unknown(self, name: str, ctx: click.Context) -> str:
         from difflib import get_close_matches
 
         text = f"No such command {name!r}"
-        instead = commands.ELSEWHERE.get(f"{self.name} {name}")
+        path = f"{ctx.command_path} {name}".partition(" ")[2]
+        instead = commands.ELSEWHERE.get(path)
+        if instead is not None and instead.startswith("use "):
+            return f"{text}; {instead}"
         if instead is None:
             names = [*self.rows, *self.aliases]
             near = get_close_matches(name, names, 1, 0.6) or [

@@ -1,0 +1,163 @@
+"""The command line beside that of the ``nats`` tool; cheat sheets and pages of the reference."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from penstock.cli.cheats import CHEATS
+from penstock.cli.commands import asks_servers
+from penstock.cli.session import Session
+from penstock.cli.tree import penstock, servers
+from tests.cli.nats_commands import ABSENT, OPTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cli.conftest import Ran
+
+    Run = Callable[..., Ran]
+
+ROOT = Path(__file__).parents[2]
+
+
+def found(path: str) -> click.Command | None:
+    """The command with the words of the path."""
+    command: click.Command = penstock
+    ctx = click.Context(penstock, info_name="penstock")
+    for word in path.split():
+        if command is penstock and word in ("server", "srv"):
+            command = servers
+        else:
+            assert isinstance(command, click.Group), path
+            inner = command.get_command(ctx, word)
+            if inner is None:
+                return None
+            command = inner
+        ctx = click.Context(command, parent=ctx, info_name=word)
+    return command
+
+
+@pytest.mark.parametrize("path", OPTIONS, ids=lambda path: path or "penstock")
+def test_a_command_understands_the_options_of_the_nats_tool(path: str) -> None:
+    command = found(path)
+    assert command is not None, f"no command {path}"
+    known = {
+        name
+        for each in command.params
+        if isinstance(each, click.Option)
+        for name in (*each.opts, *each.secondary_opts)
+    }
+    missing = [name for name in OPTIONS[path].split() if name not in known]
+    assert not missing, f"penstock {path} does not understand {missing}"
+
+
+@pytest.mark.parametrize("path", ABSENT)
+def test_what_is_not_here_is_said_with_what_to_use(cli: Run, path: str) -> None:
+    ran = cli(*path.split())
+    assert (ran.status, ran.out) == (2, "")
+    assert "No such command" in ran.err
+    assert ABSENT[path] in ran.err
+    assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("topic", CHEATS)
+def test_every_line_of_a_cheat_sheet_is_understood(
+    topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("orders.json", "config.jsonl", "report.pdf", "prod.creds"):
+        (tmp_path / name).write_text("{}")
+    for name in ("backups/orders", "streams"):
+        (tmp_path / name).mkdir(parents=True)
+    for lines in CHEATS[topic].values():
+        for line in lines:
+            words = shlex.split(line)
+            assert words[0] == "penstock"
+            if words[1] == "server" and not asks_servers(words[2:]):
+                continue  # the options of the server
+            _understand(penstock, words[1:], None)
+
+
+def _understand(command: click.Command, words: list[str], parent: click.Context | None) -> None:
+    if command is penstock:
+        ctx = command.make_context("penstock", words)
+        given = dict(ctx.params)
+        given.pop("form")
+        ctx.obj = Session(**given)
+    else:
+        ctx = command.make_context(command.name, words, parent=parent)
+    if isinstance(command, click.Group):
+        rest = [*ctx._protected_args, *ctx.args]
+        name, inner, left = command.resolve_command(ctx, rest)
+        if name == "server" and command is penstock:
+            inner = servers
+        assert inner is not None
+        _understand(inner, left, ctx)
+
+
+def test_cheat_sheets(cli: Run) -> None:
+    assert "bench" in cli("cheat").out
+    assert cli("cheat", "--json").json == list(CHEATS)
+    assert cli("cheat", "publish").out.startswith("# Publish a message")
+    assert cli("cheat", "kv", "--json").json["Follow changes, list keys"]
+    wrong = cli("cheat", "strem")
+    assert (wrong.status, wrong.out) == (2, "")
+    assert "did you mean 'stream'?" in wrong.err
+
+
+def commands(group: click.Group, path: str = "") -> list[tuple[str, click.Command]]:
+    """All commands below a group."""
+    listed = []
+    ctx = click.Context(group)
+    for name in group.list_commands(ctx):
+        inner = servers if f"{path}{name}" == "server" else group.get_command(ctx, name)
+        assert inner is not None
+        if isinstance(inner, click.Group):
+            listed += commands(inner, f"{path}{name} ")
+        else:
+            listed.append((path + name, inner))
+    return listed
+
+
+def test_every_command_and_option_has_a_text() -> None:
+    bare = []
+    for path, command in commands(penstock):
+        if not (command.help or "").strip():
+            bare.append(path)
+        bare += [
+            f"{path} {each.opts}"
+            for each in command.params
+            if isinstance(each, click.Option) and not (each.help or each.hidden)
+        ]
+    assert not bare
+
+
+def test_the_pages_of_the_reference_are_current() -> None:
+    command = [sys.executable, str(ROOT / "tools/gen_cli_docs.py"), "--check"]
+    ran = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert ran.returncode == 0, f"{ran.stdout}{ran.stderr}\nrun tools/gen_cli_docs.py"
+
+
+def test_help_loads_no_client() -> None:
+    """What makes the help text slow is what is loaded for it."""
+    code = (
+        "import sys; from penstock.cli.__main__ import main; main(['--help']);"
+        "print([n for n in ('asyncio', 'rich', 'penstock.client', 'penstock.server', 'duckdb',"
+        " 'msgspec', 'ssl') if n in sys.modules], file=sys.stderr)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stderr == "[]\n"
+
+
+def test_the_table_of_a_page_names_all_commands() -> None:
+    page = (ROOT / "docs/reference/cli.md").read_text()
+    named = set(re.findall(r"^\| \[`penstock ([^`]*)`\]", page, re.MULTILINE))
+    assert named == {path for path, _ in commands(penstock)}
