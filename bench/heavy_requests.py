@@ -106,7 +106,7 @@ def requests(size: int) -> Iterator[Heavy]:
         for path, kind, many in _blown(call.request):
             body = _base(call)
             _put(body, path, many(size - 200))
-            text = json.dumps(body, separators=(",", ":")).encode()
+            text = json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
             name = f"{call.pattern} {'.'.join(path)}: {kind}"
             if name not in seen:
                 seen.add(name)
@@ -133,7 +133,7 @@ def bodies(size: int) -> Iterator[tuple[str, bytes]]:
     yield "documents", b"{} " * (size // 3)
     yield "filled documents", b'{"name":"H"}' * (size // 12)
     yield "nulls", b"null " * (size // 5)
-    yield "unknown keys", b"{" + b",".join(b'"k%d":1' % n for n in range(size // 10)) + b"}"
+    yield "unknown keys", b"{" + b",".join(b'"k%d":1' % n for n in range(size // 12)) + b"}"
     yield "same keys", b'{"name":"H"' + b',"name":"H"' * (size // 11) + b"}"
     yield "same lists", b'{"name":"H"' + b',"subjects":["a"]' * (size // 17) + b"}"
     yield "other case", b'{"name":"H"' + b',"nAmE":"H"' * (size // 11) + b"}"
