@@ -10,7 +10,7 @@
     ├── Timeout                     no answer in time (also a builtin TimeoutError)
     ├── NoResponders                no subscription for the subject of a request
     ├── SlowConsumer                a subscription dropped messages because it was read too slowly
-    ├── ClientInUse                 another thread uses the blocking client (also a RuntimeError)
+    ├── ClientInUse                 another thread uses this handle (also a RuntimeError)
     ├── DirectGetError              a direct get of stored messages was refused; ``status``
     ├── ContextError                a context of the nats command can't be used (also a ValueError)
     ├── ConsumerBusy                an ordered consumer runs another operation (also a RuntimeError)
@@ -139,14 +139,14 @@ class SlowConsumer(PenstockError):
 
 
 class ClientInUse(PenstockError, RuntimeError):
-    """A blocking client was called during a call of another thread; nothing was sent."""
+    """A handle for one thread was called during a call of another thread; nothing was sent."""
 
     def __init__(
         self,
-        text: str = "another thread is using this blocking client, and nothing was sent: "
-        "give each thread a client of its own",
+        text: str = "another thread is pulling with this handle, and nothing was sent: "
+        "make a handle for each thread, or use JetStream.consumer",
     ) -> None:
-        """The text tells the caller how to use the client from several threads."""
+        """The text tells the caller what several threads may use."""
         super().__init__(text)
 
 

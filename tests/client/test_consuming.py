@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import time
 from itertools import islice
@@ -13,11 +14,11 @@ import pytest
 from penstock.client import ConsumerConfig, ConsumerEvent, StreamConfig, connect, connect_blocking
 from penstock.errors import (
     CallbackFailed,
-    ClientInUse,
     ConsumerBusy,
     ConsumerNotFound,
     PullError,
     StreamNotFound,
+    Timeout,
 )
 from tests.client.shells import connected
 
@@ -546,9 +547,10 @@ def test_threads_handle_messages_and_their_acks_arrive(server: ServerProcess, un
             names.add(threading.current_thread().name)
             if number(message) == 3 and message.metadata.delivered == 1:
                 raise LookupError("three")
-            with pytest.raises(ClientInUse):
+            if number(message) % 2:
                 message.ack_sync()
-            message.ack()
+            else:
+                message.ack()
             seen.append(number(message))
 
         with js.consumer(unique, "c").consume(handle, concurrency=4) as messages:
@@ -561,8 +563,6 @@ def test_threads_handle_messages_and_their_acks_arrive(server: ServerProcess, un
         assert nc.rtt() < 60  # the client is free again
         with pytest.raises(RuntimeError, match="takes its messages"):
             iter(messages)
-        with pytest.raises(ValueError, match="threads"):
-            js.consumer(unique, "c").consume(handle, auto_extend=True)
         js.delete_stream(unique)
 
 
@@ -639,6 +639,70 @@ def test_an_operation_that_nobody_has_any_more_ends(server: ServerProcess, uniqu
                 await nc.flush()
             assert len(nc.connection.interests) == 1
             assert len(asyncio.all_tasks()) == tasks
+            await js.delete_stream(unique)
+
+    asyncio.run(program())
+
+
+@pytest.mark.parametrize("way", ["loop", "callback"])
+def test_the_ack_wait_of_what_is_handled_is_extended(
+    shell: str, server: ServerProcess, unique: str, way: str
+) -> None:
+    """Without concurrency: the handler that is slow is this thread, or the task of the loop."""
+    with connect_blocking(server.url) as other, connected(shell, server.url) as nc:
+        js = nc.jetstream()
+        js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"], storage="memory"))
+        js.create_consumer(unique, ConsumerConfig(durable_name="c", ack_wait=1))
+        publish(js, unique, 0, 2)
+        acks = other.subscribe(f"$JS.ACK.{unique}.c.>")
+        other.flush()
+        held: list[bytes] = []
+
+        def hold() -> None:
+            """As a handler that works until the server was told three times."""
+            while sum(each == b"+WPI" for each in held) < 6:  # both messages are extended
+                held.append(acks.next(timeout=60).data)
+
+        async def hold_and_ack(message: Any) -> None:
+            await asyncio.get_running_loop().run_in_executor(None, hold)
+            await message.ack_sync()
+
+        def hold_and_ack_here(message: Any) -> None:
+            hold()
+            message.ack_sync()
+
+        consumer = js.consumer(unique, "c")
+        if way == "callback":
+            handler = hold_and_ack_here if shell == "blocking" else hold_and_ack
+            with consumer.consume(handler, auto_extend=True) as messages:
+                while consumer.info().ack_floor.stream_seq < 2:
+                    messages.run(timeout=0.1)
+        else:
+            with consumer.consume(auto_extend=True, max_messages=2) as messages:
+                for message in islice(messages, 2):
+                    if shell == "blocking":
+                        hold()
+                    else:
+                        while len(held) < 6:
+                            with contextlib.suppress(Timeout):
+                                held.append(acks.next(timeout=0.05).data)
+                            nc.flush()  # lets the loop run
+                    message.ack_sync()
+        info = consumer.info()
+        assert (info.num_redelivered, info.delivered.consumer_seq) == (0, 2)
+        assert held.count(b"+WPI") >= 6
+        js.delete_stream(unique)
+
+
+def test_a_plain_function_is_not_extended_in_a_loop(server: ServerProcess, unique: str) -> None:
+    async def program() -> None:
+        async with connect(server.url) as nc:
+            js = nc.jetstream()
+            await js.create_stream(StreamConfig(name=unique, subjects=[unique], storage="memory"))
+            await js.create_consumer(unique, ConsumerConfig(durable_name="c"))
+            consumer = await js.consumer(unique, "c")
+            with pytest.raises(ValueError, match="coroutine function"):
+                consumer.consume(lambda _: None, auto_extend=True)
             await js.delete_stream(unique)
 
     asyncio.run(program())

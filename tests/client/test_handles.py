@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.client import ConsumerConfig, StreamConfig, connect, connect_blocking
+from penstock.client.protocol_lines import ProtocolLines
 from penstock.errors import ClientInUse, ConnectionClosed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from penstock.client import BlockingClient
     from tests.peers import ServerProcess
@@ -98,51 +99,17 @@ def test_asyncio_handles_end_with_their_block_and_with_whoever_had_them(
     asyncio.run(scenario())
 
 
-def test_a_second_thread_is_refused_before_anything_is_sent(
-    nc: BlockingClient, unique: str, server: ServerProcess
-) -> None:
-    js = nc.jetstream()
-    waiting, handle = nc.subscribe(f"wait.{unique}"), js.pull(unique, "c")
-    publisher, batch = js.publisher(), js.fast_batch()
-    nc.flush()
-    got: list[bytes] = []
-    begun = threading.Event()
-
-    def wait() -> None:
-        with nc.guard:  # as every call has it while it lasts
-            begun.set()
-            got.append(waiting.next(timeout=60).data)
-
-    thread = threading.Thread(target=wait)
-    with connect_blocking(server.url) as other:
-        heard = other.subscribe(f"*.{unique}")
-        other.flush()
-        thread.start()
-        begun.wait(60)
-        calls: list[Callable[[], object]] = [
-            lambda: nc.publish(f"sent.{unique}"),
-            lambda: nc.request(f"sent.{unique}"),
-            lambda: nc.subscribe(f"sent.{unique}"),
-            nc.flush,
-            nc.rtt,
-            nc.close,
-            nc.drain,
-            waiting.next,
-            waiting.unsubscribe,
-            lambda: js.publish(f"{unique}.sent"),
-            lambda: handle.fetch(1),
-            lambda: next(handle.messages()),
-            lambda: publisher.publish(f"{unique}.sent"),
-            lambda: batch.publish(f"{unique}.sent"),
-        ]
-        for call in calls:
-            with pytest.raises(ClientInUse, match="nothing was sent"):
-                call()
-        other.publish(f"wait.{unique}", b"go on")
-        thread.join(60)
-        assert got == [b"go on"]
-        nc.flush()  # afterwards any thread may
-        assert heard.next().data == b"go on"
-        other.flush()
-        assert heard.pending == 0
-    assert js.stream_info(unique).state.messages == 3
+def test_a_pull_handle_is_for_one_thread_at_a_time(nc: BlockingClient, unique: str) -> None:
+    handle = nc.jetstream().pull(unique, "c")
+    asked = threading.Event()
+    nc.connection.lines = ProtocolLines(lambda _, line: asked.set() if "MSG.NEXT" in line else None)
+    got: list[int] = []
+    thread = threading.Thread(target=lambda: got.append(len(handle.fetch(4, timeout=60))))
+    thread.start()
+    assert asked.wait(60)
+    for call in (lambda: handle.fetch(1), lambda: next(handle.messages())):
+        with pytest.raises(ClientInUse, match="nothing was sent"):
+            call()
+    nc.jetstream().publish(f"{unique}.a", b"more")
+    thread.join(60)
+    assert got == [4]

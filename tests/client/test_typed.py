@@ -32,7 +32,7 @@ BY_HAND = {
     *(
         "Client.spawn",
         "Client.ask",
-        "Client.begin_errands",
+        "Client.assume",
         "Consumer.intake",
         "OrderedConsumer.intake",
     ),

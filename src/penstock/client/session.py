@@ -153,6 +153,10 @@ class Session(ABC, Generic[M]):
     def _changed(self, event: machine.Event) -> None:
         """React to an event that concerns the transport."""
 
+    def caller(self) -> object:
+        """Who makes the call, in a shell where several threads do."""
+        return 0
+
     # -- state -------------------------------------------------------------------------------------
 
     @property
@@ -351,6 +355,8 @@ class Session(ABC, Generic[M]):
         try:
             yield Dial(server)
         except (PenstockError, OSError, ValueError) as error:  # ValueError: an invalid host name
+            if self.closed:
+                raise self.connection.closed_error() from error
             self._pool.failed(error)
             self._failed_at = self.clock()
             return error

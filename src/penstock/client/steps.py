@@ -68,16 +68,23 @@ class Ready(Step):
 class Until(Step):
     """Send queued output and read until ``done()`` holds: True, or False when the time is over.
 
-    Every change that may make ``done()`` hold stirs the ``box``.
+    Every change that may make ``done()`` hold stirs the ``box``, or ``other``.
     """
 
-    __slots__ = ("box", "done", "seconds")
+    __slots__ = ("box", "done", "other", "seconds")
 
-    def __init__(self, box: Mailbox, done: Callable[[], bool], seconds: float) -> None:
-        """``seconds`` may be infinite."""
+    def __init__(
+        self,
+        box: Mailbox,
+        done: Callable[[], bool],
+        seconds: float,
+        other: Mailbox | None = None,
+    ) -> None:
+        """``seconds`` may be infinite. The asyncio shell needs no ``other`` box."""
         self.box = box
         self.done = done
         self.seconds = seconds
+        self.other = other
 
 
 class Send(Step):

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock.errors import ClientInUse, ConnectionClosed, SlowConsumer, Timeout
+from penstock.errors import ConnectionClosed, SlowConsumer, Timeout
 
 from .message import BaseMessage
 from .steps import SEND, Mailbox, Until, call
@@ -62,6 +62,8 @@ class Subscribed(Mailbox, Generic[M]):
             self._hand_over(message)
             return
         size = len(message.data) + len(message.raw_headers)
+        if not self._queue:
+            self._bytes = 0  # exact again, whatever threads have done to it
         if len(self._queue) >= self._messages_max or self._bytes + size > self._bytes_max:
             self._drop()
             return
@@ -98,10 +100,7 @@ class Subscribed(Mailbox, Generic[M]):
         if not self._queue:
             self.interest.check()
             raise ConnectionClosed(f"the subscription to {self.subject!r} has ended", self.subject)
-        try:
-            message: M = self._queue.popleft()
-        except IndexError:  # another thread took it
-            raise ClientInUse from None
+        message: M = self._queue.popleft()
         self._bytes -= len(message.data) + len(message.raw_headers)
         return message
 

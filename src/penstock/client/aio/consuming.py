@@ -43,6 +43,10 @@ class _Operation(Entered, Operation[Message]):
         super()._check(callback, concurrency, auto_ack, auto_extend, nak_delay)
         if callback is not None and not waits(callback) and (concurrency or 1) > 1:
             raise ValueError("only coroutine functions run concurrently: give one as the callback")
+        if callback is not None and not waits(callback) and auto_extend:
+            raise ValueError(
+                "nothing else runs during a plain function: auto_extend needs a coroutine function"
+            )
 
     def _begin(self) -> None:
         intake, callback, client = self._intake, self._callback, self.client
@@ -57,6 +61,8 @@ class _Operation(Entered, Operation[Message]):
             # Nobody can take messages of an operation that was garbage-collected.
             finalizer = weakref.finalize(self, client.connection.abandon, intake.interest)
             finalizer.atexit = False
+            if self._auto_extend:
+                intake.extend_acks()
         elif intake.inline is None:
             if self._auto_extend is not False:
                 intake.extend_acks()
@@ -86,6 +92,8 @@ class _Operation(Entered, Operation[Message]):
         intake, queue, last = self._intake, self._queue, self._last
         if last is not None:
             self._last = None
+            if intake.given:
+                intake.given.pop(asyncio.current_task(), None)
             if intake.by_bytes:
                 due = intake.took(last)
             else:
@@ -100,6 +108,8 @@ class _Operation(Entered, Operation[Message]):
             await until(self.client, Until(intake.takers, intake.has_message, math.inf))
         message: Message = queue.popleft()
         self._last = message
+        if intake.extends:
+            intake.given[asyncio.current_task()] = message
         return message
 
     # -- handlers ----------------------------------------------------------------------------------

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.errors import ClientInUse
-
 from ..batches import Atomic, Fast
 from ..session import OUTPUT_BYTES
 from .running import Blocking, Entered, run
@@ -44,8 +42,7 @@ class FastBatch(Entered, Fast):
         """
         client = self.client
         guard = client.guard
-        if not guard.take(False):
-            raise ClientInUse
+        guard.take()
         try:
             if self.flow.full:
                 run(client, self._making_room())

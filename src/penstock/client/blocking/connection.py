@@ -1,9 +1,7 @@
-"""A connection for blocking code: a plain socket, which each waiting call reads.
+"""A connection for blocking code: a plain socket, which one of the waiting calls reads.
 
-There is no thread in the background. While a call waits, it reads bytes and answers the server's
-pings; a client that is unused for minutes is disconnected by the server as stale and connects again at
-the next call. One thread at a time may use a client; a second one gets ClientInUse. ``Options`` can be
-pickled, so another process can open its own client.
+Any number of threads may use a client: ``sharing.py`` says which of them reads, and a thread of the client
+does so while no call waits. ``Options`` can be pickled, so another process can open its own client.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ import time
 from typing import TYPE_CHECKING
 
 from penstock.errors import (
-    ClientInUse,
     ConnectError,
     ConnectionLost,
     PenstockError,
@@ -29,10 +26,12 @@ from ..session import (
     PENDING_MESSAGES_MAX,
     Session,
 )
-from ..steps import call, made
+from ..steps import Mailbox, call, made
 from ..tls import begins_with_tls
+from .guard import Sleeper
 from .messages import BlockingMessage
-from .running import Blocking, Guard, exclusive, run
+from .running import Blocking, exclusive, run
+from .sharing import KEEPER, Shared, forget
 from .status import StatusEvents
 from .subscription import Subscription
 from .transport import Transport, open_transport
@@ -48,14 +47,13 @@ if TYPE_CHECKING:
     from ..services.models import ServiceConfig
     from ..status import Status
     from ..steps import Owner
-    from .errands import Errands
     from .jetstream import JetStream
     from .services import Service, ServiceClient
 
 LOOK_AFTER_S = 0.5  # a connection not read for this time is checked before use
 
 
-class BlockingClient(Blocking, Session[BlockingMessage]):
+class BlockingClient(Blocking, Shared):
     """A connection for blocking code; made by ``connect_blocking``."""
 
     stays_open = False
@@ -71,14 +69,21 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
         """Connects; raises ConnectError, AuthenticationError."""
         super().__init__(options, BlockingMessage, time.monotonic, random.SystemRandom())
         self.listen(on_status, on_protocol)
-        self.guard = Guard()
-        self.errands: Errands | None = None
-        """What handler threads leave to the thread that uses the client, while it runs handlers."""
         self._tls_context = tls_context
-        self._transport: Transport | None = None
+        self._transport = None
+        self._usable = (
+            False  # whether the handshake is done, and the connection not known to be lost
+        )
+        self._rest = memoryview(b"")  # bytes that the transport has not taken yet
         self._ping_due = 0.0
         self._read_at = 0.0
-        run(self, self._opening())
+        self._share()
+        outer = self._begin_leading()
+        try:
+            run(self, self._opening())
+        finally:
+            self._end_leading(outer)
+        self._keeper.start()
 
     def __enter__(self) -> BlockingClient:
         """The client itself."""
@@ -95,23 +100,28 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
 
     @property
     def connected(self) -> bool:
-        """Whether the connection was open at its last use; a call connects again when it is lost."""
-        return self._transport is not None
+        """Whether the connection is open; the next call, or the keeper, replaces one that is lost."""
+        return self.connection.connected
 
     # -- opening and closing -----------------------------------------------------------------------
 
-    @exclusive
     def close(self) -> None:
-        """Send queued output and close; a second call does nothing."""
-        if self.closed:
-            return
-        try:
-            if self.connection.connected and self._transport is not None:
-                self._send(time.monotonic() + self.options.connect_timeout)
-        except (OSError, PenstockError):
-            pass  # the server is gone, so nothing can be sent
-        finally:
-            self._end()
+        """Send queued output and close; a second call does nothing.
+
+        Calls that wait in other threads raise ConnectionClosed, and iterations over subscriptions end.
+        """
+        with self.guard:
+            if self.closed:
+                return
+            try:
+                if self.connection.connected:
+                    self._send(time.monotonic() + self.options.connect_timeout)
+            except (OSError, PenstockError):
+                pass  # the server is gone, so nothing can be sent
+            finally:
+                self._end()
+            if self._leader in (None, KEEPER):
+                self.guard.without(self._keeper.join)
 
     @exclusive
     def detach(self) -> Transport:
@@ -125,17 +135,32 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
         transport, self._transport = self._transport, None
         if transport is None:
             raise self.last_error or ConnectionLost("the connection was closed")
+        self._usable = False
         self._end()
         return transport
 
     def _end(self, failure: str = "") -> None:
+        if self.closed:  # another thread was faster
+            return
         self._shut()
         self._end_all(failure)
+        self._keeper.end()
+        for each in list(self._sleepers):
+            each.wake()
+        for box in (self._ending, self._change, self._outflow):
+            box.stir()
+        if self._leads_or_may():
+            self._bell.close()
 
     def _shut(self) -> None:
         if self._transport is not None:
             self._transport.close()
             self._transport = None
+            self._usable = False
+            self._rest = memoryview(b"")
+            if self._leader == KEEPER:
+                self._keeper.rouse()
+            self._outflow.stir()
 
     def dial(self, server: Server) -> None:
         """Connect to a server.
@@ -153,20 +178,27 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
     def _open_one(self, server: Server) -> None:
         deadline = time.monotonic() + self.options.connect_timeout
         first = begins_with_tls(server, self.options.tls)
-        self._transport = open_transport(server, self.options)
+        transport = open_transport(server, self.options, self.guard, self._bell)
+        if self.closed:
+            transport.close()
+            raise self.connection.closed_error()
+        self._transport = transport
         if first:
-            self._transport.start_tls(server, self.options.tls, self._tls_context, deadline)
-        self._transport.begin()
-        self._transport.heed(self.errands)
+            transport.start_tls(server, self.options.tls, self._tls_context, deadline)
+        transport.begin()
+        self._check_open()
         self.connection.connected_to(server, tls=first)
         while not self.connection.connected:
+            self._bell.attend()
             if not self._turn(deadline):
                 raise ConnectError(f"no answer in {self.options.connect_timeout} s")
+            self._check_open()
             if self._transport is None:
                 raise self.last_error or ConnectError("closed during the handshake")
         if not self._send(deadline):
             raise self.last_error or ConnectError("closed after the handshake")
         self._ping_due = time.monotonic() + self.options.ping_interval
+        self._usable = self.connection.connected
 
     def lost_since(self, reconnects: int) -> bool:
         """Whether the connection broke since ``reconnects`` was read."""
@@ -182,50 +214,109 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
         self.reopen(timeout)
 
     def reopen(self, timeout: Duration | None) -> None:
-        """``ensure_open`` for callers that hold the guard."""
-        if self._transport is not None:
-            if time.monotonic() - self._read_at < LOOK_AFTER_S:
-                return
-            self._read_at = time.monotonic()
-            # The server may have sent a ping, or be gone.
-            self._receive(self._transport.receive(0.0))
-            if self._transport is not None:
-                return
-        if self.closed:
-            raise self.connection.closed_error()
+        """``ensure_open`` for callers that have the guard."""
+        if self._usable and (
+            time.monotonic() - self._read_at < LOOK_AFTER_S or not self._is_over()
+        ):
+            return
+        self._check_open()
         if not self.options.reconnect:
             self._end(f"the connection is lost, and reconnect is off: {self.last_error}")
             raise self.connection.closed_error()
         unlimited = self.options.reconnect_attempts_max < 0
-        deadline = time.monotonic() + self.timeout_of(timeout) if unlimited else math.inf
+        seconds = self.timeout_of(timeout)
+        deadline = time.monotonic() + seconds if unlimited else math.inf
+        try:
+            while not self._usable:
+                self._check_open()
+                if self._leads_or_may():
+                    self._connect_again(deadline)
+                elif not self._follow(deadline, self._arrivals):
+                    raise Timeout(f"no connection in {seconds} s: {self.last_error}")
+        finally:
+            self._hand_over()
+
+    def _is_over(self) -> bool:
+        """Look at a connection that was not read for a while: the server may be gone."""
+        if self._leader not in (None, KEEPER):
+            return False
+        self._read_at = time.monotonic()
+        assert self._transport is not None
+        self._receive(self._transport.receive(0.0))
+        return not self._usable
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise self.connection.closed_error()
+
+    def _connect_again(self, deadline: float) -> None:
+        outer = self._begin_leading()
         try:
             run(self, self._reopening(deadline))
         except ConnectError as error:
             self._end(f"gave up reconnecting: {error}")
             raise self.connection.closed_error() from error
+        finally:
+            self._end_leading(outer)
+
+    def pause(self, seconds: float) -> None:
+        """Sleep between two attempts to connect; ConnectionClosed when another thread closes."""
+        self._check_open()
+        sleeper = Sleeper()
+        self._ending.waiting = (*self._ending.waiting, sleeper)
+        try:
+            sleeper.sleep(self.guard, seconds)
+        finally:
+            forget(self._ending, sleeper)
+        self._check_open()
 
     # -- bytes -------------------------------------------------------------------------------------
+
+    def _push(self) -> bool:
+        """Write queued output as far as the transport takes it; whether it took everything."""
+        transport = self._transport
+        if transport is None:
+            return True
+        if not self._rest:
+            data = self.connection.data_to_send()
+            sent = transport.send(data) if data else 0
+            if sent == len(data):
+                return True
+            self._rest = memoryview(data)[sent:]
+        return self._push_rest(transport)
+
+    def _push_rest(self, transport: Transport) -> bool:
+        try:
+            while self._rest:
+                sent = transport.send(self._rest)
+                if not sent:
+                    return False
+                self._rest = self._rest[sent:] or memoryview(self.connection.data_to_send())
+            return True
+        finally:
+            if self._outflow.waiting:
+                self._outflow.stir()
 
     def _send(self, deadline: float) -> bool:
         """Write all queued output; False when the connection broke meanwhile.
 
         Reads while the server takes no more bytes, so that client and server never wait for each other.
         """
-        transport = self._transport
-        assert transport is not None
-        while data := self.connection.data_to_send():
-            sent = transport.send(data)
-            if sent == len(data):
-                continue
-            view = memoryview(data)[sent:]
-            while view:
-                if not sent:
-                    self._receive(transport.wait_both(deadline))
-                    if self._transport is not transport:
-                        return False
-                sent = transport.send(view)
-                view = view[sent:]
-        return True
+        if self._push():
+            return True
+        transport, connection = self._transport, self.connection
+        goal = connection.bytes_sent + connection.bytes_waiting
+
+        def gone() -> bool:
+            return self._transport is not transport
+
+        def sent() -> bool:
+            return gone() or connection.bytes_sent - len(self._rest) >= goal
+
+        self._bell.wake()  # whoever leads shall write
+        if not self.wait(sent, deadline - time.monotonic(), self._outflow) and not gone():
+            self._receive(b"")  # a server that takes no bytes for so long counts as gone
+        return not gone()
 
     def _receive(self, data: bytes | memoryview | None) -> None:
         """Process bytes that were read (b"" is the end, None is nothing), and act on their events."""
@@ -237,6 +328,8 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
             transport = self._transport
             self.connection.receive_eof(None if transport is None else transport.reason)
         self.process()
+        if self._change.waiting:
+            self._change.stir()
 
     def _changed(self, event: machine.Event) -> None:
         if isinstance(event, machine.TlsRequired):
@@ -253,19 +346,22 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
         """Write, then read once; False when nothing arrived before the deadline."""
         transport = self._transport
         assert transport is not None
-        if self.errands is not None:
-            self.errands.perform(self)
-        if self.connection.bytes_waiting and not self._send(deadline):
-            return True
+        wrote = self.connection.bytes_waiting > 0 or bool(self._rest)
+        if wrote:
+            self._push()
+        due = self._ping_due
         data = transport.receive(
-            min(deadline, self._ping_due) if self.connection.connected else deadline
+            due if self._usable and due < deadline else deadline, bool(self._rest), later=wrote
         )
+        if self._transport is not transport:
+            return True
         if data is None:
-            if self.connection.connected and time.monotonic() >= self._ping_due:
-                self._ping_due = time.monotonic() + self.options.ping_interval
+            now = time.monotonic()
+            if self.connection.connected and now >= self._ping_due:
+                self._ping_due = now + self.options.ping_interval
                 self._keep_alive()
                 return True
-            return transport.woken
+            return now < deadline
         self._read_at = time.monotonic()
         self._receive(data)
         if self._transport is None:
@@ -275,46 +371,21 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
                 raise self.last_error
             return True
         if self.connection.bytes_waiting:
-            self._send(deadline)
+            self._push()
         return True
 
     @exclusive
-    def begin_errands(self, errands: Errands) -> Errands:
-        """From now on this thread sends the acks of others; RuntimeError when it does already."""
-        if self.errands is not None:
-            raise RuntimeError("handlers of this client run already: give each operation a client")
-        self.errands = errands
-        if self._transport is not None:
-            self._transport.heed(errands)
-        return errands
+    def wait_until(
+        self,
+        done: Callable[[], bool],
+        timeout: Duration | None = None,
+        box: Mailbox | None = None,
+    ) -> bool:
+        """Read until ``done()`` holds, reconnecting if needed; False when the time is over.
 
-    def end_errands(self, errands: Errands) -> None:
-        """Send what is left; other threads get ClientInUse again."""
-        errands.perform(self)
-        if self._transport is not None:
-            self._transport.heed(None)
-        self.errands = None
-        errands.close()
-
-    @exclusive
-    def wait_until(self, done: Callable[[], bool], timeout: Duration | None = None) -> bool:
-        """Read until ``done()`` holds, reconnecting if needed; False when the time is over."""
-        return self.wait(done, self.timeout_of(timeout))
-
-    def wait(self, done: Callable[[], bool], seconds: float) -> bool:
-        """``wait_until`` for callers that hold the guard."""
-        deadline = time.monotonic() + seconds
-        while not done():
-            reconnects = self.reconnects
-            try:
-                self.reopen(deadline - time.monotonic())
-            except Timeout:
-                return done()
-            if self.reconnects != reconnects:
-                continue  # the waiting call may have to ask again
-            if not self._turn(deadline):
-                return done()
-        return True
+        What other threads change must stir ``box``; what arrives needs none.
+        """
+        return self.wait(done, self.timeout_of(timeout), self._change, box)
 
     @exclusive
     def flush_output(self) -> None:
@@ -326,9 +397,7 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
 
     def send_waiting(self) -> bool:
         """``flush_output`` for an open connection; False when it broke meanwhile."""
-        if not self.connection.bytes_waiting:
-            return True
-        return self._send(time.monotonic() + self.options.timeout)
+        return self._push() or self._send(time.monotonic() + self.options.timeout)
 
     @property
     def much_waits(self) -> bool:
@@ -336,7 +405,11 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
         return self.connection.bytes_waiting > OUTPUT_BYTES
 
     def plan_flush(self) -> None:
-        """Does nothing: queued output is sent at the next wait."""
+        """Send queued output if nobody else will; a call that waits or works sends it later."""
+        nobody_will = self._bell.waits or self._leader == KEEPER
+        if nobody_will and self.connection.connected and not self._push():
+            self._bell.wake()
+            self._keeper.rouse()
 
     def report(self, error: Exception) -> None:
         """Keep an error that no call can raise in ``last_error``."""
@@ -352,15 +425,14 @@ class BlockingClient(Blocking, Session[BlockingMessage]):
         Raises InvalidSubject, PayloadTooLarge, ConnectionClosed, Timeout when no server was found in the time
         of the options, and ConnectionLost when it is unknown whether the server received the message.
         """
-        if not self.guard.take(False):
-            raise ClientInUse
+        self.guard.take()
         try:
             now = time.monotonic()
-            if self._transport is None or now - self._read_at >= LOOK_AFTER_S:
+            if not self._usable or now - self._read_at >= LOOK_AFTER_S:
                 self.reopen(None)
                 now = time.monotonic()
             self.connection.publish(subject, data, reply, encode_header_map(headers))
-            if not self._send(now + self.options.timeout):
+            if not self._push() and not self._send(now + self.options.timeout):
                 raise ConnectionLost(f"connection lost while publishing: {self.last_error}")
         finally:
             self.guard.give()

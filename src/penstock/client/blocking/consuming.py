@@ -1,7 +1,7 @@
 """Consuming for blocking code: pull, ordered and push consumers, and their operations without end.
 
-The thread that iterates, or that calls ``run``, sends requests and watches heartbeats while it waits.
-With ``concurrency`` it does so all the time, and handlers run in threads of their own.
+A thread that iterates, or that calls ``run``, sends requests and watches heartbeats while it waits. With
+``concurrency`` handlers run in threads of their own.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import math
 import threading
 import time
 import weakref
+from collections import deque
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from penstock.errors import ClientInUse, PenstockError
+from penstock.errors import PenstockError
 
 from ..consume.handles import Consuming
 from ..consume.operation import Operation, PullOperation
@@ -22,7 +23,6 @@ from ..consume.ordering import Ordering
 from ..consume.pushed import Pushing, PushOperation
 from ..durations import Duration, to_seconds
 from ..steps import made
-from .errands import Errands
 from .messages import BlockingMessage
 from .running import Entered, exclusive, run
 
@@ -41,27 +41,22 @@ class _Operation(Entered, Operation[BlockingMessage]):
 
     client: BlockingClient
 
-    def _check(
-        self,
-        callback: Callable[[BlockingMessage], object] | None,
-        concurrency: int | None,
-        auto_ack: bool,
-        auto_extend: bool | None,
-        nak_delay: Duration | None,
-    ) -> None:
-        super()._check(callback, concurrency, auto_ack, auto_extend, nak_delay)
-        if auto_extend and concurrency is None:
-            raise ValueError("auto_extend needs handlers in threads: give concurrency, 1 or more")
-
+    @exclusive
     def _begin(self) -> None:
         self._running = False
-        self._intake.begin()
+        self._handlers: set[int] = set()  # threads
+        self._ended: deque[tuple[int, BlockingMessage, Exception | None]] = deque()
+        intake = self._intake
+        intake.begin()
         if self._callback is None:
-            connection, interest = self.client.connection, self._intake.interest
+            connection = self.client.connection
             # Nobody can take messages of an operation that was garbage-collected.
-            weakref.finalize(self, connection.abandon, interest).atexit = False
-        elif self._concurrency is not None and self._auto_extend is not False:
-            self._intake.extend_acks()
+            weakref.finalize(self, connection.abandon, intake.interest).atexit = False
+        by_default = self._concurrency is not None and self._auto_extend is None
+        if self._auto_extend or by_default:
+            intake.extend_acks()
+            if intake.extends:
+                self.client.assume(intake.extend_when_due)
 
     def _teller(
         self, on_event: Callable[[ConsumerEvent], object]
@@ -75,16 +70,17 @@ class _Operation(Entered, Operation[BlockingMessage]):
         return tell
 
     def _inside(self) -> bool:
-        return self._running
+        return threading.get_ident() in self._handlers
 
     @exclusive
     def stop(self) -> None:
         """Request nothing more and end: buffered messages go back to the consumer at once.
 
-        An iteration ends, and no handler begins; running handlers finish. May be called in a handler.
+        An iteration ends, and no handler begins; running handlers finish. May be called in a handler, and
+        by any thread.
         """
         super().stop()
-        if not self._running:
+        if not self._inside():
             run(self.client, self._finishing(self._intake.is_finished, math.inf))
 
     # -- iteration ---------------------------------------------------------------------------------
@@ -96,43 +92,46 @@ class _Operation(Entered, Operation[BlockingMessage]):
         return self
 
     def __next__(self) -> BlockingMessage:
-        """The next message; raises the error that ended the operation."""
-        intake, queue, last = self._intake, self._queue, self._last
-        if last is not None:
-            self._last = None
-            if intake.by_bytes:
-                due = intake.took(last)
-            else:
-                intake.held -= 1
-                due = intake.held <= intake.low and intake.pull()
-            if due:
-                self._send()
-        while not queue:
-            if intake.over:
-                if not intake.finished:
-                    run(self.client, self._finishing(intake.is_finished, math.inf))
-                self._outcome()
-                raise StopIteration
-            run(self.client, intake.awaiting(intake.takers, intake.has_message, math.inf))
+        """The next message; raises the error that ended the operation. Several threads share them."""
+        intake, queue, guard = self._intake, self._queue, self.client.guard
+        guard.take()
         try:
+            last = self._last
+            if last is not None:
+                self._last = None
+                if intake.given:
+                    intake.given.pop(threading.get_ident(), None)
+                if intake.by_bytes:
+                    due = intake.took(last)
+                else:
+                    intake.held -= 1
+                    due = intake.held <= intake.low and intake.pull()
+                if due:
+                    self._send()
+            while not queue:
+                if intake.over:
+                    if not intake.finished:
+                        run(self.client, self._finishing(intake.is_finished, math.inf))
+                    self._outcome()
+                    raise StopIteration
+                run(self.client, intake.awaiting(intake.takers, intake.has_message, math.inf))
             message: BlockingMessage = queue.popleft()
-        except IndexError:  # another thread took it
-            raise ClientInUse from None
-        self._last = message
+            self._last = message
+            if intake.extends:
+                intake.given[threading.get_ident()] = message
+        finally:
+            guard.give()
         return message
 
+    @exclusive
     def _send(self) -> None:
         """Send a request now, because the next wait may be far away."""
         client = self.client
-        if not client.guard.take(False):
-            raise ClientInUse
         try:
             if client.connected:
                 client.send_waiting()
         except PenstockError as error:  # the next wait connects again, and asks again
             client.report(error)
-        finally:
-            client.guard.give()
 
     # -- handlers ----------------------------------------------------------------------------------
 
@@ -140,16 +139,16 @@ class _Operation(Entered, Operation[BlockingMessage]):
         """Handle messages with the callback: until the operation has ended, or for ``timeout``.
 
         Handlers run in this thread, or with ``concurrency`` in as many threads of their own; those that
-        run at the end finish. In such a thread a handler calls ``ack``, ``nak``, ``term`` and
-        ``in_progress`` of its message, and no other method of the client. Raises the error that ended
-        the operation; RuntimeError without a callback.
+        run at the end finish. They may use the client. Raises the error that ended the operation;
+        RuntimeError without a callback, or while another thread calls it.
         """
         if self._callback is None:
             raise RuntimeError("run needs a callback; without one, iterate over the operation")
-        if self._running:
-            raise RuntimeError("this operation runs already")
         deadline = math.inf if timeout is None else time.monotonic() + to_seconds(timeout)
-        self._running = True
+        with self.client.guard:
+            if self._running:
+                raise RuntimeError("this operation runs already")
+            self._running = True
         try:
             if self._concurrency is None:
                 self._run_here(deadline)
@@ -161,72 +160,82 @@ class _Operation(Entered, Operation[BlockingMessage]):
             self._outcome()
 
     def _run_here(self, deadline: float) -> None:
-        intake, queue, callback = self._intake, self._queue, self._callback
-        assert callback is not None
-        handling, auto_ack = intake.handling, self._auto_ack
-        while not self._is_done():
-            while queue:
-                message = queue.popleft()
-                handling[0] = message
-                try:
-                    callback(message)
-                    if auto_ack:
-                        intake.acknowledge(message)
-                except Exception as error:
-                    self._failed(message, error)
-                finally:
-                    del handling[0]
-                if intake.took(message):
-                    self._send()
-                if deadline < math.inf and time.monotonic() >= deadline:
-                    return
+        me = threading.get_ident()
+        self._handlers.add(me)
+        try:
+            while message := self._next_to_handle(deadline):
+                self._settle(message, self._call(message))
+        finally:
+            self._handlers.discard(me)
+
+    @exclusive
+    def _next_to_handle(self, deadline: float) -> BlockingMessage | None:
+        """The next message; None at the end, or when the time is over."""
+        intake, queue = self._intake, self._queue
+        while not queue or time.monotonic() >= deadline:
             left = deadline - time.monotonic()
-            if left <= 0:
-                return
+            if left <= 0 or self._is_done():
+                return None
             run(self.client, intake.awaiting(intake.takers, self._has_work, left))
+        message: BlockingMessage = queue.popleft()
+        intake.handling[0] = message
+        return message
+
+    def _call(self, message: BlockingMessage) -> Exception | None:
+        """Let the callback handle a message; returns what it raised."""
+        assert self._callback is not None
+        try:
+            self._callback(message)
+        except Exception as error:
+            return error
+        return None
+
+    @exclusive
+    def _settle(self, message: BlockingMessage, error: Exception | None, number: int = 0) -> None:
+        """A handler has returned."""
+        self._intake.handling.pop(number, None)
+        if error is not None:
+            self._failed(message, error)
+        else:
+            self._handled(message)
+        if self._intake.took(message):
+            self._send()
 
     def _has_work(self) -> bool:
         return bool(self._queue) or self._intake.finished
 
     def _run_threads(self, deadline: float, count: int) -> None:
-        """Pass messages to threads, and do everything else here until they have ended."""
-        errands = self.client.begin_errands(Errands())
+        """Pass messages to threads until they have ended."""
         jobs: SimpleQueue[tuple[int, BlockingMessage] | None] = SimpleQueue()
         threads = [
-            threading.Thread(target=self._work, args=(jobs, errands), daemon=True)
-            for _ in range(count)
+            threading.Thread(target=self._work, args=(jobs,), daemon=True) for _ in range(count)
         ]
         for thread in threads:
             thread.start()
         try:
-            self._pass_on(deadline, count, jobs, errands)
+            self._pass_on(deadline, count, jobs)
         finally:
             try:
-                self._pass_on(-math.inf, count, jobs, errands)
+                self._pass_on(-math.inf, count, jobs)
             finally:
                 for _ in threads:
                     jobs.put(None)
-                self.client.end_errands(errands)
 
+    @exclusive
     def _pass_on(
         self,
         deadline: float,
         count: int,
         jobs: SimpleQueue[tuple[int, BlockingMessage] | None],
-        errands: Errands,
     ) -> None:
         intake, queue, handling = self._intake, self._queue, self._intake.handling
+        ended = self._ended
         free = [number for number in range(count) if number not in handling]
         while True:
-            while errands.ended:
-                number, message, error = errands.ended.popleft()
-                del handling[number]
+            while ended:
+                number, message, error = ended.popleft()
                 free.append(number)
-                if error is not None:
-                    self._failed(message, error)
-                else:
-                    self._handled(message)
-                intake.took(message)
+                self._settle(message, error, number)
             left = deadline - time.monotonic()
             if (left <= 0 and not handling) or self._is_done():
                 return
@@ -238,27 +247,28 @@ class _Operation(Entered, Operation[BlockingMessage]):
 
             def news(passing: bool = left > 0) -> bool:
                 more = bool(queue and free) and passing
-                return bool(errands.ended) or more or (intake.finished and not handling)
+                return bool(ended) or more or (intake.finished and not handling)
 
             wait = left if left > 0 else math.inf
             run(self.client, intake.awaiting(intake.takers, news, wait))
 
-    def _work(
-        self, jobs: SimpleQueue[tuple[int, BlockingMessage] | None], errands: Errands
-    ) -> None:
+    def _work(self, jobs: SimpleQueue[tuple[int, BlockingMessage] | None]) -> None:
         """Handle messages in a thread."""
-        callback = self._callback
-        assert callback is not None
-        while (job := jobs.get()) is not None:
-            number, message = job
-            failure: Exception | None = None
-            try:
-                callback(message)
-            except Exception as error:
-                failure = error
-            except BaseException as error:
-                failure = RuntimeError(f"the handler ended its thread: {error!r}")
-            errands.end(number, message, failure)
+        me, guard = threading.get_ident(), self.client.guard
+        self._handlers.add(me)
+        try:
+            while (job := jobs.get()) is not None:
+                number, message = job
+                error: Exception | None
+                try:
+                    error = self._call(message)
+                except BaseException as raised:
+                    error = RuntimeError(f"the handler ended its thread: {raised!r}")
+                with guard:
+                    self._ended.append((number, message, error))
+                    self._intake.takers.stir()
+        finally:
+            self._handlers.discard(me)
 
 
 class ConsumerMessages(_Operation, PullOperation[BlockingMessage]):
@@ -286,7 +296,7 @@ class PushMessages(_Operation, PushOperation[BlockingMessage]):
 class Consumer(Entered, Consuming[BlockingMessage]):
     """A pull consumer; made by ``JetStream.consumer``.
 
-    ::
+    ``next``, ``fetch`` and ``consume`` may be used at the same time and by several threads. ::
 
         consumer = js.consumer("ORDERS", "billing")
         message = consumer.next(timeout=5)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.errors import ClientInUse
-
 from ..jetstream import Headers, publish_headers
 from ..publishing import Publishing
 from ..session import OUTPUT_BYTES
@@ -40,8 +38,7 @@ class Publisher(Entered, Publishing):
         block = publish_headers(headers, msg_id=msg_id) if headers or msg_id else b""
         client = self.client
         guard = client.guard
-        if not guard.take(False):
-            raise ClientInUse
+        guard.take()
         try:
             if self._window.full:
                 run(client, self._making_room())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
+
+from penstock.errors import ClientInUse
 
 from ..pulling import Pulling
 from .messages import BlockingMessage
@@ -13,12 +16,22 @@ if TYPE_CHECKING:
 
 
 class PullConsumer(Entered, Pulling[BlockingMessage]):
-    """Pulls messages of one consumer; made by ``JetStream.pull``. One call at a time.
+    """Pulls messages of one consumer; made by ``JetStream.pull``.
+
+    One call at a time: a call during that of another thread raises ClientInUse.
 
     Use it in ``with``, or ``close`` it: until then the server keeps a subscription for it. The
     subscription of a handle that is garbage collected is ended, too, some time later.
     """
 
     client: BlockingClient
+    _user = 0  # the thread of the running call
 
     close = exclusive(Pulling.close)
+
+    def _occupy(self) -> None:
+        me = threading.get_ident()
+        if self._busy and self._user != me:
+            raise ClientInUse
+        self._user = me
+        super()._occupy()

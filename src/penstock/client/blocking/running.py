@@ -1,19 +1,14 @@
 """Carry out steps in blocking code, and make the methods that do so.
 
-One thread at a time uses a client: a call takes the client's guard until it returns, also for the
-calls that it makes itself. Taking the guard never waits: a thread that waits for a message may hold it
-without end.
+A call has the client's guard whenever it works, and gives it away when it waits. Several threads may
+call at a time: see ``connection.py``.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-import threading
-import time
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
-
-from penstock.errors import ClientInUse
 
 from ..steps import (
     Attach,
@@ -42,39 +37,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Guard:
-    """The lock of a client, which the thread of the running call holds.
-
-    Methods write ``if not guard.take(False): raise ClientInUse``, and ``guard.give()`` in a
-    finally: these are C calls, and take a tenth of the time of ``with``.
-    """
-
-    __slots__ = ("give", "take")
-
-    def __init__(self) -> None:
-        """No thread holds it."""
-        lock = threading.RLock()
-        self.take: Callable[[bool], bool] = lock.acquire
-        self.give: Callable[[], None] = lock.release
-
-    def __enter__(self) -> None:
-        """Take the guard; ClientInUse when another thread holds it."""
-        if not self.take(False):
-            raise ClientInUse
-
-    def __exit__(self, *_: object) -> None:
-        """Release the guard."""
-        self.give()
-
-
 def exclusive(method: F) -> F:
     """A method of an object with a ``client``, whose guard is held while it runs."""
 
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
         guard = self.client.guard
-        if not guard.take(False):
-            raise ClientInUse
+        guard.take()
         try:
             return method(self, *args, **kwargs)
         finally:
@@ -84,16 +53,15 @@ def exclusive(method: F) -> F:
 
 
 def run(client: BlockingClient, steps: Steps[T]) -> T:
-    """Carry out the steps of a call and return its result; ClientInUse when another thread calls."""
-    if not client.guard.take(False):
-        raise ClientInUse
+    """Carry out the steps of a call, and return its result."""
     answer: Any = None
+    client.guard.take()
     try:
         step = steps.send(None)
         while True:
             try:
                 if isinstance(step, Until):
-                    answer = client.wait(step.done, step.seconds)
+                    answer = client.wait(step.done, step.seconds, step.box, step.other)
                 elif isinstance(step, Ready):
                     client.reopen(step.seconds)
                 else:
@@ -111,22 +79,26 @@ def run(client: BlockingClient, steps: Steps[T]) -> T:
 
 def iterate(client: BlockingClient, flow: Flow[T]) -> Generator[T, None, None]:
     """Carry out the steps of a flow, and yield its items."""
+    go_on: Callable[[Any], Any] = flow.send
+    answer: Any = None
     try:
-        item = flow.send(None)
         while True:
-            answer: Any = None
-            try:
-                if isinstance(item, Step):
-                    with client.guard:
+            with client.guard:
+                item = go_on(answer)
+                while isinstance(item, Step):
+                    try:
                         answer = perform(client, item)
-                else:
-                    yield item
+                    except BaseException as error:
+                        item = flow.throw(error)
+                    else:
+                        item = flow.send(answer)
+            go_on, answer = flow.send, None
+            try:
+                yield item
             except GeneratorExit:
-                item = flow.throw(Left())
+                go_on, answer = flow.throw, Left()
             except BaseException as error:
-                item = flow.throw(error)
-            else:
-                item = flow.send(answer)
+                go_on, answer = flow.throw, error
     except (StopIteration, Left):
         return
 
@@ -134,7 +106,7 @@ def iterate(client: BlockingClient, flow: Flow[T]) -> Generator[T, None, None]:
 def perform(client: BlockingClient, step: Step) -> Any:
     """Carry out one step, and return its result."""
     if isinstance(step, Until):
-        return client.wait(step.done, step.seconds)
+        return client.wait(step.done, step.seconds, step.box, step.other)
     if isinstance(step, Ready):
         client.reopen(step.seconds)
     elif isinstance(step, Request):
@@ -147,11 +119,11 @@ def perform(client: BlockingClient, step: Step) -> Any:
     elif isinstance(step, Attach):
         client.attach(step.subject, step.owner, step.queue)
     elif isinstance(step, Sleep):
-        time.sleep(step.seconds)
+        client.pause(step.seconds)
     elif isinstance(step, Dial):
         client.dial(step.server)
     elif isinstance(step, Work):
-        return step.function()
+        return client.guard.without(step.function)
     elif isinstance(step, Await):
         if inspect.iscoroutine(step.awaitable):
             step.awaitable.close()  # or Python warns that nobody awaited it
@@ -169,28 +141,22 @@ def _called(begin: Callable[..., Steps[Any]]) -> Callable[..., Any]:
 def _told(body: Callable[..., bytes], ends: bool) -> Callable[..., None]:
     """A method of a message that sends the server the payload of ``body``.
 
-    When the connection breaks meanwhile, the server delivers the message again, as without an ack. In a
-    handler's thread the thread that uses the client sends it.
+    When the connection breaks meanwhile, the server delivers the message again, as without an ack.
     """
 
     def tell(self: Any, /, *args: Any, **kwargs: Any) -> None:
-        self.check_acknowledgeable()
         client = self.interest.owner.client
-        errands = client.errands
-        if errands is not None and errands.is_foreign():
-            errands.answer(self.reply, body(self, *args, **kwargs))
-            self.acked = self.acked or ends
-            return
-        if not client.guard.take(False):
-            raise ClientInUse
+        guard = client.guard
+        guard.take()
         try:
+            self.check_acknowledgeable()
             client.reopen(None)
             client.connection.answer(self.reply, body(self, *args, **kwargs))
+            if ends:
+                self.acked = True
             client.send_waiting()
         finally:
-            client.guard.give()
-        if ends:
-            self.acked = True
+            guard.give()
 
     return tell
 

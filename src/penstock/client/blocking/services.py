@@ -13,7 +13,7 @@ from penstock.errors import PenstockError
 from ..services.discovery import Finding
 from ..services.serving import BaseRequest, Endpoint, Grouping, Serving
 from .messages import BlockingMessage
-from .running import Blocking, run
+from .running import Blocking, exclusive, run
 from .subscription import Subscription
 
 if TYPE_CHECKING:
@@ -40,10 +40,12 @@ class Request(BaseRequest):
 
     client: BlockingClient
 
+    @exclusive
     def respond(self, data: bytes = b"", headers: Headers | None = None) -> None:
         """Answer; a handler may also return the bytes. ValueError when the message asks for no answer."""
         self._answer(data, headers)
 
+    @exclusive
     def error(
         self, code: str, description: str, data: bytes = b"", headers: Headers | None = None
     ) -> None:
@@ -78,10 +80,10 @@ class ServiceGroup(Blocking, Grouping[Request, Handler]):
 class Service(ServiceGroup, Serving[Request, Handler]):
     """A service; made by ``BlockingClient.add_service``.
 
-    Handlers run in the thread that calls ``run``, one request at a time. While no call of the client waits,
-    nobody answers, not even to ``ping``: call ``run`` in a thread of its own, with a client of its own. What
-    a handler returns is the answer. When it raises ServiceError, that is the answer; any other exception is
-    answered with code 500 and kept in ``last_error``.
+    Handlers run in the thread that calls ``run``, one request at a time; several threads may call it.
+    ``ping`` and its siblings are answered also while nobody does. What a handler returns is the answer. When
+    it raises ServiceError, that is the answer; any other exception is answered with code 500 and kept in
+    ``last_error``.
 
     Example::
 
@@ -125,7 +127,7 @@ class Service(ServiceGroup, Serving[Request, Handler]):
             if self.client.connection.bytes_waiting:
                 self.client.flush_output()
             left = deadline - time.monotonic()
-            if left <= 0 or not self.client.wait_until(self._busy, left):
+            if left <= 0 or not self.client.wait_until(self._busy, left, self._changes):
                 return
             self._handle_arrived()
         self._check_lost()
@@ -134,23 +136,32 @@ class Service(ServiceGroup, Serving[Request, Handler]):
         """Handle one request of each endpoint that has one."""
         for endpoint in list(self._endpoints):
             subscription: Subscription = endpoint.subscription
-            if subscription.pending:
-                self._handle(endpoint, subscription._take(tell=False))
+            with self.client.guard:
+                if not subscription.pending:
+                    continue
+                message = subscription._take(tell=False)
+            self._handle(endpoint, message)
 
     def _handle(self, endpoint: Endpoint[Request], message: BlockingMessage) -> None:
         request = Request(self.client, message)
         start = self.client.clock()
         try:
-            self._succeeded(endpoint, request, endpoint.handler(request))
+            result = endpoint.handler(request)
+            with self.client.guard:
+                self._succeeded(endpoint, request, result)
         except Exception as error:
-            self._failed(endpoint, request, error)
-        endpoint.count(self.client.clock() - start, request.failure)
+            with self.client.guard:
+                self._failed(endpoint, request, error)
+        with self.client.guard:
+            endpoint.count(self.client.clock() - start, request.failure)
 
     def stop(self) -> None:
         """Take no more requests, answer those that have arrived, and stop; a second call does nothing."""
-        if self.stopped:
-            return
-        self.stopped = True
+        with self.client.guard:
+            if self.stopped:
+                return
+            self.stopped = True
+            self._changes.stir()
         try:
             for endpoint in self._endpoints:
                 run(self.client, endpoint.subscription.draining())

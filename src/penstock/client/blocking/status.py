@@ -22,10 +22,7 @@ class StatusEvents(Blocking, StatusBox):
 
     def __next__(self) -> Status:
         """The next event; waits for it, and reads meanwhile."""
-        if self.has_news():
-            status = self.take()
-        else:
-            status = run(self.client, self.taking())
+        status = run(self.client, self.taking())
         if status is None:
             raise StopIteration
         return status

@@ -18,14 +18,24 @@ if TYPE_CHECKING:
 
 
 class Subscription(Entered, Subscribed[BlockingMessage]):
-    """Messages of one subject, kept until they are taken."""
+    """Messages of one subject, kept until they are taken; several threads share them."""
 
     client: BlockingClient
 
     def next(self, timeout: Duration | None = None) -> BlockingMessage:
-        """The next message; raises as ``taking``."""
-        if self._queue or self.has_news():
-            return self._take()
+        """The next message; raises as ``taking``.
+
+        A message that is there is taken without the guard, which would cost a fifth of the time.
+        """
+        if self._queue and self.dropped == self._reported:
+            try:
+                message: BlockingMessage = self._queue.popleft()
+            except IndexError:
+                pass  # another thread took it
+            else:
+                size = len(message.data) + len(message.raw_headers)
+                self._bytes -= size
+                return message
         return run(self.client, self.taking(timeout))
 
     def __iter__(self) -> Iterator[BlockingMessage]:
@@ -33,12 +43,18 @@ class Subscription(Entered, Subscribed[BlockingMessage]):
 
         Raises ConnectionClosed when the client is lost meanwhile.
         """
+        client = self.client
+        guard = client.guard
         while True:
-            if not self.has_news():
-                self.client.wait_until(self.has_news, math.inf)
-            elif self._over():
-                return
-            else:
-                yield self._take()
+            guard.take()
+            try:
+                if not self._queue:
+                    client.wait(self.has_news, math.inf, self)
+                    if self._over():
+                        return
+                message = self._take()
+            finally:
+                guard.give()
+            yield message
 
     drain = call(Subscribed[BlockingMessage].draining)

@@ -1,4 +1,7 @@
-"""The socket of the blocking client: it never blocks, except in waits with a deadline."""
+"""The socket of the blocking client: it never blocks, except in waits with a deadline.
+
+Called with the client's guard; the waits give it away.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,10 @@ from ..memory import open_socket
 from ..tls import make_context
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..options import Options, Server, TlsOptions
-    from .errands import Errands
+    from .guard import Bell, Guard
 
 RECEIVE_BYTES = 16 * 1024
 RECEIVE_BYTES_MAX = 256 * 1024
@@ -27,21 +32,24 @@ _READ = select.POLLIN | select.POLLHUP | select.POLLERR
 class Transport:
     """A connected socket, plain or TLS."""
 
-    def __init__(self, connected: socket.socket) -> None:
-        """Takes over the socket."""
+    def __init__(self, connected: socket.socket, guard: Guard, bell: Bell) -> None:
+        """Takes over the socket. The bell ends waits for bytes."""
         self.reason: Exception | None = None
         """Why the connection ended, if the transport knows it."""
         connected.setblocking(False)
         if connected.family != socket.AF_UNIX:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.closed = False
+        """Whether ``close`` was called, maybe while another thread waits for bytes."""
+        self._encrypted = False
+        self._guard = guard
+        self._bell = bell
         self._socket = connected
         self._poll = select.poll()
         self._poll.register(connected, _READ)
         # one for all reads: memory of its own for each one costs more than a short answer
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
-        self._errands: Errands | None = None
-        self.woken = False
-        """Whether a wait has ended because of errands."""
+        self._poll.register(bell, select.POLLIN)
 
     def begin(self) -> None:
         """The connection is open, and encrypted if it is from the first byte."""
@@ -58,11 +66,16 @@ class Transport:
             context = make_context(options)
         hostname = (options.hostname if options else None) or server.host
         self._poll.unregister(self._socket)
+        self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+
+        def wrap() -> socket.socket:
+            return context.wrap_socket(self._socket, server_hostname=hostname)
+
         try:
-            self._socket.settimeout(max(0.001, deadline - time.monotonic()))
-            self._socket = context.wrap_socket(self._socket, server_hostname=hostname)
+            self._socket = self._guard.without(wrap)
         except (OSError, ssl.SSLError) as error:
             raise ConnectError(f"TLS handshake failed: {error}") from error
+        self._encrypted = True  # decrypted bytes may wait where poll() does not see them
         self._socket.setblocking(False)
         self._poll.register(self._socket, _READ)
 
@@ -77,14 +90,6 @@ class Transport:
             return 0
         except OSError:
             return 0
-
-    def heed(self, errands: Errands | None) -> None:
-        """End waits when a thread has an errand; None for no more."""
-        if self._errands is not None:
-            self._poll.unregister(self._errands)
-        self._errands = errands
-        if errands is not None:
-            self._poll.register(errands, select.POLLIN)
 
     def fileno(self) -> int:
         """The socket's, for a caller that waits for several transports."""
@@ -113,57 +118,66 @@ class Transport:
             self._buffer = memoryview(bytearray(2 * count))
         return buffer[:count]
 
-    def receive(self, deadline: float) -> bytes | memoryview | None:
+    def receive(
+        self, deadline: float, writable: bool = False, *, later: bool = False
+    ) -> bytes | memoryview | None:
         """The bytes that arrived; b"" at the end of the connection, None when none arrived in time.
 
-        None also when the wait ended because of errands; then ``woken`` is set.
+        The bell's owner has called ``attend``. None also when it was to wake, and with ``writable`` when the
+        socket takes bytes. ``later``: bytes were written just now, so the answer is hardly there yet.
         """
-        self.woken = False
-        while True:
+        left = deadline - time.monotonic()
+        if not later or left <= 0 or self._encrypted:
             data = self._read()
-            if data is not None:
+            if data is not None or left <= 0:
                 return data
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return None
-            ready = self._poll.poll(min(left, WAIT_MAX_S) * 1000)
-            errands = self._errands
-            if errands is not None and any(each == errands.fileno() for each, _ in ready):
-                errands.hear()
-                self.woken = True
-                return self._read()
-
-    def wait_both(self, deadline: float) -> bytes | memoryview | None:
-        """Wait until the socket can be written or read; returns the bytes, None for none.
-
-        Raises ConnectError at the deadline.
-        """
-        self._poll.modify(self._socket, _READ | select.POLLOUT)
+        bell, poll, guard = self._bell, self._poll, self._guard
+        if not bell.begin_wait():
+            return self._read() if later else None
+        if writable:
+            poll.modify(self._socket, _READ | select.POLLOUT)
+        state = guard.forgo()
         try:
-            left = deadline - time.monotonic()
-            ready = self._poll.poll(max(0.0, min(left, WAIT_MAX_S)) * 1000)
+            poll.poll((min(WAIT_MAX_S, left)) * 1000)
         finally:
-            self._poll.modify(self._socket, _READ)
-        if self._errands is not None:
-            self._errands.hear()  # they are performed before the next wait
-        if not ready:
-            return b""  # a server that takes no bytes for so long counts as gone
-        return self._read()
+            guard.regain(state)
+            bell.end_wait()
+            if writable and not self.closed:
+                poll.modify(self._socket, _READ)
+        return b"" if self.closed else self._read()
+
+    def watching(self, bell: Bell, deadline: float) -> Callable[[], object]:
+        """A function that waits for bytes or for that bell, and needs neither guard nor transport."""
+        poll = select.poll()
+        poll.register(self._socket, _READ)
+        poll.register(bell, select.POLLIN)
+
+        def wait() -> None:
+            left = deadline - time.monotonic()
+            poll.poll(max(0.0, min(left, WAIT_MAX_S)) * 1000)
+            bell.hear()
+
+        return wait
 
     def close(self) -> None:
-        """Close the socket."""
+        """Close the socket; another thread that waits for bytes stops waiting."""
+        self.closed = True
         self._socket.close()
+        self._bell.wake()
 
 
-def open_transport(server: Server, options: Options) -> Transport:
-    """Connect to the server; raises OSError."""
-    if server.memory:
-        return Transport(open_socket(server.host, waits=True))
-    connected = socket.create_connection(
-        (server.host, server.port), timeout=options.connect_timeout
-    )
+def open_transport(server: Server, options: Options, guard: Guard, bell: Bell) -> Transport:
+    """Connect to the server, without the guard; raises OSError."""
+
+    def connect() -> socket.socket:
+        if server.memory:
+            return open_socket(server.host, waits=True)
+        address = (server.host, server.port)
+        return socket.create_connection(address, timeout=options.connect_timeout)
+
+    connected = guard.without(connect)
     if not server.websocket:
-        return Transport(connected)
+        return Transport(connected, guard, bell)
     from .websocket import WebSocketTransport
 
-    return WebSocketTransport(connected, server, options)
+    return WebSocketTransport(connected, guard, bell, server, options)

@@ -14,14 +14,17 @@ if TYPE_CHECKING:
     import socket
 
     from ..options import Options, Server
+    from .guard import Bell, Guard
 
 
 class WebSocketTransport(Transport):
     """A connected socket, plain or TLS, with frames on it."""
 
-    def __init__(self, connected: socket.socket, server: Server, options: Options) -> None:
+    def __init__(
+        self, connected: socket.socket, guard: Guard, bell: Bell, server: Server, options: Options
+    ) -> None:
         """Takes over the socket; ``begin`` follows."""
-        super().__init__(connected)
+        super().__init__(connected, guard, bell)
         self._frames = WebSocket(server, os.urandom, options)
         self._pending = b""  # bytes of frames that the kernel has not taken yet
         self._claimed = 0  # bytes of the protocol in the last one of these frames

@@ -108,6 +108,10 @@ class Intake(Mailbox, ABC):
         """Called when the operation has ended."""
         self.handling: dict[int, BaseMessage] = {}
         """The messages of running handlers, by handler."""
+        self.extends = False
+        """Whether ack waits are extended."""
+        self.given: dict[object, BaseMessage] = {}
+        """The message that an iteration handles, by task or thread; kept to extend its ack wait."""
         self.held = 0
         """What is requested or buffered and not handled yet: messages, or bytes."""
         self.low = 0
@@ -136,6 +140,8 @@ class Intake(Mailbox, ABC):
         self._extended: set[int] = set()
         self._resume_at = -math.inf
         self._attempts = 0  # to find the consumer
+        self._turner: object = None  # the caller that runs ``turn``
+        self._turner_waits: Mailbox | None = None
         self._retry_at = -math.inf
 
     # -- implemented by subclasses -----------------------------------------------------------------
@@ -184,7 +190,16 @@ class Intake(Mailbox, ABC):
             return
         waits = [int(each) for each in config.backoff] or [int(config.ack_wait)]
         self._extend_s = min(waits) / 4e9 or math.inf
+        self.extends = self._extend_s < math.inf
         self._extend_due = self.client.clock() + self._extend_s
+
+    def extend_when_due(self, now: float) -> float:
+        """Extend ack waits if it is time for it; returns when it is again."""
+        if self.finished:
+            return math.inf
+        if now >= self._extend_due:
+            self._extend(now)
+        return self._extend_due
 
     def has_message(self) -> bool:
         """Whether there is a message to take, or none follows."""
@@ -194,13 +209,31 @@ class Intake(Mailbox, ABC):
         """Wait until ``done()`` holds; False when the time is over."""
         if self.kept:
             return bool((yield Until(box, done, seconds)))
-        deadline = self.client.clock() + seconds
+        client = self.client
+        deadline = client.clock() + seconds
         while not done():
-            left = deadline - self.client.clock()
+            left = deadline - client.clock()
             if left <= 0:
                 return False
-            yield from self.turn(done, left)
+            caller = client.caller()
+            if self._turner in (None, caller):
+                yield from self._taking_turn(caller, box, done, left)
+            else:
+                yield Until(box, lambda: done() or self._turner is None, left)
         return True
+
+    def _taking_turn(
+        self, caller: object, box: Mailbox, done: Callable[[], bool], seconds: float
+    ) -> Steps[None]:
+        """A turn of one of several callers; when it ends, another one that waits goes on."""
+        outer = self._turner, self._turner_waits
+        self._turner, self._turner_waits = caller, box
+        try:
+            yield from self.turn(done, seconds)
+        finally:
+            self._turner, self._turner_waits = outer
+            self.takers.stir()
+            self.eventbox.stir()
 
     def keeping(self) -> Steps[None]:
         """Keep messages coming until the operation has ended."""
@@ -341,7 +374,7 @@ class Intake(Mailbox, ABC):
         def news() -> bool:
             return done() or self._is_ending() or bool(self._lost or self._doubt)
 
-        yield Until(self, news, max(0.0, min(seconds, due - now)))
+        yield Until(self, news, max(0.0, min(seconds, due - now)), self._turner_waits)
 
     def _retrying(self, why: Exception, done: Callable[[], bool], seconds: float) -> Steps[None]:
         """Recover when it is time for it, and there is a connection."""
@@ -355,7 +388,7 @@ class Intake(Mailbox, ABC):
         def news() -> bool:
             return done() or self._is_ending()
 
-        yield Until(self, news, min(wait, seconds))
+        yield Until(self, news, min(wait, seconds), self._turner_waits)
 
     def _is_ending(self) -> bool:
         return bool(self._ending) or self.finished
@@ -375,7 +408,8 @@ class Intake(Mailbox, ABC):
     def _extend(self, now: float) -> None:
         """Restart the ack wait of every message that was already here at the last look."""
         self._extend_due = now + self._extend_s
-        here = [each for each in (*self.handling.values(), *self.queue) if not each.acked]
+        there = (*self.handling.values(), *self.given.values(), *self.queue)
+        here = [each for each in there if not each.acked]
         for message in here:
             if id(message) in self._extended:
                 self.answer(message, IN_PROGRESS)
@@ -492,6 +526,7 @@ class Intake(Mailbox, ABC):
         if self.finished:
             return
         self.finished = True
+        self.given.clear()
         self.client.watchers.discard(self)
         self.client.release(self.interest)
         self._end_taking()

@@ -13,7 +13,7 @@ from penstock.errors import CallbackFailed, PenstockError
 
 from ..durations import Duration, to_seconds
 from ..message import BaseMessage, nak_body
-from ..steps import Until, call, flow
+from ..steps import call, flow
 from .requests import Sizes
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ class Operation(ABC, Generic[M]):
         nak_delay: Duration | None,
     ) -> None:
         """Raise ValueError for options that contradict each other, or that the shell cannot have."""
-        if callback is None and (concurrency is not None or auto_ack or auto_extend):
-            raise ValueError("concurrency, auto_ack and auto_extend need a callback")
+        if callback is None and (concurrency is not None or auto_ack):
+            raise ValueError("concurrency and auto_ack need a callback")
         if concurrency is not None and concurrency < 1:
             raise ValueError(f"at least one handler runs at a time, got {concurrency}")
         nak_body(nak_delay)
@@ -167,10 +167,7 @@ class Operation(ABC, Generic[M]):
                 yield intake.events.popleft()
             if intake.finished:
                 return
-            if intake.kept:
-                yield Until(intake.eventbox, intake.has_event, math.inf)
-            else:
-                yield from intake.turn(intake.has_event, math.inf)
+            yield from intake.awaiting(intake.eventbox, intake.has_event, math.inf)
 
     events = flow(watching)
 
@@ -239,7 +236,8 @@ class PullOperation(Operation[M]):
             last known configuration.
         concurrency: how many handlers run at a time (1).
         auto_ack: acknowledge a message when its handler returns.
-        auto_extend: extend the ack wait of buffered messages and of running handlers.
+        auto_extend: extend the ack wait of buffered messages and of those that are being handled: by the
+            callback, or by the loop until it asks for the next one.
         nak_delay: when a handler raises, its message is delivered again after this time.
         on_event: called with each ConsumerEvent.
         group, min_pending, min_ack_pending, priority: of a consumer with priority groups.

@@ -172,7 +172,7 @@ class PushOperation(Operation[M]):
             configuration. Noticed by missed heartbeats, so the consumer needs an idle_heartbeat.
         concurrency: how many handlers run at a time (1).
         auto_ack: acknowledge a message when its handler returns.
-        auto_extend: extend the ack wait of buffered messages and of running handlers.
+        auto_extend: extend the ack wait of buffered messages and of those that are being handled.
         nak_delay: when a handler raises, its message is delivered again after this time.
         on_event: called with each ConsumerEvent.
 

@@ -303,8 +303,7 @@ class GroupIntake(PullIntake):
         self._dropped = dropped
         self._give_up()
         try:
-            extends = self._extend_s < math.inf
-            yield Until(self, self._is_idle, math.inf if extends else self._ack_wait_s)
+            yield Until(self, self._is_idle, math.inf if self.extends else self._ack_wait_s)
             if (yield from self._has_pin()):
                 yield from self._deleting(self.info.name)
             else:

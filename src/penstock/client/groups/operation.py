@@ -56,7 +56,7 @@ class GroupOperation(Operation[M]):
         GroupChanged when the configuration was replaced by one that a group can't change to, ConsumerExists,
         PermissionsViolation, and ConnectionClosed when the client is lost; it ends when the group is deleted.
         """
-        concurrency = 1 if auto_extend else None
+        concurrency = 1 if auto_extend and callback is not None else None
         self._check(callback, concurrency, auto_ack, auto_extend, nak_delay)
         sizes = Sizes(max_messages=max_messages)
         super().__init__(

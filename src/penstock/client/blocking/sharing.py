@@ -1,0 +1,270 @@
+"""Which of the threads of a blocking client reads, and how the others wait.
+
+::
+
+    a call waits ──► nobody leads ──► leads: writes, reads, handles what arrives, wakes the others
+                 └─► somebody leads ─► follows: sleeps until its mailbox is stirred
+    a call ends ───► nobody leads, others sleep ──► the one that sleeps longest wakes, and leads
+
+The state is changed with the ``guard``, which nobody has who waits. While no call waits, the keeper leads
+(``keeping.py``).
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+from penstock.errors import ConnectionClosed, PenstockError, Timeout
+
+from ..session import Session
+from ..steps import Mailbox
+from .guard import Bell, Guard, Sleeper
+from .keeping import IDLE_S, Keeper
+from .messages import BlockingMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..durations import Duration
+    from .transport import Transport
+
+RECONNECT_S = 0.1
+"""How long the keeper tries to connect before it looks at the client again."""
+KEEPER = -1
+"""Leads while no call waits; a call takes over from it at once."""
+
+
+class Shared(Session[BlockingMessage]):
+    """The part of a client that threads share."""
+
+    _transport: Transport | None
+    _usable: bool
+    _ping_due: float
+    _rest: memoryview
+
+    def _share(self) -> None:
+        """Set up; ``_keeper.start`` follows."""
+        self.guard = Guard()
+        """The lock of the client's state."""
+        self._bell = Bell()
+        self._leader: int | None = None  # the thread that reads or connects, or KEEPER
+        self._sleepers: dict[Sleeper, None] = {}  # calls that follow, the oldest first
+        self._turns = 0  # how often calls have read
+        self._turns_kept = 0  # of these, those before the keeper's last look
+        self._duties: set[Callable[[float], float]] = set()
+        self._outflow = Mailbox()  # the transport has taken bytes
+        self._change = Mailbox()  # anything arrived
+        self._ending = Mailbox()  # the client is closed
+        self._keeper = Keeper(self)
+
+    # -- implemented by the client -----------------------------------------------------------------
+
+    @abstractmethod
+    def reopen(self, timeout: Duration | None) -> None:
+        """Make sure of a connection."""
+
+    @abstractmethod
+    def _check_open(self) -> None:
+        """Raise ConnectionClosed when the client is closed."""
+
+    @abstractmethod
+    def _turn(self, deadline: float) -> bool:
+        """Write, then read once; False when nothing arrived before the deadline."""
+
+    @abstractmethod
+    def _push(self) -> bool:
+        """Write queued output as far as the transport takes it; whether it took everything."""
+
+    # -- threads -----------------------------------------------------------------------------------
+
+    @property
+    def calls_waiting(self) -> int:
+        """The number of calls that wait now, in all threads."""
+        return len(self._sleepers) + (self._leader not in (None, KEEPER))
+
+    def caller(self) -> object:
+        """The thread."""
+        return threading.get_ident()
+
+    def _leads_or_may(self) -> bool:
+        """Whether this thread leads, or nobody does whom it could follow."""
+        leader = self._leader
+        return leader is None or leader == KEEPER or leader == threading.get_ident()
+
+    def _begin_leading(self) -> int | None:
+        """Lead, until ``_end_leading``; returns who has led."""
+        outer = self._leader
+        self._leader = threading.get_ident()
+        if outer == KEEPER:
+            self._keeper.rouse()
+            return None
+        return outer
+
+    def _end_leading(self, outer: int | None) -> None:
+        self._leader = outer
+        self._hand_over()
+        if self.closed:
+            self._bell.close()
+
+    def _hand_over(self) -> None:
+        """If nobody leads, wake the call that sleeps longest."""
+        if self._leader is None and self._sleepers:
+            sleeper = next(iter(self._sleepers))
+            del self._sleepers[sleeper]
+            sleeper.wake()
+
+    def _follow(self, deadline: float, *boxes: Mailbox | None) -> bool:
+        """Sleep until one of the boxes is stirred, or this call is to lead; False at the deadline."""
+        sleeper = Sleeper()
+        self._sleepers[sleeper] = None
+        for box in boxes:
+            if box is not None:
+                box.waiting = (*box.waiting, sleeper)
+        try:
+            return sleeper.sleep(self.guard, deadline - time.monotonic())
+        finally:
+            self._sleepers.pop(sleeper, None)
+            for box in boxes:
+                if box is not None:
+                    forget(box, sleeper)
+
+    def wait(
+        self,
+        done: Callable[[], bool],
+        seconds: float,
+        box: Mailbox | None = None,
+        other: Mailbox | None = None,
+    ) -> bool:
+        """Wait until ``done()`` holds, with the guard: False when the time is over.
+
+        Changes that make it hold stir one of the boxes; without any, only what arrives does.
+        """
+        if done():
+            return True
+        deadline = time.monotonic() + seconds
+        box = self._change if box is None else box
+        while True:
+            if self._leader is None or self._leads_or_may():
+                if not self._lead(done, deadline, box, other):
+                    return done()
+            else:
+                try:
+                    self._check_open()
+                    if self.connection.bytes_waiting and self.connection.connected:
+                        if not self._push():
+                            self._bell.wake()  # the leader writes the rest
+                        if done():
+                            return True
+                    if not self._follow(deadline, box, other):
+                        return done()
+                finally:
+                    self._hand_over()
+            if done():
+                return True
+
+    def _lead(
+        self, done: Callable[[], bool], deadline: float, box: Mailbox, other: Mailbox | None
+    ) -> bool:
+        """Read until ``done()`` holds, or the time is over: False."""
+        bell, outer = self._bell, self._leader
+        if outer is None:
+            self._leader = threading.get_ident()
+        else:
+            outer = self._begin_leading()
+        try:
+            while True:
+                if not self._usable:
+                    try:
+                        self.reopen(deadline - time.monotonic())
+                    except Timeout:
+                        return False
+                # Another thread, or the writing of output, may change what this call waits for.
+                if bell not in box.waiting:
+                    box.waiting = (*box.waiting, bell)
+                if other is not None and bell not in other.waiting:
+                    other.waiting = (*other.waiting, bell)
+                bell.attend()
+                if done():
+                    return True
+                self._turns += 1
+                if not self._turn(deadline):
+                    return False
+        finally:
+            if box.waiting:
+                forget(box, bell)
+            if other is not None:
+                forget(other, bell)
+            self._leader = outer
+            if outer is None and self._sleepers:
+                self._hand_over()
+            if not self._usable and self.closed:
+                bell.close()
+
+    def keep(self) -> Callable[[], object]:
+        """Do what no call does; returns what the keeper waits for before it asks again."""
+        with self.guard:
+            back = self._leader == KEEPER
+            if back:
+                self._leader = None
+            idle = back or self._turns == self._turns_kept
+            self._turns_kept = self._turns
+            wait: Callable[[], object] | None = None
+            try:
+                due = self._do_duties()
+                if idle and self._leader is None and not self._sleepers and not self.closed:
+                    wait = self._keep(due)
+            except (Timeout, ConnectionClosed):
+                pass  # it is tried again, or the client is closed
+            except (PenstockError, OSError) as error:
+                self.report(error)
+            finally:
+                self._hand_over()
+            return wait or self._keeper.nap(min(IDLE_S, due - time.monotonic()))
+
+    def _keep(self, due: float) -> Callable[[], object] | None:
+        """Lead for a moment: read once; returns how to wait for bytes, None without a connection."""
+        self._leader = threading.get_ident()
+        try:
+            if not self.connection.connected:
+                self.reopen(RECONNECT_S)
+            elif self._turn(0.0):
+                return _at_once
+        finally:
+            self._end_leading(None)
+        if self._transport is None or self._rest or self._leader is not None or self._sleepers:
+            return None
+        self._leader = KEEPER
+        return self._transport.watching(self._keeper.bell, min(self._ping_due, due))
+
+    def assume(self, duty: Callable[[float], float]) -> None:
+        """Call ``duty`` with the time again and again, also while no call waits.
+
+        It returns when it is due again, or infinity for the end.
+        """
+        self._duties.add(duty)
+        self._keeper.rouse()
+
+    def _do_duties(self) -> float:
+        """Do what is due; returns when something is again."""
+        if not self._duties:
+            return math.inf
+        now = time.monotonic()
+        dues = {duty: duty(now) for duty in self._duties}
+        self._duties = {duty for duty, due in dues.items() if due < math.inf}
+        if self.connection.bytes_waiting and self.connection.connected:
+            self._push()
+        return min(dues.values())
+
+
+def _at_once() -> None:
+    """The keeper's wait when there may be more to read."""
+
+
+def forget(box: Mailbox, waiter: object) -> None:
+    """Nobody has to wake ``waiter`` any more."""
+    if box.waiting:
+        box.waiting = tuple([each for each in box.waiting if each is not waiter])
