@@ -129,7 +129,7 @@ def test_what_is_noted_counts(
     fill(js, unique, draw, 30)
     stored = rows(js, unique)
     folder = tmp_path / "b"
-    from penstock.cli import backup_by_message as module
+    from penstock.cli.streams import backup_by_message as module
 
     progress = module.Progress(js.stream_info(unique).created)
     (columns,) = js.read_columns(unique, 1, 12)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 
-from penstock.cli.consumer_fields import beginning, moment_of
+from penstock.cli.consumers.fields import beginning, moment_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

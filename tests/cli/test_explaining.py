@@ -11,7 +11,7 @@ from penstock.api.consumers import (
     SequenceInfo,
 )
 from penstock.api.streams import StreamConfig, StreamState
-from penstock.cli.explaining import Facts, Message, Pending, explain
+from penstock.cli.consumers.explaining import Facts, Message, Pending, explain
 
 MINUTE = 60 * 10**9
 

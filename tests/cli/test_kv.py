@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.kv_dump import read_values
+from penstock.cli.kv.dump import read_values
 from penstock.cli.output import payload
 from penstock.client import connect_blocking
 

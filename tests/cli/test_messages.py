@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.templates import filled, random_letters
+from penstock.cli.messages.templates import filled, random_letters
 from penstock.client import connect_blocking
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.diff_streams import (
+from penstock.cli.streams.comparing import (
     CHANGED,
     EXTRA,
     MISSING,
@@ -19,7 +19,7 @@ from penstock.cli.diff_streams import (
     by_order,
     by_seq,
 )
-from penstock.cli.replay import Rhythm
+from penstock.cli.streams.replaying import Rhythm
 from penstock.client import StreamConfig, StreamSource, connect_blocking
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.stream_search import _path_test, steps_of
+from penstock.cli.streams.searching import _path_test, steps_of
 from penstock.client import StoredMessage, StreamConfig, connect_blocking
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cli.__main__ import main
-from penstock.cli.spark import COLUMNS, Queries, line_of, parse_message
+from penstock.cli.spark.watch import COLUMNS, Queries, line_of, parse_message
 from penstock.client import connect_blocking
 from penstock.testing import LocalServer
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.graphs import bars
-from penstock.cli.stream_reports import runs
+from penstock.cli.streams.graphs import bars
+from penstock.cli.streams.reports import runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

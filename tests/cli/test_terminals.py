@@ -209,7 +209,7 @@ def test_without_a_terminal_nothing_is_asked(
 
 def test_colour_only_at_a_terminal(made: str, peer: ServerProcess) -> None:
     words = ("-s", peer.url, "stream", "ls")
-    colours: dict[str, Any] = {"TERM": "xterm-256color", "COLUMNS": "", "NO_COLOR": ""}
+    colours: dict[str, Any] = {"TERM": "xterm-256color", "COLUMNS": "160", "NO_COLOR": ""}
     with Terminal(*words, environment=colours) as screen:
         assert screen.status() == 0
         assert "\x1b[" in screen.shown

@@ -17,7 +17,7 @@ import yaml
 from penstock.apply.defaults import settled_stream
 from penstock.apply.reading import checked, read
 from penstock.apply.terraform import File
-from penstock.cli.bundle import configuration
+from penstock.cli.plgd.bundle import configuration
 from penstock.client import connect_blocking
 from penstock.errors import PenstockError
 from penstock.server.config import read_config

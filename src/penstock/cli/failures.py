@@ -1,7 +1,7 @@
 """How a failing command ends: one line on stderr, or one JSON object with ``--json``; exit status.
 
 0 done; 1 not done; 2 the command line is wrong; 130 interrupted. In ``penstock store`` 1 and 2 have
-other meanings (``cli/store_session``).
+other meanings (``cli/store/session``).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.messages import body_of, headers_of, told_of_losses
+from penstock.cli.messages.showing import body_of, headers_of, told_of_losses
 from penstock.cli.output import (
     duration,
     number,

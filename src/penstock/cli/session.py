@@ -80,7 +80,7 @@ class Session:
 
     def _stored_server(self) -> StoredServer:
         if self._stored is None:
-            from penstock.cli.stored import serve
+            from penstock.cli.store.serving import serve
 
             self._stored = serve(self)
         return self._stored

@@ -56,7 +56,7 @@ class Lazy(click.Group):
             offer_names(self.name or "", found)
         name = self.aliases.get(cmd_name, cmd_name)
         if name in commands.READERS.get(self.table or self.name or "", ()):
-            from penstock.cli.stored import take_options
+            from penstock.cli.store.serving import take_options
 
             take_options(found)
         return found

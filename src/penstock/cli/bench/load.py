@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from penstock.cli.messages import headers_of
+from penstock.cli.messages.showing import headers_of
 from penstock.cli.output import number, size
 from penstock.cli.values import DURATION, SIZE
 from penstock.core.base.quoting import shown

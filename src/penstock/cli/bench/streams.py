@@ -279,7 +279,7 @@ def _consumer_options(function: F) -> F:
 def _pull(session: Session, asked: dict[str, Any], what: str, *, overlapped: bool) -> None:
     """Clients that share a durable consumer."""
     from penstock.api.subjects import Api
-    from penstock.cli.consumer_fields import filters_of
+    from penstock.cli.consumers.fields import filters_of
     from penstock.client import ConsumerConfig
 
     load = Load.of(asked)
@@ -357,7 +357,7 @@ def fetch(session: Session, /, **asked: Any) -> None:
 def ordered(session: Session, /, **asked: Any) -> None:
     """Consume a stream: each client has a consumer of its own without acks, and gets --msgs messages."""
     from penstock.api.subjects import Api
-    from penstock.cli.consumer_fields import filters_of
+    from penstock.cli.consumers.fields import filters_of
     from penstock.client import ConsumerConfig
 
     load = Load.of(asked)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.messages import hear_out, told_of_losses
+from penstock.cli.messages.showing import hear_out, told_of_losses
 from penstock.cli.output import print_json_line
 from penstock.cli.session import Session, command
 from penstock.cli.values import DURATION

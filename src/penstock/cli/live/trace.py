@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.api.times import parse_time
-from penstock.cli.messages import body_of, headers_of
+from penstock.cli.messages.showing import body_of, headers_of
 from penstock.cli.output import number, print_json
 from penstock.cli.session import Session, command
 from penstock.core.base.quoting import shown

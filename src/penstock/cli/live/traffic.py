@@ -8,7 +8,7 @@ from collections import Counter, deque
 import click
 
 from penstock.cli.live.screen import Screen, opened, table
-from penstock.cli.messages import hear_out
+from penstock.cli.messages.showing import hear_out
 from penstock.cli.output import number, print_json_line, print_table, size
 from penstock.cli.session import Session, command
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.bundle import configuration
 from penstock.cli.failures import DONE
 from penstock.cli.output import print_json_line
+from penstock.cli.plgd.bundle import configuration
 from penstock.cli.session import Session, command
 
 if TYPE_CHECKING:

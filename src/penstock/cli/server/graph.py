@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.graphs import COUNT, INTERVAL, Sample, follow
 from penstock.cli.output import number, size
 from penstock.cli.server.administration import find_server
 from penstock.cli.server.asking import gather
 from penstock.cli.session import Session, command
+from penstock.cli.streams.graphs import COUNT, INTERVAL, Sample, follow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

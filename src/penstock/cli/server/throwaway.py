@@ -76,7 +76,7 @@ def run(
 
     It listens on 127.0.0.1 only. Ctrl-C stops it.
     """
-    from penstock.cli import context_files
+    from penstock.cli.contexts import files as context_files
     from penstock.client.contexts import context_names
     from penstock.server.__main__ import main
 
@@ -120,7 +120,7 @@ def run(
 
 
 def _known(context: str, names: list[str]) -> Mapping[str, Any]:
-    from penstock.cli import context_files
+    from penstock.cli.contexts import files as context_files
 
     return context_files.read(context) if context in names else {}
 
@@ -155,7 +155,7 @@ def _password() -> str:
 def _remotes(session: Session, extend: bool, demo: bool) -> list[dict[str, str]]:
     found = [{"url": DEMO, "account": "USER"}] if demo else []
     if extend:
-        from penstock.cli import context_files
+        from penstock.cli.contexts import files as context_files
 
         context = session.context_in_use()
         if not context:

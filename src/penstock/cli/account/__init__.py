@@ -1,0 +1,1 @@
+"""``penstock account``: the account of the connection."""

@@ -1,0 +1,1 @@
+"""``penstock apply``, ``plan``, ``drift``, ``export`` and ``validate``: configuration as code."""

@@ -1,0 +1,312 @@
+"""``penstock validate``, ``plan``, ``diff``, ``apply`` and ``export``: configuration as code."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.output import print_json
+from penstock.cli.session import Session, command
+from penstock.cli.values import DURATION
+from penstock.core.base.quoting import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from penstock.apply.model import Declared
+    from penstock.apply.planning import Change, Plan
+    from penstock.client.blocking.jetstream import JetStream
+
+CHANGES = 2
+_COLOURS = {"create": "green", "update": "yellow", "replace": "magenta", "delete": "red"}
+
+
+class Wrong(click.ClickException):
+    """Mistakes of files, each on a separate line."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Print the lines."""
+        return tuple(self.message.splitlines())
+
+
+class WrongUsage(click.ClickException):
+    """The command line is wrong."""
+
+    exit_code = 1
+
+    def __init__(self, mistake: click.UsageError) -> None:
+        """Say what click says."""
+        super().__init__(mistake.format_message())
+        self.ctx = mistake.ctx
+
+
+class Command(click.Command):
+    """A command whose wrong usage ends with 1, because 2 means that there are changes."""
+
+    def make_context(self, *given: Any, **extra: Any) -> click.Context:
+        """Parse the command line."""
+        try:
+            return super().make_context(*given, **extra)
+        except click.UsageError as mistake:
+            raise WrongUsage(mistake) from None
+
+
+FILES = click.argument("files", nargs=-1, required=True, metavar="FILE...")
+VARIABLES = click.option(
+    "--var", "variables", multiple=True, metavar="NAME=VALUE", help="A variable of Terraform files."
+)
+OWNER = click.option(
+    "--owner", default="", help="Label what is declared: metadata managed-by is this name."
+)
+PRUNE = click.option(
+    "--prune", is_flag=True, help="Delete what has the owner's label and is not declared."
+)
+
+
+@click.command(cls=Command)
+@FILES
+@VARIABLES
+@command
+@click.pass_obj
+def validate(session: Session, files: tuple[str, ...], variables: tuple[str, ...]) -> int:
+    """Check FILEs without a server: names, types, units, references.
+
+    A FILE is JSON, also with comments, YAML, TOML, Terraform, a manifest for Kubernetes, a folder of
+    these, or - for the standard input.
+    """
+    declared = declared_in(files, variables)
+    if session.as_json:
+        found = [
+            {"stream": each.stream, "consumer": each.consumer, "place": str(each.place)}
+            for each in declared.resources
+        ]
+        found += [
+            {"stream": each.stream, "entry": each.name, "place": str(each.place)}
+            for each in declared.entries
+        ]
+        print_json({"resources": found, "warnings": [str(each) for each in declared.warnings]})
+        return 0
+    for place, title in declared.titles():
+        print(shown(f"{place}: {title}"))
+    return 0
+
+
+@click.command(cls=Command)
+@FILES
+@VARIABLES
+@OWNER
+@PRUNE
+@command
+@click.pass_obj
+def plan(
+    session: Session, files: tuple[str, ...], variables: tuple[str, ...], owner: str, prune: bool
+) -> int:
+    """Show what apply would do. Exit status: 0 nothing, 2 changes, 1 an error."""
+    declared = declared_in(files, variables)
+    with session.connect() as client:
+        found = planned(declared, session.jetstream(client), owner, prune)
+    show(session, found)
+    return 1 if found.refused else CHANGES if found.pending else 0
+
+
+@click.command(cls=Command)
+@FILES
+@VARIABLES
+@OWNER
+@PRUNE
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--allow-data-loss", is_flag=True, help="Also what loses messages or positions.")
+@click.option(
+    "--watch", is_flag=True, help="Go on: change the server whenever it or a FILE changes."
+)
+@click.option(
+    "--every", "every_ns", type=DURATION, default="30s", help="With --watch: look this often."
+)
+@command
+@click.pass_obj
+def apply(
+    session: Session,
+    files: tuple[str, ...],
+    variables: tuple[str, ...],
+    owner: str,
+    prune: bool,
+    yes: bool,
+    allow_data_loss: bool,
+    watch: bool,
+    every_ns: int,
+) -> int:
+    """Make streams, consumers and buckets as FILEs declare them.
+
+    Shows the plan and asks. Nothing is changed if a file has a mistake or a part of the plan cannot be
+    done. Exit status: 0 done, 1 an error.
+
+    With --watch it does not ask, changes what can be changed, and goes on until it is ended.
+    """
+    if watch:
+        from penstock.cli.configuration.reconciling import Order
+        from penstock.cli.configuration.reconciling import watch as watch_on
+
+        watch_on(session, Order(files, variables, owner, prune, True, allow_data_loss, every_ns))
+        return 0
+    declared = declared_in(files, variables)
+    from penstock.apply.executing import check, execute
+
+    with session.connect() as client:
+        jetstream = session.jetstream(client)
+        found = planned(declared, jetstream, owner, prune)
+        if not session.as_json or not yes:
+            show(session, found)
+        check(found, allow_data_loss=allow_data_loss)
+        if not found.pending:
+            if session.as_json and yes:
+                show(session, found)
+            return 0
+        if not yes:
+            click.confirm("Make these changes?", abort=True, err=True)
+        execute(jetstream, found, allow_data_loss=allow_data_loss, done=_teller(session))
+    if session.as_json:
+        show(session, found)
+    return 0
+
+
+def _teller(session: Session) -> Callable[[Change], None]:
+    words = {"create": "created", "update": "updated", "replace": "replaced", "delete": "deleted"}
+
+    def tell(change: Change) -> None:
+        if not session.as_json:
+            print(shown(f"{words[change.action]} {change.title}"), flush=True)
+
+    return tell
+
+
+@click.command(cls=Command)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["json", "yaml", "tf", "crd"]),
+    default="yaml",
+    show_default=True,
+    help="JSON, YAML, Terraform, or manifests for Kubernetes.",
+)
+@click.option("--entries", is_flag=True, help="Also the entries of key-value buckets.")
+@click.argument("streams", nargs=-1, metavar="[STREAM...]")
+@command
+@click.pass_obj
+def export(session: Session, form: Any, entries: bool, streams: tuple[str, ...]) -> int:
+    """Print what the server has as a file for apply: all streams with consumers, or some STREAMs.
+
+    Warns of what the format cannot say.
+    """
+    _available()
+    from penstock.apply.exporting import export as write
+    from penstock.apply.inspecting import inspect, inspect_buckets
+
+    with session.connect() as client:
+        live = inspect(session.jetstream(client))
+        if streams:
+            live.keep_streams(streams)
+        if entries:
+            inspect_buckets(session.jetstream(client), live)
+    if missing := sorted(set(streams) - live.streams.keys()):
+        raise click.ClickException(f"stream {missing[0]} not found")
+    text, doubts = write(live, form)
+    _warn(doubts)
+    print(text, end="")
+    return 0
+
+
+def planned(declared: Declared, jetstream: JetStream, owner: str, prune: bool) -> Plan:
+    """What has to be done on this server. Raises ClickException, PenstockError."""
+    from penstock.apply.inspecting import inspect
+    from penstock.apply.planning import plan as make
+
+    try:
+        live = inspect(jetstream, [each.key for each in declared.entries])
+        return make(declared, live, owner=owner, prune=prune)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def show(session: Session, found: Plan) -> None:
+    """Print a plan."""
+    from penstock.apply.showing import as_json, lines
+
+    if session.as_json:
+        print_json(as_json(found))
+        return
+    for line in lines(found):
+        text = shown(line.text)
+        colour = _COLOURS.get(line.style, "bright_red" if line.style == "refuse" else "")
+        click.echo(click.style(text, fg=colour) if colour and sys.stdout.isatty() else text)
+
+
+def _warn(warnings: Iterable[object]) -> None:
+    for each in warnings:
+        click.echo(f"penstock: warning: {shown(str(each))}", err=True)
+
+
+def _available() -> None:
+    try:
+        import yaml  # noqa: F401  # is it there?
+    except ImportError as problem:
+        raise click.ClickException(f"{problem}; pip install 'penstock[apply]'") from None
+
+
+def declared_in(files: tuple[str, ...], variables: tuple[str, ...]) -> Declared:
+    """What files declare. Raises ClickException with every mistake; warnings go to stderr."""
+    from penstock.apply.model import ConfigurationError
+    from penstock.apply.reading import checked, read
+
+    given: dict[str, str] = {}
+    for each in variables:
+        name, sign, value = each.partition("=")
+        if not sign:
+            raise click.ClickException(f'--var "{each}": expected NAME=VALUE')
+        given[name] = value
+    try:
+        declared = checked(read(_texts(files), given))
+    except ConfigurationError as error:
+        raise Wrong(str(error)) from None
+    _warn(declared.warnings)
+    return declared
+
+
+def _texts(files: tuple[str, ...]) -> list[Any]:
+    """The files with their texts; a folder is all files in it that may be configurations."""
+    from penstock.apply.reading import known
+    from penstock.apply.terraform import File
+
+    found: list[File] = []
+    for name in files:
+        path = Path(name)
+        if name == "-":
+            found.append(File("stdin", sys.stdin.read()))
+        elif path.is_dir():
+            inside = sorted(
+                each
+                for each in path.rglob("*")
+                if each.is_file() and known(each.name) and not _hidden(each.relative_to(path))
+            )
+            if not inside:
+                raise click.ClickException(f"{name}: no configuration files in this folder")
+            found += [File(str(each), _text(each)) for each in inside]
+        else:
+            found.append(File(name, _text(path)))
+    return found
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise click.ClickException(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise click.ClickException(f"cannot read {path}: it is not UTF-8") from None

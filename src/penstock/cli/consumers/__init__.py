@@ -1,0 +1,1 @@
+"""``penstock consumer`` and ``explain``: a module for each group of verbs."""

@@ -1,0 +1,123 @@
+"""``penstock explain``: why a consumer does not deliver a message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli.output import print_json
+from penstock.cli.session import Session, command
+from penstock.core.base.quoting import shown
+
+if TYPE_CHECKING:
+    from penstock.cli.consumers.explaining import Message, Pending
+    from penstock.client import BlockingClient, BlockingJetStream, ConsumerInfo
+
+
+@click.command()
+@click.argument("stream")
+@click.argument("consumer")
+@click.argument("seq", type=click.IntRange(1), required=False)
+@command
+@click.pass_obj
+def explain(session: Session, stream: str, consumer: str, seq: int | None) -> None:
+    """Say why CONSUMER of STREAM does not deliver the message SEQ, or anything.
+
+    With --store it is what the folder says, which knows no clients that wait.
+    """
+    from penstock.cli.consumers.explaining import Facts
+    from penstock.cli.consumers.explaining import explain as reasons_of
+
+    with session.connect() as client:
+        js = session.jetstream(client)
+        message = _message(js, stream, js.consumer_info(stream, consumer), seq) if seq else None
+        # asked last, so that their states are not older than the message
+        info, about = js.consumer_info(stream, consumer), js.stream_info(stream)
+        pending = _pending(session, client, stream, consumer, seq) if seq else None
+    live = not session.store
+    facts = Facts(about.config, about.state, info, seq or 0, message, pending, live)
+    reasons = reasons_of(facts)
+    if session.as_json:
+        rows = [{"kind": r.kind, "final": r.final, "text": r.text} for r in reasons]
+        print_json({"stream": stream, "consumer": consumer, "seq": seq, "reasons": rows})
+        return
+    for reason in reasons:
+        print(f"{reason.kind}: {shown(reason.text)}")
+
+
+def _message(js: BlockingJetStream, stream: str, info: ConsumerInfo, seq: int) -> Message | None:
+    from penstock.cli.consumers.explaining import Message
+    from penstock.errors import MessageNotFound
+
+    try:
+        found = js.get_message(stream, seq)
+    except MessageNotFound:
+        return None
+    newer, config = 0, info.config
+    if config is not None and config.deliver_policy in ("last", "last_per_subject"):
+        filters = [config.filter_subject] if config.filter_subject else config.filter_subjects
+        same = config.deliver_policy == "last_per_subject"
+        for subject in [found.subject] if same else filters or [">"]:
+            try:
+                following = js.get_message(stream, seq + 1, next_by_subject=subject)
+            except MessageNotFound:
+                continue
+            if following.timestamp_ns < info.created:
+                newer = max(newer, following.seq)
+    return Message(found.seq, found.timestamp_ns, found.subject, newer)
+
+
+def _pending(
+    session: Session, client: BlockingClient, stream: str, consumer: str, seq: int
+) -> Pending | None:
+    """Whether the message waits for an ack, exactly; None if nobody knows."""
+    import os
+
+    if session.store and os.path.isdir(f"{session.store}/jetstream"):
+        return _pending_in(session, stream, consumer, seq)
+    return _pending_by(client, stream, consumer, seq)
+
+
+def _pending_in(session: Session, stream: str, consumer: str, seq: int) -> Pending | None:
+    """What the folder says of the message; None if it has no state of the consumer. StoreError."""
+    from penstock.cli.consumers.explaining import Pending
+    from penstock.cli.store.session import vault
+    from penstock.core.base.readonly_disk import ReadOnlyDisk
+    from penstock.store.describe import consumer_states
+    from penstock.store.layout import find
+
+    disk = ReadOnlyDisk()
+    label = "/".join(part for part in (session.store_account, stream) if part)
+    states, _ = consumer_states(disk, find(disk, session.store, vault()).one(label))
+    for each in states:
+        state = each["state"]
+        if each["name"] != consumer or not isinstance(state, dict):
+            continue
+        if seq in state["spent"]:
+            return Pending(spent=True)
+        for entry in state["unacknowledged"]:
+            if entry["stream_seq"] == seq:
+                return Pending(entry["deliveries"], entry["time_ns"])
+        return Pending() if seq <= state["delivered_stream_seq"] else None
+    return None
+
+
+def _pending_by(client: BlockingClient, stream: str, consumer: str, seq: int) -> Pending | None:
+    """What a request of 2020 says, whose answer has the messages that wait; None: this server has
+    none of these requests, or the message does not wait.
+    """
+    import json
+
+    from penstock.cli.consumers.explaining import Pending
+    from penstock.errors import PenstockError
+
+    try:
+        answer = client.request(f"$JS.STREAM.{stream}.CONSUMER.{consumer}.INFO", timeout=1.0)
+        state = json.loads(answer.data)["state"]
+        waits, again = state["pending"] or {}, state["redelivered"] or {}
+    except (PenstockError, ValueError, KeyError, TypeError):
+        return None
+    if str(seq) not in waits:
+        return None
+    return Pending(1 + again.get(str(seq), 0), waits[str(seq)])

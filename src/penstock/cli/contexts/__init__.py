@@ -1,0 +1,1 @@
+"""``penstock context``: URLs and credentials under names."""

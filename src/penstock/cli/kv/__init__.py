@@ -1,0 +1,1 @@
+"""``penstock kv``: buckets, their keys, and both as JSON."""

@@ -1,0 +1,355 @@
+"""``penstock kv``: create, change, show, list and compact buckets."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from penstock.cli.kv.entries import entry_data, entry_value
+from penstock.cli.output import (
+    age,
+    as_data,
+    duration,
+    limit,
+    moment,
+    number,
+    print_facts,
+    print_json,
+    print_names,
+    print_table,
+    size,
+    size_limit,
+)
+from penstock.cli.prompts import confirm
+from penstock.cli.session import Session, command
+from penstock.cli.values import DURATION, SIZE, pairs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.client import BlockingJetStream, KeyValueConfig, KeyValueStatus
+
+F = TypeVar("F", bound="Callable[..., object]")
+
+_OPTIONS = [
+    click.option("--description", default=None, help="What the bucket is for."),
+    click.option(
+        "--history",
+        type=click.IntRange(1, 64),
+        default=None,
+        help="How many revisions of each key are kept; 1 by default.",
+    ),
+    click.option("--ttl", type=DURATION, default=None, help="How long values are kept."),
+    click.option(
+        "--marker-ttl",
+        type=DURATION,
+        default=None,
+        help="Allow keys to expire, and keep the marker of an expired key for this time.",
+    ),
+    click.option("--max-value-size", type=SIZE, default=None, help="Limit of the size of a value."),
+    click.option(
+        "--max-bucket-size", type=SIZE, default=None, help="Limit of the size of the bucket."
+    ),
+    click.option(
+        "--replicas", type=click.IntRange(1, 5), default=None, help="Copies in a cluster."
+    ),
+    click.option(
+        "--compress/--no-compress", default=None, help="Compress the bucket on the server's disk."
+    ),
+    click.option(
+        "--atomic/--no-atomic", default=None, help="Allow to change several keys at once."
+    ),
+    click.option("--metadata", multiple=True, metavar="NAME=VALUE", help="Metadata; repeatable."),
+    click.option("--cluster", default=None, help="Cluster that should hold the bucket."),
+    click.option("--tags", multiple=True, help="Tag that its servers must have; repeatable."),
+    click.option("--republish-source", default=None, help="Keys to publish again, as a subject."),
+    click.option("--republish-destination", default=None, help="Subject to publish them to."),
+    click.option("--republish-headers", is_flag=True, help="Publish only headers again."),
+]
+
+
+def _configured(function: F) -> F:
+    """The options that add and edit share."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def _changes(given: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a KeyValueConfig that the options change."""
+    from penstock.client import Nanoseconds, Placement, Republish
+
+    found: dict[str, Any] = {
+        field: given[option]
+        for option, field in (
+            ("description", "description"),
+            ("history", "history"),
+            ("max_value_size", "max_value_size"),
+            ("max_bucket_size", "max_bytes"),
+            ("replicas", "replicas"),
+            ("compress", "compression"),
+            ("atomic", "allow_atomic"),
+            ("storage", "storage"),
+            ("mirror", "mirror"),
+        )
+        if given.get(option) is not None
+    }
+    for option, field in (("ttl", "ttl"), ("marker_ttl", "limit_marker_ttl")):
+        if given[option] is not None:
+            found[field] = Nanoseconds(given[option])
+    if given["metadata"]:
+        found["metadata"] = pairs(given["metadata"], "--metadata")
+    if given.get("source"):
+        found["sources"] = list(given["source"])
+    if given["cluster"] or given["tags"]:
+        found["placement"] = Placement(cluster=given["cluster"] or "", tags=list(given["tags"]))
+    if given["republish_destination"]:
+        found["republish"] = Republish(
+            src=given["republish_source"] or ">",
+            dest=given["republish_destination"],
+            headers_only=given["republish_headers"],
+        )
+    elif given["republish_source"] or given["republish_headers"]:
+        raise click.UsageError("--republish-destination is missing")
+    return found
+
+
+def _origin(js: BlockingJetStream, mirror: str | None, domain: str) -> Any:
+    """The bucket to mirror, also one of another domain."""
+    from penstock.client import ExternalStream, StreamSource
+
+    if not domain:
+        return mirror
+    if mirror is None:
+        raise click.UsageError("--mirror-domain needs --mirror")
+    return StreamSource(name=mirror, external=ExternalStream(api=f"$JS.{domain}.API"))
+
+
+@click.command()
+@click.argument("bucket")
+@_configured
+@click.option(
+    "--storage",
+    type=click.Choice(["file", "memory"]),
+    default="file",
+    show_default=True,
+    help="Where it is kept.",
+)
+@click.option("--mirror", default=None, help="Bucket that this one copies.")
+@click.option("--mirror-domain", default="", help="JetStream domain of that bucket.")
+@click.option("--source", multiple=True, help="Bucket whose keys are copied; repeatable.")
+@command
+@click.pass_obj
+def add(session: Session, /, bucket: str, mirror_domain: str, **given: Any) -> None:
+    """Create the key-value bucket BUCKET.
+
+    Does nothing if the bucket exists with the same configuration.
+    """
+    from penstock.client import KeyValueConfig
+
+    changes = _changes(given)
+    with session.connect() as client:
+        js = session.jetstream(client)
+        if mirror_domain:
+            changes["mirror"] = _origin(js, given["mirror"], mirror_domain)
+        made = js.create_key_value(KeyValueConfig(bucket=bucket, **changes))
+        show(session, made.status())
+
+
+@click.command()
+@click.argument("bucket")
+@_configured
+@command
+@click.pass_obj
+def edit(session: Session, /, bucket: str, **given: Any) -> None:
+    """Change the configuration of BUCKET. What is not given stays as it is."""
+    changes = _changes(given)
+    if not changes:
+        raise click.UsageError("nothing to change: give an option")
+    with session.connect() as client:
+        js = session.jetstream(client)
+        config = js.key_value(bucket).status().config
+        show(session, js.update_key_value(_changed(config, changes)).status())
+
+
+def _changed(config: KeyValueConfig, changes: dict[str, Any]) -> KeyValueConfig:
+    return dataclasses.replace(config, **changes)
+
+
+@click.command()
+@click.argument("bucket")
+@command
+@click.pass_obj
+def info(session: Session, bucket: str) -> None:
+    """Show the bucket BUCKET."""
+    with session.connect() as client:
+        show(session, session.jetstream(client).key_value(bucket).status())
+
+
+@click.command()
+@click.argument("bucket", required=False)
+@click.argument("filters", nargs=-1, metavar="[FILTER]...")
+@click.option("-n", "--names", is_flag=True, help="Only the names of the buckets.")
+@click.option("-v", "--verbose", is_flag=True, help="Show revisions and times of the keys, too.")
+@click.option("--display-value", is_flag=True, help="Show the values of the keys, too.")
+@command
+@click.pass_obj
+def ls(
+    session: Session,
+    bucket: str | None,
+    filters: tuple[str, ...],
+    names: bool,
+    verbose: bool,
+    display_value: bool,
+) -> None:
+    """List the buckets, or the keys of BUCKET that match a FILTER.
+
+    In a FILTER such as "eu.>", * stands for a token, and > for the rest.
+    """
+    with session.connect() as client:
+        js = session.jetstream(client)
+        if bucket is not None:
+            _list_keys(session, js, bucket, filters, verbose, display_value)
+        elif names:
+            print_names(session, js.key_value_names())
+        else:
+            _list_buckets(session, js.key_values())
+
+
+def _list_buckets(session: Session, found: list[KeyValueStatus]) -> None:
+    if session.as_json:
+        print_json([status_data(each) for each in found])
+        return
+    now_ns = time.time_ns()
+    rows = [
+        (
+            each.bucket,
+            each.config.description,
+            moment(each.stream_info.created),
+            size(each.bytes),
+            number(each.values),
+            age(each.stream_info.state.last_ts, now_ns),
+        )
+        for each in found
+    ]
+    columns = ("Bucket", "Description", "Created", "Size", "Values", "Last Update")
+    print_table(columns, rows, right=frozenset(columns[3:]))
+
+
+def _list_keys(
+    session: Session,
+    js: BlockingJetStream,
+    bucket: str,
+    filters: tuple[str, ...],
+    verbose: bool,
+    display_value: bool,
+) -> None:
+    opened = js.key_value(bucket)
+    if not verbose and not display_value:
+        print_names(session, opened.keys(*filters))
+        return
+    with opened.watch(*filters, ignore_deletes=True, without_values=not display_value) as watch:
+        found = {entry.key: entry for entry in watch.initial()}
+    entries = [found[key] for key in sorted(found)]
+    if session.as_json:
+        print_json([entry_data(entry, value=display_value) for entry in entries])
+        return
+    columns = ["Key"]
+    if verbose:
+        columns += ["Revision", "Created", "Size"]
+    if display_value:
+        columns.append("Value")
+    rows = []
+    for entry in entries:
+        row = [entry.key]
+        if verbose:
+            row += [number(entry.revision), moment(entry.created_ns), size(entry.size)]
+        if display_value:
+            row.append(entry_value(entry))
+        rows.append(row)
+    print_table(columns, rows, right=frozenset(("Revision", "Size")))
+
+
+@click.command()
+@click.argument("bucket")
+@click.option(
+    "--older-than",
+    type=DURATION,
+    default="30m",
+    show_default=True,
+    help="Keep younger markers, which others may still have to see.",
+)
+@click.option("-f", "--force", is_flag=True, help="Do not ask.")
+@command
+@click.pass_obj
+def compact(session: Session, bucket: str, older_than: int, force: bool) -> None:
+    """Remove the markers of deleted keys of BUCKET, and what they cover."""
+    from penstock.client import Nanoseconds
+
+    if not force:
+        confirm(f"Really remove deleted keys of bucket {bucket}?")
+    with session.connect() as client:
+        opened = session.jetstream(client).key_value(bucket)
+        removed = opened.purge_deletes(Nanoseconds(older_than))
+    if session.as_json:
+        print_json({"removed": removed})
+    else:
+        print(f"removed {number(removed)} messages of bucket {bucket}")
+
+
+def status_data(status: KeyValueStatus) -> dict[str, object]:
+    """A bucket in JSON, with the info of its stream."""
+    config = status.config
+    return {
+        "bucket": status.bucket,
+        "description": config.description,
+        "values": status.values,
+        "bytes": status.bytes,
+        "revision": status.revision,
+        "history": status.history,
+        "ttl_ns": int(status.ttl),
+        "marker_ttl_ns": int(status.limit_marker_ttl),
+        "stream": as_data(status.stream_info),
+    }
+
+
+def show(session: Session, status: KeyValueStatus) -> None:
+    """A bucket with its state."""
+    if session.as_json:
+        print_json(status_data(status))
+        return
+    config, stream = status.config, status.stream_info.config
+    sources = ", ".join(each.name.removeprefix("KV_") for each in stream.sources)
+    republish = stream.republish
+    print_facts(
+        f"Bucket {status.bucket}",
+        [
+            ("Description", config.description),
+            ("History", number(status.history)),
+            ("TTL", duration(status.ttl) or "unlimited"),
+            ("Marker TTL", duration(status.limit_marker_ttl)),
+            ("Max value size", size_limit(config.max_value_size)),
+            ("Max bucket size", size_limit(config.max_bytes)),
+            ("Storage", config.storage),
+            ("Replicas", limit(config.replicas)),
+            ("Compressed", "yes" if config.compression else "no"),
+            ("Atomic changes", "yes" if config.allow_atomic else ""),
+            ("Mirror", stream.mirror.name.removeprefix("KV_") if stream.mirror else ""),
+            ("Sources", sources),
+            ("Republish", f"{republish.src} to {republish.dest}" if republish else ""),
+            ("Metadata", ", ".join(f"{key}={each}" for key, each in config.metadata.items())),
+            ("Created", moment(status.stream_info.created)),
+        ],
+    )
+    print_facts(
+        "State",
+        [
+            ("Values", number(status.values)),
+            ("Size", size(status.bytes)),
+            ("Revision", number(status.revision)),
+            ("Stream", stream.name),
+        ],
+    )

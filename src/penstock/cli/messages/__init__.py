@@ -1,0 +1,1 @@
+"""``penstock pub``, ``sub``, ``req`` and ``reply``, and what they share: bodies, templates, decoders."""

@@ -1,0 +1,103 @@
+"""What commands that publish and print messages share: bodies, headers, how a message is shown."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli.messages.decoding import Decoder
+from penstock.cli.output import print_json_line
+from penstock.core.base.quoting import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.cli.session import Session
+    from penstock.client import BlockingClient
+    from penstock.client.blocking.messages import BlockingMessage
+
+AS_IT_IS = Decoder()
+
+
+def body_of(text: str | None) -> bytes:
+    """The message: the argument, or standard input if there is none (or it is "-")."""
+    if text is not None and text != "-":
+        return text.encode("utf-8", "surrogateescape")
+    if text is None and sys.stdin.isatty():
+        return b""
+    return sys.stdin.buffer.read()
+
+
+def headers_of(given: tuple[str, ...]) -> dict[str, list[str]]:
+    """The headers of options; UsageError."""
+    headers: dict[str, list[str]] = {}
+    for each in given:
+        name, colon, value = each.partition(":")
+        if not colon or not name.strip():
+            raise click.UsageError(f'"{each}" is not a header; write it as "name: value"')
+        headers.setdefault(name.strip(), []).append(value.strip())
+    return headers
+
+
+def hear_out(client: BlockingClient) -> None:
+    """Wait until the server has read everything; raises its refusal, such as a permission."""
+    client.flush()
+    if client.last_error is not None:
+        raise client.last_error
+
+
+@contextlib.contextmanager
+def told_of_losses() -> Iterator[None]:
+    """Prints the client's log lines about lost connections and its attempts on stderr."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("penstock: %(message)s"))
+    logger = logging.getLogger("penstock.client")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
+
+
+def data_of(message: BlockingMessage, decoder: Decoder = AS_IT_IS) -> dict[str, object]:
+    """A message in JSON."""
+    data: dict[str, object] = {"subject": message.subject}
+    if message.reply:
+        data["reply"] = message.reply
+    if message.raw_headers:
+        data["headers"] = message.headers
+    return data | decoder.data(message.subject, message.data)
+
+
+def print_message(
+    session: Session, message: BlockingMessage, raw: bool, mark: str, decoder: Decoder = AS_IT_IS
+) -> None:
+    """Print a message in the form that was asked for; ``mark`` stands before it for people."""
+    if session.as_json:
+        print_json_line(data_of(message, decoder))
+    elif raw:
+        sys.stdout.buffer.write(decoder.raw(message.subject, message.data) + b"\n")
+        sys.stdout.buffer.flush()
+    else:
+        show_message(message, mark, decoder)
+
+
+def show_message(
+    message: BlockingMessage, mark: str = "", decoder: Decoder = AS_IT_IS, *, body: bool = True
+) -> None:
+    """Print a message for people."""
+    reply = f" reply {message.reply}" if message.reply else ""
+    print(shown(f"{mark}{message.subject}{reply}"), flush=not body)
+    if message.raw_headers:
+        for name, values in message.headers.items():
+            for value in values:
+                print(shown(f"{name}: {value}"), flush=not body)
+    if body:
+        print(decoder.text(message.subject, message.data), flush=True)

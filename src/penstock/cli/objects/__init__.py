@@ -1,0 +1,1 @@
+"""``penstock object``: object stores and the objects in them."""

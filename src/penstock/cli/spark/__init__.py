@@ -1,0 +1,1 @@
+"""``penstock spark``, ``tables`` and ``pipeline``."""

@@ -1,0 +1,1 @@
+"""``penstock sql``: questions, the forms of their results, the prompt."""

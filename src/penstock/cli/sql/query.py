@@ -1,0 +1,288 @@
+"""``penstock sql``: questions in SQL over streams, buckets and object stores, live or in a store folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.failures import DONE, USAGE
+from penstock.cli.session import Session, command
+from penstock.cli.values import DURATION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import BinaryIO
+
+    from penstock.sql import Database
+    from penstock.sql.documents import Structure
+    from penstock.vault import Vault
+
+    Take = Callable[[Any], None]
+
+_FORMATS = ("table", "json", "jsonl", "csv", "md", "parquet", "arrow")
+_BINARY = ("parquet", "arrow")
+_FIELD = re.compile(r"\{([^{}]+)\}")
+
+
+class QueryError(click.ClickException):
+    """The query is wrong, or could not be answered; has the exit status."""
+
+    def __init__(self, text: str, status: int) -> None:
+        """``text`` may have several lines: the first ones say what is wrong."""
+        super().__init__(text.partition("\n\nLINE")[0])
+        self.exit_code = status  # type: ignore[misc]  # a class variable of click
+
+
+@click.command()
+@click.argument("query", required=False)
+@click.option("-f", "--format", "form", type=click.Choice(_FORMATS), help="Default: table.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write into this new file.")
+@click.option("--to", "subject", help='Publish each row as JSON; "{column}" stands for its value.')
+@click.option("--follow", is_flag=True, help="Ask again about new messages, until Ctrl-C.")
+@click.option("--every", type=DURATION, default="1s", show_default=True, help="With --follow.")
+@click.option("-n", "--count", default=0, type=click.IntRange(0), help="End after so many rows.")
+@click.option(
+    "--json-columns",
+    "documents",
+    multiple=True,
+    metavar='STREAM or "STREAM: NAME TYPE, ..."',
+    help="JSON payloads become columns; types from a sample, or as given. Repeatable.",
+)
+@click.option(
+    "--decode",
+    "decodes",
+    multiple=True,
+    metavar="STREAM:FORM[:MESSAGE]",
+    help="The column text is the payload as JSON; FORM: msgpack, cbor, protobuf. Repeatable.",
+)
+@click.option(
+    "--descriptor",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Descriptor set of the Protobuf messages.",
+)
+@command
+@click.pass_obj
+def sql(session: Session, /, query: str | None, **asked: Any) -> int:
+    """Answer QUERY, in DuckDB's SQL; without one, statements from stdin or a prompt.
+
+    A stream is a table with the columns seq, ts, subject, headers, data, text, size, ts_ns; "NAME:PATTERN"
+    has only messages of matching subjects. kv.BUCKET, kv_history.BUCKET, object.STORE, streams, consumers,
+    advisories are tables, too.
+
+    \b
+    penstock sql "select subject, count(*) from ORDERS group by all order by 2 desc"
+    penstock sql --json-columns ORDERS "select sum(price) from ORDERS where ts > now() - interval 1 hour"
+    penstock sql --store ./data "select * from ORDERS where subject = 'orders.new' and seq > 1000"
+    """
+    try:
+        import duckdb
+        import pyarrow
+    except ImportError as problem:
+        raise click.ClickException(f"{problem}; pip install 'penstock[sql]'") from None
+    form = asked["form"] or ("json" if session.as_json else "table")
+    _check(session, asked, form, query)
+    with _database(session, asked) as database:
+        try:
+            if query is None and sys.stdin.isatty():
+                from penstock.cli.sql.prompt import prompt
+
+                return prompt(database, form)
+            statements = [query] if query is not None else _statements(sys.stdin.read())
+            with _target(session, asked, form) as take:
+                for statement in statements:
+                    _answer(database, statement, asked, take)
+        except duckdb.Error as error:
+            raise _told(database.failure(error)) from error
+        except pyarrow.ArrowException as error:  # of a result that was being read
+            raise _told(database.failure(error)) from error
+    return DONE
+
+
+def _told(error: Exception) -> Exception:
+    """The error for the user: that of the source as it is, that of DuckDB as a text."""
+    import duckdb
+    import pyarrow
+
+    if not isinstance(error, duckdb.Error | pyarrow.ArrowException):
+        return error
+    wrong = duckdb.ParserException | duckdb.BinderException | duckdb.CatalogException
+    return QueryError(str(error), USAGE if isinstance(error, wrong) else 1)
+
+
+def _check(session: Session, asked: dict[str, Any], form: str, query: str | None) -> None:
+    if asked["follow"] and query is None:
+        raise click.UsageError("--follow needs a query")
+    if asked["follow"] and session.store:
+        raise click.UsageError("--follow needs a server: nothing comes to a store folder")
+    if asked["follow"] and form in ("json", *_BINARY):
+        raise click.UsageError(f"--follow has no end, and {form} needs one; take jsonl")
+    if asked["subject"] and (asked["output"] or asked["form"]):
+        raise click.UsageError("--to publishes rows; it goes without --format and --output")
+    if form in _BINARY and not asked["output"] and sys.stdout.isatty():
+        raise click.UsageError(f"{form} is not for a terminal; give --output")
+
+
+def _statements(text: str) -> list[str]:
+    import duckdb
+
+    try:
+        return [each.query for each in duckdb.extract_statements(text)]
+    except duckdb.Error as error:
+        raise _told(error) from error
+
+
+# -- sources and targets ----------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _database(session: Session, asked: dict[str, Any]) -> Iterator[Database]:
+    from penstock.sql.database import Database
+    from penstock.sql.folders import FolderSource
+    from penstock.sql.live import LiveSource
+
+    class _Folder(FolderSource):
+        """The folder, and its consumers as the server of ``--store`` tells them."""
+
+        def __init__(self, session: Session, keys: Vault | None) -> None:
+            super().__init__(session.store, keys, session.store_account)
+            self._session = session
+
+        def consumer_rows(self) -> list[dict[str, object]]:
+            if len({(each.domain, each.account) for each in self.store.streams}) != 1:
+                return super().consumer_rows()
+            rows = LiveSource(self._session.connect).consumer_rows()
+            return [row | {"num_waiting": None} for row in rows]
+
+    columns = dict(map(_typed, asked["documents"]))
+    decoders = dict(_decoder(each, asked["descriptor"]) for each in asked["decodes"])
+    source: FolderSource | LiveSource
+    if session.store and os.path.isdir(session.store) and not _is_backup(session.store):
+        from penstock.cli.store.session import more_files, vault
+
+        more_files()
+        source = _Folder(session, vault())
+    else:
+        source = LiveSource(session.connect, None if session.store else session.domain or None)
+    with Database(source, json_columns=columns, decoders=decoders) as database:
+        yield database
+
+
+def _decoder(given: str, descriptor: Path | None) -> tuple[str, Any]:
+    from penstock.cli.messages.decoding import DECODERS
+
+    stream, _, rest = given.partition(":")
+    form, _, message = rest.partition(":")
+    if not stream or form not in DECODERS:
+        known = ", ".join(DECODERS)
+        raise click.UsageError(f'--decode "{given}" is not STREAM:FORM, with one of {known}')
+    options = {"descriptor": descriptor, "message": message or None}
+    return stream, DECODERS[form](options)
+
+
+def _is_backup(path: str) -> bool:
+    from penstock.cli.store.serving import is_backup
+
+    return is_backup(path)
+
+
+def _typed(given: str) -> tuple[str, Structure | None]:
+    from penstock.sql.documents import stated
+
+    name, colon, types = given.partition(":")
+    if not name.strip():
+        raise click.UsageError(f'--json-columns "{given}" names no stream')
+    return name.strip(), stated(types) if colon else None
+
+
+@contextlib.contextmanager
+def _target(session: Session, asked: dict[str, Any], form: str) -> Iterator[Take]:
+    """Where the rows of a result go: takes readers of batches."""
+    if asked["subject"]:
+        with (
+            session.connect(live=True) as client,
+            session.jetstream(client, live=True).publisher() as publisher,
+        ):
+            yield lambda reader: _publish(publisher, asked["subject"], reader)
+        return
+    file: BinaryIO = sys.stdout.buffer
+    if asked["output"]:
+        file = open(asked["output"], "xb")  # noqa: SIM115  # closed below, removed on a failure
+    try:
+        yield lambda reader: _print(reader, form, file)
+        file.flush()
+    except BaseException:
+        if asked["output"]:
+            file.close()
+            os.unlink(asked["output"])
+        raise
+    if asked["output"]:
+        file.close()
+
+
+def _print(reader: Any, form: str, file: BinaryIO) -> None:
+    from penstock.cli.sql.formats import output_for
+
+    output = output_for(form, reader.schema, file)
+    for batch in reader:
+        output.write(batch)
+    output.end()
+
+
+def _publish(publisher: Any, subject: str, reader: Any) -> None:
+    import msgspec
+
+    from penstock.cli.sql.formats import objects_of
+
+    wanted = _FIELD.findall(subject)
+    missing = [name for name in wanted if name not in reader.schema.names]
+    if missing:
+        raise click.UsageError(f"--to names {missing[0]}, which is no column of the result")
+    for batch in reader:
+        for row in objects_of(batch):
+            name = _FIELD.sub(lambda found, row=row: str(row[found[1]]), subject)  # type: ignore[misc]  # bound now, as it is meant
+            publisher.publish(name, msgspec.json.encode(row))
+
+
+# -- answers ----------------------------------------------------------------------------------------
+
+
+def _answer(database: Database, query: str, asked: dict[str, Any], take: Take) -> None:
+    left = asked["count"] or None
+    while True:
+        reader = database.rows(query)
+        if asked["follow"]:
+            # all of a round before any of it: it says whether the round saw a message
+            table = reader.read_all()
+            seen, reader = database.scans.rows_read, table.to_reader()
+        else:
+            seen = 1
+        if left is not None:
+            reader, left = _first(reader, left)
+        if seen:
+            take(reader)
+        if not asked["follow"] or left == 0:
+            return
+        if not database.followed():
+            raise click.UsageError("--follow needs a query over a stream")
+        database.go_on()
+        time.sleep(asked["every"] / 1e9)
+
+
+def _first(reader: Any, most: int) -> tuple[Any, int]:
+    """The first rows of a result, and how many more are wanted."""
+    import pyarrow
+
+    batches = []
+    for batch in reader:
+        batches.append(batch.slice(0, most))
+        most -= batches[-1].num_rows
+        if not most:
+            break
+    return pyarrow.RecordBatchReader.from_batches(reader.schema, batches), most

@@ -1,0 +1,1 @@
+"""``penstock store``, and ``--store`` of other commands: a store folder without a server."""
