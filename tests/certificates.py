@@ -33,14 +33,14 @@ class Authority:
         self._own = self._make(name, None, [], ca=True)
         self.ca_file = self._own.cert_file
 
-    def server(self, name: str = "server", *hosts: str) -> Issued:
-        """For a server that is reached as localhost and 127.0.0.1, or as the hosts."""
+    def server(self, name: str = "server", *hosts: str, days: int = 2) -> Issued:
+        """For a server that is reached as localhost and 127.0.0.1, or as the hosts; valid for days."""
         alternatives: list[x509.GeneralName] = [
             x509.DNSName(host) for host in hosts or ("localhost",)
         ]
         if not hosts:
             alternatives.append(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
-        return self._make(name, None, alternatives)
+        return self._make(name, None, alternatives, days=days)
 
     def client(
         self, name: str, *alternatives: x509.GeneralName, subject: Attributes | None = None
@@ -55,6 +55,7 @@ class Authority:
         alternatives: list[x509.GeneralName],
         *,
         ca: bool = False,
+        days: int = 2,
     ) -> Issued:
         key = ec.generate_private_key(ec.SECP256R1())
         parts = subject if subject is not None else [(NameOID.COMMON_NAME, name)]
@@ -68,7 +69,7 @@ class Authority:
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=2))
+            .not_valid_after(now + datetime.timedelta(days=days))
             .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
         )
         if alternatives:

@@ -23,6 +23,7 @@ from penstock.client import (
     StreamSource,
     connect_blocking,
 )
+from tests.certificates import Authority
 from tests.peers import available_servers
 from tests.server.configured import configured
 
@@ -321,9 +322,27 @@ def test_a_server_is_checked_over_the_system_account(
         assert cli(*on, "bertha", "--tls-required").status == 2
         assert cli(*on, "bertha", "--uptime-critical", "24h").status == 2
         assert cli(*on, "bertha", "--conn-warn", 3, "--conn-critical", 2).status == 2
+        assert "no certificate" in cli(*on, "bertha", "--tls-cert-warn", "1d").out
         assert cli(*soon, "gone").status == 2
         single = cli("server", "check", "meta", "--expect", 3, "--lag-critical", 1)
         assert (single.status, "not clustered" in single.out) == (2, True)
+
+
+@pytest.mark.parametrize("kind", available_servers())
+def test_a_certificate_is_checked(
+    kind: str, cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path)
+    files = authority.server(days=10)
+    tls = f'tls {{ cert_file: "{files.cert_file}", key_file: "{files.key_file}" }}\n'
+    with configured(kind, CONFIG % (tmp_path / "store") + tls) as running:
+        monkeypatch.setenv("NATS_URL", f"nats://admin:secret@localhost:{running.ports['port']}")
+        monkeypatch.setenv("NATS_CA", authority.ca_file)
+        on = ("server", "check", "server", "--name", "bertha", "--tls-required")
+        assert cli(*on, "--tls-cert-warn", "5d", "--tls-cert-crit", "1d").status == 0
+        assert cli(*on, "--tls-cert-warn", "15d", "--tls-cert-crit", "1d").status == 1
+        late = cli(*on, "--tls-cert-warn", "15d", "--tls-cert-crit", "12d")
+        assert (late.status, "expires in" in late.out) == (2, True)
 
 
 def test_a_credentials_file_is_checked(cli: Run, tmp_path: Path) -> None:

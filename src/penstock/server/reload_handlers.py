@@ -121,12 +121,21 @@ class _Certificates:
     def __init__(self, server: "Server") -> None:
         self._server = server
         self._contexts: list[ssl.SSLContext | None] = [None, None]
+        self._fresh: Settings | None = None
 
     def prepare(self, old: Settings, new: Settings) -> None:
         self._contexts = fresh_contexts(new)
+        self._fresh = new
 
     def apply(self, changed: frozenset[str]) -> None:
         self._server.acceptors.use(self._contexts)
+        if self._fresh is not None:
+            # settings that are equal stay those from before
+            now, fresh = self._server.settings, self._fresh
+            for used, read in ((now.tls, fresh.tls), (now.websocket.tls, fresh.websocket.tls)):
+                if used is not None and read is not None:
+                    used.loaded = read.loaded
+            self._fresh = None
 
 
 class _Files:

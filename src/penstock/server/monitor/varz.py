@@ -28,7 +28,19 @@ def from_query(query: Query) -> Options:
 
 def report(server_state: ServerState, options: Options) -> dict[str, Any]:
     """The settings, then the counters."""
-    return _settings(server_state) | _running(server_state)
+    settings = server_state.settings
+    body = _settings(server_state) | _running(server_state)
+    return body | _certificate(settings.tls)
+
+
+def _certificate(tls: Tls | None) -> dict[str, Any]:
+    """When the certificate of a listener expires."""
+    if tls is None:
+        return {}
+    from penstock.server.transports.tls import not_after_ns
+
+    ends_ns = not_after_ns(tls)
+    return {"tls_cert_not_after": format_time(ends_ns)} if ends_ns else {}
 
 
 def _settings(server_state: ServerState) -> dict[str, Any]:
@@ -76,7 +88,7 @@ def _websocket(settings: Settings) -> dict[str, Any]:
     options = settings.websocket
     if not options.port:
         return {}
-    return present(
+    body = present(
         host=options.host,
         port=options.port,
         advertise=options.advertise,
@@ -91,6 +103,7 @@ def _websocket(settings: Settings) -> dict[str, Any]:
         allowed_origins=options.allowed_origins,
         compression=options.compression,
     )
+    return body | _certificate(options.tls)
 
 
 def _leaf(server_state: ServerState) -> dict[str, Any]:
@@ -102,6 +115,7 @@ def _leaf(server_state: ServerState) -> dict[str, Any]:
         body = {"host": own.host, "port": server_state.leaf_port() or own.port}
         body["auth_timeout"] = number(own.auth_timeout_ns / SECOND_NS)
         body["tls_timeout"] = 2
+        body |= present(tls_required=own.tls is not None)
     if own.remotes:
         body["remotes"] = [
             {
@@ -110,7 +124,7 @@ def _leaf(server_state: ServerState) -> dict[str, Any]:
             }
             for remote in own.remotes
         ]
-    return body
+    return body | _certificate(own.tls if own.port else None)
 
 
 def _running(server_state: ServerState) -> dict[str, Any]:

@@ -34,4 +34,5 @@ class Tls(FastDataclass):
     connection_rate_limit: int = 0  # handshakes a second; 0: no limit
     pinned_certs: frozenset[str] = frozenset()  # SHA-256 of public keys, in hex
     handshake_first: bool = False
+    loaded: bytes = field(default=b"", compare=False)  # the certificate in use, PEM; b"": none yet
     fallback_ns: int = 0  # handshake_first: send INFO after this time without a byte; 0: never

@@ -115,6 +115,8 @@ def server_context(tls: Tls, where: str = "tls") -> ssl.SSLContext:
     if not pairs[0].cert_file:
         raise StartError(f"{where}: a listener needs cert_file and key_file")
     _load(context, pairs[0], where)
+    with open(pairs[0].cert_file, "rb") as file:
+        tls.loaded = file.read()
     if tls.verify:
         context.verify_mode = ssl.CERT_REQUIRED
     _trust(context, tls, ssl.Purpose.CLIENT_AUTH, where)
@@ -222,6 +224,19 @@ def _names_of_file(path: str, where: str) -> frozenset[str]:
 
 
 # -- certificates
+
+
+def not_after_ns(tls: Tls | None) -> int:
+    """When the certificate that a listener shows expires; 0: it has none, or none that can be read."""
+    if tls is None or not tls.loaded:
+        return 0
+    from cryptography import x509
+
+    try:
+        ends = x509.load_pem_x509_certificate(tls.loaded).not_valid_after_utc
+    except ValueError:
+        return 0
+    return int(ends.timestamp()) * 1_000_000_000
 
 
 def load_certificate(der: bytes) -> "x509.Certificate":
