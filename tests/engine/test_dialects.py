@@ -63,7 +63,8 @@ def pulled(house: House, subject: str, body: bytes = b"1") -> list[Any]:
 
 
 def test_each_row_has_a_test() -> None:
-    text = Path(__file__).read_text()
+    files = (Path(__file__), Path(__file__).with_name("test_templates.py"))
+    text = "".join(each.read_text() for each in files)
     for row in ROWS:
         literal = [part for part in row.pattern.split("*") if part.strip(".")]
         assert all(part.strip(".") in text for part in literal), row.pattern

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from penstock.engine.sources.links import Link
     from penstock.engine.sources.local import LocalUpstream
+    from penstock.engine.templates import Templates
 
 UNLIMITED = {"": AccountLimits()}
 ApiCallback = Callable[[Connection | None, str, str, bytes, bytes], bool]
@@ -169,6 +170,7 @@ class JetStreamAccount:
         self.api_total = 0
         self.api_errors = 0
         self._random = random
+        self.templates: Templates | None = None  # set by the dispatcher
 
     @property
     def now_ns(self) -> int:
@@ -188,7 +190,9 @@ class JetStreamAccount:
         self.api_subjects = api_subjects
 
     def leave(self) -> None:
-        """Detach from the subjects of `serve`."""
+        """Detach from the subjects of `serve`, and of templates."""
+        if self.templates is not None:
+            self.templates.close()
         if self.api_subjects is not None:
             self.router.detach_prefix(self.api_subjects)
             self.api_subjects = None

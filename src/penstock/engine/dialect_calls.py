@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.api.calls import MsgGetResponse, Response
+from penstock.api.dialects.configurations import DialectError
 from penstock.api.dialects.requests import (
     Conversation,
     ServerLimits,
@@ -19,6 +20,7 @@ from penstock.api.dialects.requests import (
     forwarded,
     refusal,
 )
+from penstock.api.dialects.templates import TemplateCall
 from penstock.api.errors import ApiError
 from penstock.api.subjects import API_PREFIX
 from penstock.core.broker.reactor import Connection
@@ -26,6 +28,7 @@ from penstock.core.protocol.subjects import subset
 from penstock.engine import direct_get
 from penstock.engine.account import JetStreamAccount
 from penstock.engine.advisories import ApiAudit
+from penstock.engine.templates import Templates
 
 Answer = Callable[
     [Connection | None, str, bytes, Callable[[Response], None]],
@@ -54,6 +57,9 @@ class DialectCalls:
         """
         self._account = account
         self._answer = answer
+        account.templates = Templates(
+            account, lambda call, body: answer(None, call, body, lambda late: None)
+        )
 
     def take(self, source: Connection | None, subject: str, reply: str, body: bytes) -> bool:
         """Answer one request; False when no dialect has the subject."""
@@ -79,6 +85,13 @@ class DialectCalls:
             if isinstance(wish, Unacknowledged):
                 given = self._waits(wish)
                 continue
+            if isinstance(wish, TemplateCall):
+                try:
+                    given = self._template(asked, wish)
+                except DialectError as error:
+                    text = str(error)
+                    return self._finish(asked, refusal(dialect_of_subject(asked.subject), text))
+                continue
             if isinstance(wish, ServerLimits):
                 given = self._account.settings.max_memory, self._account.settings.max_storage
                 continue
@@ -94,6 +107,15 @@ class DialectCalls:
                 return None
             if isinstance(given, MsgGetResponse) and given.message is not None:
                 asked.shown = wish.subject.rpartition(".")[2], given.message.seq
+
+    def _template(self, asked: _Asked, wish: TemplateCall) -> object:
+        """The answer of the templates. DialectError: they, or the client's permissions, refuse."""
+        todays = {"create": "CREATE", "delete": "DELETE", "info": "INFO"}.get(wish.action, "NAMES")
+        subject = ".".join(part for part in (API_PREFIX, "STREAM", todays, wish.name) if part)
+        templates = self._account.templates
+        if templates is None or _denied(asked.source, subject):
+            raise DialectError("permissions violation")
+        return templates.answer(wish)
 
     def _waits(self, wish: Unacknowledged) -> list[tuple[int, int, int]] | None:
         try:

@@ -83,6 +83,7 @@ class BadConsumer(Struct):
 
 
 P = TypeVar("P", bound=Dated)
+T = TypeVar("T")
 
 
 class AccountFiles:
@@ -96,6 +97,7 @@ class AccountFiles:
         self._streams = f"{root}/streams"
         self._deleted = f"{root}/deleted"
         self._restoring = f"{root}/restoring"
+        self._templates = f"{root}/templates"  # of 2020 (engine/templates)
 
     def open(self) -> list[str]:
         """Create the folders; return the folders of the streams."""
@@ -107,6 +109,34 @@ class AccountFiles:
             for name in self._disk.list_dir(self._restoring):
                 self._disk.remove_tree(f"{self._restoring}/{name}")
         return [f"{self._streams}/{name}" for name in self._disk.list_dir(self._streams)]
+
+    def template_names(self) -> list[str]:
+        """Return the names of the stored templates, in order."""
+        names = {
+            each.removesuffix(checksummed_files.COPY)
+            for each in self._disk.list_dir(self._templates)
+        }
+        found = (name_of(each.removesuffix(".json")) for each in names if each.endswith(".json"))
+        return sorted(name for name in found if name)
+
+    def read_template(
+        self, name: str, decode: Callable[[str, bytes], T], report: Callable[[str], None]
+    ) -> T | None:
+        """Return a template, as `checksummed_files.read`."""
+        return checksummed_files.read(self._disk, self._template(name), decode, report)
+
+    def write_template(self, name: str, data: bytes) -> None:
+        """Store a template, durably."""
+        self._disk.make_dir_durable(self._templates)
+        checksummed_files.write(self._disk, self._template(name), data)
+
+    def remove_template(self, name: str) -> None:
+        """Delete a template, durably."""
+        checksummed_files.remove(self._disk, self._template(name))
+        self._disk.sync_dir(self._templates)
+
+    def _template(self, name: str) -> str:
+        return f"{self._templates}/{file_name(name)}.json"
 
     def stream(self, folder_or_name: str, *, by_name: bool = True) -> "StreamFiles":
         """Return the files of a stream by its name or by its folder."""

@@ -244,6 +244,9 @@ class StreamOpening:
         finally:
             for each, entry in late:
                 self._hand_over(each, entry)
+            templates = self._account.templates
+            if templates is not None and not self._account.settings.frozen:
+                templates.open()
             self._all.pass_on(None)
 
     def _step_aside(self) -> None:

@@ -19,6 +19,7 @@ import msgspec
 from penstock.api import calls
 from penstock.api.codec import JsonError, encode
 from penstock.api.dialects import configurations as old
+from penstock.api.dialects import templates
 from penstock.api.dialects.configurations import DialectError
 from penstock.api.dialects.names import MSGSETS, STREAMS
 from penstock.api.subjects import valid_name
@@ -65,7 +66,9 @@ class ServerLimits:
     """
 
 
-Conversation = Generator["Call | Unacknowledged | ServerLimits", Any, bytes]
+Conversation = Generator[
+    "Call | Unacknowledged | ServerLimits | templates.TemplateCall", Any, bytes
+]
 
 
 @dataclass(frozen=True)
@@ -568,6 +571,7 @@ ROWS: tuple[Row, ...] = (
     Row("STREAM.*.CONSUMER.*.CREATE", STREAMS, _create_consumer),
     Row("STREAM.*.CONSUMER.*.INFO", STREAMS, _consumer_info, empty=True),
     Row("STREAM.*.CONSUMER.*.DELETE", STREAMS, _delete_consumer, empty=True),
+    *(Row(pattern, STREAMS, answer, empty) for pattern, answer, empty in templates.ROWS),
 )
 
 SUBJECTS = (
