@@ -27,8 +27,9 @@ BENCH_STORE = """
 # A command -> its options, as they are written there.
 OPTIONS: dict[str, str] = {
     "": """
-        -s --server --user --password --creds --nkey --tlscert --tlskey --tlsca --tlsfirst --timeout
-        --js-api-prefix --js-domain --inbox-prefix --context --no-context --connection-name
+        -s --server --user --password --token --creds --nkey --jwt --seed --tlscert --tlskey --tlsca --tlsfirst
+        --tls-first --timeout --js-api-prefix --js-event-prefix --trace --colors --js-domain
+        --inbox-prefix --context --no-context --connection-name
     """,
     "stream add": f"{STREAM_CONFIG} --first-sequence --allow-fast --config --validate --output --defaults",
     "stream edit": f"{STREAM_CONFIG} --config -f --force -i --interactive --dry-run --no-mirror",

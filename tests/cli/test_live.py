@@ -437,3 +437,25 @@ def test_a_graph_of_messages(at: Run, peer: ServerProcess, unique: str) -> None:
         screen.calm()
         screen.interrupt()
         assert screen.status() == 130
+
+
+def test_the_protocol_is_shown_without_secrets(at: Run, unique: str) -> None:
+    ran = at("--trace", "--user", "somebody", "--password", "geheim", "pub", unique, "hello")
+    assert ran.status == 0
+    assert f">>> PUB {unique} 5\n" in ran.err
+    assert "<<< INFO {" in ran.err
+    assert "geheim" not in ran.err
+
+
+def test_events_of_an_import_have_another_prefix(at: Run, peer: ServerProcess, unique: str) -> None:
+    words = ("--js-event-prefix", f"{unique}.events", "events", "--js-advisory")
+    more = ("--no-srv-advisory", "-n", 1, "--json")
+    command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, *map(str, words + more)]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        while running.poll() is None:
+            at("pub", f"{unique}.events.ADVISORY.x", '{"type": "one"}')
+        out, _ = running.communicate(timeout=60)
+    finally:
+        running.kill()
+    assert json.loads(out) == {"type": "one"}

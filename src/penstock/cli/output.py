@@ -53,6 +53,17 @@ def form_in_use() -> str:
     return session.form if session else "table"
 
 
+def accent() -> str:
+    """The style of the heads of tables and pages."""
+    import click
+
+    from penstock.cli.session import Session
+
+    context = click.get_current_context(silent=True)
+    session = context.find_object(Session) if context else None
+    return f"bold {session.color}" if session else "bold cyan"
+
+
 def print_json(data: object) -> None:
     """Print one JSON document, indented; with ``--format jsonl``, each item of a list on its line."""
     if form_in_use() != "jsonl":
@@ -91,9 +102,7 @@ def print_table(columns: Sequence[str], rows: Rows, *, right: frozenset[str] = f
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(
-            header_style="bold cyan", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False
-        )
+        table = Table(header_style=accent(), box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         for name in columns:
             numeric = name in right
             table.add_column(
@@ -155,7 +164,7 @@ def print_facts(title: str, facts: Sequence[tuple[str, str]]) -> None:
         from rich.text import Text
 
         console = Console()
-        console.print(Text(title, style="bold cyan"))
+        console.print(Text(title, style=accent()))
         for name, value in facts:
             console.print(
                 Text(f"  {name.rjust(width)}: ", style="dim") + Text(value), soft_wrap=True

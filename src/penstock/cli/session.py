@@ -42,6 +42,11 @@ class Session:
     api_prefix: str = ""
     inbox_prefix: str = ""
     connection_name: str = "penstock"
+    jwt: str = ""  # of a user, or the file with it
+    seed: str = ""  # of the user's nkey, or the file with it
+    event_prefix: str = ""
+    trace: bool = False
+    color: str = "cyan"
     store: str = ""  # a store folder or a backup, in place of a server
     store_account: str = ""
     store_backup: str = ""
@@ -62,7 +67,8 @@ class Session:
 
         if self.store and not live:
             return self._stored_server().connect_blocking()
-        return connect_blocking(self.options(lasting=lasting))
+        tell = _print_protocol if self.trace else None
+        return connect_blocking(self.options(lasting=lasting), on_protocol=tell)
 
     def options(self, *, lasting: bool = False) -> Options:
         """How to connect to a running server; raises ContextError, ValueError."""
@@ -121,6 +127,12 @@ class Session:
 
             found = {**read_context(context), **(found if self.server else {})}
         credentials = {name: getattr(self, name) for name in _CREDENTIALS if getattr(self, name)}
+        if self.jwt:
+            credentials["jwt"] = _content(self.jwt)
+        if self.seed:
+            if self.nkey:
+                raise click.UsageError("--nkey and --seed exclude each other")
+            credentials["nkey"] = _content(self.seed)
         if credentials:
             found = {
                 name: each for name, each in found.items() if name not in (*_CREDENTIALS, "jwt")
@@ -150,6 +162,24 @@ class Session:
         if self.domain and self.api_prefix:
             raise click.UsageError("--domain and --js-api-prefix exclude each other")
         return client.jetstream(domain=self.domain or None, prefix=self.api_prefix or None)
+
+
+def _content(text: str) -> str:
+    """The text, or what the file with this name has."""
+    from pathlib import Path
+
+    try:
+        return Path(text).expanduser().read_text().strip()
+    except OSError:
+        return text
+
+
+def _print_protocol(direction: str, line: str) -> None:
+    import sys
+
+    from penstock.core.base.quoting import shown
+
+    print("<<<" if direction == "in" else ">>>", shown(line), file=sys.stderr, flush=True)
 
 
 OFFLINE = click.option("--offline", is_flag=True, help="Also if it cannot be read now.")

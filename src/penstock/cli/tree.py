@@ -233,6 +233,9 @@ spark = _group(
 )
 
 
+COLORS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
+
+
 def _contexts(ctx: click.Context, option: click.Parameter, incomplete: str) -> list[str]:
     """The names of contexts that begin so."""
     from penstock.client.contexts import context_names
@@ -267,13 +270,25 @@ def _contexts(ctx: click.Context, option: click.Parameter, incomplete: str) -> l
 @click.option("--token", default="", envvar="NATS_TOKEN", help="Token.")
 @click.option("--creds", default="", envvar="NATS_CREDS", help="File with a user's JWT and seed.")
 @click.option("--nkey", default="", envvar="NATS_NKEY", help="File with the seed of an nkey user.")
+@click.option("--jwt", default="", envvar="NATS_JWT", help="A user's JWT, or the file with it.")
+@click.option(
+    "--seed", default="", envvar="NATS_SEED", help="The user's seed, or the file with it."
+)
 @click.option("--tlscert", default="", envvar="NATS_CERT", help="Certificate of the client.")
 @click.option("--tlskey", default="", envvar="NATS_KEY", help="Key of the certificate.")
 @click.option("--tlsca", default="", envvar="NATS_CA", help="Certificates to trust.")
-@click.option("--tlsfirst", is_flag=True, help="Do the TLS handshake before the server sends INFO.")
+@click.option(
+    "--tlsfirst",
+    "--tls-first",
+    is_flag=True,
+    help="Do the TLS handshake before the server sends INFO.",
+)
 @click.option("--domain", "--js-domain", default="", help="JetStream domain.")
 @click.option(
     "--js-api-prefix", "api_prefix", default="", help="Prefix of the JetStream API of an import."
+)
+@click.option(
+    "--js-event-prefix", "event_prefix", default="", help="Prefix of the events of an import."
 )
 @click.option("--inbox-prefix", default="", help="Beginning of the subjects of answers.")
 @click.option(
@@ -289,6 +304,15 @@ def _contexts(ctx: click.Context, option: click.Parameter, incomplete: str) -> l
     envvar="NATS_TIMEOUT",
     show_default=True,
     help="How long to wait for answers.",
+)
+@click.option("--trace", is_flag=True, help="Print the lines of the protocol on stderr.")
+@click.option(
+    "--colors",
+    "color",
+    type=click.Choice(COLORS),
+    default="cyan",
+    envvar="NATS_COLOR",
+    help="Colour of the heads of tables.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 @click.option(

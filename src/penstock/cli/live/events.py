@@ -43,9 +43,6 @@ _FETCH_MAX = 256
 @click.option("--filter", "pattern", default="", help="Only events that this expression matches.")
 @click.option("--short", is_flag=True, help="One line for each event.")
 @click.option("--cloudevent", is_flag=True, help="Print CloudEvents, one on each line.")
-@click.option(
-    "--js-event-prefix", default="", help="Prefix instead of $JS.EVENT, of events of an import."
-)
 @click.option("-n", "--count", default=0, type=click.IntRange(0), help="End after this many.")
 @command
 @click.pass_obj
@@ -64,7 +61,7 @@ def events(session: Session, /, **asked: Any) -> None:
         raise click.UsageError("--stream goes without other kinds of events")
     if asked["since"] and not stream:
         raise click.UsageError("--since needs --stream")
-    subjects = [] if stream else _subjects(asked)
+    subjects = [] if stream else _subjects(asked, session.event_prefix.rstrip("."))
     if not (stream or subjects):
         raise click.UsageError("no events were chosen; see --all")
     taken = 0
@@ -83,9 +80,7 @@ def events(session: Session, /, **asked: Any) -> None:
                 return
 
 
-def _subjects(asked: dict[str, Any]) -> list[str]:
-    prefix = asked["js_event_prefix"].rstrip(".")
-
+def _subjects(asked: dict[str, Any], prefix: str) -> list[str]:
     def of(subject: str) -> str:
         return f"{prefix}.{subject.removeprefix('$JS.EVENT.')}" if prefix else subject
 

@@ -14,6 +14,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from penstock.cli.output import accent
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -120,7 +122,7 @@ def table(title: str, columns: list[str], rows: list[list[str]], *, right: froze
     made = Table(
         title=Text(title),
         title_justify="left",
-        header_style="bold cyan",
+        header_style=accent(),
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         show_edge=False,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.output import number, print_json_line, readable
+from penstock.cli.output import accent, number, print_json_line, readable
 from penstock.cli.session import Session, command
 from penstock.cli.values import DURATION
 
@@ -109,7 +109,7 @@ def _table(queries: Queries, now: float) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(header_style="bold cyan")
+    table = Table(header_style=accent())
     for name in COLUMNS:
         table.add_column(
             name, justify="right" if name in _RIGHT else "left", no_wrap=name != "STREAMS"
