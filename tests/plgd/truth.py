@@ -13,6 +13,7 @@ from penstock.plgd.tables.commands import CONFIRMED, PENDING, SUCCESS
 
 DAMAGES = {"corrupt", "wrong_envelope", "unknown_type"}
 Key = tuple[str, int, int]  # aggregate, version, time
+Version = tuple[str, int, int]  # aggregate, incarnation, version
 
 
 class Told(FleetRun):
@@ -54,17 +55,34 @@ class Expected:
     def events(self) -> set[Key]:
         return {key_of(event) for event in self.seen}
 
-    def gaps(self) -> set[tuple[str, int, int]]:
-        """Versions that are missing before a later one of their incarnation was seen, or came damaged."""
-        came = {self.id_of(e) for e in self.seen} | {
-            key for key, loss in self.losses.items() if loss["loss"] in DAMAGES
-        }
+    def gaps(self) -> tuple[set[Version], set[Version]]:
+        """Versions that must show as missing, and those that may.
+
+        They show when a later one of their incarnation was seen, or came damaged. In an incarnation that began
+        behind another one, nothing says where it began, so what was lost before its first event may stay unknown; and
+        what was lost at the end of one shows if the hub goes back to just there.
+        """
+        came = {self.id_of(e) for e in self.seen}
+        shown = came | {k for k, loss in self.losses.items() if loss["loss"] in DAMAGES}
+        first: dict[tuple[str, int], int] = {}
         top: dict[tuple[str, int], int] = {}
-        for aggregate, incarnation, version in came:
+        for aggregate, incarnation, version in shown:
             place = (aggregate, incarnation)
             top[place] = max(top.get(place, -1), version)
+        for aggregate, incarnation, version in came:
+            place = (aggregate, incarnation)
+            first[place] = min(first.get(place, version), version)
         lost = {self.id_of(e) for e in self.lost}
-        return {key for key in lost if key[2] <= top.get(key[:2], -1)}
+        shows = {key for key in lost if key[2] <= top.get(key[:2], -1)}
+        began: dict[str, int] = {}
+        for aggregate, incarnation in first:
+            began[aggregate] = min(began.get(aggregate, incarnation), incarnation)
+        must = {
+            key
+            for key in shows
+            if key[1] == began.get(key[0], key[1]) or key[2] > first.get(key[:2], key[2])
+        }
+        return must, lost
 
     def twins(self) -> dict[tuple[str, str], tuple[int, int, bytes]]:
         """The last change of each resource that was seen: its version, time and body."""

@@ -78,8 +78,8 @@ def join(commands: OpenRows, rows: list[Row], gone: dict[str, tuple[int, int]]) 
             gone[row["aggregate_id"]] = max(gone.get(row["aggregate_id"], (0, -1)), key)
     for aggregate, (incarnation, version) in gone.items():
         for command in commands.of(aggregate):
-            waits = command["outcome"] == "pending" and command["incarnation"] == incarnation
-            if waits and (command["pending_version"] or 0) < version:
+            at = (command["incarnation"], command["pending_version"] or 0)
+            if command["outcome"] == "pending" and at < (incarnation, version):
                 command["outcome"] = "dropped"
                 commands.put(command)
 
@@ -87,7 +87,7 @@ def join(commands: OpenRows, rows: list[Row], gone: dict[str, tuple[int, int]]) 
 def command_of(commands: OpenRows, row: Row) -> Row:
     """The command of an event; a new one if it is the first."""
     kind = PENDING.get(row["event_type"]) or CONFIRMED[row["event_type"]]
-    key = (row["aggregate_id"], row["incarnation"], row["correlation_id"], kind)
+    key = (row["aggregate_id"], row["correlation_id"], kind)
     if (found := commands.get(key)) is not None:
         return found
     day = day_of(row["timestamp_ns"])

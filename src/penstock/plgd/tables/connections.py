@@ -50,9 +50,7 @@ def connect(sessions: OpenRows, rows: Iterable[Row]) -> None:
         if not row["connected_at_ns"] and not row["connection_id"]:
             continue  # the device was never connected
         session = session_of(sessions, row)
-        is_newest = row["version"] >= session["last_version"]
-        session["first_version"] = min(session["first_version"], row["version"])
-        session["last_version"] = max(session["last_version"], row["version"])
+        is_newest = note_version(session, row)
         at = time_of(row["timestamp_ns"])
         if row["connection_status"] == "ONLINE":
             for name in ("protocol", "service_id", "local_endpoints"):
@@ -68,6 +66,15 @@ def connect(sessions: OpenRows, rows: Iterable[Row]) -> None:
         sessions.put(session)
 
 
+def note_version(known: Row, row: Row) -> bool:
+    """Widen the versions that speak of something; whether this one is the newest."""
+    at, last = (row["incarnation"], row["version"]), (known["incarnation"], known["last_version"])
+    if row["incarnation"] == known["incarnation"]:
+        known["first_version"] = min(known["first_version"], row["version"])
+    known["incarnation"], known["last_version"] = max(at, last)
+    return at >= last
+
+
 def session_of(sessions: OpenRows, row: Row) -> Row:
     """The session that an update speaks of; a new one if it is the first."""
     connected = time_of(row["connected_at_ns"])
@@ -81,7 +88,7 @@ def session_of(sessions: OpenRows, row: Row) -> Row:
         if before:
             return max(before, key=lambda one: one["connected_at"])
         connected = at
-    key = (row["device_id"], row["incarnation"], row["connection_id"], connected)
+    key = (row["device_id"], row["connection_id"], connected)
     if (found := sessions.get(key)) is not None:
         return found
     if row["may_be_late"]:
@@ -112,7 +119,7 @@ def end_sessions(sessions: OpenRows, clock_ns: int, settings: Settings) -> None:
     for session in sessions.rows.values():
         by_device.setdefault(session["device_id"], []).append(session)
     for found in by_device.values():
-        found.sort(key=lambda one: (one["incarnation"], one["connected_at"]))
+        found.sort(key=lambda one: one["connected_at"])
         for one, after in pairwise(found):
             if one["ended_at"] is None:
                 one["ended_at"], one["end_reason"] = after["connected_at"], "replaced"
@@ -137,7 +144,7 @@ def synchronize(syncs: OpenRows, rows: Iterable[Row]) -> None:
     for row in rows:
         began = time_of(row["syncing_at_ns"])
         if began is not None and row["twin_state"] in {"SYNCING", "IN_SYNC"}:
-            key = (row["device_id"], row["incarnation"], began)
+            key = (row["device_id"], began)
             sync = syncs.get(key)
             if sync is None and row["may_be_late"]:
                 sync = syncs.late([began.date()], key)
@@ -168,8 +175,7 @@ def new_sync(row: Row, began: Any) -> Row:
 
 def take_sync(sync: Row, row: Row) -> None:
     """What an update says of its synchronization."""
-    sync["first_version"] = min(sync["first_version"], row["version"])
-    sync["last_version"] = max(sync["last_version"], row["version"])
+    note_version(sync, row)
     if row["in_sync_at_ns"] and row["in_sync_at_ns"] >= row["syncing_at_ns"]:
         sync["in_sync_at"] = time_of(row["in_sync_at_ns"])
         sync["sync_ms"] = (row["in_sync_at_ns"] - row["syncing_at_ns"]) / 1e6
@@ -186,7 +192,7 @@ def end_syncs(syncs: OpenRows, sessions: OpenRows, clock_ns: int, settings: Sett
             for one in sessions.of(device)
         }
         found = [sync for sync in syncs.of(device) if sync["is_open"]]
-        found.sort(key=lambda one: (one["incarnation"], one["syncing_at"]))
+        found.sort(key=lambda one: one["syncing_at"])
         for sync, after in zip_longest(found, found[1:]):
             over = [
                 ends.get((sync["connection_id"], sync["connected_at"])),

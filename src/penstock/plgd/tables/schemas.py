@@ -235,7 +235,7 @@ SESSIONS = _table(
     "sessions",
     Way.OPEN,
     "every connection of a device, from online to offline",
-    "device_id incarnation connection_id connected_at",
+    "device_id connection_id connected_at",
     [
         DEVICE,
         OWNER,
@@ -267,7 +267,7 @@ TWIN_SYNC = _table(
     "twin_sync",
     Way.OPEN,
     "every synchronization of a device's twin",
-    "device_id incarnation syncing_at",
+    "device_id syncing_at",
     [
         DEVICE,
         OWNER,
@@ -299,7 +299,7 @@ COMMANDS = _table(
     "commands",
     Way.OPEN,
     "every command, from pending to its end",
-    "aggregate_id incarnation correlation_id kind",
+    "aggregate_id correlation_id kind",
     [
         Column("correlation_id", TEXT, "the id of the command"),
         Column("kind", TEXT, "`update`, `retrieve`, `create`, `delete`, or `metadata`"),
@@ -399,7 +399,7 @@ VERSION_GAPS = _table(
             TEXT,
             "`lost`: not on the stream, or not yet; `late`: came behind a later version; `damaged`: came"
             " as a dead letter; `prefix`: the stream begins later; `restore`: the hub went back to these"
-            " versions and uses them again",
+            " versions and uses them again, in this incarnation",
         ),
         Column("missing", INTEGER, "how many versions are missing still"),
         Column("remaining", RANGES, "which"),
@@ -455,6 +455,10 @@ AGGREGATES = _table(
         OWNER,
         INCARNATION,
         Column("started_ns", INTEGER, "the hub's time of the first event of the incarnation"),
+        Column(
+            "before_ns", INTEGER, "the hub's latest time before the incarnation; 0: it is the first"
+        ),
+        Column("first_version", INTEGER, "the first version of the incarnation that was seen"),
         Column("last_version", INTEGER, "the greatest version that was seen"),
         Column("last_ns", INTEGER, "the hub's latest time that was seen"),
         Column("last_seq", INTEGER, "the last message of it"),

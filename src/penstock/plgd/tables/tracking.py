@@ -26,6 +26,7 @@ Numbers = np.ndarray[Any, Any]
 ARRIVALS = pa.array([arrival.value for arrival in Arrival])
 CODE_OF = {arrival: code for code, arrival in enumerate(Arrival)}
 LEFT_OUT = -1
+METADATA = "metadata"
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,8 @@ class _Slow:
             row = int(self.order[place])
             seen = m.seen(row)
             found = track.take(seen, began.get(device, 0))
-            if found is Arrival.RESTART:
+            is_device = table["kind"][row].as_py() == METADATA
+            if found is Arrival.RESTART and is_device and not seen.version:
                 began[device] = max(began.get(device, 0), seen.time_ns)
             self.arrival[place] = LEFT_OUT if found is None else CODE_OF[found]
             self.incarnation[place] = track.of
@@ -195,14 +197,19 @@ class _Slow:
             row["last_version"],
             row["last_ns"] or 0,
             row["recent"][0] if row["recent"] else None,
+            row["before_ns"] or 0,
+            row["first_version"],
         )
         track.gaps = [gap_of(one) for one in self.gaps.of(aggregate) if one["is_open"]]
         return track
 
     def devices_began(self, devices: set[str]) -> dict[str, int]:
-        """When aggregates of these devices last began anew, of those whose versions did."""
+        """When devices were last registered anew, of those that were: their metadata began anew with version 0."""
+        is_one = pc.and_(
+            pc.greater(self.state["incarnation"], 0), pc.equal(self.state["first_version"], 0)
+        )
         again = pc.and_(
-            pc.greater(self.state["incarnation"], 0),
+            pc.and_(is_one, pc.equal(self.state["kind"], METADATA)),
             pc.is_in(self.state["device_id"], value_set=pa.array(sorted(devices), pa.string())),
         )
         found: dict[str, int] = {}
@@ -246,6 +253,11 @@ def _advanced(
     columns["duplicates"] = before("duplicates", 0) + dups
     started = before("started_ns", 0)
     started[~there] = times[starts[~there]]
+    columns["before_ns"], columns["first_version"] = (
+        before("before_ns", 0),
+        before("first_version", 0),
+    )
+    columns["first_version"][~there] = m.version[order[starts[~there]]]
     recent = times[ends].copy()
     no_version = np.zeros(len(starts), bool)
     for group, track in work.tracks.items():
@@ -254,6 +266,8 @@ def _advanced(
         columns["last_version"][group] = -1 if track.last_version is None else track.last_version
         columns["last_ns"][group] = track.last_ns
         started[group] = track.started_ns or 0
+        columns["before_ns"][group] = track.before_ns
+        columns["first_version"][group] = track.first_version or 0
         recent[group] = -1 if track.last_version_ns is None else track.last_version_ns
     columns["started_ns"] = started
     groups = ids.take(pa.array(group_codes))

@@ -10,8 +10,8 @@
                    version 3, newer          restore: the hub went back, and uses versions again
 
 An event is newer than another if the hub's time says so. A duplicate has the time of its original, which is
-never above the latest one that was seen. So one event can be taken for another: after a restore, one with a time
-before that of an older event, which two pods with different clocks can give.
+never above the latest one that was seen. So one event can be taken for another when a hub was restored: one with a
+time before that of an older event, which two pods with different clocks, or two messages in the wrong order, can give.
 
 A message that is no event, but whose envelope names a version, takes its place: the version is missing, and why
 is known.
@@ -124,6 +124,8 @@ class Track:
     last_version: int | None = None
     last_ns: int = 0
     last_version_ns: int | None = None
+    before_ns: int = 0
+    first_version: int | None = None
     gaps: list[Gap] = field(default_factory=list)
     changed: list[Gap] = field(default_factory=list)
     of: int = 0
@@ -132,8 +134,8 @@ class Track:
     def take(self, seen: Seen, device_began_ns: int = 0) -> Arrival | None:
         """How a message came; None for a duplicate and for one that is no event.
 
-        ``device_began_ns`` is when another aggregate of the device began anew: if that is after all that was
-        seen of this one, it began anew too, whichever of its versions came first.
+        ``device_began_ns`` is when the metadata of the device began anew: if that is after all that was seen of
+        this aggregate, it began anew too, whichever of its versions came first.
         """
         if seen.is_damaged:
             self.damaged(seen)
@@ -182,6 +184,8 @@ class Track:
         self.last_ns = max(self.last_ns, seen.time_ns)
         if self.started_ns is None:
             self.started_ns = seen.time_ns
+        if self.first_version is None:
+            self.first_version = seen.version
         if seen.is_snapshot:
             self.state_restored(seen)
 
@@ -215,11 +219,13 @@ class Track:
         is_restart = seen.version == 0 or self.last_ns < device_began_ns
         if not is_restart:
             gap = self.open(seen.version, self.last_version, Cause.RESTORE, seen)
+            gap.incarnation = self.incarnation + 1
             gap.remaining = []
             gap.close(seen, "restore")
             self.gaps.remove(gap)
         self.incarnation += 1
         self.started_ns = seen.time_ns
+        self.before_ns, self.first_version = self.last_ns, None
         if is_restart and seen.version > 0:
             self.open(0, seen.version - 1, Cause.LOST, seen)
         self.advance(seen)
@@ -244,7 +250,20 @@ class Track:
                     self.gaps.remove(gap)
                 self.note(gap)
                 return Arrival.LATE
-        return None
+        return self.earlier(seen)
+
+    def earlier(self, seen: Seen) -> Arrival | None:
+        """A version before the first one of an incarnation that began behind another: newer than all of that one."""
+        first = self.first_version
+        if not self.incarnation or first is None or seen.version >= first:
+            return None
+        if seen.time_ns <= self.before_ns:
+            return None
+        if seen.version + 1 < first:
+            self.open(seen.version + 1, first - 1, Cause.LOST, seen)
+        self.of, self.first_version = self.incarnation, seen.version
+        self.started_ns = min(self.started_ns or seen.time_ns, seen.time_ns)
+        return Arrival.LATE
 
     def state_restored(self, seen: Seen) -> None:
         """A snapshot: the state of its version is known, whatever is missing before."""
