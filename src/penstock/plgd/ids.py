@@ -24,6 +24,7 @@ def name_id(name: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_URL, name))
 
 
+@lru_cache(maxsize=65_536)
 def owner_id(claim: str, *, uuid_as_is: bool = True) -> str:
     """The owner id in subjects for the value of the owner claim; ``*`` stays ``*``.
 

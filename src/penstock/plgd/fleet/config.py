@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ..subjects import Era, LeadType
 
@@ -79,9 +80,14 @@ class FleetConfig:
         if self.lead is not None and not self.since(22):
             raise ValueError(f"hub {self.hub} has no lead resource types; v2.22 is the first")
 
+    @cached_property
+    def minor(self) -> int:
+        """The hub's version behind ``v2.``."""
+        return int(self.hub.lstrip("v").split(".")[1])
+
     def since(self, minor: int) -> bool:
         """Whether the hub is of version 2.``minor`` or newer."""
-        return int(self.hub.lstrip("v").split(".")[1]) >= minor
+        return self.minor >= minor
 
     @property
     def era(self) -> Era:
