@@ -320,6 +320,13 @@ def test_a_server_is_gathered_and_checked(
         assert path.stat().st_mode & 0o077 == 0
         profiles = [tags["profile_name"] for tags, _ in Reader(path).profiles()]
         assert "heap" in profiles
+        (tmp_path / "profiles").mkdir()
+        words = ("server", "request", "profile", "heap", tmp_path / "profiles", "--archive", path)
+        assert cli(*words).status == 0
+        assert len(list((tmp_path / "profiles").iterdir())) == 1
+        assert cli(*words, "--level", "9").status == 1
+        next((tmp_path / "profiles").iterdir()).unlink()
+        (tmp_path / "profiles").rmdir()
         words = ("--timeout", "300ms", "-s", f"nats://{address}", "audit", "gather", "-o")
         assert cli(*words, tmp_path / "other").status == 1
         assert sorted(each.name for each in tmp_path.iterdir()) == ["archive.zip", "store"]
@@ -341,4 +348,7 @@ def test_a_server_is_gathered_and_checked(
     assert varz["data"]["server_name"] == "bertha"
     assert cli("server", "account", "info", "A", *from_file).json["account_name"] == "A"
     assert cli("server", "report", "cpu", "--watch", "1", *from_file).status == 2
+    assert cli("server", "ls", *from_file).json[0]["server"]["name"] == "bertha"
+    assert cli("server", "info", *from_file).json["data"]["server_name"] == "bertha"
+    assert cli("server", "info", "other", *from_file).status == 1
     assert cli("server", "request", "varz", "--name", "other", *from_file).json == []

@@ -466,7 +466,7 @@ ALIASES: dict[str, dict[str, str]] = {
         "ctx": "context",
         "micro": "service",
         "ctr": "counter",
-        "srv": "server",
+        **dict.fromkeys(("srv", "sys", "system"), "server"),
         **dict.fromkeys(("err", "error"), "errors"),
         **dict.fromkeys(("event", "e"), "events"),
         "lat": "latency",
@@ -634,7 +634,7 @@ ALIASES: dict[str, dict[str, str]] = {
         **dict.fromkeys(("ipq", "ipqueuesz"), "ipqueue"),
     },
     "bench_js_pub": {"batch": "atomic"},
-    "server_check": {"conn": "connection", "js": "jetstream", "raft": "meta"},
+    "server_check": {"conn": "connection", "js": "jetstream", "raft": "meta", "req": "request"},
 }
 
 # group -> commands that only read, and therefore take --store

@@ -341,6 +341,8 @@ def meta(session: Session, report: Report, expect: int, limits: dict[str, int | 
     ),
     ("uptime-warn", "Warn if the server started less than this ago.", ""),
     ("uptime-critical", "Critical if the server started less than this ago.", ""),
+    ("tls-cert-warn", "Warn if the certificate expires within this time.", ""),
+    ("tls-cert-crit", "Critical if the certificate expires within this time.", ""),
 )
 @_check("server", "name")
 def server(
@@ -366,6 +368,17 @@ def server(
     rules.server(report, varz, limits, {each for each, on in wanted.items() if on})
     up_ns = parse_time(varz["now"]) - parse_time(varz["start"])
     rules.uptime(report, up_ns, limits["uptime-warn"] or 0, limits["uptime-critical"] or 0)
+    certificate = {f"validity-{name}": limits[f"tls-cert-{name[:4]}"] or 0 for name in _LEVELS}
+    if any(certificate.values()):
+        text = str(varz.get("tls_cert_not_after") or "")
+        if not text or text.startswith("0001-"):
+            report.critical.append("the server tells of no certificate")
+        else:
+            now_ns = parse_time(varz["now"])
+            rules.expiry(report, parse_time(text), now_ns, certificate, required=False)
+
+
+_LEVELS = ("warn", "critical")
 
 
 def _ask(client: BlockingClient, page: str, wanted: dict[str, object]) -> list[dict[str, Any]]:
@@ -443,10 +456,13 @@ def credential(
 @click.command()
 @click.option("--subject", required=True, help="Subject of the request.")
 @click.option("--payload", default="", help="Body of the request.")
-@click.option("-H", "--header", "headers", multiple=True, metavar="NAME:VALUE", help="A header.")
+@click.option(
+    "-H", "--header", "--headers", "headers", multiple=True, metavar="NAME:VALUE", help="A header."
+)
 @click.option("--match-payload", help="A regular expression that the answer must have.")
 @click.option(
     "--match-header",
+    "--match-headers",
     "wanted",
     multiple=True,
     metavar="NAME:REGEX",

@@ -28,6 +28,12 @@ _GRACE_NS = 2_000_000_000
 @click.option("--name", default="", help="Only the server with this name or ID.")
 @click.option("--cluster", default="", help="Only servers of this cluster.")
 @click.option("--tags", multiple=True, metavar="TAG", help="Only servers with this tag.")
+@click.option(
+    "--archive",
+    type=click.Path(exists=True, dir_okay=False),
+    default=None,
+    help="Read an audit archive instead.",
+)
 @command
 @click.pass_obj
 def profile(
@@ -38,17 +44,16 @@ def profile(
     name: str,
     cluster: str,
     tags: tuple[str, ...],
+    archive: str | None,
 ) -> int:
     """Write the PROFILE of each server into FOLDER (the current one).
 
     A CPU profile takes as long as --timeout says.
     """
-    wanted: dict[str, Any] = {"name": profile, "debug": level}
-    if profile == "cpu":
-        wanted["duration"] = session.timeout
-        session.timeout += _GRACE_NS  # for the way of the answer
-    with session.connect() as client:
-        answers = Live(client, Where(name, "", cluster, tags)).ask("PROFILEZ", wanted)
+    if archive is None:
+        answers = _asked(session, profile, level, Where(name, "", cluster, tags))
+    else:
+        answers = _archived(archive, profile, level, name, cluster)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     written = [_write(each, folder / f"{profile}-{stamp}-") for each in answers]
     if session.as_json:
@@ -59,6 +64,34 @@ def profile(
         if "error" in each:
             click.echo(shown(f"penstock: {each['server']}: {each['error']}"), err=True)
     return 1 if any("error" in each for each in written) else 0
+
+
+def _asked(session: Session, profile: str, level: int, where: Where) -> list[Answer]:
+    wanted: dict[str, Any] = {"name": profile, "debug": level}
+    if profile == "cpu":
+        wanted["duration"] = session.timeout
+        session.timeout += _GRACE_NS  # for the way of the answer
+    with session.connect() as client:
+        return Live(client, where).ask("PROFILEZ", wanted)
+
+
+def _archived(archive: str, profile: str, level: int, name: str, cluster: str) -> list[Answer]:
+    """The profiles in an archive, as the servers' answers; ClickException if there is none."""
+    from penstock.cli.audit.archive import ArchiveError, Reader
+
+    called = f"{profile}_{level}" if level else profile
+    found = []
+    try:
+        for tags, raw in Reader(Path(archive)).profiles():
+            fits = name in ("", tags["server"]) and cluster in ("", tags["cluster"])
+            if fits and tags["profile_name"] == called:
+                data = {"profile": base64.b64encode(raw).decode()}
+                found.append(Answer({"server": {"name": tags["server"]}, "data": data}))
+    except ArchiveError as error:
+        raise click.ClickException(str(error)) from None
+    if not found:
+        raise click.ClickException(f"the archive has no profile {called}")
+    return found
 
 
 def _write(answer: Answer, prefix: Path) -> dict[str, str]:
