@@ -136,6 +136,7 @@ class Reader:
         self.url = f"nats://127.0.0.1:{self._ports['4222']}"
         self._environment = os.environ | {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "XDG_DATA_HOME": str(self.folder / ".data"),  # keys of a reader, not of the machine
             "NATS_URL": self.url,
             "COLUMNS": "200",
             "PYTHONUNBUFFERED": "1",
