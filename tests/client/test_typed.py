@@ -134,6 +134,7 @@ from typing import Any, assert_type
 from penstock.client import (
     {names},
 )
+from penstock.client.blocking.transport import Transport  # for the callers of detach()
 
 given: Any = None
 
