@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 Rows = dict[str, list[dict[str, Any]]]
 START = datetime(2026, 11, 20, 6, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SINCE = timedelta(days=400)  # the stream got the messages long after the hub made them
 OWNERS = ("e1407479-3136-56c0-9908-bb02fb0339e2", "b80c8fef-a677-5340-85fb-2c162d75df03")
 EVENT_TYPES = (
     ("resources", "resourcechanged"),
@@ -46,6 +48,7 @@ def drawn(seed: int, devices: int = 40, hours: float = 6.0) -> Rows:
             _command(draw, rows, base, moment(), end)
         if draw.random() < 0.5:
             first, count = draw.randrange(50), draw.randrange(1, 4)
+            behind = moment()
             closed = draw.choice(["arrival", "repair", None])
             rows["version_gaps"].append(
                 base
@@ -57,7 +60,10 @@ def drawn(seed: int, devices: int = 40, hours: float = 6.0) -> Rows:
                     "last_version": first + count - 1,
                     "cause": draw.choice(["lost", "late", "damaged", "restore"]),
                     "missing": 0 if closed else count,
-                    "found_at": moment(),
+                    draw.choice(["before_ns", "after_ns"]): (behind - EPOCH)
+                    // timedelta(microseconds=1)
+                    * 1000,
+                    "found_at": behind + SINCE,
                     "closed_by": closed,
                     "is_open": closed is None,
                 }
@@ -68,7 +74,7 @@ def drawn(seed: int, devices: int = 40, hours: float = 6.0) -> Rows:
                 "subject": f"plgd.owners.{draw.choice(OWNERS)}.devices.x.y",
                 "reason": draw.choice(["snappy", "envelope"]),
                 "detail": "<script>alert(1)</script>",
-                "received": moment(),
+                "received": moment() + SINCE,
                 "device_id": None,
             }
         )

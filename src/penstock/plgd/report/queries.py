@@ -1,6 +1,7 @@
 """The questions that people have about a fleet, as SQL over the tables: for the report and for notebooks.
 
-A query takes the parameters ``$since`` and ``$until`` (µs since 1970) and, if it makes a series, ``$step`` (µs).
+A query takes the parameters ``$since`` and ``$until`` (µs since 1970, of the hub's clock) and, if it makes a series,
+``$step`` (µs); ``$received_since`` and ``$received_until`` are bounds of the stream's clock.
 Times in results are µs since 1970 too, so that no notebook needs a time zone. In a notebook::
 
     with open_tables(folder) as tables:
@@ -31,6 +32,15 @@ class Query:
 
 def _during(column: str) -> str:
     return f"{column} >= make_timestamptz($since) AND {column} < make_timestamptz($until)"
+
+
+def _received() -> str:
+    """The stream's clock is not the hub's: without bounds, every message counts."""
+    return "received >= make_timestamptz($received_since) AND received < make_timestamptz($received_until)"
+
+
+GAP_TIME = "make_timestamptz(coalesce(before_ns // 1000, after_ns // 1000, epoch_us(found_at)))"
+"""The hub's time of the last event before a gap, or of the one behind; at worst when the stream told of it."""
 
 
 def _step_of(column: str) -> str:
@@ -215,15 +225,15 @@ QUERIES: dict[str, Query] = {
         SELECT cause, coalesce(closed_by, 'open') AS closed_by, count(*) AS gaps,
                CAST(sum(last_version - first_version + 1) AS BIGINT) AS versions,
                CAST(sum(missing) AS BIGINT) AS missing
-        FROM version_gaps WHERE {_during("found_at")} GROUP BY ALL ORDER BY gaps DESC, cause, closed_by
+        FROM version_gaps WHERE {_during(GAP_TIME)} GROUP BY ALL ORDER BY gaps DESC, cause, closed_by
         """,
     ),
     "gaps_over_time": Query(
         "gaps that were found in each step of time",
         ("version_gaps",),
         f"""
-        SELECT {_step_of("found_at")} AS start_us, cause, count(*) AS gaps
-        FROM version_gaps WHERE {_during("found_at")} GROUP BY ALL ORDER BY start_us, cause
+        SELECT {_step_of(GAP_TIME)} AS start_us, cause, count(*) AS gaps
+        FROM version_gaps WHERE {_during(GAP_TIME)} GROUP BY ALL ORDER BY start_us, cause
         """,
     ),
     "open_gaps": Query(
@@ -232,7 +242,7 @@ QUERIES: dict[str, Query] = {
         f"""
         SELECT device_id, kind, href, first_version, last_version, missing, cause, epoch_us(found_at) AS found_at,
                state_version
-        FROM version_gaps WHERE {_during("found_at")} AND missing > 0
+        FROM version_gaps WHERE {_during(GAP_TIME)} AND missing > 0
         ORDER BY found_at DESC, aggregate_id, first_version LIMIT 50
         """,
     ),
@@ -241,7 +251,7 @@ QUERIES: dict[str, Query] = {
         ("dead_letters",),
         f"""
         SELECT reason, count(*) AS messages, count(DISTINCT device_id) AS devices, any_value(detail) AS example
-        FROM dead_letters WHERE {_during("received")} GROUP BY ALL ORDER BY messages DESC, reason
+        FROM dead_letters WHERE {_received()} GROUP BY ALL ORDER BY messages DESC, reason
         """,
     ),
     "duplicates": Query(

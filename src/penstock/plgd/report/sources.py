@@ -35,6 +35,9 @@ STEPS_US = [
 STEPS_MAX = 96
 """Of a series: as many as a picture shows apart."""
 
+END_US = 2**53
+"""Later than any time."""
+
 ID = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 
@@ -74,6 +77,19 @@ class Span:
     since_us: int
     until_us: int
     step_us: int
+    received: tuple[int, int] = (0, END_US)
+    """The bounds of what has only the stream's time: those that were asked for."""
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """The values of the queries' parameters."""
+        return {
+            "since": self.since_us,
+            "until": self.until_us,
+            "step": self.step_us,
+            "received_since": self.received[0],
+            "received_until": self.received[1],
+        }
 
 
 def step_of(span_us: int) -> int:
@@ -118,14 +134,15 @@ class Tables:
         A bound that is not given is that of the events; the first step then begins at a round time. Raises
         ``ValueError`` if the span ends before it begins.
         """
-        whole = {"since": since or 0, "until": 2**53 if until is None else until}
+        whole = {"since": since or 0, "until": END_US if until is None else until}
         first, last = self._connection.execute(QUERIES["span"].sql, whole).fetchall()[0][:2]
         begin = (first or 0) if since is None else since
         end = (last or begin) + 1 if until is None else until
         if end <= begin:
             raise ValueError("the span ends before it begins")
         step = step_of(end - begin)
-        return Span(begin - begin % step if since is None else begin, end, step)
+        received = (whole["since"], whole["until"])
+        return Span(begin - begin % step if since is None else begin, end, step, received)
 
     def ask(
         self,
@@ -141,18 +158,17 @@ class Tables:
         Raises ``KeyError`` for an unknown query, ``ValueError`` as `span`.
         """
         span = self.span(since, until)
-        values = {"since": span.since_us, "until": span.until_us, "step": step or span.step_us}
-        return self._ask(name, values)
+        values = span.parameters
+        return self._ask(name, values | {"step": step} if step else values)
 
     def _ask(self, name: str, values: dict[str, int]) -> duckdb.DuckDBPyConnection:
         sql = QUERIES[name].sql
-        used = {key: value for key, value in values.items() if f"${key}" in sql}
+        used = {key: value for key, value in values.items() if re.search(rf"\${key}\b", sql)}
         return self._connection.execute(sql, used)
 
     def answers(self, span: Span) -> dict[str, list[dict[str, Any]]]:
         """The rows of every query over one span."""
-        values = {"since": span.since_us, "until": span.until_us, "step": span.step_us}
-        return {name: _rows(self._ask(name, values)) for name in QUERIES}
+        return {name: _rows(self._ask(name, span.parameters)) for name in QUERIES}
 
     def rows(self, name: str, **span: Any) -> list[dict[str, Any]]:
         """The same as a list of dicts."""
@@ -182,7 +198,7 @@ def _rows(result: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
 
 
 def open_tables(folder: Path | str, scope: Scope | None = None) -> Tables:
-    """The Delta tables of a folder, each in a folder of its name, as they are now.
+    """The Delta tables of a folder, each in a folder of its name, as they are now; also of a pipeline's folder.
 
     Raises ``TablesError`` if the folder has none of the tables, or one that cannot be read. A table that is not
     there yet counts as empty; ``missing`` names it.
@@ -193,6 +209,8 @@ def open_tables(folder: Path | str, scope: Scope | None = None) -> Tables:
     folder = Path(folder)
     if not folder.is_dir():
         raise TablesError(f"{folder} is no folder")
+    if (folder / "tables").is_dir():
+        folder /= "tables"
     datasets: dict[str, Any] = {}
     for name in TABLES:
         place = folder / name
