@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -50,6 +51,13 @@ def fill(js: BlockingJetStream, name: str, draw: random.Random, count: int) -> N
     js.create_consumer(name, ConsumerConfig(durable_name="n", ack_policy="none"))
     js.consumer(name, "n").fetch(4)
     js.create_consumer(name, ConsumerConfig(name="e", ack_policy="explicit"))  # not durable
+
+
+def size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def rows(js: BlockingJetStream, name: str) -> list[Any]:
@@ -100,20 +108,19 @@ def test_killed_anywhere_it_goes_on(
     deadline = time.monotonic() + 120
     kills = 0
     while True:
+        begun = size_of(folder / "messages.part")
         child = subprocess.Popen([*command, str(folder), "--resume"])
-        part = folder / "messages.part"
-        begun = part.stat().st_size if part.exists() else 0
-        stop = begun + draw.randrange(1, 1 << 20)
-        while child.poll() is None and time.monotonic() < deadline:
-            if kills < 3 and part.exists() and part.stat().st_size >= stop:
+        while child.poll() is None and kills < 3:
+            if size_of(folder / "messages.part") > begun:
                 child.send_signal(signal.SIGKILL)
-                kills += 1
-                break
-        child.wait()
-        assert time.monotonic() < deadline
-        if child.returncode == 0:
+        if child.wait() == 0 and kills:
             break
-    assert kills
+        assert time.monotonic() < deadline
+        if child.returncode == 0:  # it was done before it could be killed
+            shutil.rmtree(folder)
+        else:
+            assert child.returncode == -signal.SIGKILL
+            kills += 1
     js.delete_stream(unique)
     made = subprocess.run([*command[:-2], "restore", str(folder)], check=False)
     assert made.returncode == 0

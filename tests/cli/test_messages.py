@@ -174,3 +174,27 @@ def test_every_place_is_filled() -> None:
     for wrong in ("{{Random}}", "{{Random 4 2}}", "{{Count 3}}"):
         with pytest.raises(click.UsageError):
             fill(wrong)
+
+
+def test_a_line_for_each_message(at: Callable[..., Ran], unique: str) -> None:
+    """As the user writes it, of messages out of a stream and of payloads of any bytes."""
+    assert at("stream", "add", unique, "--subjects", f"{unique}.>", "--defaults").status == 0
+    for number in range(3):
+        made = at("pub", "-J", f"{unique}.a", f"body {number}", "-H", f"Kind: k{number}")
+        assert made.status == 0
+
+    def lines(form: str) -> list[str]:
+        ran = at("sub", "--stream", unique, "--all", "-T", "--format", form)
+        assert (ran.status, ran.err) == (0, ""), ran
+        return ran.out.splitlines()
+
+    assert lines("{seq:>3} {subject} [{header.Kind}] {size} {data}") == [
+        f"{number + 1:>3} {unique}.a [k{number}] 6 body {number}" for number in range(3)
+    ]
+    assert lines("{{{stream}}}{header.None}\\t{tries}")[0] == f"{{{unique}}}\t1"
+    assert lines("{time}")[0].startswith("20")
+    assert lines("{headers}")[2] == "Kind: k2"
+    assert [json.loads(each)["data"] for each in lines("json")] == ["body 0", "body 1", "body 2"]
+    for wrong in ("{sequence}", "subject", "{subject", "{}"):
+        ran = at("sub", "x", "--format", wrong)
+        assert (ran.status, ran.err.count("\n")) == (2, 1), ran

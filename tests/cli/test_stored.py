@@ -19,6 +19,7 @@ from penstock.client import (
     connect_blocking,
 )
 from penstock.testing import LocalServer
+from tests.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -362,3 +363,23 @@ def test_results_of_sql_go_to_a_running_server(at: Run, server: LocalServer, uni
     query = "select text from W"
     assert at("sql", query, "--store", server.store, "--to", f"{unique}.x").status == 0
     assert at("stream", "state", unique, "--json").json["messages"] == 5
+
+
+def test_a_folder_at_a_terminal(server: LocalServer) -> None:
+    """The streams of the folder are offered; SQL has a prompt."""
+    with Terminal("stream", "state", "--store", server.store) as terminal:
+        terminal.expect("Which stream")
+        terminal.send("W")
+        terminal.expect("Messages: 5")
+        assert terminal.status() == 0
+    with Terminal("sql", "--store", server.store) as terminal:
+        terminal.expect("penstock>")
+        terminal.press("select 40 + count(*) as n from W;\r")
+        terminal.expect("45")
+        terminal.expect("1 rows from 5 messages")
+        terminal.press("select nothing from W;\r")
+        terminal.expect("Binder Error")
+        terminal.press(".tables\r")
+        terminal.expect("kv.B")
+        terminal.press(".quit\r")
+        assert terminal.status() == 0

@@ -31,6 +31,7 @@ CHEATS: dict[str, dict[str, tuple[str, ...]]] = {
             "penstock sub 'orders.>'",
             "penstock sub 'orders.>' --raw",
             "penstock sub 'orders.>' --json",
+            "penstock sub 'orders.>' --format '{time} {subject} {header.Shop}: {data}'",
         ),
         "Read a stream: all and end, the newest of each subject, the last hour": (
             "penstock sub 'orders.>' --all -T",
@@ -89,6 +90,21 @@ CHEATS: dict[str, dict[str, tuple[str, ...]]] = {
             "penstock stream find --subject orders.new",
         ),
         "Remove a stream": ("penstock stream rm ORDERS",),
+    },
+    "files": {
+        "Write a stream into a file, go on after an interruption; fill a stream from one": (
+            "penstock stream export ORDERS orders.jsonl --subject orders.new --since 7d",
+            "penstock stream export ORDERS orders.jsonl --resume",
+            "penstock stream import COPY orders.jsonl --map 'orders.>:copy.>'",
+        ),
+        "Read a store folder or a backup without a server": (
+            "penstock stream view ORDERS --store ./data",
+            "penstock sql 'select count(*) from ORDERS' --store ./backups",
+        ),
+        "Publish a stream again, ten times as fast; see what two streams do not share": (
+            "penstock replay ORDERS --speed 10x --map 'orders.>:test.>'",
+            "penstock diff-stream ORDERS ORDERS --other-context prod",
+        ),
     },
     "consumer": {
         "Create a pull consumer, and one that pushes": (
@@ -282,6 +298,10 @@ CHEATS: dict[str, dict[str, tuple[str, ...]]] = {
             "penstock sql 'select subject, count(*) from ORDERS group by 1'",
             "penstock sql 'select * from ORDERS' --follow",
         ),
+        "JSON payloads as columns; rows into a stream": (
+            "penstock sql 'select sum(price) from ORDERS' --json-columns ORDERS",
+            "penstock sql 'select item, count(*) n from ORDERS group by 1' --to 'report.{item}'",
+        ),
     },
     "errors": {
         "What an error means": (
@@ -292,6 +312,9 @@ CHEATS: dict[str, dict[str, tuple[str, ...]]] = {
 }
 _OTHER = {
     "publish": "pub",
+    "export": "files",
+    "import": "files",
+    "replay": "files",
     "subscribe": "sub",
     "req": "request",
     "reply": "request",

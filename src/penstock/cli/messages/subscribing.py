@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from penstock.cli.messages.decoding import Decoder, decoded
+from penstock.cli.messages.lines import LineOrForm
 from penstock.cli.messages.showing import (
     data_of,
     hear_out,
@@ -73,6 +74,14 @@ _INTERVAL_NS = 1_000_000_000
 )
 @click.option("--since", type=DURATION, default=None, help="Begin with messages of this age.")
 @click.option("-T", "--terminate-at-end", "at_end", is_flag=True, help="End when all is read.")
+@click.option(
+    "--format",
+    "line",
+    type=LineOrForm(),
+    default=None,
+    metavar="FORM",
+    help='table, json ..., or a line for each message: "{time} {subject}: {data}".',
+)
 @decoded
 @command
 @click.pass_obj
@@ -139,7 +148,12 @@ class _Printer:
 
     def listens(self, subjects: list[str]) -> None:
         """Say on stderr that the subscriptions exist."""
-        quiet = self._asked["raw"] or self._session.as_json or self._asked["dump"] == "-"
+        quiet = (
+            self._asked["raw"]
+            or self._asked["line"]
+            or self._session.as_json
+            or self._asked["dump"] == "-"
+        )
         if not quiet:
             print(shown(f"listening on {', '.join(subjects)}"), file=sys.stderr, flush=True)
 
@@ -158,6 +172,9 @@ class _Printer:
             counted = message.subject if asked["report_subjects"] else self.pattern
             self._counts[counted] += 1
             self._bytes[counted] += len(message.data)
+        elif asked["line"] is not None:
+            sys.stdout.buffer.write(asked["line"].of(message, self._decoder) + b"\n")
+            sys.stdout.buffer.flush()
         elif asked["dump"] is not None:
             self._dump(message, asked["dump"])
         elif asked["subjects_only"]:
