@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.cli.nats_server_commands import OPTIONS as OF_SERVERS
+
 STREAM_CONFIG = """
     --subjects --description --storage --compression --replicas --tag --cluster --ack --no-ack --retention --discard
     --discard-per-subject --max-age --max-bytes --max-consumers --max-msg-size --max-msgs
@@ -26,6 +28,7 @@ BENCH_STORE = """
 
 # A command -> its options, as they are written there.
 OPTIONS: dict[str, str] = {
+    **OF_SERVERS,
     "": """
         -s --server --user --password --token --creds --nkey --jwt --seed --tlscert --tlskey --tlsca --tlsfirst
         --tls-first --timeout --js-api-prefix --js-event-prefix --trace --colors --js-domain
@@ -142,60 +145,6 @@ OPTIONS: dict[str, str] = {
     "context info": "--connect --json -j",
     "context validate": "--connect",
     "context previous": "",
-    "account info": "",
-    "account report connections": "",
-    "account report statistics": "",
-    "account backup": "--force -f --consumers --check --critical-warnings",
-    "account restore": "--cluster --tag",
-    "account tls": "",
-    "server account info": "",
-    "server account purge": "",
-    "server check connection": "",
-    "server check stream": "--stream",
-    "server check consumer": "--stream --consumer",
-    "server check message": "--stream --subject",
-    "server check meta": "",
-    "server check request": "--subject",
-    "server check jetstream": "",
-    "server check server": "--name",
-    "server check kv": "--bucket",
-    "server check credential": "--credential",
-    "server cluster balance": "",
-    "server cluster step-down": "",
-    "server cluster peer-remove": "",
-    "server config reload": "",
-    "server generate": "",
-    "server graph": "",
-    "server info": "",
-    "server list": "--json -j",
-    "server mappings": "",
-    "server passwd": "",
-    "server ping": "",
-    "server report accounts": "",
-    "server report connections": "--sort --json -j",
-    "server report cpu": "",
-    "server report gateways": "",
-    "server report health": "",
-    "server report jetstream": "",
-    "server report leafnodes": "",
-    "server report mem": "",
-    "server report routes": "",
-    "server request accounts": "",
-    "server request connections": "",
-    "server request gateways": "",
-    "server request ipqueue": "",
-    "server request jetstream-health": "",
-    "server request jetstream": "",
-    "server request kick": "",
-    "server request leafnodes": "",
-    "server request profile": "",
-    "server request raft": "",
-    "server request routes": "",
-    "server request subscriptions": "",
-    "server request variables": "",
-    "server watch accounts": "",
-    "server watch jetstream": "",
-    "server watch servers": "",
     "events": """
         --all -a --json -j --cloudevent --short --filter --js-metric --js-advisory --srv-advisory --subjects --stream
         --since
@@ -205,8 +154,6 @@ OPTIONS: dict[str, str] = {
     "rtt": "",
     "trace": "--deliver --timestamp -T --header -H",
     "traffic": "",
-    "errors ls": "",
-    "errors lookup": "",
     "counter get": "",
     "counter view": "",
     "counter increment": "",
@@ -218,16 +165,6 @@ OPTIONS: dict[str, str] = {
     "service ping": "",
     "service request": "",
     "service serve": "",
-    "auth operator add": "",
-    "auth account add": "",
-    "auth user add": "",
-    "auth nkey gen": "",
-    "schema info": "",
-    "schema search": "",
-    "schema validate": "",
-    "audit gather": "",
-    "audit analyze": "",
-    "audit checks": "",
     "cheat": "",
 }
 
