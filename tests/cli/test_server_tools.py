@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import bcrypt
@@ -19,6 +21,7 @@ from hypothesis import strategies as st
 from penstock.cli.server.tools import bcrypt_hash
 from penstock.client import connect_blocking
 from penstock.engine.transforms import parse
+from penstock.errors import PenstockError
 from penstock.server.auth.passwords import check_bcrypt
 from tests.cli.terminal import Terminal
 from tests.peers import available_servers, command_of, free_port
@@ -290,6 +293,60 @@ def test_a_server_for_trying_things_out(tmp_path: Path) -> None:
     assert told[0] == told[1]  # the same port and passwords
     assert [user["context"] for user in told[0]["users"]] == ["dev", "dev_service", "dev_system"]
     assert list(contexts.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", available_servers())
+def test_a_server_that_joins_others(kind: str, tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+        "XDG_DATA_HOME": str(tmp_path / "data"),
+    }
+    words = [sys.executable, "-m", "penstock.cli"]
+    hub = """listen: 127.0.0.1:@port
+        authorization { users: [ { user: "hu b", password: "pass:word" } ] }
+        leafnodes { listen: "127.0.0.1:@leaf" }"""
+    with configured(kind, hub) as running:
+        save = ["context", "add", "hub", "--server", f"nats://127.0.0.1:{running.ports['port']}"]
+        save += ["--user", "hu b", "--password", "pass:word"]
+        subprocess.run([*words, *save], env=environment, check=True, capture_output=True)
+        extend = ["--context", "hub", "server", "run", "edge", "--extend", "--clean"]
+        extend += ["--leaf-port", str(running.ports["leaf"]), "--json"]
+        with subprocess.Popen(
+            [*words, *extend],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as edge:
+            assert edge.stderr is not None
+            assert edge.stdout is not None
+            text = ""
+            while not text.endswith("\n}\n"):
+                text += edge.stdout.readline()
+            local = json.loads(text)
+            for line in edge.stderr:
+                if "Server is ready" in line:
+                    break
+            running.wait_for("Leafnode connection created")
+            user = local["users"][0]
+            near = local["url"].replace("://", f"://{user['user']}:{user['password']}@")
+            far = f"nats://127.0.0.1:{running.ports['port']}"
+            login = {"user": "hu b", "password": "pass:word"}
+            with connect_blocking(far, **login) as one, connect_blocking(near) as other:
+                subscription = one.subscribe("from.edge")
+                one.rtt()
+                deadline = time.monotonic() + 60
+                while True:  # until the leaf node knows of the subscription
+                    other.publish("from.edge", b"hello")
+                    other.rtt()
+                    with contextlib.suppress(PenstockError):
+                        assert subscription.next(timeout=0.2).data == b"hello"
+                        break
+                    assert time.monotonic() < deadline
+            edge.send_signal(signal.SIGINT)
+            edge.stderr.read()
+            assert edge.wait(60) == 0
 
 
 def test_a_port_that_is_none(cli: Run) -> None:

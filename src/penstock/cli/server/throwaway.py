@@ -12,7 +12,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import click
 
@@ -55,6 +55,9 @@ USERS = (
 )
 @click.option("--monitor", type=click.IntRange(0, 65535), default=0, help="Port of monitoring.")
 @click.option("--extend", is_flag=True, help="Join the servers of the context as a leaf node.")
+@click.option(
+    "--leaf-port", default=7422, show_default=True, help="Their port for leaf nodes, for --extend."
+)
 @click.option("--extend-demo", is_flag=True, help=f"Join {DEMO} as a leaf node.")
 @click.option("--clean", is_flag=True, help="Remove the contexts at the end.")
 @click.option("--verbose", is_flag=True, help="Log in debug mode.")
@@ -68,6 +71,7 @@ def run(
     port: int,
     monitor: int,
     extend: bool,
+    leaf_port: int,
     extend_demo: bool,
     clean: bool,
     verbose: bool,
@@ -80,7 +84,7 @@ def run(
     from penstock.client.contexts import context_names
     from penstock.server.__main__ import main
 
-    remotes = _remotes(session, extend, extend_demo)
+    remotes = _remotes(session, leaf_port if extend else 0, extend_demo)
     known = {user: _known(name + user.suffix, context_names()) for user in USERS}
     url = _url(port, known[USERS[0]])
     domain = name.upper() if jetstream and remotes else ""
@@ -152,22 +156,33 @@ def _password() -> str:
     return random_password(_LENGTH)
 
 
-def _remotes(session: Session, extend: bool, demo: bool) -> list[dict[str, str]]:
+def _remotes(session: Session, leaf_port: int, demo: bool) -> list[dict[str, str]]:
     found = [{"url": DEMO, "account": "USER"}] if demo else []
-    if extend:
+    if leaf_port:
         from penstock.cli.contexts import files as context_files
 
         context = session.context_in_use()
         if not context:
             raise click.UsageError("--extend needs a context: give --context, or select one")
         fields = context_files.read(context)
-        remote = {"url": str(fields.get("url", "")), "account": "USER"}
-        if not remote["url"]:
+        if not fields.get("url"):
             raise click.UsageError(f"the context {context} has no URL")
+        remote = {"url": _leaf_url(fields, leaf_port), "account": "USER"}
         if fields.get("creds"):
             remote["credentials"] = os.path.expanduser(str(fields["creds"]))
         found.append(remote)
     return found
+
+
+def _leaf_url(fields: Mapping[str, Any], leaf_port: int) -> str:
+    """The first server of a context, at its port for leaf nodes, with the context's user."""
+    first = str(fields["url"]).split(",")[0].strip()
+    given = urlsplit(first if "://" in first else f"nats://{first}")
+    user = given.username or quote(str(fields.get("user") or ""), safe="")
+    password = given.password or quote(str(fields.get("password") or ""), safe="")
+    login = f"{user}:{password}@" if user and password else f"{user}@" if user else ""
+    host = f"[{given.hostname}]" if ":" in (given.hostname or "") else given.hostname
+    return f"{given.scheme}://{login}{host}:{leaf_port}"
 
 
 def configuration(
