@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core.protocol.subjects import matches
+from penstock.server.accounts import active_imports
 from penstock.server.accounts.sharing import Imports
 from penstock.server.settings.accounts import STREAMED, AccountSettings, Export, Import
 from tests.core.wires import Client
@@ -146,6 +148,51 @@ def test_everything_goes_where_the_model_says(data: st.DataObject) -> None:
         if model.subscriptions and data.draw(st.booleans()):
             owner, sid, _ = model.subscriptions.pop(0)
             clients[owner].send(f"UNSUB {sid}\r\n")
+    assert not house.errors
+
+
+def heard(house: House) -> dict[tuple[str, str], list[tuple[str, str]]]:
+    """(account, subject) of a publish -> (account, subject) of each subscriber that hears it."""
+    clients = {name: house.of(name) for name in NAMES}
+    for client in clients.values():
+        client.send("SUB *.* 1\r\nSUB *.*.* 2\r\n")
+    found = {}
+    for name in NAMES:
+        for subject in (*SUBJECTS, *(f"s.{each}" for each in SUBJECTS)):
+            clients[name].send(f"PUB {subject} 1\r\nx\r\n")
+            found[name, subject] = sorted(
+                (other, text) for other in NAMES for text, *_ in messages(clients[other])
+            )
+    return found
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    topologies(),
+    st.lists(
+        st.tuples(st.sampled_from(["put", "apply", "turn", "finish"]), topologies()), max_size=6
+    ),
+)
+def test_after_changes_that_follow_in_slices_all_is_as_if_made_anew(
+    first: list[AccountSettings], steps: list[tuple[str, list[AccountSettings]]]
+) -> None:
+    """One account's imports in each turn; a change may come before those of the last one are linked."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(active_imports, "AT_ONCE", 1)
+        house = House(first)
+        for how, accounts in steps:
+            if how == "put":
+                for each in accounts[:2]:
+                    house.accounts.put(each)
+            elif how == "apply":
+                house.accounts.apply(accounts)
+            elif how == "turn":
+                house.reactor.turn()
+            else:
+                house.accounts.finish_links()
+        house.reactor.settle()
+    final = [house.accounts.by_name[name].settings for name in NAMES]
+    assert heard(house) == heard(House(final))
     assert not house.errors
 
 
