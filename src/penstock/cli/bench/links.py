@@ -108,7 +108,7 @@ class Role:
         """Write what may be written; the time of the next turn (``now`` means at once)."""
         return NEVER
 
-    def feed(self, data: bytes) -> list[tuple[Any, ...]]:
+    def feed(self, data: bytes | memoryview) -> list[tuple[Any, ...]]:
         """Take bytes that came; the operations that are not counted."""
         return self.link.parser.feed(data)
 

@@ -62,7 +62,7 @@ class Listen(Role):
         self.tally = Tally()
         link.subscribe(subject, SID)
 
-    def feed(self, data: bytes) -> list[tuple[Any, ...]]:
+    def feed(self, data: bytes | memoryview) -> list[tuple[Any, ...]]:
         """Count messages."""
         return self.tally.feed(self.link.parser, SID, data)
 
@@ -94,7 +94,7 @@ class Serve(Role):
             self.link.write(answers)
         return NEVER
 
-    def feed(self, data: bytes) -> list[tuple[Any, ...]]:
+    def feed(self, data: bytes | memoryview) -> list[tuple[Any, ...]]:
         """Count requests and write their answers."""
         return self.tally.feed(self.link.parser, SID, data)
 
@@ -157,7 +157,7 @@ class Ask(Role):
         self.link.write(head.encode() + self._block + body + b"\r\n")
         return NEVER
 
-    def feed(self, data: bytes) -> list[tuple[Any, ...]]:
+    def feed(self, data: bytes | memoryview) -> list[tuple[Any, ...]]:
         """Count answers."""
         return self.tally.feed(self.link.parser, self._sid, data)
 
@@ -234,7 +234,7 @@ class Store(Role):
             return NEVER
         return max(now, self._pace.due(self._sent))
 
-    def feed(self, data: bytes) -> list[tuple[Any, ...]]:
+    def feed(self, data: bytes | memoryview) -> list[tuple[Any, ...]]:
         """Count acks."""
         return self._window.feed(self.link.parser, SID, data)
 
@@ -283,6 +283,8 @@ class Pull(Role):
             None if acks == "none" else b"+ACK", reply=confirms.encode(), only_last=acks == "all"
         )
         self._subject = subject
+        self._to = subject.encode()
+        self._bodies: dict[int, bytes] = {}
         self._batch = batch
         self._overlapped = overlapped
         self._confirmed = bool(confirms)
@@ -302,9 +304,9 @@ class Pull(Role):
         self.start_ns = self.start_ns or now
         if now < self._ready:
             return self._ready
-        if acks := self.tally.take():
-            self.link.write(acks)
+        acks = self.tally.take()
         if self.done >= self.quota:
+            self.link.write(acks)
             if not self._each or not self._confirmed or self.tally.confirmations >= self.done:
                 self.ping()
             return NEVER
@@ -313,13 +315,20 @@ class Pull(Role):
             self._asked += room
             self._requests += 1
             self._asked_ns = now
-            body = pull_body(room, expires_ns=EXPIRES_NS)
-            reply = f"{self.link.inbox}.{self._requests}"
-            head = f"PUB {self._subject} {reply} {len(body)}\r\n".encode()
-            self.link.write(head + body + b"\r\n")
+            acks += self._request(room)
+        if acks:
+            self.link.write(acks)
         return NEVER
 
-    def feed(self, data: bytes) -> list[tuple[Any, ...]]:
+    def _request(self, count: int) -> bytes:
+        """A pull request."""
+        body = self._bodies.get(count)
+        if body is None:
+            body = self._bodies[count] = pull_body(count, expires_ns=EXPIRES_NS)
+        reply = f"{self.link.inbox}.{self._requests}"
+        return b"PUB %b %b %d\r\n%b\r\n" % (self._to, reply.encode(), len(body), body)
+
+    def feed(self, data: bytes | memoryview) -> list[tuple[Any, ...]]:
         """Count messages and write their acks."""
         return self.tally.feed(self.link.parser, SID, data, CONFIRMS)
 

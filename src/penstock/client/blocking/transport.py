@@ -100,10 +100,12 @@ class Transport:
         """Whether bytes were received that ``read`` has not returned, so that the socket does not tell of them."""
         return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
-    def read(self) -> bytes | None:
-        """The bytes that arrived, without waiting; b"" at the end of the connection, None for none."""
-        data = self._read()
-        return None if data is None else bytes(data)
+    def read(self) -> bytes | memoryview | None:
+        """The bytes that arrived, without waiting; empty at the end of the connection, None for none.
+
+        They stay until the next read.
+        """
+        return self._read()
 
     def _read(self) -> bytes | memoryview | None:
         """Bytes, which stay until the next read; b"" at the end of the connection, None for none."""
