@@ -88,6 +88,8 @@ def test_states_repair_what_they_can_and_the_rest_has_a_reason(here: Run) -> Non
     done = here("plgd", "reconcile", "--store", "s.db")
     assert done.status == 0
     assert "not repaired: the store keeps only the state" in done.out
+    none = here("plgd", "reconcile", "--store", "s.db", "--tables", ".")
+    assert (none.status, "has no table 'events'" in none.err) == (1, True)
     report = here("plgd", "reconcile", "--store", "s.db", "--json").json
     assert report["summary"]["published_states"] == 0
     assert {each["state_version"] for each in report["findings"]} == {None}

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.plgd import aggregate_id, decode, links_id
+from penstock.plgd import aggregate_id, decode, decode_batch, links_id
 from penstock.plgd.fleet import Delivery, Faults, FleetConfig, FleetRun
 from penstock.plgd.kinds import type_of
 from penstock.plgd.projection import apply, new_snapshot
@@ -24,6 +28,7 @@ from penstock.plgd.reconcile import (
     Sightings,
     compare,
     encoded_repair,
+    lake,
 )
 from penstock.plgd.reconcile.scanning import take
 from penstock.plgd.reconcile.sightings import Seen
@@ -420,6 +425,36 @@ def test_a_table_of_versions_is_enough() -> None:
     report = compare(fleet, table, EVERYTHING, NOW_NS)
     assert Counter(found(report)) == Counter(fleet.lost)
     assert report.summary()["unrepaired"] == 0
+
+
+@pytest.mark.parametrize("hub", ["v2.25", "v2.7"])
+def test_the_tables_of_a_pipeline_are_enough(tmp_path: Path, hub: str) -> None:
+    """As they are after a run: events once, dead letters, and nothing else that is needed."""
+    fleet = Fleet(hub=hub)
+    deliveries = list({(d.message_id, d.payload): d for d in fleet.deliveries}.values())
+    table = decode_batch([d.subject for d in deliveries], [d.payload for d in deliveries])
+    received = pa.array([d.time_ns // 1000 for d in deliveries], pa.timestamp("us", "UTC"))
+    table = table.append_column("received", received)
+    subjects = pa.table({"subject": [d.subject for d in deliveries]})
+    good = table.filter(pc.is_null(table["error"])).select(lake.COLUMNS)
+    for name in ("version", "timestamp_ns"):
+        place = good.schema.get_field_index(name)
+        good = good.set_column(place, name, good[name].cast(pa.int64()))
+    with pytest.raises(lake.NoTables, match="no table 'events'"):
+        lake.sightings_of_tables(tmp_path)
+    write_deltalake(tmp_path / "events", good)
+    write_deltalake(tmp_path / "raw", subjects)
+    sightings = lake.sightings_of_tables(tmp_path)
+    assert sightings.taken_ns is not None
+    assert sightings.by_aggregate_id is (hub == "v2.7")
+    report = compare(fleet, sightings, EVERYTHING, NOW_NS)
+    assert Counter(found(report)) == Counter(fleet.lost)
+    of_stream = compare(fleet, sighted(rows_of(fleet.deliveries)), EVERYTHING, NOW_NS)
+    made = [
+        [encoded_repair(r, each.owners[f.device_id], "s", seen)[0] for f, r in each.repairs()]
+        for each, seen in ((report, sightings), (of_stream, sighted(rows_of(fleet.deliveries))))
+    ]
+    assert made[0] == made[1]
 
 
 @given(

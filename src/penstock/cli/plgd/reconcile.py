@@ -41,6 +41,12 @@ RIGHT = frozenset({"missing", "repaired", "state"})
 @click.option("--plaintext", is_flag=True, help="Ask the gateway without TLS.")
 @click.option("--owner", default="", help="Only the devices of this owner (the owner claim).")
 @click.option("--stream", default="EVENTS", show_default=True, help="The stream of the events.")
+@click.option(
+    "--tables",
+    default="",
+    type=click.Path(),
+    help="Compare with the tables of the events in this folder; the stream is only published to.",
+)
 @click.option("--dry-run", is_flag=True, help="Publish nothing.")
 @click.option(
     "--check", is_flag=True, help="Publish nothing; exit status 1 if versions are missing."
@@ -87,7 +93,15 @@ def reconcile(session: Session, /, stream: str, owner: str, **asked: Any) -> int
         client = stack.enter_context(session.connect())
         tell = stack.enter_context(stages_bar())
         reconciler = Reconciler(client, source, stream=stream, policy=policy, progress=tell)
-        report = reconciler.run(repair=not (asked["dry_run"] or asked["check"]))
+        seen = None
+        if asked["tables"]:
+            from penstock.plgd.reconcile.lake import sightings_of_tables
+
+            seen = sightings_of_tables(
+                asked["tables"],
+                progress=lambda done, total: tell("reading the tables", done, total),
+            )
+        report = reconciler.run(seen, repair=not (asked["dry_run"] or asked["check"]))
     _show(session, report, planned=asked["dry_run"] or asked["check"])
     return FAILED if asked["check"] and report.missing else DONE
 
