@@ -6,6 +6,7 @@ import hashlib
 import json
 import random
 import shutil
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -383,3 +384,45 @@ def test_a_folder_at_a_terminal(server: LocalServer) -> None:
         terminal.expect("kv.B")
         terminal.press(".quit\r")
         assert terminal.status() == 0
+
+
+def test_while_a_server_writes(cli: Run, tmp_path: Path) -> None:
+    """Each look sees a state of one moment: no message that was acknowledged before is missing."""
+    store = tmp_path / "store"
+    stop = threading.Event()
+    acked = [0]
+
+    def publish(url: str) -> None:
+        with connect_blocking(url) as client:
+            js = client.jetstream()
+            number = 0
+            while not stop.is_set():
+                with js.publisher() as publisher:
+                    for _ in range(200):
+                        publisher.publish(f"s.{number % 5}", b"%d" % number)
+                        number += 1
+                acked[0] = number
+                for message in js.consumer("S", "c").fetch(50):
+                    message.ack()
+
+    with LocalServer(store=str(store)) as local, connect_blocking(local.url) as client:
+        js = client.jetstream()
+        js.create_stream(StreamConfig(name="S", subjects=["s.*"], max_msgs=3000))
+        js.create_consumer("S", ConsumerConfig(durable_name="c", ack_policy="explicit"))
+        writer = threading.Thread(target=publish, args=(local.url,))
+        writer.start()
+        try:
+            for _ in range(12):
+                before = acked[0]
+                state = cli("stream", "state", "S", "--json", "--store", store)
+                assert state.status == 0, state.err
+                assert state.json["last_seq"] >= before
+                assert state.json["messages"] <= 3000
+                seen = cli("stream", "export", "S", "-", "--store", store).lines
+                assert [int(each["data"]) + 1 for each in seen] == [each["seq"] for each in seen]
+                place = cli("consumer", "state", "S", "c", "--json", "--store", store)
+                assert place.status == 0, place.err
+                assert place.json["ack_floor"]["stream_seq"] <= acked[0]
+        finally:
+            stop.set()
+            writer.join()
