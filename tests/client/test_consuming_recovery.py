@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import re
 import time
 from functools import partial
 from itertools import islice
@@ -393,3 +395,45 @@ def test_consuming_goes_on_with_the_next_leader() -> None:
                 reader.messages.stop()
                 reader.messages.run(timeout=10)
             cluster.revive(admin, "S")
+
+
+@pytest.mark.parametrize("way", ["fetch", "consume"])
+def test_an_ordered_consumer_leaves_none_behind(
+    shell: str, own_server: ServerProcess, proxy: Proxy, way: str
+) -> None:
+    """Answers to creations are lost, and consumers deleted as soon as they are there."""
+    with (
+        connect_blocking(own_server.url, timeout=30) as admin,
+        connected(shell, proxy.url, timeout=0.5, reconnect_wait=0.05) as client,
+    ):
+        make(admin.jetstream(), "S")
+        admin.jetstream().delete_consumer("S", "c")
+        publish(admin.jetstream(), "S", 0, 60)
+        answers: list[bytes] = []
+
+        def loses(operation: bytes) -> bool:
+            if b"consumer_create_response" not in operation:
+                return False
+            answers.append(operation)
+            if len(answers) == 3:  # it is there, and gone before the client knows
+                name = re.findall(rb'"name":"(\w+)"', operation)[0]
+                admin.jetstream().delete_consumer("S", name.decode())
+            return len(answers) in (1, 2)
+
+        proxy.loses = loses
+        ordered = client.jetstream().ordered_consumer("S")
+        found: list[int] = []
+        if way == "fetch":
+            while len(found) < 60:
+                with contextlib.suppress(Timeout):
+                    found += [int(each.data) for each in ordered.fetch(20, timeout=20)]
+            assert len(admin.jetstream().consumer_names("S")) == 1
+            ordered.close()
+        else:
+            options = {"max_messages": 20, "heartbeat": 0.2, "expires": 1}
+            with ordered.consume(**options) as messages:
+                found += [int(each.data) for each in islice(messages, 60)]
+                assert len(admin.jetstream().consumer_names("S")) == 1
+        assert found == list(range(60))
+        assert len(answers) >= 4
+        assert admin.jetstream().consumer_names("S") == []

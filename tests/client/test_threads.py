@@ -266,7 +266,8 @@ def test_threads_go_on_when_the_server_is_killed(own_server: ServerProcess) -> N
 
 
 @pytest.mark.timeout(300)
-def test_close_wakes_every_call(server: ServerProcess, unique: str, crew: Crew) -> None:
+@pytest.mark.parametrize("reads", ["next", "iterate", "messages", "status"])
+def test_close_wakes_every_call(server: ServerProcess, unique: str, crew: Crew, reads: str) -> None:
     """Whoever waits, and for what: it ends with ConnectionClosed, or as an iteration does."""
     client = connect_blocking(server.url, timeout=PATIENCE_S)
     js = client.jetstream()
@@ -302,7 +303,9 @@ def test_close_wakes_every_call(server: ServerProcess, unique: str, crew: Crew) 
         else:
             ended.append(name)
 
-    for name in calls:
+    crew.start(call, reads)
+    waits(client, 1)
+    for name in set(calls) - {reads}:
         crew.start(call, name)
     waits(client, len(calls))
     closer = threading.Thread(target=client.close)
@@ -312,7 +315,7 @@ def test_close_wakes_every_call(server: ServerProcess, unique: str, crew: Crew) 
     assert {each.partition(" ")[0] for each in ended} == set(calls)
     for name in ("next", "request", "fetch", "pull", "watch", "wait_until"):
         assert f"{name} closed" in ended
-    assert {"iterate", "status"} <= set(ended)
+    assert {"iterate", "status", "messages"} <= set(ended)
     with pytest.raises(ConnectionClosed):
         client.publish("a")
     with connect_blocking(server.url) as other:

@@ -178,6 +178,8 @@ class Shared(Session[BlockingMessage]):
         try:
             while True:
                 if not self._usable:
+                    if done():  # the end of the client is the end of iterations, and no error
+                        return True
                     try:
                         self.reopen(deadline - time.monotonic())
                     except Timeout:

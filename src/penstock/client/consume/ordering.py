@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from msgspec.structs import replace
 
 from penstock.errors import (
+    ApiError,
     ConsumerBusy,
+    NoResponders,
     PenstockError,
     PullError,
     StreamNotFound,
@@ -42,6 +44,10 @@ if TYPE_CHECKING:
     from .requests import Sizes
 
 M = TypeVar("M", bound=BaseMessage)
+
+
+MADE_MAX = 100
+"""The most consumers of one ordered consumer that are remembered to be removed."""
 
 
 class Ordering(Generic[M]):
@@ -86,6 +92,9 @@ class Ordering(Generic[M]):
         self.stream = stream
         self.position = Ordered(stream, filter_subjects, start_seq, policy, headers_only, base)
         self.name_prefix = name_prefix
+        self._made: list[
+            str
+        ] = []  # consumers that the server may have: that in use, and doubtful ones
         self._js = js
         self._busy = ""
         self._handle: Pulling[M] | None = None
@@ -107,13 +116,29 @@ class Ordering(Generic[M]):
         """The operation has ended."""
         self._busy = ""
 
-    def config(self) -> ConsumerConfig:
-        """The consumer to create now."""
-        config = self.position.config()
-        if not self.name_prefix:
-            return config
-        unique = self.client.new_inbox().rpartition(".")[2]
-        return replace(config, name=f"{self.name_prefix}_{unique}")
+    def creating(self) -> Steps[ConsumerInfo]:
+        """Create the next consumer.
+
+        It has a name, so that it can be removed also when the answer to its creation is lost.
+        """
+        unique = self.client.new_id()
+        name = f"{self.name_prefix}_{unique}" if self.name_prefix else unique
+        self._made.append(name)
+        del self._made[:-MADE_MAX]
+        config = replace(self.position.config(), name=name)
+        try:
+            return (yield from self._js.plans.create_consumer(self.stream, config))
+        except (ApiError, NoResponders) as error:
+            if not isinstance(error, ApiError) or error.code < 500:
+                self._made.remove(name)  # it was not made
+            raise
+
+    def removing(self, keep: str = "") -> Steps[None]:
+        """Remove every consumer but ``keep`` that the server may have."""
+        for name in [name for name in self._made if name != keep]:
+            gone = yield from discarding(self._js.plans, self.stream, name)
+            if gone and name in self._made:
+                self._made.remove(name)
 
     def informing(self) -> Steps[ConsumerInfo]:
         """The state of the consumer that ``next`` and ``fetch`` use; makes it when there is none."""
@@ -196,24 +221,23 @@ class Ordering(Generic[M]):
     def _ready(self) -> Steps[Pulling[M]]:
         """A handle of the current consumer, which is made when there is none."""
         if self._handle is None:
-            info = yield from self._js.plans.create_consumer(self.stream, self.config())
+            info = yield from self.creating()
             self.position.started(info)
             self._handle = Pulling(self._js, self.stream, info.name)
+            yield from self.removing(info.name)
         return self._handle
 
-    def _drop(self) -> str:
-        """Forget the current consumer; returns its name."""
+    def _drop(self) -> None:
+        """Forget the current consumer; ``removing`` follows, at the latest with the next one."""
         handle, self._handle = self._handle, None
         self.position.forget()
-        if handle is None:
-            return ""
-        handle.close()
-        return handle.consumer
+        if handle is not None:
+            handle.close()
 
     def _discarding(self) -> Steps[None]:
         """Forget the current consumer, and remove it from the server."""
-        if name := self._drop():
-            yield from discarding(self._js.plans, self.stream, name)
+        self._drop()
+        yield from self.removing()
 
     def _leaving(self, _: type[BaseException] | None) -> Steps[None]:
         """The end of the block."""
@@ -240,7 +264,8 @@ class Ordering(Generic[M]):
                 "an ordered consumer is always made again; on_missing concerns its stream"
             )
         self.occupy("consume")
-        intake = OrderedIntake(self._js, self, sizes, on_missing, self._drop())
+        self._drop()
+        intake = OrderedIntake(self._js, self, sizes, on_missing)
         intake.freed = self.release
         return intake
 
@@ -254,10 +279,9 @@ class OrderedIntake(PullIntake):
         ordering: Ordering[Any],
         sizes: Sizes,
         on_missing: OnMissing,
-        former: str,
     ) -> None:
-        """``former``: a consumer to remove."""
-        info = ConsumerInfo(stream_name=ordering.stream, name=former)
+        """The consumer is made by ``turn``."""
+        info = ConsumerInfo(stream_name=ordering.stream, name="")
         super().__init__(js, info, Asking(ConsumerConfig(), {}), sizes, on_missing)
         self._ordering = ordering
         self._position = ordering.position
@@ -317,15 +341,14 @@ class OrderedIntake(PullIntake):
     def _finding(self, count: int) -> Steps[ConsumerInfo]:
         self._give_up()
         try:
-            info = yield from self.plans.create_consumer(self.stream, self._ordering.config())
+            info = yield from self._ordering.creating()
         except StreamNotFound as error:
             if self._created:
                 self.emit("stream_not_found", str(error), count=count)
             raise
         self._subject = self.plans.subjects.next_message(self.stream, info.name)
         self._position.started(info)
-        if self.info.name:
-            yield from discarding(self.plans, self.stream, self.info.name)
+        yield from self._ordering.removing(info.name)
         if self._created:
             self.emit("ordered_consumer_recreated", str(self._doubt), name=info.name)
         self._created = True
@@ -341,13 +364,19 @@ class OrderedIntake(PullIntake):
     def _closing(self) -> Steps[None]:
         """End the subscription, and remove the consumer."""
         yield from super()._closing()
-        if self.info.name and self.client.connection.connected:
-            yield from discarding(self.plans, self.stream, self.info.name)
+        if self.client.connection.connected:
+            yield from self._ordering.removing()
 
 
-def discarding(plans: Plans, stream: str, consumer: str) -> Steps[None]:
-    """Remove a consumer that is not needed any more."""
+def discarding(plans: Plans, stream: str, consumer: str) -> Steps[bool]:
+    """Remove a consumer that is not needed any more; False when the server did not say that it is gone.
+
+    Then it deletes it itself, when it has been inactive for a while.
+    """
     try:
         yield from plans.delete_consumer(stream, consumer)
+    except ApiError as error:
+        return error.code < 500
     except PenstockError:
-        return  # it is gone already, or the server deletes it when it is inactive
+        return False
+    return True
