@@ -126,6 +126,8 @@ class Reader:
     page: Path
     folder: Path
     url: str = ""
+    server: str = ""
+    """What runs in place of penstock-server, if anything."""
     _ports: dict[str, str] = field(default_factory=lambda: {p: str(free_port()) for p in PORTS})
     _servers: list[tuple[str, subprocess.Popen[bytes], Path]] = field(default_factory=list)
     _python: subprocess.Popen[str] | None = None
@@ -238,10 +240,13 @@ class Reader:
         for other in [one for one in self._servers if one[0] == port]:
             _end(other[1])
             self._servers.remove(other)
+        command = re.sub(_SERVER, lambda found: _executed(found[0]), command)
+        if self.server:
+            command = command.replace("penstock-server", f"{self.server} -a 127.0.0.1", 1)
         log = self.folder / f"server-{port}-{line}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                ["bash", "-c", re.sub(_SERVER, lambda found: _executed(found[0]), command)],
+                ["bash", "-c", command],
                 cwd=self.folder,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,

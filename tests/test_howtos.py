@@ -6,12 +6,27 @@ from pathlib import Path
 import pytest
 
 from tests.documents import ROOT, Reader, blocks_of
+from tests.peers import available_servers, command_of
 
 PAGES = [
     ROOT / "README.md",
     *sorted((ROOT / "docs" / "tutorial").glob("*.md")),
     *sorted((ROOT / "docs" / "howto").glob("*.md")),
 ]
+
+# What these show of the client is the same with any server.
+CLIENT_PAGES = (
+    "connect",
+    "consume",
+    "consumer-groups",
+    "key-value",
+    "manage-streams-from-python",
+    "object-store",
+    "publish",
+    "schedules-and-counters",
+    "services",
+    "use-the-client",
+)
 
 
 def name(path: Path) -> str:
@@ -36,6 +51,19 @@ def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     reader = Reader(page, tmp_path)
     try:
         reader.read()
+    finally:
+        reader.close()
+
+
+@pytest.mark.skipif("nats-server" not in available_servers(), reason="no nats-server here")
+@pytest.mark.parametrize("page", CLIENT_PAGES)
+def test_a_page_about_the_client_is_right_with_nats_server(page: str, tmp_path: Path) -> None:
+    command = command_of("nats-server")
+    assert command is not None
+    reader = Reader(ROOT / "docs" / "howto" / f"{page}.md", tmp_path, server=" ".join(command))
+    try:
+        reader.read()
+        assert "Starting nats-server" in reader._logs()
     finally:
         reader.close()
 
