@@ -17,13 +17,13 @@ from penstock.client import (
     Timeout,
 )
 from penstock.client.connection import Connection
-from penstock.client.options import Options, Server
+from penstock.client.options import Options, Server, parse_servers
 from penstock.client.pool import ServerPool
 from tests.client.shells import connected
 from tests.peers import ServerProcess, available_servers, free_port, running_server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 
 def kinds(events: list[Status]) -> list[str]:
@@ -237,3 +237,42 @@ def many_subscriptions(number: int) -> None:
 def test_the_cost_of_subscriptions_is_linear() -> None:
     few, many = (calls_of(lambda n=n: many_subscriptions(n)) for n in (10_000, 100_000))  # type: ignore[misc]  # bound now
     assert many < 10.5 * few
+
+
+def test_servers_are_shown_replaced_and_chosen(shell: str, server: ServerProcess) -> None:
+    dead = f"nats://127.0.0.1:{free_port()}"
+    asked: list[tuple[str, ...]] = []
+
+    def choose(servers: Sequence[Server]) -> Server | None:
+        asked.append(tuple(map(str, servers)))
+        if len(asked) == 1:
+            raise LookupError("one")  # is logged, and the next server is tried
+        return next((each for each in servers if str(each) == server.url), None)
+
+    with connected(shell, [dead, server.url], choose_server=choose, learn_servers=False) as nc:
+        assert asked == [(dead, server.url), (server.url, dead)]
+        assert str(nc.connected_server) == server.url
+        assert set(map(str, nc.servers)) == {dead, server.url}
+        for bad in ("", "http://a", []):
+            with pytest.raises(ValueError, match=r"server address|cannot connect"):
+                nc.set_servers(bad)
+        nc.set_servers([dead, server.url, "nats://127.0.0.1:1"])
+        assert list(map(str, nc.servers)) == [dead, server.url, "nats://127.0.0.1:1"]
+        nc.flush()  # the connection stays
+        nc.reconnect(60)
+        assert asked[-1] == (dead, server.url, "nats://127.0.0.1:1")
+        assert str(nc.connected_server) == server.url
+    assert nc.connected_server is None
+
+
+def test_a_replaced_pool_keeps_the_failures_of_servers_it_had() -> None:
+    pool = ServerPool(Options(servers=parse_servers("a,b"), reconnect_attempts_max=1), lambda: 1.0)
+    pool.next()
+    pool.failed(ConnectError("no"))
+    pool.replace(parse_servers("c,a"))
+    assert [str(each) for each in pool.servers] == ["nats://c:4222", "nats://a:4222"]
+    pool.next()
+    pool.succeeded()
+    assert pool.next() is not None
+    pool.failed(ConnectError("no"))  # for the second time
+    assert [str(each) for each in pool.servers] == ["nats://c:4222"]

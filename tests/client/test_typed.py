@@ -33,6 +33,7 @@ BY_HAND = {
         "Client.spawn",
         "Client.ask",
         "Client.assume",
+        "Client.detach",
         "Consumer.intake",
         "OrderedConsumer.intake",
     ),

@@ -6,7 +6,7 @@ Knows the forms of a server's URL. Knows nothing of sockets: TLS settings are fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 from urllib.parse import quote, unquote, urlsplit
@@ -172,6 +172,8 @@ class Options:
     retry_first_connect: the first connection is tried again as a lost one is; otherwise ``connect``
         tries each server once.
     shuffle_servers: try the servers in random order, so that many clients spread over them.
+    choose_server: called before every attempt with the servers in their order, the next one first;
+        returns the one to try, or None for the first.
     learn_servers: also use the servers that a server names in its INFO.
     pending_bytes_max: bytes to keep when published without a connection; more raises OutputFull.
     inbox_prefix: the beginning of the subjects of answers.
@@ -207,6 +209,7 @@ class Options:
     reconnect_delay: Callable[[int], float] | None = None
     retry_first_connect: bool = False
     shuffle_servers: bool = False
+    choose_server: Callable[[Sequence[Server]], Server | None] | None = None
     learn_servers: bool = True
     pending_bytes_max: int = 8 * 1024 * 1024
     inbox_prefix: str = "_INBOX"
@@ -295,6 +298,7 @@ class ConnectOptions(TypedDict, total=False):
     reconnect_delay: Callable[[int], float] | None
     retry_first_connect: bool
     shuffle_servers: bool
+    choose_server: Callable[[Sequence[Server]], Server | None] | None
     learn_servers: bool
     pending_bytes_max: int
     inbox_prefix: str

@@ -56,17 +56,53 @@ class ServerPool:
 
     @property
     def servers(self) -> list[Server]:
-        """Every server that is not given up."""
+        """Every server that is not given up, the next one first."""
         return [candidate.server for candidate in self._candidates]
+
+    def replace(self, servers: Iterable[Server]) -> None:
+        """Try these servers from now on; those that were known keep their failures."""
+        known = {(each.server.host, each.server.port): each for each in self._candidates}
+        candidates = deque(_Candidate(server) for server in servers)
+        for each in candidates:
+            former = known.get((each.server.host, each.server.port))
+            if former is not None:
+                each.failures, each.refusals = former.failures, former.refusals
+        if self._options.shuffle_servers:
+            self._shuffle(candidates)
+        self._candidates = candidates
+        current, self._current = self._current, None
+        if current is not None:
+            for each in candidates:
+                if each.server == current.server:
+                    self._current = each
 
     def next(self) -> tuple[Server, float] | None:
         """The server to try now, and the seconds to wait before; None when every server is given up."""
         if not self._candidates:
             return None
+        self._choose()
         candidate = self._candidates[0]
         self._candidates.rotate(-1)
         self._current = candidate
         return candidate.server, self._wait(candidate.failures)
+
+    def _choose(self) -> None:
+        """Let the user's function say which server is next."""
+        choose = self._options.choose_server
+        if choose is None:
+            return
+        try:
+            chosen = choose(tuple(self.servers))
+        except Exception:
+            logger.exception("choose_server failed: the next server is tried")
+            return
+        for place, each in enumerate(self._candidates):
+            if each.server == chosen:
+                del self._candidates[place]
+                self._candidates.appendleft(each)
+                return
+        if chosen is not None:
+            logger.error("choose_server returned %r, which is no server of the client", chosen)
 
     def _shuffle(self, candidates: deque[_Candidate]) -> None:
         for last in range(len(candidates) - 1, 0, -1):
@@ -123,7 +159,8 @@ class ServerPool:
             ", the last one" if over else "",
         )
         if over:
-            self._candidates.remove(candidate)
+            if candidate in self._candidates:
+                self._candidates.remove(candidate)
             self._current = None
 
     def error(self, last: Exception | None = None) -> ConnectError:

@@ -28,6 +28,7 @@ from . import connection as machine
 from .durations import Duration, to_seconds
 from .jetstream import Headers, encode_header_map
 from .message import BaseMessage
+from .options import parse_servers
 from .pool import ServerPool
 from .protocol_lines import OnProtocol, ProtocolLines
 from .requests import Answers, Gathered, Question, is_end
@@ -36,10 +37,10 @@ from .steps import SEND, Attach, Dial, Mailbox, Owner, Ready, Sleep, Until, call
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from .info import ServerInfo
-    from .options import Options
+    from .options import Options, Server
     from .steps import Flow, Steps
 
 M = TypeVar("M", bound=BaseMessage)
@@ -173,6 +174,23 @@ class Session(ABC, Generic[M]):
     def server_info(self) -> ServerInfo:
         """The server's last INFO."""
         return self.connection.info
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        """The servers that the client knows, given or learned from INFO; the one to try next first."""
+        return tuple(self._pool.servers)
+
+    @property
+    def connected_server(self) -> Server | None:
+        """The server of the connection; None without a connection."""
+        return self.connection.server if self.connection.connected else None
+
+    def set_servers(self, servers: str | Iterable[str]) -> None:
+        """Replace the servers, for the next time that the client connects; the connection stays.
+
+        ``reconnect`` leaves a server that is not among them. Raises ValueError for none, or a bad URL.
+        """
+        self._pool.replace(parse_servers(servers))
 
     @property
     def clustered(self) -> bool:

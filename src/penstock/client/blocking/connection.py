@@ -498,6 +498,7 @@ class BlockingClient(Blocking, Shared):
         self.flush(timeout)
         self.close()
 
+    set_servers = exclusive(Session[BlockingMessage].set_servers)
     status = made(StatusEvents)
 
     def jetstream(
