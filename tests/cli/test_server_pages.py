@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from penstock.client import connect_blocking
+from penstock.testing import LocalServer
 from tests.cli.test_server_reports import CONFIG
 from tests.peers import available_servers
 from tests.server.configured import configured
@@ -191,6 +195,28 @@ def test_servers_are_watched(served: Served) -> None:
     drawn = run("server", "graph", "bertha", "--jetstream", "--count", "1", "--interval", "10ms")
     assert "storage " in drawn.out
     assert run("--timeout", "300ms", "server", "graph", "gone").err.count("\n") == 1
+
+
+def test_a_watch_goes_on_after_a_restart(tmp_path: Path) -> None:
+    config = tmp_path / "server.conf"
+    config.write_text("accounts { $SYS { users: [ { user: admin, password: secret } ] } }\n")
+    with LocalServer(options=["-c", str(config)]) as server:
+        url = server.url.replace("://", "://admin:secret@")
+        words = [sys.executable, "-m", "penstock.cli", "-s", url, "--timeout", "500ms", "server"]
+        words += ["watch", "servers", "--interval", "50ms", "--json"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watching:
+            assert watching.stdout is not None
+            assert json.loads(watching.stdout.readline())[0]["connections"] == 1
+            server.kill()
+            server.start()
+            server.wait_ready()
+            with connect_blocking(url) as client:
+                client.subscribe("a")
+                while json.loads(watching.stdout.readline())[0]["connections"] != 2:
+                    assert watching.poll() is None
+            watching.send_signal(signal.SIGINT)
+            watching.stdout.read()
+            assert watching.wait(60) == 130
 
 
 def test_a_user_of_another_account_is_told(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

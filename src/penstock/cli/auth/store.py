@@ -80,7 +80,10 @@ def claims_of(token: str, kind: str) -> dict[str, Any]:
     try:
         decode(token, wanted[kind])
     except JwtError as error:
-        raise click.ClickException(f"this is no JWT of an {kind}: {error}") from None
+        raise click.ClickException(f"this is no JWT of {_article(kind)}: {error}") from None
+    except ImportError:
+        text = "JWTs are verified with the package cryptography: pip install 'penstock[server]'"
+        raise click.ClickException(text) from None
     part = token.split(".")[1]
     found: dict[str, Any] = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     return found
@@ -264,6 +267,7 @@ def check_name(name: str) -> None:
 
 
 def _article(kind: str) -> str:
+    """The kind, as in "an account"."""
     return f"a {kind}" if kind == "user" else f"an {kind}"
 
 

@@ -138,7 +138,7 @@ def gather(
     """The answers, as they come; ClickException when there is none."""
     from penstock.errors import NoResponders
 
-    started, found = time.monotonic(), 0
+    started, found, before = time.monotonic(), 0, client.last_error
     try:
         for message in client.request_many(
             subject, json.dumps(body).encode(), max_messages=expect or None, stall=STALL_S
@@ -147,7 +147,7 @@ def gather(
             yield Answer(json.loads(message.data), time.monotonic() - started)
     except NoResponders:
         pass
-    if client.last_error is not None:
+    if client.last_error is not None and client.last_error is not before:
         raise client.last_error
     if not found:
         raise click.ClickException(NOBODY)

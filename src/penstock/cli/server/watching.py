@@ -18,6 +18,8 @@ from penstock.cli.server.asking import Answer, Live, Where, gather
 from penstock.cli.server.reporting import Column, Row, Table, total
 from penstock.cli.session import Session, command
 from penstock.cli.values import DURATION
+from penstock.core.base.quoting import shown
+from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from penstock.client.blocking import BlockingClient
@@ -48,9 +50,13 @@ def watch(*sorts: str) -> Callable[[F], click.Command]:
                 source = function(client)
                 done = 0
                 while True:
-                    rows, columns = source(sort)
-                    rows = rows[:top] if top else rows
-                    _draw(session, rows, columns)
+                    try:
+                        rows, columns = source(sort)
+                        _draw(session, rows[:top] if top else rows, columns)
+                    except (click.ClickException, PenstockError) as error:
+                        if not done:
+                            raise
+                        click.echo(f"penstock: {shown(str(error))}", err=True)  # it goes on
                     done += 1
                     if count and done >= count:
                         return
