@@ -22,6 +22,4 @@ class RemoteServers:
     loop_subject: bytes
 
     def __init__(self, router: Router) -> None: ...
-    def join(self, server: RemoteServer) -> None:
-        """The server takes part from now on: tell it all the interest there is."""
     def leave(self, server: RemoteServer) -> None: ...
