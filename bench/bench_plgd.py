@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Time the work on a plgd hub's events on one core: decoding, and everything that makes the tables of them.
+
+    .venv/bin/python bench/bench_plgd.py
+    .venv/bin/python bench/bench_plgd.py --devices 100,300,1000 --json figures.json
+
+A made-up fleet gives the messages. Figures are of processor time, so that other work on the machine does not
+change them much, and medians of the rounds:
+
+    decode        subjects and payloads to typed columns, without and with contents as JSON
+    one by one    the same by protobuf's own messages, as a loop in Python does it: no columns
+    tables        decode, versions, rows and Parquet files of all tables, and their commits, by batches
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.plgd import content_json, decode, decode_batch
+from penstock.plgd.fleet import FleetConfig, FleetRun
+from penstock.plgd.spark.buckets import Job, write_bucket
+from penstock.plgd.spark.lake import Lake
+from penstock.plgd.tables import Settings
+from penstock.plgd.tables.batch import MESSAGES
+from penstock.plgd.tables.buckets import bucket_key, bucket_of
+from penstock.spark.tables.marks import Mark
+
+BUCKETS = 2
+
+
+def messages_of(devices: int, events: int) -> pa.Table:
+    """Messages of a fleet as a batch has them."""
+    found = []
+    for delivery in FleetRun(FleetConfig(devices=devices, duration_s=1e6, seed=3)).deliveries():
+        found.append(delivery)
+        if len(found) == events:
+            break
+    columns = {
+        "stream": ["EVENTS"] * len(found),
+        "seq": range(1, len(found) + 1),
+        "received": [one.time_ns // 1000 for one in found],
+        "subject": [one.subject for one in found],
+        "headers": [None] * len(found),
+        "data": [one.payload for one in found],
+        "bucket": [bucket_of(bucket_key(one.subject), BUCKETS) for one in found],
+    }
+    arrays = []
+    for field in MESSAGES:
+        kind = pa.int64() if field.name == "received" else field.type
+        arrays.append(pa.array(columns[field.name], kind).cast(field.type))
+    return pa.table(arrays, schema=MESSAGES)
+
+
+def seconds(work: object) -> float:
+    """Processor seconds of a call."""
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def one_by_one(messages: pa.Table) -> None:
+    """Decode in a loop, contents too."""
+    columns = (messages["subject"].to_pylist(), messages["data"].to_pylist())
+    for subject, payload in zip(*columns, strict=True):
+        event = decode(subject, payload)
+        content = getattr(event.message, "content", None)
+        if content is not None:
+            content_json(content.data, content.content_type, content.coap_content_format)
+
+
+def tables(messages: pa.Table, batch: int) -> float:
+    """Processor seconds of all tables, behind a first batch that warms up."""
+    spent = 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        lake = Lake(Path(folder), Settings(buckets=BUCKETS))
+        lake.create()
+        for number, start in enumerate(range(0, len(messages), batch)):
+            part = messages.slice(start, batch)
+            began = time.process_time()
+            begun = lake.begin(Mark("bench", number))
+            job = Job(lake.places, begun.held, lake.settings, f"bench-{number}")
+            mine = [part.filter(pc.equal(part["bucket"], bucket)) for bucket in range(BUCKETS)]
+            lake.commit(begun, [write_bucket(job, one, rows) for one, rows in enumerate(mine)])
+            spent += time.process_time() - began
+    return spent
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--devices", default="300", help="numbers of devices, with commas")
+    parser.add_argument("--events", type=int, default=200_000)
+    parser.add_argument("--batch", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    figures = {}
+    for devices in map(int, given.devices.split(",")):
+        messages = messages_of(devices, given.events)
+        count = len(messages)
+        subjects, data = messages["subject"], messages["data"]
+        ways = {
+            "decode": lambda s=subjects, d=data: decode_batch(s, d),
+            "decode, JSON": lambda s=subjects, d=data: decode_batch(s, d, content="json"),
+            "one by one": lambda m=messages: one_by_one(m),
+        }
+        for name, work in ways.items():
+            spent = statistics.median(seconds(work) for _ in range(given.rounds))
+            figures[f"{name}, {devices} devices"] = count / spent
+        spent = statistics.median(tables(messages, given.batch) for _ in range(given.rounds))
+        figures[f"tables, {devices} devices"] = count / spent
+    for name, figure in figures.items():
+        print(f"{name:30} {figure:12,.0f} events/s   {1e6 / figure:6.2f} µs")
+    if given.json:
+        given.json.write_text(json.dumps(figures, indent=2))
+
+
+if __name__ == "__main__":
+    main()

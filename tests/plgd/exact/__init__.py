@@ -1,0 +1,1 @@
+"""The tables of a hub are its truth, whatever is killed on the way."""

@@ -1,0 +1,96 @@
+"""With every fault of the bus, and kill -9 on the way, the tables are what the hub stored less what the bus lost.
+
+``PENSTOCK_FULL=1`` has a million events and ten kills; otherwise some thousand events and two.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from penstock.client.blocking import connect_blocking
+from penstock.client.models import StreamConfig
+from penstock.plgd.fleet import FleetConfig
+from penstock.plgd.tables import TABLES
+from tests.peers import ServerProcess, available_servers, start_server
+from tests.plgd.exact.lives import live
+from tests.plgd.test_tables_truth import BUSY, FAULTS, check
+from tests.plgd.truth import Told
+
+FULL = bool(os.environ.get("PENSTOCK_FULL"))
+pytestmark = [pytest.mark.slow, pytest.mark.peer, pytest.mark.timeout(3600 if FULL else 900)]
+EVERY = replace(FAULTS, restore_at_s=1500.0, restore_back_s=100.0)
+SHORT: dict[str, Any] = BUSY | {
+    "delete_interval_s": 1500.0,
+    "gateway_crash_s": (700.0,),
+    "flood_s": (300.0,),
+}
+LONG: dict[str, Any] = {
+    "devices": 1000,
+    "duration_s": 3600.0,
+    "command_interval_s": 300.0,
+    "session_s": 1800.0,
+    "delete_interval_s": 7200.0,
+    "unpublish_interval_s": 7200.0,
+    "gateway_crash_s": (700.0,),
+    "flood_s": (300.0,),
+}
+RATES = {"drop": 0.0001, "reorder": 0.001, "duplicate": 0.001}
+
+
+class Stored:
+    """The tables of a folder, as their checks want them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def table(self, name: str) -> pa.Table:
+        table = DeltaTable(str(self.folder / name)).to_pyarrow_table()
+        return table.select(TABLES[name].schema.names)
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.table(name).to_pylist()
+        return rows
+
+
+@pytest.fixture(params=available_servers((2, 9)))
+def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
+    started = start_server(request.param)
+    yield started
+    started.remove()
+
+
+@cache
+def config() -> FleetConfig:
+    if FULL:
+        return FleetConfig(**LONG, seed=2, faults=replace(EVERY, **RATES))  # type: ignore[arg-type]  # mixed options
+    return FleetConfig(**SHORT, seed=2, faults=EVERY)
+
+
+def test_the_tables_are_the_truth(server: ServerProcess, tmp_path: Path) -> None:
+    run = Told(config())
+    with connect_blocking(server.url) as client:
+        js = client.jetstream()
+        js.create_stream(StreamConfig(name="EVENTS", subjects=["plgd.>"]))
+        with js.publisher() as publisher:
+            for delivery in run.deliveries():
+                publisher.publish(delivery.subject, delivery.payload)
+        assert js.stream_info("EVENTS").state.messages == run.truth.delivered
+    lake = tmp_path / "lake"
+    batch = str(max(500, run.truth.delivered // (24 if FULL else 6)))
+    words = ["--server", server.url, "--json", "plgd", "run", str(lake), "--once"]
+    words += ["--batch", batch, "--buckets", "4" if FULL else "2"]
+    kills = 10 if FULL else 2
+    killed = live(words, kills=kills, rng=Random("penstock plgd exact"))
+    print(run.truth.summary(), killed)
+    assert killed["driver"] >= kills // 2
+    check(Stored(lake / "tables"), run)  # type: ignore[arg-type]  # it has what is read
