@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 TRIES = 3
 START_SECONDS = 20
-SHARED = 5_000  # exports, imports, mappings
+SHARED = 3_000  # exports, imports, mappings
 DENIED = 20_000  # subjects of one user
 SUBSCRIPTIONS = 100_000  # of one connection
 STREAMS, CONSUMERS = 50, 20
@@ -201,7 +201,7 @@ def cases(house: House) -> Iterator[tuple[str, Case]]:
     yield "reload: as many, nothing changed", lambda: reload(house, system)
     yield "reload: none any more", lambda: (house.write(10), reload(house, system))
     yield (
-        "reload: 5,000 exports, imports, mappings",
+        "reload: 3,000 exports, imports, mappings",
         lambda: (
             house.write(10),
             reload(house, system),

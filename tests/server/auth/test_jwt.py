@@ -283,7 +283,7 @@ def test_a_user_has_so_much_and_no_more(nats, words):
     ("nats", "words"),
     [
         ({"signing_keys": MANY["keys"]}, "5000 signing keys"),
-        ({"exports": MANY["shared"]}, "5000 exports, imports and mappings"),
+        ({"exports": MANY["shared"]}, "3000 exports, imports and mappings"),
         (
             {
                 "signing_keys": [

@@ -17,7 +17,7 @@ NO_LIMIT = -1
 # What one JWT may hold: more would hold up the server's other clients.
 SUBJECTS_MAX = 10_000  # of the permissions of a user, of a template, of an account's default
 PLACES_MAX = 1_000  # networks, and times of day, of a user
-SHARED_MAX = 5_000  # exports, imports and mappings of an account together
+SHARED_MAX = 3_000  # exports, imports and mappings of an account together
 KEYS_MAX = 5_000  # signing keys of an account
 ANY = "*"
 _TIME = re.compile(r"([01]?\d|2[0-3]):[0-5]\d:[0-5]\d")
