@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from penstock.client.blocking import BlockingClient, connect_blocking
 from penstock.client.models import StreamConfig
 from penstock.plgd.fleet import FleetRun
+from penstock.plgd.spark.live import key_of
 from penstock.plgd.tables import TABLES
 from tests.peers import ServerProcess, available_servers, start_server
 from tests.plgd.spark.test_batches import rows_of
@@ -63,6 +65,14 @@ def kill_behind_a_batch(words: list[str]) -> None:
     child.wait()
 
 
+def twin_keys(tables: Path) -> list[str]:
+    """The keys of all twins."""
+    columns = DeltaTable(str(tables / "twin_latest")).to_pyarrow_table(
+        columns=["device_id", "href"]
+    )
+    return [key_of(row) for row in columns.to_pylist()]
+
+
 def test_a_run_that_is_killed_and_a_back_fill_make_the_same_tables(
     server: ServerProcess, tmp_path: Path
 ) -> None:
@@ -74,7 +84,7 @@ def test_a_run_that_is_killed_and_a_back_fill_make_the_same_tables(
     common = ["--server", server.url, "--json", "plgd"]
     options = ["--buckets", "2", "--batch", "400"]
     kill_behind_a_batch([*common, "run", str(lake), "--once", *options])
-    told = penstock(*common, "run", str(lake), "--once", *options)
+    told = penstock(*common, "run", str(lake), "--once", "--twins", "twins", *options)
     assert told[-1]["messages"] < total
     filled = penstock(*common, "backfill", str(again), "--buckets", "2", "--batch", "1000")
     assert filled[-1]["messages"] == total
@@ -83,6 +93,10 @@ def test_a_run_that_is_killed_and_a_back_fill_make_the_same_tables(
         ours, theirs = rows_of(lake / "tables", name), rows_of(again / "tables", name)
         assert ours == theirs, name
     assert len(rows_of(lake / "tables", "raw")) == total
+    with connect_blocking(server.url) as client:
+        keys = client.jetstream().key_value("twins").keys()
+    assert set(keys) <= set(twin_keys(lake / "tables"))
+    assert keys
     wrong = [*PENSTOCK, *common, "backfill", str(lake), "--buckets", "2"]
     done = subprocess.run(wrong, capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -201,6 +201,12 @@ def lake_of(tables: Path, buckets: int) -> Lake:
 @FOLDER
 @STREAM
 @click.option("--once", is_flag=True, help="Bring what is there into the tables, and end.")
+@click.option(
+    "--twins",
+    metavar="BUCKET",
+    default=None,
+    help="Put changed twins into this key-value bucket, which is made if it is not there.",
+)
 @click.option("--every", default=None, help="The time between batches, as '5 seconds'.")
 @click.option(
     "--port",
@@ -233,9 +239,32 @@ def run(session: Session, /, folder: Path, stream: str, port: int, **given: Any)
         client = cleanup.enter_context(session.connect(lasting=True))
         check_stream(client, stream)
         progress = Progress(client, stream, as_json=session.as_json)
+        given["then"] = twins_into(client, lake, given.pop("twins"))
         stopped = run_query(lake, folder, source, progress, **given)
     progress.summary(folder / "tables", stopped=stopped)
     return DONE
+
+
+def twins_into(
+    client: BlockingClient, lake: Lake, bucket: str | None
+) -> Callable[[Counts], None] | None:
+    """What puts the twins that a batch changed into a bucket; None without one."""
+    if bucket is None:
+        return None
+    from penstock.client import KeyValueConfig
+    from penstock.errors import BucketNotFound, StreamNotFound
+    from penstock.plgd.spark.live import put_twins
+
+    js = client.jetstream()
+    try:
+        js.key_value(bucket).status()
+    except (BucketNotFound, StreamNotFound):
+        js.create_key_value(KeyValueConfig(bucket=bucket))
+
+    def put(counts: Counts) -> None:
+        put_twins(client, lake, counts.first_seq, bucket)
+
+    return put
 
 
 def run_query(lake: Lake, folder: Path, source: Source, progress: Progress, **given: Any) -> bool:
@@ -264,6 +293,7 @@ def run_query(lake: Lake, folder: Path, source: Source, progress: Progress, **gi
                 every=given["every"],
                 once=given["once"],
                 told=progress.told,
+                then=given["then"],
             )
             while check_query(query, may_end=given["once"] or stopping.is_set()):
                 if stopping.wait(LOOK_SECONDS):

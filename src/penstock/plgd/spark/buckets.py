@@ -58,6 +58,7 @@ class Report:
     events: int = 0
     duplicates: int = 0
     dead_letters: int = 0
+    first_seq: int = 0
     last_seq: int = 0
     files: dict[str, list[DataFile]] = field(default_factory=dict)
     removed: dict[str, list[str]] = field(default_factory=dict)
@@ -131,6 +132,7 @@ def write_bucket(job: Job, bucket: int, messages: pa.Table) -> Report:
         outcome.events,
         outcome.duplicates,
         outcome.dead_letters,
+        outcome.first_seq,
         outcome.last_seq,
     )
     unique = f"{job.prefix}-{bucket:05}-{uuid.uuid4().hex[:8]}"

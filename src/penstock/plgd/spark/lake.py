@@ -47,6 +47,7 @@ class Counts:
     events: int = 0
     duplicates: int = 0
     dead_letters: int = 0
+    first_seq: int = 0
     last_seq: int = 0
 
     def add(self, report: Report) -> None:
@@ -55,6 +56,8 @@ class Counts:
         self.events += report.events
         self.duplicates += report.duplicates
         self.dead_letters += report.dead_letters
+        known = (seq for seq in (self.first_seq, report.first_seq) if seq)
+        self.first_seq = min(known, default=0)
         self.last_seq = max(self.last_seq, report.last_seq)
 
 

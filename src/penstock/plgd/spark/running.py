@@ -55,13 +55,13 @@ def stream(
     every: str | None = None,
     once: bool = False,
     told: Callable[[int, Counts], None] | None = None,
-    then: Callable[[DataFrame, int, Counts], None] | None = None,
+    then: Callable[[Counts], None] | None = None,
 ) -> StreamingQuery:
     """A query that brings a stream into the tables, which `Lake.create` has made.
 
     It begins with the first message. ``every`` is the time between batches (``5 seconds``), else they follow one
     another; with ``once`` it ends when it has what was there. ``told`` hears of each batch that the tables hold.
-    ``then`` gets its rows for further work, again if that was interrupted.
+    ``then`` is called before it, for further work with what the tables hold now; again if that was interrupted.
     """
     options = {
         "startingOffsets": "earliest",
@@ -73,10 +73,10 @@ def stream(
 
     def take(part: DataFrame, number: int) -> None:
         counts = take_batch(lake, part, mark_of(part, number))
+        if then is not None:
+            then(counts)
         if told is not None:
             told(number, counts)
-        if then is not None:
-            then(part, number, counts)
 
     writer = rows.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint)
     if once:

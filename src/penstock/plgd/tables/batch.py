@@ -79,6 +79,7 @@ class Outcome:
     events: int = 0
     duplicates: int = 0
     dead_letters: int = 0
+    first_seq: int = 0
     last_seq: int = 0
 
 
@@ -98,8 +99,8 @@ class Batch:
         self.messages = messages
         self.state = state
         self.settings = settings
-        last = pc.max(messages["seq"]).as_py() or 0
-        self.outcome = Outcome(messages=len(messages), last_seq=last)
+        first, last = (of(messages["seq"]).as_py() or 0 for of in (pc.min, pc.max))
+        self.outcome = Outcome(messages=len(messages), first_seq=first, last_seq=last)
         self.aggregates = state.current(AGGREGATES)
 
     def add(self, table: TableSchema, rows: pa.Table) -> None:
