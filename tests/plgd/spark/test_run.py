@@ -83,8 +83,9 @@ def test_a_run_that_is_killed_and_a_back_fill_make_the_same_tables(
     lake, again = tmp_path / "lake", tmp_path / "again"
     common = ["--server", server.url, "--json", "plgd"]
     options = ["--buckets", "2", "--batch", "400"]
+    words = ["--alerts", "ALERTS", *options]
     kill_behind_a_batch([*common, "run", str(lake), "--once", *options])
-    told = penstock(*common, "run", str(lake), "--once", "--twins", "twins", *options)
+    told = penstock(*common, "run", str(lake), "--once", "--twins", "twins", *words)
     assert told[-1]["messages"] < total
     filled = penstock(*common, "backfill", str(again), "--buckets", "2", "--batch", "1000")
     assert filled[-1]["messages"] == total

@@ -207,6 +207,12 @@ def lake_of(tables: Path, buckets: int) -> Lake:
     default=None,
     help="Put changed twins into this key-value bucket, which is made if it is not there.",
 )
+@click.option(
+    "--alerts",
+    metavar="STREAM",
+    default=None,
+    help="Send alerts of gaps and failed commands to this stream, which is made if it is not there.",
+)
 @click.option("--every", default=None, help="The time between batches, as '5 seconds'.")
 @click.option(
     "--port",
@@ -239,30 +245,41 @@ def run(session: Session, /, folder: Path, stream: str, port: int, **given: Any)
         client = cleanup.enter_context(session.connect(lasting=True))
         check_stream(client, stream)
         progress = Progress(client, stream, as_json=session.as_json)
-        given["then"] = twins_into(client, lake, given.pop("twins"))
+        given["then"] = back_to(client, lake, given.pop("twins"), given.pop("alerts"))
         stopped = run_query(lake, folder, source, progress, **given)
     progress.summary(folder / "tables", stopped=stopped)
     return DONE
 
 
-def twins_into(
-    client: BlockingClient, lake: Lake, bucket: str | None
+def back_to(
+    client: BlockingClient, lake: Lake, bucket: str | None, alerts: str | None
 ) -> Callable[[Counts], None] | None:
-    """What puts the twins that a batch changed into a bucket; None without one."""
-    if bucket is None:
+    """What puts the twins that a batch changed into a bucket, and its alerts into a stream; None for neither."""
+    if bucket is None and alerts is None:
         return None
     from penstock.client import KeyValueConfig
+    from penstock.client.models import StreamConfig
     from penstock.errors import BucketNotFound, StreamNotFound
+    from penstock.plgd.spark.alerts import SUBJECT, send_alerts
     from penstock.plgd.spark.live import put_twins
 
     js = client.jetstream()
-    try:
-        js.key_value(bucket).status()
-    except (BucketNotFound, StreamNotFound):
-        js.create_key_value(KeyValueConfig(bucket=bucket))
+    if bucket is not None:
+        try:
+            js.key_value(bucket).status()
+        except (BucketNotFound, StreamNotFound):
+            js.create_key_value(KeyValueConfig(bucket=bucket))
+    if alerts is not None:
+        try:
+            js.stream_info(alerts)
+        except StreamNotFound:
+            js.create_stream(StreamConfig(name=alerts, subjects=[f"{SUBJECT}.>"]))
 
     def put(counts: Counts) -> None:
-        put_twins(client, lake, counts.first_seq, bucket)
+        if bucket is not None:
+            put_twins(client, lake, counts.first_seq, bucket)
+        if alerts is not None:
+            send_alerts(client, lake, counts.first_seq)
 
     return put
 

@@ -1,0 +1,70 @@
+"""Alerts about what a batch brought: gaps of versions that it opened, and commands that failed or were canceled.
+
+::
+
+    alerts.plgd.gap.{device}        {"aggregate_id": ..., "first_version": 5, "last_version": 7, "cause": "lost", ...}
+    alerts.plgd.command.{device}    {"correlation_id": ..., "status": "FORBIDDEN", "href": "/light/1", ...}
+
+Each has a message id of its own, so a stream has an alert once although an interrupted batch sends it again, within
+the stream's duplicate window. A gap that a late event closes in the same batch gives no alert.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow.dataset as ds
+
+from penstock.spark.tables.files import table_at
+
+from ..tables.commands import CONFIRMED, SUCCESS
+from ..tables.schemas import EVENTS, VERSION_GAPS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.client.blocking import BlockingClient
+
+    from .lake import Lake
+
+SUBJECT = "alerts.plgd"
+GAP = [
+    *("aggregate_id", "device_id", "href", "kind", "incarnation", "first_version", "last_version"),
+    *("cause", "missing", "found_at", "found_seq", "before_ns", "after_ns"),
+]
+COMMAND = [
+    *("correlation_id", "device_id", "href", "aggregate_id", "event_type", "status", "user_id"),
+    *("time", "incarnation", "version", "seq"),
+]
+
+
+def gaps(lake: Lake, first_seq: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Gaps that messages from a sequence on opened, with their ids."""
+    rows = table_at(lake.places[VERSION_GAPS.name]).to_pyarrow_dataset()
+    wanted = (ds.field("found_seq") >= first_seq) & ds.field("is_open")
+    for row in rows.to_table(columns=GAP, filter=wanted).to_pylist():
+        yield f"{row['aggregate_id']}.{row['incarnation']}.{row['first_version']}.gap", row
+
+
+def failures(lake: Lake, first_seq: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Commands that messages from a sequence on ended without success, with their ids."""
+    rows = table_at(lake.places[EVENTS.name]).to_pyarrow_dataset()
+    is_end = ds.field("event_type").isin(
+        [name for name in CONFIRMED if name.startswith("resource")]
+    )
+    wanted = (ds.field("seq") >= first_seq) & is_end & ~ds.field("status").isin(sorted(SUCCESS))
+    for row in rows.to_table(columns=COMMAND, filter=wanted).to_pylist():
+        yield f"{row['aggregate_id']}.{row['correlation_id']}.command", row
+
+
+def send_alerts(client: BlockingClient, lake: Lake, first_seq: int) -> int:
+    """Publish the alerts of a batch from a sequence on, which a stream must take; how many."""
+    count = 0
+    with client.jetstream().publisher() as publisher:
+        for kind, found in (("gap", gaps), ("command", failures)):
+            for msg_id, row in found(lake, first_seq):
+                subject = f"{SUBJECT}.{kind}.{row['device_id']}"
+                publisher.publish(subject, msgspec.json.encode(row), msg_id=msg_id)
+                count += 1
+    return count
