@@ -62,7 +62,6 @@ class Life:
         self.child = subprocess.Popen(
             [*COMMAND, *words],
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
         )
@@ -108,8 +107,8 @@ class Life:
 
     def end(self) -> dict[str, Any]:
         """Wait for its end, which must be a good one; its summary."""
-        _, problems = self.child.communicate(timeout=LIFE_SECONDS)
-        assert self.child.returncode == 0, problems
+        status = self.child.wait(timeout=LIFE_SECONDS)
+        assert status == 0, "it failed: see stderr"
         with self.changed:
             self.changed.wait_for(lambda: self.ended, timeout=LIFE_SECONDS)
         assert self.summary is not None
