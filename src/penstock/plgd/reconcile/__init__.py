@@ -10,9 +10,10 @@ A repair's message id comes from its event, so a repetition does nothing, wherev
 in the stream what is there already. Two runs at once rely on the stream's duplicate window.
 """
 
+from ..tables.settings import REPAIR_HEADER
 from .judging import Cause, Finding, Kept, Policy, Repair, judge
 from .running import Reconciler, Report, compare, encoded_repair
-from .scanning import REPAIR_HEADER, scan
+from .scanning import scan
 from .sightings import Row, Sightings
 from .sources import GatewaySource, Source, StoreSource
 

@@ -13,8 +13,9 @@ from ..bus import NoEventStream
 from ..codec import Encoded, aggregate_of, encode
 from ..kinds import type_of
 from ..subjects import Era
+from ..tables.settings import REPAIR_HEADER
 from .judging import NO_OWNER, Finding, Policy, forgotten, judge, name_outages
-from .scanning import REPAIR_HEADER, STATE, scan
+from .scanning import STATE, scan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,6 +10,7 @@ from penstock.client.stored import read_stored
 from ..codec import decode_version
 from ..columns import decode_batch
 from ..ids import owner_id
+from ..tables.settings import REPAIR_HEADER
 from .sightings import END_NS, Sightings
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from penstock.client.blocking.jetstream import JetStream
 
-REPAIR_HEADER = "Penstock-Repair"
 STATE = "state"
 _REPAIR_STATE = f"{REPAIR_HEADER}: {STATE}".encode()
 COLUMNS = [
