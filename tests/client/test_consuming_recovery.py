@@ -192,6 +192,37 @@ def test_a_server_that_falls_silent_is_noticed(shell: str, proxy: Proxy) -> None
         reader.messages.stop()
 
 
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("ordered", [False, True])
+def test_missed_heartbeats_are_counted_also_while_nobody_answers(
+    shell: str, proxy: Proxy, ordered: bool
+) -> None:
+    """Programs give an operation up after some; a new one goes on when the server is there again."""
+    with connected(shell, proxy.url, timeout=30) as client:
+        make(client.jetstream(), "S")
+        js = client.jetstream(timeout=2)
+
+        def begun() -> Reader:
+            return Reader(js.ordered_consumer("S") if ordered else js.consumer("S", "c"))
+
+        reader = begun()
+        reader.run_until(lambda: reader.has("heartbeat"))
+        reader.told.clear()  # those of a slow start
+        proxy.loses = lambda operation: operation.startswith((b"MSG", b"HMSG"))
+
+        def counts() -> list[int]:
+            return [each.count for each in reader.told if each.kind == "heartbeats_missed"]
+
+        reader.run_until(lambda: 3 in counts())
+        assert counts()[-3:] == [1, 2, 3]
+        reader.messages.stop()
+        proxy.loses = lambda _: False
+        client.jetstream().publish("S.0", b"0")
+        reader = begun()
+        reader.run_until(reader.whole(1))
+        reader.messages.stop()
+
+
 def test_a_slow_handler_is_no_missed_heartbeat(server: ServerProcess, unique: str) -> None:
     with connect_blocking(server.url, timeout=30) as client:
         js = client.jetstream()

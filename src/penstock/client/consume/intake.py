@@ -405,6 +405,16 @@ class Intake(Mailbox, ABC):
             self.emit("heartbeats_missed", count=self._silent - 1)
             self.doubt(Timeout(f"no heartbeat of consumer {self.info.name!r}"))
 
+    def _count_silence(self) -> None:
+        """A look-up had no answer: after missed heartbeats, one more is missed when its time is over."""
+        now = self.client.clock()
+        if self.heard or not self.client.connection.connected:
+            self.heard, self._silent = False, 0
+        elif self._silent > 1 and now >= self._heartbeat_due:
+            self._heartbeat_due = now + self.heartbeat_s
+            self._silent += 1
+            self.emit("heartbeats_missed", count=self._silent - 1)
+
     def _extend(self, now: float) -> None:
         """Restart the ack wait of every message that was already here at the last look."""
         self._extend_due = now + self._extend_s
@@ -442,6 +452,7 @@ class Intake(Mailbox, ABC):
                 return
         except PenstockError as error:
             self._bear(error)
+            self._count_silence()
         else:
             self._recovered(info, why)
             return
@@ -483,6 +494,7 @@ class Intake(Mailbox, ABC):
         self._retry_at = -math.inf
         self.fit(info)
         self.flowing = True
+        self._heartbeat_due = self.client.clock() + self.heartbeat_s
         self.restart(str(why))
 
     # -- the end -----------------------------------------------------------------------------------
