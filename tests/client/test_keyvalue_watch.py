@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -194,3 +196,37 @@ def test_a_snapshot_never_shows_half_of_a_transaction(server: ServerProcess, uni
             enough.set()
             thread.join()
         written.destroy()
+
+
+def delivered(js: Any, stream: str, revision: int) -> None:
+    """Wait until the only consumer of the stream has delivered this revision."""
+    deadline = time.monotonic() + WAIT
+    (info,) = js.consumers(stream)
+    while info.delivered.stream_seq < revision:
+        assert time.monotonic() < deadline, f"revision {revision} is not delivered"
+        info = js.consumer_info(stream, info.name)
+
+
+@pytest.mark.parametrize("begin", ["block", "initial", "updates"])
+def test_a_change_is_delivered_before_the_watch_is_read(
+    shell: str, server: ServerProcess, unique: str, begin: str
+) -> None:
+    """So the next change of the key, which replaces it in the bucket, hides none."""
+    config = KeyValueConfig(bucket=unique, storage="memory")
+    with connected(shell, server.url) as client, connect_blocking(server.url) as other:
+        bucket = client.jetstream().create_key_value(config)
+        watch = bucket.watch(updates_only=begin == "updates")
+        with watch if begin == "block" else contextlib.nullcontext():
+            if begin != "block":
+                assert watch.initial() == []
+            js = other.jetstream()
+            writing = js.key_value(unique)
+            for n in range(1, 6):
+                assert writing.put("k", b"%d" % n) == n
+                delivered(js, f"KV_{unique}", n)
+            writing.purge("k")
+            found = [watch.next(WAIT) for _ in range(6)]
+        assert [entry.revision for entry in found] == [*range(1, 7)]
+        assert found[-1].operation == "PURGE"
+        watch.stop()
+        bucket.destroy()

@@ -16,6 +16,7 @@ from .management import ManagementPlans
 from .message import BaseMessage
 from .models import ConsumerConfig, ConsumerInfo, PubAck
 from .ordered import Ordered
+from .own_consumers import OwnConsumers
 from .publishing import RETRY_S
 from .pull import control_reply
 from .pulling import Pulling
@@ -23,12 +24,12 @@ from .schedules import Scheduling
 from .steps import Attach, Mailbox, Until, call, flow, planned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Generator, Iterable
 
     from penstock.api.fields import DeliverPolicy
 
     from .session import Session
-    from .steps import Flow, Steps
+    from .steps import Flow, Step, Steps
     from .subscribing import Subscribed
 
 M = TypeVar("M", bound=BaseMessage)
@@ -164,42 +165,41 @@ class Streams(Scheduling[M]):
 
         Ends when the owner closes the client.
         """
-        stream = state.stream
-        while True:
-            handle: Pulling[M] | None = None
-            try:
-                info = yield from self.plans.create_consumer(stream, state.config())
-                state.started(info)
-                handle = Pulling(self, stream, info.name)
-                reading = yield from handle.begin_reading(batch=ORDERED_BATCH, patient=False)
-                whole = True
-                while whole and (yield from reading.refill()):
-                    for message in reading.at_hand():
-                        whole = state.take(message.metadata)
-                        if not whole:
-                            break
-                        yield message
-                if whole:
-                    return
-            except GeneratorExit:  # collected: nobody carries out steps
-                if handle is not None:
-                    handle.close()
-                    handle = None
-                raise
-            except PenstockError as error:
-                if self.client.closed or not state.recoverable(error):
-                    raise
-                yield Until(Mailbox(), never, RETRY_S)
-            finally:
-                if handle is not None:
-                    handle.close()
-                    yield from self._discarding(stream, handle.consumer)
-
-    def _discarding(self, stream: str, consumer: str) -> Steps[None]:
+        consumers = OwnConsumers(self.client, self.plans, state.stream)
+        collected = False
         try:
-            yield from self.plans.delete_consumer(stream, consumer)
-        except PenstockError:
-            return  # it is gone already, or the server deletes it when it is inactive
+            while not (yield from self._following(consumers, state)):
+                yield from consumers.removing()
+        except GeneratorExit:  # nobody carries out steps
+            collected = True
+            raise
+        finally:
+            if not collected:
+                yield from consumers.removing()
+
+    def _following(self, consumers: OwnConsumers, state: Ordered) -> Generator[Step | M, Any, bool]:
+        """The messages of one consumer; returns whether no message follows."""
+        handle: Pulling[M] | None = None
+        try:
+            info = yield from consumers.creating(state.config())
+            state.started(info)
+            handle = Pulling(self, state.stream, info.name)
+            yield from consumers.removing(keep=info.name)
+            reading = yield from handle.begin_reading(batch=ORDERED_BATCH, patient=False)
+            while (yield from reading.refill()):
+                for message in reading.at_hand():
+                    if not state.take(message.metadata):
+                        return False
+                    yield message
+        except PenstockError as error:
+            if self.client.closed or not state.recoverable(error):
+                raise
+            yield Until(Mailbox(), never, RETRY_S)
+            return False
+        finally:
+            if handle is not None:
+                handle.close()
+        return True
 
     def _pushing(
         self, stream: str, config: ConsumerConfig | None, queue: str, subscription: Subscribed[Any]

@@ -9,12 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from msgspec.structs import replace
-
 from penstock.errors import (
-    ApiError,
     ConsumerBusy,
-    NoResponders,
     PenstockError,
     PullError,
     StreamNotFound,
@@ -24,6 +20,7 @@ from ..durations import Duration, Moment, to_nanoseconds
 from ..message import BaseMessage
 from ..models import ConsumerConfig, ConsumerInfo
 from ..ordered import INACTIVE_THRESHOLD_S, Ordered
+from ..own_consumers import OwnConsumers
 from ..publishing import RETRY_S
 from ..pull import CONFLICT, HEARTBEAT
 from ..pulling import Pulling
@@ -37,17 +34,12 @@ if TYPE_CHECKING:
 
     from penstock.api.fields import DeliverPolicy, ReplayPolicy
 
-    from ..jetstream import Plans
     from ..steps import Steps
     from ..streams import Streams
     from .intake import Intake, OnMissing
     from .requests import Sizes
 
 M = TypeVar("M", bound=BaseMessage)
-
-
-MADE_MAX = 100
-"""The most consumers of one ordered consumer that are remembered to be removed."""
 
 
 class Ordering(Generic[M]):
@@ -91,10 +83,7 @@ class Ordering(Generic[M]):
         self.client = js.client
         self.stream = stream
         self.position = Ordered(stream, filter_subjects, start_seq, policy, headers_only, base)
-        self.name_prefix = name_prefix
-        self._made: list[
-            str
-        ] = []  # consumers that the server may have: that in use, and doubtful ones
+        self.consumers = OwnConsumers(js.client, js.plans, stream, name_prefix)
         self._js = js
         self._busy = ""
         self._handle: Pulling[M] | None = None
@@ -117,28 +106,8 @@ class Ordering(Generic[M]):
         self._busy = ""
 
     def creating(self) -> Steps[ConsumerInfo]:
-        """Create the next consumer.
-
-        It has a name, so that it can be removed also when the answer to its creation is lost.
-        """
-        unique = self.client.new_id()
-        name = f"{self.name_prefix}_{unique}" if self.name_prefix else unique
-        self._made.append(name)
-        del self._made[:-MADE_MAX]
-        config = replace(self.position.config(), name=name)
-        try:
-            return (yield from self._js.plans.create_consumer(self.stream, config))
-        except (ApiError, NoResponders) as error:
-            if not isinstance(error, ApiError) or error.code < 500:
-                self._made.remove(name)  # it was not made
-            raise
-
-    def removing(self, keep: str = "") -> Steps[None]:
-        """Remove every consumer but ``keep`` that the server may have."""
-        for name in [name for name in self._made if name != keep]:
-            gone = yield from discarding(self._js.plans, self.stream, name)
-            if gone and name in self._made:
-                self._made.remove(name)
+        """Create the next consumer."""
+        return (yield from self.consumers.creating(self.position.config()))
 
     def informing(self) -> Steps[ConsumerInfo]:
         """The state of the consumer that ``next`` and ``fetch`` use; makes it when there is none."""
@@ -224,11 +193,11 @@ class Ordering(Generic[M]):
             info = yield from self.creating()
             self.position.started(info)
             self._handle = Pulling(self._js, self.stream, info.name)
-            yield from self.removing(info.name)
+            yield from self.consumers.removing(info.name)
         return self._handle
 
     def _drop(self) -> None:
-        """Forget the current consumer; ``removing`` follows, at the latest with the next one."""
+        """Forget the current consumer; ``consumers.removing`` follows, at the latest with the next one."""
         handle, self._handle = self._handle, None
         self.position.forget()
         if handle is not None:
@@ -237,7 +206,7 @@ class Ordering(Generic[M]):
     def _discarding(self) -> Steps[None]:
         """Forget the current consumer, and remove it from the server."""
         self._drop()
-        yield from self.removing()
+        yield from self.consumers.removing()
 
     def _leaving(self, _: type[BaseException] | None) -> Steps[None]:
         """The end of the block."""
@@ -348,7 +317,7 @@ class OrderedIntake(PullIntake):
             raise
         self._subject = self.plans.subjects.next_message(self.stream, info.name)
         self._position.started(info)
-        yield from self._ordering.removing(info.name)
+        yield from self._ordering.consumers.removing(info.name)
         if self._created:
             self.emit("ordered_consumer_recreated", str(self._doubt), name=info.name)
         self._created = True
@@ -365,18 +334,4 @@ class OrderedIntake(PullIntake):
         """End the subscription, and remove the consumer."""
         yield from super()._closing()
         if self.client.connection.connected:
-            yield from self._ordering.removing()
-
-
-def discarding(plans: Plans, stream: str, consumer: str) -> Steps[bool]:
-    """Remove a consumer that is not needed any more; False when the server did not say that it is gone.
-
-    Then it deletes it itself, when it has been inactive for a while.
-    """
-    try:
-        yield from plans.delete_consumer(stream, consumer)
-    except ApiError as error:
-        return error.code < 500
-    except PenstockError:
-        return False
-    return True
+            yield from self._ordering.consumers.removing()

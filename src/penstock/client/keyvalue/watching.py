@@ -28,6 +28,7 @@ from penstock.errors import (
 
 from ..durations import Duration, to_seconds
 from ..ordered import Ordered
+from ..pulling import Inbox
 from ..steps import Left, Ready, Step, Until, call
 
 if TYPE_CHECKING:
@@ -141,6 +142,11 @@ class Watching(Generic[V]):
         """Whether the watch has delivered all values that it began with."""
         return self.position.caught_up and self.position.starts > 0 and not self._held
 
+    def _listens(self) -> bool:
+        """Whether messages are asked for, so that each comes when it is stored, before another replaces it."""
+        step = self._step
+        return step is None or (isinstance(step, Until) and isinstance(step.box, Inbox))
+
     # -- calls for users ---------------------------------------------------------------------------
 
     def nexting(self, timeout: Duration | None = None) -> Steps[KvEntry[V]]:
@@ -167,7 +173,9 @@ class Watching(Generic[V]):
         found: list[KvEntry[V]] = []
         try:
             while (
-                entry := (yield from self._advancing(deadline, lambda: self.caught_up))
+                entry := (
+                    yield from self._advancing(deadline, lambda: self.caught_up and self._listens())
+                )
             ) is not None:
                 found.append(entry)
         except Ended:
@@ -205,7 +213,13 @@ class Watching(Generic[V]):
     def beginning(self) -> Steps[None]:
         """Create the consumer: from now on every change is delivered."""
         deadline = self.client.clock() + self.bucket.js.timeout
-        entry = yield from self._advancing(deadline, lambda: self.position.starts > 0)
+        try:
+            entry = yield from self._advancing(
+                deadline, lambda: self.position.starts > 0 and self._listens()
+            )
+        except PenstockError:
+            yield from self.stopping()
+            raise
         if entry is not None:
             self._held.insert(0, entry)
 

@@ -557,7 +557,7 @@ class Storing(Generic[W]):
         watcher = self._watcher_type(
             self._js, self.bucket, self._stream, policy, deletes=not ignore_deletes
         )
-        yield from watcher.begin()
+        yield from watcher.opening()
         return watcher
 
     watch = call(watching)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import ConnectionClosed, ObjectDamaged, PenstockError, Timeout
 
 from ..ordered import Ordered
+from ..own_consumers import OwnConsumers
 from ..pull import Flow as Requests
 from ..pulling import Inbox, Pulling
 from ..steps import SEND, Ready, Until, call
@@ -50,6 +51,7 @@ class Watching:
         self._bucket = bucket
         self._stream = stream
         self._state = Ordered(stream, [f"$O.{bucket}.M.>"], 1, policy, False)
+        self._consumers = OwnConsumers(js.client, js.plans, stream)
         self._deletes = deletes
         self._handle: Pulling[Any] | None = None
         self._inbox: Inbox | None = None
@@ -60,11 +62,20 @@ class Watching:
         )  # whether the end of the present objects is still to be told
         self._stopped = False
 
-    def begin(self) -> Steps[None]:
-        """Create the consumer."""
-        info = yield from self._js.plans.create_consumer(self._stream, self._state.config())
+    def opening(self) -> Steps[None]:
+        """Create the first consumer, or leave none: from now on every change is told."""
+        try:
+            yield from self._begin()
+        except PenstockError:
+            yield from self.stopping()
+            raise
+
+    def _begin(self) -> Steps[None]:
+        """Create a consumer, and ask for its messages, so that they come as they are stored."""
+        info = yield from self._consumers.creating(self._state.config())
         self._state.started(info)
         self._handle = handle = Pulling(self._js, self._stream, info.name)
+        yield from self._consumers.removing(keep=info.name)
         self._requests = Requests(
             self._js.plans.subjects.next_message(self._stream, info.name),
             BATCH,
@@ -73,6 +84,7 @@ class Watching:
             int(HEARTBEAT_S * 10**9),
         )
         self._inbox = yield from handle._begin()
+        yield from self._ask(handle, self._inbox)
         if not info.num_pending:
             self._tell_end()
 
@@ -97,7 +109,7 @@ class Watching:
                 raise Timeout(f"no change of bucket {self._bucket!r} in {seconds} s")
             try:
                 if self._handle is None:
-                    yield from self.begin()
+                    yield from self._begin()
                 else:
                     yield from self._pull(left)
             except PenstockError as error:
@@ -122,10 +134,7 @@ class Watching:
             if inbox.error is not None:
                 inbox.error = None
                 self._requests.restart()
-            body = self._requests.due()
-            if body is not None:
-                handle.request(inbox, body)
-                yield SEND
+            yield from self._ask(handle, inbox)
             wait = min(left, quiet)
             if not (yield Until(inbox, inbox.has_news, wait)) and wait == quiet:
                 self._requests.restart()  # not even a heartbeat: the request is lost
@@ -139,6 +148,13 @@ class Watching:
                 whole = self._take(message)
         if not whole:
             yield from self._discarding()
+
+    def _ask(self, handle: Pulling[Any], inbox: Inbox) -> Steps[None]:
+        """Ask for messages if it is time."""
+        body = self._requests.due()
+        if body is not None:
+            handle.request(inbox, body)
+            yield SEND
 
     def _take(self, message: BaseMessage) -> bool:
         metadata = message.metadata
@@ -166,12 +182,10 @@ class Watching:
 
     def _discarding(self) -> Steps[None]:
         handle, self._handle, self._inbox = self._handle, None, None
-        if handle is None:
-            return
-        handle.close()
-        if self.client.closed:
-            return
-        yield from self._js._discarding(self._stream, handle.consumer)
+        if handle is not None:
+            handle.close()
+        if not self.client.closed:
+            yield from self._consumers.removing()
 
     def _leaving(self, _: type[BaseException] | None) -> Steps[None]:
         """The end of the block."""

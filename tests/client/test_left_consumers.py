@@ -1,0 +1,92 @@
+"""Readers that make consumers for themselves leave none behind, also when answers of the server are lost."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.client import KeyValueConfig, ObjectStoreConfig, StreamConfig, connect_blocking
+from penstock.errors import Timeout
+from tests.client.shells import connected
+from tests.proxies import running_proxy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.peers import ServerProcess
+
+WAIT = 60
+
+
+class Losing:
+    """Loses answers to creations, and deletes a consumer as soon as it is there."""
+
+    def __init__(self, admin: Any, stream: str, lost: set[int], deleted: int) -> None:
+        self.answers = 0
+        self._admin = admin
+        self._stream = stream
+        self._lost = lost
+        self._deleted = deleted
+
+    def __call__(self, operation: bytes) -> bool:
+        if b"consumer_create_response" not in operation:
+            return False
+        self.answers += 1
+        if self.answers == self._deleted:
+            name = re.findall(rb'"name":"(\w+)"', operation)[0]
+            self._admin.delete_consumer(self._stream, name.decode())
+        return self.answers in self._lost
+
+
+def bucket(js: Any, admin: Any) -> tuple[str, Any]:
+    admin.create_key_value(KeyValueConfig(bucket="b")).put("a", b"")
+    return "KV_b", js.key_value("b").watch()
+
+
+def objects(js: Any, admin: Any) -> tuple[str, Any]:
+    admin.create_object_store(ObjectStoreConfig(bucket="b")).put("a", b"")
+    return "OBJ_b", js.object_store("b")
+
+
+def stream(js: Any, admin: Any) -> tuple[str, Any]:
+    admin.create_stream(StreamConfig(name="S", subjects=["s"]))
+    admin.publish("s", b"")
+    return "S", js
+
+
+@contextlib.contextmanager
+def first_of(reader: Any, make: Any) -> Iterator[Any]:
+    """The first item of a reader that is open until the end of the block."""
+    if make is stream:
+        messages = reader.ordered("S")
+        yield next(iter(messages))
+        messages.close()
+        return
+    with reader.watch() if make is objects else reader as watch:
+        yield watch.next(timeout=WAIT)
+
+
+@pytest.mark.parametrize("make", [bucket, objects, stream])
+@pytest.mark.timeout(180)
+def test_every_consumer_is_removed(shell: str, own_server: ServerProcess, make: Any) -> None:
+    """The first tries end with a Timeout, because the answer is lost; the user tries again."""
+    with (
+        connect_blocking(own_server.url, timeout=30) as client,
+        running_proxy(own_server.port) as proxy,
+        connected(shell, proxy.url, timeout=0.5, reconnect_wait=0.05) as losing,
+    ):
+        admin = client.jetstream()
+        name, reader = make(losing.jetstream(), admin)
+        loses = proxy.loses = Losing(admin, name, lost={1, 2}, deleted=3)
+        while True:
+            with contextlib.suppress(Timeout), first_of(reader, make) as item:
+                assert item is not None
+                assert len(admin.consumer_names(name)) == 1
+                break
+            if make is bucket:
+                reader = losing.jetstream().key_value("b").watch()
+        assert loses.answers >= 4
+        assert admin.consumer_names(name) == []
