@@ -507,10 +507,15 @@ class Intake(Mailbox, ABC):
             connection.drain(self.interest)
             if connection.connected:
                 yield from self.client.flushing()
+                yield from self._tidying()
         except PenstockError:
             pass  # what was on its way is delivered again
         finally:
             self._finish()
+
+    def _tidying(self) -> Steps[None]:
+        """What is left to do at the server before the operation counts as ended."""
+        yield from ()
 
     def _return(self, message: BaseMessage) -> None:
         """Give a message back: the consumer delivers it again at once."""

@@ -330,8 +330,6 @@ class OrderedIntake(PullIntake):
             self._position.rewind(self.queue[0].metadata.stream_seq)
             self.queue.clear()
 
-    def _closing(self) -> Steps[None]:
-        """End the subscription, and remove the consumer."""
-        yield from super()._closing()
-        if self.client.connection.connected:
-            yield from self._ordering.consumers.removing()
+    def _tidying(self) -> Steps[None]:
+        """Remove the consumer: it is gone when the block ends."""
+        yield from self._ordering.consumers.removing()
