@@ -73,6 +73,13 @@ def twin_keys(tables: Path) -> list[str]:
     return [key_of(row) for row in columns.to_pylist()]
 
 
+def offline_devices(tables: Path) -> set[str]:
+    """The devices whose newest session ended."""
+    rows = DeltaTable(str(tables / "sessions")).to_pyarrow_table().to_pylist()
+    newest = {row["device_id"]: row for row in sorted(rows, key=lambda row: row["connected_at"])}
+    return {name for name, row in newest.items() if row["end_reason"] is not None}
+
+
 def test_a_run_that_is_killed_and_a_back_fill_make_the_same_tables(
     server: ServerProcess, tmp_path: Path
 ) -> None:
@@ -96,6 +103,10 @@ def test_a_run_that_is_killed_and_a_back_fill_make_the_same_tables(
     assert len(rows_of(lake / "tables", "raw")) == total
     with connect_blocking(server.url) as client:
         keys = client.jetstream().key_value("twins").keys()
+        state = client.jetstream().stream_info("ALERTS", subjects_filter=">").state
+    # The fleet lived long ago, so whoever is not online is offline for too long.
+    offline = {name.split(".")[3] for name in state.subjects if ".offline." in name}
+    assert offline == offline_devices(lake / "tables")
     assert set(keys) <= set(twin_keys(lake / "tables"))
     assert keys
     wrong = [*PENSTOCK, *common, "backfill", str(lake), "--buckets", "2"]

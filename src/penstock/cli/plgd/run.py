@@ -15,6 +15,7 @@ import click
 
 from penstock.cli.failures import DONE
 from penstock.cli.output import print_json_line
+from penstock.cli.plgd.alerting import alert_options, back_to, looks, taken, watch_of
 from penstock.cli.plgd.bundle import configuration
 from penstock.cli.session import Session, command
 
@@ -201,18 +202,7 @@ def lake_of(tables: Path, buckets: int) -> Lake:
 @FOLDER
 @STREAM
 @click.option("--once", is_flag=True, help="Bring what is there into the tables, and end.")
-@click.option(
-    "--twins",
-    metavar="BUCKET",
-    default=None,
-    help="Put changed twins into this key-value bucket, which is made if it is not there.",
-)
-@click.option(
-    "--alerts",
-    metavar="STREAM",
-    default=None,
-    help="Send alerts of gaps and failed commands to this stream, which is made if it is not there.",
-)
+@alert_options
 @click.option("--every", default=None, help="The time between batches, as '5 seconds'.")
 @click.option(
     "--port",
@@ -237,6 +227,7 @@ def run(session: Session, /, folder: Path, stream: str, port: int, **given: Any)
     penstock plgd run ./lake
     penstock --server nats://hub:4222 plgd run ./lake --once
     """
+    given["bounds"] = taken(given)
     with ExitStack() as cleanup:
         lake = lake_of(folder / "tables", given["buckets"])
         url = session.server or cleanup.enter_context(own_server(folder / "hub", port))
@@ -245,43 +236,13 @@ def run(session: Session, /, folder: Path, stream: str, port: int, **given: Any)
         client = cleanup.enter_context(session.connect(lasting=True))
         check_stream(client, stream)
         progress = Progress(client, stream, as_json=session.as_json)
-        given["then"] = back_to(client, lake, given.pop("twins"), given.pop("alerts"))
+        alerts, bounds = given.pop("alerts"), given.pop("bounds")
+        watch = watch_of(client, lake, folder, alerts, stream=stream, bounds=bounds)
+        given["then"] = back_to(client, lake, given.pop("twins"), watch)
+        given["look"] = looks(watch)
         stopped = run_query(lake, folder, source, progress, **given)
     progress.summary(folder / "tables", stopped=stopped)
     return DONE
-
-
-def back_to(
-    client: BlockingClient, lake: Lake, bucket: str | None, alerts: str | None
-) -> Callable[[Counts], None] | None:
-    """What puts the twins that a batch changed into a bucket, and its alerts into a stream; None for neither."""
-    if bucket is None and alerts is None:
-        return None
-    from penstock.client import KeyValueConfig
-    from penstock.client.models import StreamConfig
-    from penstock.errors import BucketNotFound, StreamNotFound
-    from penstock.plgd.spark.alerts import SUBJECT, send_alerts
-    from penstock.plgd.spark.live import put_twins
-
-    js = client.jetstream()
-    if bucket is not None:
-        try:
-            js.key_value(bucket).status()
-        except (BucketNotFound, StreamNotFound):
-            js.create_key_value(KeyValueConfig(bucket=bucket))
-    if alerts is not None:
-        try:
-            js.stream_info(alerts)
-        except StreamNotFound:
-            js.create_stream(StreamConfig(name=alerts, subjects=[f"{SUBJECT}.>"]))
-
-    def put(counts: Counts) -> None:
-        if bucket is not None:
-            put_twins(client, lake, counts.first_seq, bucket)
-        if alerts is not None:
-            send_alerts(client, lake, counts.first_seq)
-
-    return put
 
 
 def run_query(lake: Lake, folder: Path, source: Source, progress: Progress, **given: Any) -> bool:
@@ -315,6 +276,8 @@ def run_query(lake: Lake, folder: Path, source: Source, progress: Progress, **gi
             while check_query(query, may_end=given["once"] or stopping.is_set()):
                 if stopping.wait(LOOK_SECONDS):
                     stop_after_batch([query])
+                else:
+                    given["look"]()
         except QueryEnded as error:
             raise click.ClickException(f"{error} (see {log})") from None
         finally:

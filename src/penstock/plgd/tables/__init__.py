@@ -7,6 +7,7 @@
                    │ versions        one aggregate: what is new, again, missing;  tracking  many at once
                    │ twins, connections, commands, links, registrations           rows by their events
                    └ rows            rows that may still change
+    conditions  when devices and commands alert
     schemas    the tables: columns, keys, partitions          settings  what a pipeline is set to
 
 All of it is pure: nothing here opens a file or knows Spark.

@@ -1,0 +1,174 @@
+"""What ``penstock plgd run`` gives back to the stream: the twins that a batch changed, and alerts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.values import DURATION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from penstock.client.blocking import BlockingClient
+    from penstock.plgd.spark.lake import Counts, Lake
+    from penstock.plgd.spark.watching import Watch
+
+NAMES = ("offline_after", "late_after", "flaps", "flap_session", "flap_window")
+
+
+def alert_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of twins and alerts."""
+    for option in reversed(
+        [
+            click.option(
+                "--twins",
+                metavar="BUCKET",
+                default=None,
+                help="Put changed twins into this key-value bucket, which is made if it is not there.",
+            ),
+            click.option(
+                "--alerts",
+                metavar="STREAM",
+                default=None,
+                help="Send alerts to this stream, which is made if it is not there.",
+            ),
+            click.option(
+                "--offline-after",
+                type=DURATION,
+                default="1h",
+                show_default=True,
+                help="Alert when a device is offline for so long; 0s: never.",
+            ),
+            click.option(
+                "--late-after",
+                type=DURATION,
+                default="30s",
+                show_default=True,
+                help="Alert when a command takes so long, or expires; 0s: never.",
+            ),
+            click.option(
+                "--flaps",
+                type=click.IntRange(0),
+                default=5,
+                show_default=True,
+                help="Alert when a device has so many short sessions; 0: never.",
+            ),
+            click.option(
+                "--flap-session",
+                type=DURATION,
+                default="1m",
+                show_default=True,
+                help="A shorter session is short.",
+            ),
+            click.option(
+                "--flap-window",
+                type=DURATION,
+                default="1h",
+                show_default=True,
+                help="The time in which short sessions are counted.",
+            ),
+        ]
+    ):
+        function = option(function)
+    return function
+
+
+def taken(given: dict[str, Any]) -> dict[str, Any]:
+    """Take the options of alerts out of those of a command: the arguments of `Bounds`."""
+    values = {name: given.pop(name) for name in NAMES}
+    bounds = {
+        "offline_s": values["offline_after"] / 1e9,
+        "late_s": values["late_after"] / 1e9,
+        "flaps": values["flaps"],
+        "short_s": values["flap_session"] / 1e9,
+        "window_s": values["flap_window"] / 1e9,
+    }
+    if bounds["flaps"] == 1:
+        raise click.UsageError("--flaps 1: one short session is not flapping; give 2 or more")
+    if not bounds["short_s"] or not bounds["window_s"]:
+        raise click.UsageError("--flap-session and --flap-window are longer than 0s")
+    return bounds
+
+
+def is_whole(checkpoint: Path) -> bool:
+    """Whether a query has finished every batch that it began."""
+    begun, done = (
+        {int(one.name) for one in (checkpoint / name).glob("*") if one.name.isdecimal()}
+        for name in ("offsets", "commits")
+    )
+    return max(begun, default=-1) <= max(done, default=-1)
+
+
+def watch_of(
+    client: BlockingClient, lake: Lake, folder: Path, alerts: str | None, **given: Any
+) -> Watch | None:
+    """What watches devices and commands, on a stream of alerts that is made if it is not there; None without."""
+    if alerts is None:
+        return None
+    from penstock.client.models import StreamConfig
+    from penstock.errors import StreamNotFound
+    from penstock.plgd.spark.alerts import SUBJECT
+    from penstock.plgd.spark.watching import Watch
+    from penstock.plgd.tables.conditions import Bounds
+
+    js = client.jetstream()
+    try:
+        js.stream_info(alerts)
+    except StreamNotFound:
+        js.create_stream(StreamConfig(name=alerts, subjects=[f"{SUBJECT}.>"]))
+    stream, bounds = given["stream"], Bounds(**given["bounds"])
+    whole = is_whole(folder / "checkpoint")
+    return Watch(client, lake, bounds, alerts=alerts, stream=stream, is_whole=whole)
+
+
+def back_to(
+    client: BlockingClient, lake: Lake, bucket: str | None, watch: Watch | None
+) -> Callable[[Counts], None] | None:
+    """What puts the twins that a batch changed into a bucket, and sends its alerts; None for neither."""
+    if bucket is None and watch is None:
+        return None
+    from penstock.client import KeyValueConfig
+    from penstock.errors import BucketNotFound, StreamNotFound
+    from penstock.plgd.spark.alerts import send_alerts
+    from penstock.plgd.spark.live import put_twins
+
+    js = client.jetstream()
+    if bucket is not None:
+        try:
+            js.key_value(bucket).status()
+        except (BucketNotFound, StreamNotFound):
+            js.create_key_value(KeyValueConfig(bucket=bucket))
+
+    def put(counts: Counts) -> None:
+        if bucket is not None:
+            put_twins(client, lake, counts.first_seq, bucket)
+        if watch is not None:
+            send_alerts(client, lake, counts.first_seq)
+            watch.batch(counts)
+
+    return put
+
+
+def looks(watch: Watch | None) -> Callable[[], None]:
+    """What looks at the clock between batches. What fails then is told once, and tried again at the next look."""
+    from penstock.errors import PenstockError
+    from penstock.spark.tables.places import TableError
+
+    told = ""
+
+    def look() -> None:
+        nonlocal told
+        if watch is None:
+            return
+        try:
+            watch.look()
+            told = ""
+        except (PenstockError, TableError, OSError) as error:
+            if str(error) != told:
+                told = str(error)
+                click.echo(f"alerts wait: {told}", err=True)
+
+    return look

@@ -1,0 +1,151 @@
+"""Alerts of devices and commands, by batches and by the clock: each comes once, also when the pipeline starts again."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock.client.blocking import BlockingClient, connect_blocking
+from penstock.client.models import StreamConfig
+from penstock.plgd.spark import watching
+from penstock.plgd.spark.lake import Lake
+from penstock.plgd.spark.watching import Watch
+from penstock.plgd.tables import conditions
+from penstock.plgd.tables.conditions import Bounds
+from penstock.plgd.tables.schemas import COMMANDS, SESSIONS
+from penstock.spark.tables.files import table_at
+from penstock.testing import LocalServer
+from tests.plgd.spark.test_live import SETTINGS, take
+from tests.plgd.tables_help import cut
+from tests.plgd.test_tables_truth import run_of
+
+pytestmark = pytest.mark.slow
+BOUNDS = Bounds(offline_s=3600, late_s=1, flaps=3, short_s=120, window_s=900)
+SHORT: dict[str, Any] = {
+    "devices": 8,
+    "duration_s": 1800.0,
+    "command_interval_s": 20.0,
+    "session_s": 100.0,
+    "offline_s": 40.0,
+}
+
+
+class Clock:
+    """A clock that the test sets."""
+
+    def __init__(self, time: datetime) -> None:
+        self.time = time
+
+    def __call__(self) -> datetime:
+        return self.time
+
+
+def rows_of(lake: Lake, table: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table_at(lake.places[table]).to_pyarrow_table().to_pylist()
+    return rows
+
+
+def ids_of(client: BlockingClient) -> list[str]:
+    """The ids of the alerts that the stream has."""
+    js = client.jetstream()
+    found = []
+    for seq in range(1, js.stream_info("ALERTS").state.last_seq + 1):
+        message = js.get_message("ALERTS", seq)
+        told = json.loads(message.data)
+        assert message.subject.split(".")[3] == told["device_id"]
+        found += message.headers["Nats-Msg-Id"]
+    return found
+
+
+def wanted(lake: Lake, now: datetime) -> set[str]:
+    """The alerts that follow from all that the tables have."""
+    sessions = table_at(lake.places[SESSIONS.name]).to_pyarrow_table()
+    newest = conditions.newest_sessions(sessions.select(watching.SESSION.names))
+    found = [*conditions.offline(newest, now, BOUNDS)]
+    found += conditions.late(rows_of(lake, COMMANDS.name), now, BOUNDS)
+    found += conditions.flapping(sessions.to_pylist(), BOUNDS)
+    return {msg_id for msg_id, _ in found}
+
+
+def streams(client: BlockingClient, messages: pa.Table) -> None:
+    """The stream of the alerts, which forgets ids at once, and the one of the events, with all of them."""
+    js = client.jetstream()
+    alerts = StreamConfig(name="ALERTS", subjects=["alerts.plgd.>"], duplicate_window=0.1)
+    js.create_stream(alerts)
+    js.create_stream(StreamConfig(name="EVENTS", subjects=["plgd.>"]))
+    with js.publisher() as publisher:
+        for subject in messages["subject"].to_pylist():
+            publisher.publish(subject if subject.startswith("plgd.") else f"plgd.{subject}", b"")
+
+
+@pytest.mark.parametrize("size", [150, 100_000])
+def test_each_cause_alerts_once(tmp_path: Path, size: int) -> None:
+    _, messages = run_of(seed=4, **SHORT)
+    lake = Lake(tmp_path, SETTINGS)
+    lake.create()
+    last: datetime = messages["received"][-1].as_py()
+    clock = Clock(last)
+    with LocalServer() as server, connect_blocking(server.url) as client:
+        streams(client, messages)
+
+        def watch(*, is_whole: bool) -> Watch:
+            told: dict[str, Any] = {"alerts": "ALERTS", "stream": "EVENTS", "clock": clock}
+            return Watch(client, lake, BOUNDS, is_whole=is_whole, **told)
+
+        one = watch(is_whole=True)
+        assert one.look() == 0  # there is nothing yet
+        for number, part in enumerate(cut(messages, size)):
+            counts = take(lake, number, part)
+            one.batch(counts)
+            if (
+                number % 3 == 1
+            ):  # killed: the batch comes again, to a pipeline that knows nothing of it
+                one = watch(is_whole=False)
+                assert one.look() == 0
+                one.batch(counts)
+        assert wanted(lake, clock.time) <= set(ids_of(client))
+        kinds = Counter(name.rpartition(".")[2] for name in ids_of(client))
+        assert kinds["late"] > 3
+        assert kinds["flapping"] > 0
+        assert kinds["offline"] == 0
+        clock.time = last + timedelta(days=1)  # nothing happens, but time passes
+        one.looked = -1e9
+        sent = one.look()
+        assert one.look() == 0  # too soon
+        one = watch(is_whole=True)
+        one.looked = -1e9
+        assert one.look() == 0
+        ids = ids_of(client)
+        assert Counter(ids).most_common(1)[0][1] == 1
+        assert wanted(lake, clock.time) <= set(ids)
+        offline = [name for name in ids if name.endswith(".offline")]
+        assert 0 < len(offline) <= sent
+        assert {row["device_id"] for row in rows_of(lake, SESSIONS.name)} >= {
+            name.split(".")[0] for name in offline
+        }
+
+
+def test_a_pipeline_that_is_behind_waits(tmp_path: Path) -> None:
+    """The clock is the hub's latest time in the tables while the stream has more."""
+    _, messages = run_of(seed=4, **SHORT)
+    lake = Lake(tmp_path, SETTINGS)
+    lake.create()
+    last = messages["received"][-1].as_py()
+    late = messages["received"][-1].as_py() + timedelta(days=30)
+    with LocalServer() as server, connect_blocking(server.url) as client:
+        streams(client, messages)
+        one = Watch(client, lake, BOUNDS, alerts="ALERTS", stream="EVENTS", clock=lambda: late)
+        half = len(messages) // 2
+        one.batch(take(lake, 0, messages.slice(0, half)))
+        reached = max(row["time"] for row in rows_of(lake, "events"))
+        assert one.now() == reached < last
+        assert not [name for name in ids_of(client) if name.endswith(".offline")]
+        one.batch(take(lake, 1, messages.slice(half)))
+        assert one.now() == late
+        assert [name for name in ids_of(client) if name.endswith(".offline")]
