@@ -85,7 +85,7 @@ class Outcome:
 
 def process(messages: pa.Table, state: State, settings: Settings) -> Outcome:
     """What a bucket's messages make of its tables. ``messages`` are of `MESSAGES`, in any order."""
-    messages = messages.sort_by("seq")
+    messages = in_order(messages)
     work = Batch(messages, state, settings)
     work.run()
     return work.outcome
@@ -139,7 +139,7 @@ class Batch:
         gaps = self.open_rows(VERSION_GAPS, "aggregate_id")
         events, versions = self.tracked(decoded, letters, gaps)
         new, rows, owners = self.registered(decoded)
-        events = pa.concat_tables([events, new]).sort_by("seq")
+        events = in_order(pa.concat_tables([events, new]))
         self.add(EVENTS, events)
         self.outcome.events = len(events)
         good = pc.sum(pc.is_valid(decoded["event_type"])).as_py() or 0
@@ -183,13 +183,13 @@ class Batch:
         of_devices = pc.and_(
             pc.is_valid(decoded["event_type"]), pc.not_equal(decoded["kind"], registrations.KIND)
         )
-        events = decoded.filter(pc.fill_null(of_devices, False))
+        events = chosen_of(decoded, pc.fill_null(of_devices, False))
         told = versioned(events, letters)
         tracked = track(told, self.aggregates, gaps)
         is_event = np.flatnonzero(~told["is_damaged"].to_numpy())
         arrival, incarnation = tracked.arrival[is_event], tracked.incarnation[is_event]
         taken = np.flatnonzero(arrival != LEFT_OUT)
-        new = events.take(pa.array(taken))
+        new = events if len(taken) == len(events) else events.take(pa.array(taken))
         names = ARRIVALS.take(pa.array(arrival[taken].astype(np.int64)))
         new = new.append_column("arrival", names)
         new = new.append_column("incarnation", pa.array(incarnation[taken], pa.int64()))
@@ -293,6 +293,17 @@ def envelope_of(row: dict[str, Any]) -> tuple[str | None, str | None, int | None
     return told
 
 
+def in_order(table: pa.Table) -> pa.Table:
+    """A table by `seq`; most have this order already, and nothing is copied."""
+    seq = table["seq"].to_numpy()
+    return table if (seq[1:] >= seq[:-1]).all() else table.sort_by("seq")
+
+
+def chosen_of(table: pa.Table, chosen: pa.ChunkedArray) -> pa.Table:
+    """The rows of a mask without nulls; nothing is copied if it is all of them."""
+    return table if pc.all(chosen).as_py() else table.filter(chosen)
+
+
 def with_day(table: pa.Table, time: str) -> pa.Table:
     """A table with the day of one of its times."""
     return table.append_column("day", table[time].cast(pa.date32()))
@@ -337,7 +348,7 @@ def versioned(events: pa.Table, letters: pa.Table) -> pa.Table:
         for row in broken.to_pylist()
     ]
     merged = pa.concat_tables([table, pa.Table.from_pylist(rows, table.schema)])
-    return merged.sort_by("seq")
+    return in_order(merged)
 
 
 def is_repair(headers: pa.ChunkedArray) -> Any:
