@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""Time the work on a plgd hub's events on one core: decoding, and everything that makes the tables of them.
+"""Time the work on a plgd hub's events: on one core, or end to end with a server and Spark (see `plgd_end_to_end`).
 
     .venv/bin/python bench/bench_plgd.py
     .venv/bin/python bench/bench_plgd.py --devices 100,300,1000 --json figures.json
+    .venv/bin/python bench/bench_plgd.py --end-to-end --events 300000 --by-hand --rate 10000
+
+On one core, decoding and everything that makes the tables:
 
 A made-up fleet gives the messages. Figures are of processor time, so that other work on the machine does not
 change them much, and medians of the rounds:
@@ -95,30 +98,54 @@ def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--devices", default="300", help="numbers of devices, with commas")
-    parser.add_argument("--events", type=int, default=200_000)
-    parser.add_argument("--batch", type=int, default=100_000)
+    parser.add_argument("--events", default="200000", help="numbers of events, with commas")
+    parser.add_argument("--batch", type=int, default=100_000, help="messages of a batch at most")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--tables-only", action="store_true", help="on one core, time tables alone")
+    parser.add_argument("--end-to-end", action="store_true", help="from a server's stream by Spark")
+    parser.add_argument("--by-hand", action="store_true", help="end to end, the same by hand too")
+    parser.add_argument("--rate", type=int, default=0, help="end to end, follow so many a second")
+    parser.add_argument("--seconds", type=int, default=60, help="for so long")
     given = parser.parse_args()
-    figures = {}
-    for devices in map(int, given.devices.split(",")):
-        messages = messages_of(devices, given.events)
-        count = len(messages)
-        subjects, data = messages["subject"], messages["data"]
-        ways = {
-            "decode": lambda s=subjects, d=data: decode_batch(s, d),
-            "decode, JSON": lambda s=subjects, d=data: decode_batch(s, d, content="json"),
-            "one by one": lambda m=messages: one_by_one(m),
-        }
-        for name, work in ways.items():
-            spent = statistics.median(seconds(work) for _ in range(given.rounds))
-            figures[f"{name}, {devices} devices"] = count / spent
-        spent = statistics.median(tables(messages, given.batch) for _ in range(given.rounds))
-        figures[f"tables, {devices} devices"] = count / spent
-    for name, figure in figures.items():
-        print(f"{name:30} {figure:12,.0f} events/s   {1e6 / figure:6.2f} µs")
+    counts = [int(count) for count in given.events.split(",")]
+    devices = [int(count) for count in given.devices.split(",")]
+    if given.end_to_end:
+        from plgd_end_to_end import measure
+
+        figures = measure(given, counts, devices, messages_of)
+    else:
+        figures = on_one_core(given, counts, devices)
     if given.json:
         given.json.write_text(json.dumps(figures, indent=2))
+
+
+def on_one_core(
+    given: argparse.Namespace, counts: list[int], fleets: list[int]
+) -> dict[str, float]:
+    """Events a second of each way, printed as a table."""
+    figures = {}
+    for devices in fleets:
+        every = messages_of(devices, max(counts))
+        for count in counts:
+            messages = every.slice(0, count)
+            subjects, data = messages["subject"], messages["data"]
+            ways = {
+                "decode": lambda s=subjects, d=data: decode_batch(s, d),
+                "decode, JSON": lambda s=subjects, d=data: decode_batch(s, d, content="json"),
+                "one by one": lambda m=messages: one_by_one(m),
+            }
+            spent = {
+                name: [seconds(work) for _ in range(given.rounds)]
+                for name, work in ways.items()
+                if not given.tables_only
+            }
+            spent["tables"] = [tables(messages, given.batch) for _ in range(given.rounds)]
+            for name, rounds in spent.items():
+                title = f"{name}, {devices:,} devices, {count:,} events"
+                figures[title] = figure = count / statistics.median(rounds)
+                print(f"{title:48} {figure:12,.0f} events/s   {1e6 / figure:6.2f} µs", flush=True)
+    return figures
 
 
 if __name__ == "__main__":

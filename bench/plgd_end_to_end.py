@@ -1,0 +1,274 @@
+"""End to end: a penstock-server with a fleet's events in a stream, and the query of ``penstock plgd run`` behind it.
+
+    backlog    all events are in the stream; the query brings them into all tables, and ends (``--once``)
+    by hand    the same events as `plgd_by_hand` does it: two tables, in the same session of Spark
+    steady     events are published at a rate, and the query follows; the lag is the age of a batch's oldest
+               message when all tables have the batch
+
+Server, JVM, Python workers and driver share the machine. A small run comes first, so that the figures are those
+of a session that is warm. Every run is checked: all events are in the table, and the twins are those of the other.
+"""
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from itertools import pairwise
+
+import plgd_by_hand
+import pyarrow as pa
+import pyarrow.compute as pc
+from bench_spark_cost import Processes, bytes_below, per_million
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from penstock.client import Nanoseconds, StreamConfig, connect_blocking
+from penstock.plgd.spark.lake import Counts, Lake
+from penstock.plgd.spark.running import Source, stream
+from penstock.plgd.tables import Settings
+from penstock.spark.session import end_session, jvm_pid, session
+from penstock.testing import LocalServer
+
+STREAM = "EVENTS"
+WARM = 20_000
+HAND_BATCH = 50_000
+TWINS = ["aggregate_id", "version"]
+
+
+def publish(url: str, file: str, start: int, count: int, rate: int) -> None:
+    """Rows of a file of messages, at a rate a second (0: as fast as it goes)."""
+    rows = pa.ipc.open_file(file).read_all().slice(start, count)
+    pairs = zip(rows["subject"].to_pylist(), rows["data"].to_pylist(), strict=True)
+    with connect_blocking(url) as client, client.jetstream().publisher(window=4096) as publisher:
+        began = time.monotonic()
+        for number, (subject, data) in enumerate(pairs):
+            publisher.publish(subject, data)
+            if rate and number % 500 == 499:
+                early = began + number / rate - time.monotonic()
+                if early > 0:
+                    publisher.flush()
+                    time.sleep(early)
+
+
+class Bench:
+    """A server and a session of Spark that all runs share."""
+
+    def __init__(self, server: LocalServer, spark: SparkSession, batch: int) -> None:
+        """``batch`` is how many messages a batch of the query has at most."""
+        self.server = server
+        self.spark = spark
+        self.batch = batch
+
+    def fill(self, file: str, count: int) -> None:
+        """The stream anew, with the first messages of a file."""
+        with connect_blocking(self.server.url) as client:
+            js = client.jetstream(timeout=60)
+            if STREAM in js.stream_names():
+                js.delete_stream(STREAM)
+            window = Nanoseconds(600 * 10**9)
+            js.create_stream(
+                StreamConfig(name=STREAM, subjects=["plgd.>"], duplicate_window=window)
+            )
+        publish(self.server.url, file, 0, count, 0)
+
+    def processes(self) -> Processes:
+        """What takes part in a run."""
+        roots = {"server": self.server.pid, "jvm": jvm_pid(self.spark), "workers": -1}
+        return Processes(roots | {"driver": os.getpid()})
+
+    def timed(self, count: int, work: Callable[[], object]) -> dict[str, object]:
+        """Clock and processor time of a run over so many events."""
+        processes = self.processes()
+        began = time.monotonic()
+        work()
+        took = time.monotonic() - began
+        spent = processes.spent()
+        return {
+            "seconds": round(took, 2),
+            "events_per_second": round(count / took),
+            "events_per_processor_second": round(count / sum(spent.values())),
+            "processor_seconds_per_million": per_million(spent, count),
+        }
+
+    def backlog(self, count: int, folder: str) -> dict[str, object]:
+        """The query over the stream as it is."""
+        ends: list[tuple[float, int]] = []
+
+        def told(number: int, counts: Counts) -> None:
+            del number
+            ends.append((time.monotonic(), counts.messages))
+
+        def work() -> None:
+            lake = Lake(f"{folder}/tables", Settings())
+            lake.create()
+            query = stream(
+                self.spark,
+                Source(STREAM, self.server.url),
+                lake,
+                f"{folder}/checkpoint",
+                batch=self.batch,
+                once=True,
+                told=told,
+            )
+            query.awaitTermination()
+
+        figures = self.timed(count, work)
+        check(f"{folder}/tables", count)
+        figures["table_bytes_per_event"] = round(
+            bytes_below(f"{folder}/tables", ".parquet") / count
+        )
+        figures["stream_bytes_per_event"] = round(bytes_below(self.server.store) / count)
+        figures["batches"] = [round(end - before, 2) for (before, _), (end, _) in pairwise(ends)]
+        return figures
+
+    def by_hand(self, count: int, folder: str) -> dict[str, object]:
+        """The first events of the stream by hand."""
+        size = min(HAND_BATCH, self.batch)
+
+        def work() -> None:
+            asyncio.run(plgd_by_hand.run(self.spark, self.server.url, STREAM, count, size, folder))
+
+        figures = self.timed(count, work)
+        check(folder, count)
+        return figures
+
+    def steady(self, file: str, rate: int, seconds: int, folder: str) -> dict[str, object]:
+        """Events at a rate, and the query behind them."""
+        self.fill(file, 1)
+        count = rate * seconds
+        lags: list[float] = []
+        held = 0
+        lake = Lake(f"{folder}/tables", Settings())
+        lake.create()
+        with connect_blocking(self.server.url) as client:
+            js = client.jetstream()
+
+            def told(number: int, counts: Counts) -> None:
+                nonlocal held
+                held += counts.messages
+                oldest = js.get_message(STREAM, counts.first_seq).timestamp_ns
+                if number:
+                    lags.append(time.time() - oldest / 1e9)
+
+            query = stream(
+                self.spark,
+                Source(STREAM, self.server.url),
+                lake,
+                f"{folder}/checkpoint",
+                batch=self.batch,
+                told=told,
+            )
+            try:
+                query.processAllAvailable()
+                publisher = multiprocessing.get_context("spawn").Process(
+                    target=publish, args=(self.server.url, file, 1, count, rate)
+                )
+                began = time.monotonic()
+                publisher.start()
+                publisher.join()
+                took = time.monotonic() - began
+                behind = js.stream_info(STREAM).state.last_seq - held
+                query.processAllAvailable()
+            finally:
+                query.stop()
+        check(f"{folder}/tables", count + 1)
+        lags.sort()
+        return {
+            "rate": round(count / took),
+            "lag_seconds_median": round(lags[len(lags) // 2], 2),
+            "lag_seconds_most": round(lags[-1], 2),
+            "behind_at_the_end": behind,
+            "batches": len(lags),
+        }
+
+
+def check(folder: str, count: int) -> None:
+    """The table of events has every one."""
+    if (found := DeltaTable(f"{folder}/events").count()) != count:
+        raise SystemExit(f"{folder}: {found} events instead of {count}")
+
+
+def same_twins(ours: str, by_hand: str) -> None:
+    """Both know the same versions of the same twins."""
+    known = [
+        DeltaTable(f"{folder}/twin_latest").to_pyarrow_table(columns=TWINS).sort_by(TWINS[0])
+        for folder in (f"{ours}/tables", by_hand)
+    ]
+    if not pc.all(pc.equal(*(table[TWINS[0]] for table in known))).as_py() or not known[0].equals(
+        known[1].cast(known[0].schema)
+    ):
+        raise SystemExit("the twins differ")
+
+
+def measure(
+    given: argparse.Namespace,
+    counts: list[int],
+    fleets: list[int],
+    messages_of: Callable[[int, int], pa.Table],
+) -> dict[str, object]:
+    """Every run that the options ask for, printed as it ends."""
+    results: dict[str, object] = {}
+
+    def tell(name: str, figures: dict[str, object]) -> None:
+        results[name] = figures
+        print(name, json.dumps(figures), flush=True)
+
+    spark = session("plgd", master="local[2]")
+    spark.sparkContext.addPyFile(plgd_by_hand.__file__)
+    try:
+        for devices in fleets:
+            with LocalServer() as server, tempfile.TemporaryDirectory() as folder:
+                file = f"{folder}/messages.arrow"
+                most = max(*counts, given.rate * given.seconds + 1, WARM)
+                save(messages_of(devices, most), file)
+                bench = Bench(server, spark, given.batch)
+                one_fleet(bench, given, counts, devices, file, folder, tell)
+    finally:
+        end_session(spark)
+    return results
+
+
+def save(messages: pa.Table, file: str) -> None:
+    """Subjects and payloads into a file that the publisher reads."""
+    rows = messages.select(["subject", "data"])
+    with pa.ipc.new_file(file, rows.schema) as writer:
+        writer.write_table(rows)
+
+
+def one_fleet(
+    bench: Bench,
+    given: argparse.Namespace,
+    counts: list[int],
+    devices: int,
+    file: str,
+    folder: str,
+    tell: Callable[[str, dict[str, object]], None],
+) -> None:
+    """The runs over one fleet's events."""
+    bench.fill(file, WARM)
+    bench.backlog(WARM, f"{folder}/warm")
+    if given.by_hand:
+        bench.by_hand(WARM, f"{folder}/warm-hand")
+    for count in counts:
+        bench.fill(file, count)
+        ratios = []
+        for number in range(given.rounds):
+            name = f"{devices:,} devices, {count:,} events"
+            ours, hand = (f"{folder}/{kind}-{count}-{number}" for kind in ("ours", "hand"))
+            figures = bench.backlog(count, ours)
+            tell(f"backlog, {name}", figures)
+            if given.by_hand:
+                slow = bench.by_hand(count, hand)
+                tell(f"by hand, {name}", slow)
+                same_twins(ours, hand)
+                ratios.append(figures["events_per_second"] / slow["events_per_second"])
+        if ratios:
+            told = {"by_the_clock": round(sorted(ratios)[len(ratios) // 2], 2)}
+            tell(f"ratio to by hand, {name}", told)
+    if given.rate:
+        name = f"steady, {devices:,} devices, {given.rate:,} a second"
+        tell(name, bench.steady(file, given.rate, given.seconds, f"{folder}/steady"))
