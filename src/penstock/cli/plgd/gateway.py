@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from contextlib import AsyncExitStack
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,38 +16,71 @@ from penstock.cli.plgd.stores import contents, open_store
 from penstock.cli.session import Session, command
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
     from penstock.plgd.gateway import ServerTls, TokenVerifier
+
+_OPTIONS: list[tuple[str, dict[str, Any]]] = [
+    ("store", {"required": True, "help": "Event store: a SQLite file, or mongodb://..."}),
+    (
+        "listen",
+        {
+            "default": "127.0.0.1:9100",
+            "show_default": True,
+            "help": "Address; port 0: any free one.",
+        },
+    ),
+    (
+        "jwks",
+        {
+            "multiple": True,
+            "required": True,
+            "type": click.Path(),
+            "help": "File with keys that sign tokens: a JSON web key set, a public key or certificate"
+            " as PEM.",
+        },
+    ),
+    (
+        "owner-claim",
+        {"default": "sub", "show_default": True, "help": "The token's claim with the owner."},
+    ),
+    ("audience", {"default": None, "help": "The audience that tokens must have."}),
+    ("issuer", {"default": None, "help": "The issuer that tokens must have."}),
+    ("cert", {"default": "", "type": click.Path(), "help": "Certificate of the server (PEM)."}),
+    ("key", {"default": "", "type": click.Path(), "help": "Its key."}),
+    (
+        "client-ca",
+        {"default": "", "type": click.Path(), "help": "Ask clients for certificates of these."},
+    ),
+    ("plaintext", {"is_flag": True, "help": "Serve without TLS."}),
+    (
+        "bus",
+        {"default": True, "help": "Let clients subscribe to events of the NATS server."},
+    ),
+]
+
+
+def gateway_options(prefix: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The options of a gateway; with a prefix as those of another command, which need not serve one."""
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        for name, how in reversed(_OPTIONS):
+            settings = dict(how)
+            flag = f"--{prefix}{name}"
+            if prefix:
+                settings["required"] = False
+                settings["help"] = f"Gateway: {how['help'][0].lower()}{how['help'][1:]}"
+            if name == "bus":
+                flag += f"/--{prefix}no-bus"
+            field = f"{prefix}{name}".replace("-", "_")
+            function = click.option(flag, field, **settings)(function)
+        return function
+
+    return add
 
 
 @click.command()
-@click.option(
-    "--store", "place", required=True, help="Event store: a SQLite file, or mongodb://..."
-)
-@click.option(
-    "--listen", default="127.0.0.1:9100", show_default=True, help="Address; port 0: any free one."
-)
-@click.option(
-    "--jwks",
-    "keys",
-    multiple=True,
-    required=True,
-    type=click.Path(),
-    help="File with keys that sign tokens: a JSON web key set, a public key or certificate as PEM.",
-)
-@click.option(
-    "--owner-claim", default="sub", show_default=True, help="The token's claim with the owner."
-)
-@click.option("--audience", default=None, help="The audience that tokens must have.")
-@click.option("--issuer", default=None, help="The issuer that tokens must have.")
-@click.option("--cert", default="", type=click.Path(), help="Certificate of the server (PEM).")
-@click.option("--key", default="", type=click.Path(), help="Its key.")
-@click.option(
-    "--client-ca", default="", type=click.Path(), help="Ask clients for certificates of these."
-)
-@click.option("--plaintext", is_flag=True, help="Serve without TLS.")
-@click.option(
-    "--bus/--no-bus", default=True, help="Let clients subscribe to events of the NATS server."
-)
+@gateway_options()
 @command
 @click.pass_obj
 def gateway(session: Session, /, **asked: Any) -> int:
@@ -59,59 +92,84 @@ def gateway(session: Session, /, **asked: Any) -> int:
     \b
     penstock plgd gateway --store plgd.db --jwks keys.json --cert server.pem --key server.key
     """
+    verifier, tls = checked(asked)
+    asyncio.run(_serve(session, asked, verifier, tls))
+    return DONE
+
+
+def checked(asked: dict[str, Any], prefix: str = "") -> tuple[TokenVerifier, ServerTls | None]:
+    """The keys of tokens and the server's certificate, and whether the store opens; an error says what is wrong."""
     try:
         from penstock.plgd.gateway import TokenVerifier
     except ImportError as problem:
         raise needs(problem) from None
-    tls = _tls(asked)
+    tls = _tls(asked, prefix)
+    jwks = f"--{prefix}jwks"
     try:
         verifier = TokenVerifier(
-            [contents(path, "--jwks") for path in asked["keys"]],
+            [contents(path, jwks) for path in asked["jwks"]],
             owner_claim=asked["owner_claim"],
             audience=asked["audience"],
             issuer=asked["issuer"],
         )
     except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--jwks") from None
-    open_store(asked["place"]).close()  # say at once what is wrong with it
-    asyncio.run(_serve(session, asked, verifier, tls))
-    return DONE
+        raise click.BadParameter(str(error), param_hint=jwks) from None
+    open_store(asked["store"]).close()  # say at once what is wrong with it
+    return verifier, tls
 
 
-def _tls(asked: dict[str, Any]) -> ServerTls | None:
+def _tls(asked: dict[str, Any], prefix: str) -> ServerTls | None:
     """The server's certificate; None for no TLS."""
     from penstock.plgd.gateway import ServerTls
 
+    cert, key, ca, plaintext = (
+        f"--{prefix}{name}" for name in ("cert", "key", "client-ca", "plaintext")
+    )
     if asked["plaintext"]:
         if asked["cert"] or asked["key"] or asked["client_ca"]:
-            raise click.UsageError("--plaintext excludes --cert, --key and --client-ca")
+            raise click.UsageError(f"{plaintext} excludes {cert}, {key} and {ca}")
         return None
     if not asked["cert"] or not asked["key"]:
-        raise click.UsageError("give --cert and --key, or --plaintext")
-    ca = contents(asked["client_ca"], "--client-ca") if asked["client_ca"] else None
-    return ServerTls(contents(asked["cert"], "--cert"), contents(asked["key"], "--key"), ca)
+        raise click.UsageError(f"give {cert} and {key}, or {plaintext}")
+    trusted = contents(asked["client_ca"], ca) if asked["client_ca"] else None
+    return ServerTls(contents(asked["cert"], cert), contents(asked["key"], key), trusted)
+
+
+@asynccontextmanager
+async def serving(
+    session: Session, asked: dict[str, Any], verifier: TokenVerifier, tls: ServerTls | None
+) -> AsyncIterator[int]:
+    """A gateway for as long as the context; its port."""
+    from contextlib import AsyncExitStack
+
+    from penstock.client import connect
+    from penstock.plgd.gateway import GatewayServer
+
+    async with AsyncExitStack() as stack:
+        client = None
+        if asked["bus"]:
+            client = await stack.enter_async_context(connect(session.options(lasting=True)))
+        server = GatewayServer(lambda: open_store(asked["store"]), verifier, client=client)
+        await stack.enter_async_context(server)
+        yield await server.start(asked["listen"], tls=tls)
+
+
+def tell(session: Session, asked: dict[str, Any], port: int, tls: ServerTls | None) -> None:
+    """Say where a gateway listens."""
+    host = asked["listen"].rpartition(":")[0]
+    if session.as_json:
+        print(json.dumps({"event": "listening", "host": host, "port": port}), flush=True)
+    else:
+        print(f"gateway on {host}:{port}, {'with' if tls else 'without'} TLS", flush=True)
 
 
 async def _serve(
     session: Session, asked: dict[str, Any], verifier: TokenVerifier, tls: ServerTls | None
 ) -> None:
     """Serve until a signal."""
-    from penstock.client import connect
-    from penstock.plgd.gateway import GatewayServer
-
     end = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(each, end.set)
-    async with AsyncExitStack() as stack:
-        client = None
-        if asked["bus"]:
-            client = await stack.enter_async_context(connect(session.options(lasting=True)))
-        server = GatewayServer(lambda: open_store(asked["place"]), verifier, client=client)
-        await stack.enter_async_context(server)
-        port = await server.start(asked["listen"], tls=tls)
-        host = asked["listen"].rpartition(":")[0]
-        if session.as_json:
-            print(json.dumps({"event": "listening", "host": host, "port": port}), flush=True)
-        else:
-            print(f"gateway on {host}:{port}, {'with' if tls else 'without'} TLS", flush=True)
+    async with serving(session, asked, verifier, tls) as port:
+        tell(session, asked, port, tls)
         await end.wait()

@@ -16,7 +16,9 @@ import click
 from penstock.cli.failures import DONE
 from penstock.cli.output import print_json_line
 from penstock.cli.plgd.alerting import alert_options, back_to, looks, taken, watch_of
+from penstock.cli.plgd.beside import OPTION_PREFIX, gateway_asked, gateway_beside
 from penstock.cli.plgd.bundle import configuration
+from penstock.cli.plgd.gateway import gateway_options
 from penstock.cli.session import Session, command
 
 if TYPE_CHECKING:
@@ -214,6 +216,7 @@ def lake_of(tables: Path, buckets: int) -> Lake:
 @BATCH
 @BUCKETS
 @MASTER
+@gateway_options(OPTION_PREFIX)
 @command
 @click.pass_obj
 def run(session: Session, /, folder: Path, stream: str, port: int, **given: Any) -> int:
@@ -221,13 +224,16 @@ def run(session: Session, /, folder: Path, stream: str, port: int, **given: Any)
 
     FOLDER has the tables, and where the stream was read to. Without --server a server with the stream EVENTS
     is started for the hub, on FOLDER/hub. Every message is in the tables once, whatever is killed: start it
-    again, and it continues. Ctrl-C stops it at the end of a batch.
+    again, and it continues. Ctrl-C stops it at the end of a batch. With --gateway-store the command also
+    serves what `penstock plgd gateway` does.
 
     \b
     penstock plgd run ./lake
     penstock --server nats://hub:4222 plgd run ./lake --once
+    penstock plgd run ./lake --gateway-store plgd.db --gateway-jwks keys.json --gateway-plaintext
     """
     given["bounds"] = taken(given)
+    gateway = gateway_asked(click.get_current_context(), given)
     with ExitStack() as cleanup:
         lake = lake_of(folder / "tables", given["buckets"])
         url = session.server or cleanup.enter_context(own_server(folder / "hub", port))
@@ -235,6 +241,8 @@ def run(session: Session, /, folder: Path, stream: str, port: int, **given: Any)
         session.server = url
         client = cleanup.enter_context(session.connect(lasting=True))
         check_stream(client, stream)
+        if gateway is not None:
+            cleanup.enter_context(gateway_beside(session, gateway))
         progress = Progress(client, stream, as_json=session.as_json)
         alerts, bounds = given.pop("alerts"), given.pop("bounds")
         watch = watch_of(client, lake, folder, alerts, stream=stream, bounds=bounds)

@@ -1,0 +1,83 @@
+"""A gateway beside the pipeline of ``penstock plgd run``: in a thread of its own, for as long as the run."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from penstock.cli.plgd.gateway import checked, serving, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from penstock.cli.session import Session
+    from penstock.plgd.gateway import ServerTls, TokenVerifier
+
+PREFIX = "gateway_"
+OPTION_PREFIX = "gateway-"
+START_SECONDS = 60.0
+
+Made = tuple[dict[str, Any], "TokenVerifier", "ServerTls | None"]
+
+
+def gateway_asked(ctx: click.Context, given: dict[str, Any]) -> Made | None:
+    """Take the options of the gateway out of those of a command; None if there is to be none."""
+    asked = {
+        name.removeprefix(PREFIX): given.pop(name)
+        for name in list(given)
+        if name.startswith(PREFIX)
+    }
+    if asked["store"] is None:
+        for name in asked:
+            if ctx.get_parameter_source(PREFIX + name) is ParameterSource.COMMANDLINE:
+                option = f"--{OPTION_PREFIX}{name.replace('_', '-')}"
+                raise click.UsageError(f"{option} needs --{OPTION_PREFIX}store")
+        return None
+    if not asked["jwks"]:
+        raise click.UsageError(f"--{OPTION_PREFIX}store needs --{OPTION_PREFIX}jwks")
+    verifier, tls = checked(asked, OPTION_PREFIX)
+    return asked, verifier, tls
+
+
+@contextmanager
+def gateway_beside(session: Session, made: Made) -> Iterator[int]:
+    """A gateway for as long as the context; its port. An error of its start is raised here."""
+    asked, verifier, tls = made
+    loop = asyncio.new_event_loop()
+    end = asyncio.Event()
+    started: Future[int] = Future()
+
+    async def serve() -> None:
+        try:
+            async with serving(session, asked, verifier, tls) as port:
+                started.set_result(port)
+                await end.wait()
+        except Exception as error:
+            if started.done():
+                raise
+            started.set_exception(error)
+
+    thread = threading.Thread(target=_run, args=(loop, serve), name="gateway", daemon=True)
+    thread.start()
+    try:
+        port = started.result(START_SECONDS)
+        tell(session, asked, port, tls)
+        yield port
+    finally:
+        with suppress(RuntimeError):  # it has ended already
+            loop.call_soon_threadsafe(end.set)
+        thread.join(START_SECONDS)
+
+
+def _run(loop: asyncio.AbstractEventLoop, work: Callable[[], Any]) -> None:
+    """Run a coroutine in a loop of this thread."""
+    try:
+        loop.run_until_complete(work())
+    finally:
+        loop.close()

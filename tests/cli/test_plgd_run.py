@@ -1,0 +1,125 @@
+"""``penstock plgd run --gateway-store``: server, stream, pipeline and gateway in one command."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.client.blocking import connect_blocking
+from penstock.plgd.fleet import FleetConfig, FleetRun
+from penstock.plgd.gateway import BlockingGatewayClient
+from penstock.plgd.store import SqliteStore
+from tests.plgd.tokens import Issuer
+from tests.ports import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cli.conftest import Ran
+
+    Run = Callable[..., Ran]
+
+PENSTOCK = [sys.executable, "-m", "penstock.cli"]
+FLEET = ["--devices", "3", "--for", "5m", "--seed", "3"]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "text"),
+    [
+        ("--gateway-listen 127.0.0.1:0", 2, "--gateway-listen needs --gateway-store"),
+        ("--gateway-store s.db", 2, "--gateway-store needs --gateway-jwks"),
+        (
+            "--gateway-store s.db --gateway-jwks k",
+            2,
+            "give --gateway-cert and --gateway-key, or --gateway-plaintext",
+        ),
+        (
+            "--gateway-store s.db --gateway-jwks k --gateway-plaintext",
+            1,
+            "cannot read --gateway-jwks k",
+        ),
+        ("--flaps 1", 2, "one short session is not flapping"),
+        ("--flap-window 0s", 2, "longer than 0s"),
+        ("--late-after soon", 2, '"soon" is not a duration'),
+    ],
+)
+def test_wrong_options_are_told_before_anything_starts(
+    cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, status: int, text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = cli("plgd", "run", "lake", *words.split())
+    assert (ran.status, text in ran.err) == (status, True), ran.err
+    assert not Path("lake").exists()
+
+
+def test_a_store_that_is_missing_is_told(
+    cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("k").write_text(Issuer().pem())
+    words = "--gateway-store none.db --gateway-jwks k --gateway-plaintext"
+    ran = cli("plgd", "run", "lake", *words.split())
+    assert (ran.status, "there is no event store none.db" in ran.err) == (1, True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_one_command_serves_keeps_and_answers(tmp_path: Path) -> None:
+    config = FleetConfig(devices=3, duration_s=300, seed=3)
+    made = subprocess.run(
+        [*PENSTOCK, "plgd", "fleet", *FLEET, "-o", "e.jsonl", "--store", "s.db"],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    with SqliteStore(tmp_path / "s.db") as store:
+        owner = next(iter(store.aggregates())).owner
+    issuer = Issuer()
+    (tmp_path / "k").write_text(issuer.pem())
+    port = free_port()
+    words = ["--json", "plgd", "run", "lake", "--port", str(port), "--buckets", "1"]
+    words += ["--alerts", "ALERTS", "--gateway-store", "s.db", "--gateway-jwks", "k"]
+    words += ["--gateway-listen", "127.0.0.1:0", "--gateway-plaintext"]
+    process = subprocess.Popen([*PENSTOCK, *words], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    try:
+        heard = line_of(process)
+        assert heard["event"] == "listening"
+        with connect_blocking(f"nats://127.0.0.1:{port}") as client:
+            js = client.jetstream()
+            with js.publisher() as publisher:
+                count = 0
+                for each in FleetRun(config).deliveries():
+                    publisher.publish(each.subject, each.payload)
+                    count += 1
+            taken = 0
+            while taken < count:
+                batch = line_of(process)
+                assert batch["event"] == "batch"
+                taken += batch["messages"]
+            target = f"127.0.0.1:{heard['port']}"
+            with BlockingGatewayClient(target, issuer.token(owner)) as calls:
+                assert len(list(calls.devices())) > 0
+            assert js.stream_info("ALERTS").config.subjects == ["alerts.plgd.>"]
+        process.send_signal(signal.SIGINT)
+        assert line_of(process)["stopped"]
+        assert process.wait(120) == 0
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def line_of(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """The next line of JSON that a command writes."""
+    assert process.stdout is not None
+    told: dict[str, Any] = json.loads(process.stdout.readline())
+    return told
