@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -79,3 +80,10 @@ def connected(shell: str, url: str, **options: Any) -> Iterator[Any]:
 
         with Waited(runner.run(opened()), runner.get_loop()) as waited:
             yield waited
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Until a server has done what it was told: nats-server answers questions that came later first."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline

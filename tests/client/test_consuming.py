@@ -20,7 +20,7 @@ from penstock.errors import (
     StreamNotFound,
     Timeout,
 )
-from tests.client.shells import connected
+from tests.client.shells import connected, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,13 +63,6 @@ def number(message: Any) -> int:
 def subscriptions(client: Any) -> int:
     client.flush()
     return len(client.connection.interests)
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Until the server has taken the acks: nats-server answers questions that came behind them first."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
 
 
 def kinds(messages: Any) -> set[str]:

@@ -20,7 +20,7 @@ from penstock.errors import (
     StreamNotFound,
     Timeout,
 )
-from tests.client.shells import connected
+from tests.client.shells import connected, wait_for
 from tests.nats_clusters import running_cluster, wait_until_ready
 from tests.peers import available_servers
 from tests.proxies import Proxy, running_proxy
@@ -458,13 +458,13 @@ def test_an_ordered_consumer_leaves_none_behind(
             while len(found) < 60:
                 with contextlib.suppress(Timeout):
                     found += [int(each.data) for each in ordered.fetch(20, timeout=20)]
-            assert len(admin.jetstream().consumer_names("S")) == 1
+            wait_for(lambda: len(admin.jetstream().consumer_names("S")) == 1)
             ordered.close()
         else:
             options = {"max_messages": 20, "heartbeat": 0.2, "expires": 1}
             with ordered.consume(**options) as messages:
                 found += [int(each.data) for each in islice(messages, 60)]
-                assert len(admin.jetstream().consumer_names("S")) == 1
+                wait_for(lambda: len(admin.jetstream().consumer_names("S")) == 1)
         assert found == list(range(60))
         assert len(answers) >= 4
-        assert admin.jetstream().consumer_names("S") == []
+        wait_for(lambda: admin.jetstream().consumer_names("S") == [])

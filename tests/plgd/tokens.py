@@ -23,7 +23,7 @@ class Issuer:
 
     def token(self, owner: str | None = "a", **claims: Any) -> str:
         """A token for an hour."""
-        content = {"exp": int(time.time()) + 3600} | ({} if owner is None else {"sub": owner})
+        content = {"exp": int(time.time()) + 86_400} | ({} if owner is None else {"sub": owner})
         headers = {} if self.kid is None else {"kid": self.kid}
         return jwt.encode(content | claims, self.key, ALGORITHM, headers=headers)
 
