@@ -137,10 +137,21 @@ def test_refusals_before_anything_is_sent(house: House) -> None:
     assert refused("X")[0] == 10056
     assert refused("S", name="S")[0] == 10130
     assert refused("T", subjects=["a b"])[0] == 10052
-    code, text = refused("T", num_replicas=3)
-    assert code == 10062
-    assert text.startswith("restore failed: error adding stream: replicas > 1 not supported")
     assert not house.engine.accounts["$G"].transfers
+
+
+def test_replicas_are_refused_when_all_is_sent(house: House, tmp_path: Path) -> None:
+    fill(house, 1)
+    answer, data = backup(house)
+    other = House(tmp_path / "other")
+    refused = restore(other, answer, data, num_replicas=3)["error"]
+    assert (refused["code"], refused["err_code"]) == (500, 10062)
+    assert refused["description"].startswith(
+        "restore failed: error adding stream: replicas > 1 not supported"
+    )
+    assert not other.engine.accounts["$G"].transfers
+    assert other.ok("STREAM.NAMES")["total"] == 0
+    assert restore(other, answer, data)["state"]["messages"] == answer["state"]["messages"]
 
 
 def test_advisories(house: House, tmp_path: Path) -> None:

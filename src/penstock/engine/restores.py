@@ -65,10 +65,6 @@ def start(
     limits.check_stream_count(account, config)
     if name in account.streams or name in account.offline:
         raise errors.StreamNameExistRestoreFailedError()
-    try:
-        stream_config.check_replicas_supported(config)
-    except errors.StreamReplicasNotSupportedError as error:
-        raise errors.StreamRestoreError(f"error adding stream: {error}") from None
     if account.transit.count >= _COUNT_MAX:
         raise errors.StreamRestoreError(f"{_COUNT_MAX} others are on their way")
     restore = Restore(account, Staging(account, config))
@@ -222,6 +218,10 @@ class Restore:
             self._ending = self._unpacker.finish()
         for _ in self._ending:
             return True
+        try:  # not before the upload, as nats-server does
+            stream_config.check_replicas_supported(self._staging.config)
+        except errors.StreamReplicasNotSupportedError as error:
+            raise errors.StreamRestoreError(f"error adding stream: {error}") from None
         self._staging.adopt()
         self._finish(reply, None)
         return False
