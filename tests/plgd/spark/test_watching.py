@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,10 @@ from penstock.plgd.spark.watching import Watch
 from penstock.plgd.tables import conditions
 from penstock.plgd.tables.conditions import Bounds
 from penstock.plgd.tables.schemas import COMMANDS, SESSIONS
+from penstock.plgd.tables.settings import Settings
 from penstock.spark.tables.files import table_at
 from penstock.testing import LocalServer
+from tests.plgd.spark import test_live
 from tests.plgd.spark.test_live import SETTINGS, take
 from tests.plgd.tables_help import cut
 from tests.plgd.test_tables_truth import run_of
@@ -63,13 +66,13 @@ def ids_of(client: BlockingClient) -> list[str]:
     return found
 
 
-def wanted(lake: Lake, now: datetime) -> set[str]:
+def wanted(lake: Lake, now: datetime, bounds: Bounds) -> set[str]:
     """The alerts that follow from all that the tables have."""
     sessions = table_at(lake.places[SESSIONS.name]).to_pyarrow_table()
     newest = conditions.newest_sessions(sessions.select(watching.SESSION.names))
-    found = [*conditions.offline(newest, now, BOUNDS)]
-    found += conditions.late(rows_of(lake, COMMANDS.name), now, BOUNDS)
-    found += conditions.flapping(sessions.to_pylist(), BOUNDS)
+    found = [*conditions.offline(newest, now, bounds)]
+    found += conditions.late(rows_of(lake, COMMANDS.name), now, bounds)
+    found += conditions.flapping(sessions.to_pylist(), bounds)
     return {msg_id for msg_id, _ in found}
 
 
@@ -84,10 +87,16 @@ def streams(client: BlockingClient, messages: pa.Table) -> None:
             publisher.publish(subject if subject.startswith("plgd.") else f"plgd.{subject}", b"")
 
 
-@pytest.mark.parametrize("size", [150, 100_000])
-def test_each_cause_alerts_once(tmp_path: Path, size: int) -> None:
+@pytest.mark.parametrize(("size", "late_s"), [(150, 300.0), (60, 0.0), (100_000, 300.0)])
+def test_each_cause_alerts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, late_s: float
+) -> None:
+    """With ``late_s`` 0 a command that expires between two batches is closed when the second one is seen."""
+    settings = Settings(buckets=2, late_s=late_s)
+    bounds = BOUNDS if late_s else replace(BOUNDS, late_s=1000)  # then only what expires is late
+    monkeypatch.setattr(test_live, "SETTINGS", settings)
     _, messages = run_of(seed=4, **SHORT)
-    lake = Lake(tmp_path, SETTINGS)
+    lake = Lake(tmp_path, settings)
     lake.create()
     last: datetime = messages["received"][-1].as_py()
     clock = Clock(last)
@@ -96,7 +105,7 @@ def test_each_cause_alerts_once(tmp_path: Path, size: int) -> None:
 
         def watch(*, is_whole: bool) -> Watch:
             told: dict[str, Any] = {"alerts": "ALERTS", "stream": "EVENTS", "clock": clock}
-            return Watch(client, lake, BOUNDS, is_whole=is_whole, **told)
+            return Watch(client, lake, bounds, is_whole=is_whole, **told)
 
         one = watch(is_whole=True)
         assert one.look() == 0  # there is nothing yet
@@ -109,7 +118,7 @@ def test_each_cause_alerts_once(tmp_path: Path, size: int) -> None:
                 one = watch(is_whole=False)
                 assert one.look() == 0
                 one.batch(counts)
-        assert wanted(lake, clock.time) <= set(ids_of(client))
+        assert wanted(lake, clock.time, bounds) <= set(ids_of(client))
         kinds = Counter(name.rpartition(".")[2] for name in ids_of(client))
         assert kinds["late"] > 3
         assert kinds["flapping"] > 0
@@ -123,7 +132,7 @@ def test_each_cause_alerts_once(tmp_path: Path, size: int) -> None:
         assert one.look() == 0
         ids = ids_of(client)
         assert Counter(ids).most_common(1)[0][1] == 1
-        assert wanted(lake, clock.time) <= set(ids)
+        assert wanted(lake, clock.time, bounds) <= set(ids)
         offline = [name for name in ids if name.endswith(".offline")]
         assert 0 < len(offline) <= sent
         assert {row["device_id"] for row in rows_of(lake, SESSIONS.name)} >= {
