@@ -5,6 +5,7 @@ else on that page is written by hand. With --check it writes nothing, and exits 
 the built package with the extras "cli".
 """
 
+import inspect
 import re
 import sys
 from collections.abc import Iterator
@@ -78,13 +79,20 @@ def option_row(option: click.Option, ctx: click.Context) -> str:
     return f"| `{cell(names).replace('&lt;', '<')}` | {cell(text)} |"
 
 
+def paragraph(text: str) -> str:
+    """A paragraph of a help text; lines behind a ``\\b`` are not to be joined."""
+    text = inspect.cleandoc(text)
+    if text.startswith("\b"):
+        return "```text\n" + inspect.cleandoc(text.removeprefix("\b")) + "\n```"
+    return " ".join(text.split()).replace("<", "&lt;")
+
+
 def section(path: str, command: click.Command, others: list[str]) -> str:
     """The section of a command."""
     ctx = click.Context(command, info_name=f"penstock {path}")
     usage = " ".join(command.collect_usage_pieces(ctx))
     parts = [f"## penstock {path}", f"```text\npenstock {path} {usage}".rstrip() + "\n```"]
-    paragraphs = (command.help or "").replace("\b", "").strip().split("\n\n")
-    parts += [" ".join(each.split()).replace("<", "&lt;") for each in paragraphs]
+    parts += [paragraph(each) for each in (command.help or "").strip().split("\n\n")]
     if others:
         names = ", ".join(f"`{name}`" for name in others)
         parts.append(f"Other names: {names}.")
