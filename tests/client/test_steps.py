@@ -177,17 +177,20 @@ def test_who_leaves_an_ordered_reader_lets_it_remove_its_consumer() -> None:
     flow = Streams(house, domain=None, prefix=None, timeout=2.0).ordering("S")
     step = carry_on(house, flow)
     assert isinstance(step, Request)
-    assert step.subject == "$JS.API.CONSUMER.CREATE.S"
-    info = b'{"stream_name":"S","name":"n","config":{},"delivered":{},"ack_floor":{}}'
+    create, _, name = step.subject.rpartition(".")
+    assert create == "$JS.API.CONSUMER.CREATE.S"
+    assert len(name) == 22  # the client's own: it can remove the consumer if the answer is lost
+    info = b'{"stream_name":"S","name":"%s","config":{},"delivered":{},"ack_floor":{}}'
+    info %= name.encode()
     step = carry_on(house, flow, answer=info)  # send what asks for messages
     inbox = next(words[2] for words in house.said() if words[0] == b"PUB")
     step = carry_on(house, flow)
     assert isinstance(step, Until)
-    house.hear(b"MSG %s 1 $JS.ACK.S.n.1.1.1.1.0 1\r\n0\r\n" % inbox)
+    house.hear(b"MSG %s 1 $JS.ACK.S.%s.1.1.1.1.0 1\r\n0\r\n" % (inbox, name.encode()))
     message = carry_on(house, flow, answer=True)
     assert message.data == b"0"
     step = carry_on(house, flow, error=Left())
     assert isinstance(step, Request)
-    assert step.subject == "$JS.API.CONSUMER.DELETE.S.n"
+    assert step.subject == f"$JS.API.CONSUMER.DELETE.S.{name}"
     with pytest.raises(Left):
         carry_on(house, flow, answer=b'{"success":true}')
