@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import KeyValueConfig, ObjectStoreConfig, StreamConfig, connect_blocking
+from penstock.client import (
+    KeyValueConfig,
+    ObjectStoreConfig,
+    StaticGroupConfig,
+    StreamConfig,
+    connect_blocking,
+)
+from penstock.client.groups import watching
 from penstock.errors import Timeout
-from tests.client.shells import connected
+from tests.client.shells import connected, wait_for
 from tests.proxies import running_proxy
 
 if TYPE_CHECKING:
@@ -32,7 +39,8 @@ class Losing:
         self._deleted = deleted
 
     def __call__(self, operation: bytes) -> bool:
-        if b"consumer_create_response" not in operation:
+        of_stream = b'"stream_name":"%s"' % self._stream.encode() in operation
+        if b"consumer_create_response" not in operation or not of_stream:
             return False
         self.answers += 1
         if self.answers == self._deleted:
@@ -57,6 +65,21 @@ def stream(js: Any, admin: Any) -> tuple[str, Any]:
     return "S", js
 
 
+def columns(js: Any, admin: Any) -> tuple[str, Any]:
+    return stream(js, admin)
+
+
+def pushed(js: Any, admin: Any) -> tuple[str, Any]:
+    return stream(js, admin)
+
+
+def group(js: Any, admin: Any) -> tuple[str, Any]:
+    admin.create_stream(StreamConfig(name="S", subjects=["0.s"]))
+    admin.create_static_group("S", "g", StaticGroupConfig(max_members=1, members=["m"]))
+    admin.publish("0.s", b"")
+    return "KV_static-consumer-groups", js.static_group("S", "g")
+
+
 @contextlib.contextmanager
 def first_of(reader: Any, make: Any) -> Iterator[Any]:
     """The first item of a reader that is open until the end of the block."""
@@ -65,14 +88,34 @@ def first_of(reader: Any, make: Any) -> Iterator[Any]:
         yield next(iter(messages))
         messages.close()
         return
+    if make is columns:
+        read = reader.read_columns("S", 1, 2, timeout=0.5)
+        yield next(read)
+        read.close()
+        return
+    if make is pushed:
+        with reader.subscribe("S") as messages:
+            yield messages.next(timeout=0.5)
+            reader.delete_consumer("S", messages.info.name)
+        return
+    if make is group:
+        with reader.consume("m", print, auto_ack=True) as messages:
+            yield messages
+        return
     with reader.watch() if make is objects else reader as watch:
         yield watch.next(timeout=WAIT)
 
 
-@pytest.mark.parametrize("make", [bucket, objects, stream])
+@pytest.mark.parametrize("make", [bucket, objects, stream, columns, pushed, group])
 @pytest.mark.timeout(180)
-def test_every_consumer_is_removed(shell: str, own_server: ServerProcess, make: Any) -> None:
+def test_every_consumer_is_removed(
+    shell: str, own_server: ServerProcess, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first tries end with a Timeout, because the answer is lost; the user tries again."""
+    if make is columns and shell != "blocking":
+        pytest.skip("columns are for blocking code")
+    monkeypatch.setattr(watching, "HEARTBEAT_S", 0.2)
+    monkeypatch.setattr(watching, "SILENCE_S", 0.5)
     with (
         connect_blocking(own_server.url, timeout=30) as client,
         running_proxy(own_server.port) as proxy,
@@ -80,13 +123,19 @@ def test_every_consumer_is_removed(shell: str, own_server: ServerProcess, make: 
     ):
         admin = client.jetstream()
         name, reader = make(losing.jetstream(), admin)
-        loses = proxy.loses = Losing(admin, name, lost={1, 2}, deleted=3)
+        deleted = 0 if make is pushed else 3  # a subscription has what came before that
+        loses = proxy.loses = Losing(admin, name, lost={1, 2}, deleted=deleted)
+
+        def settled() -> bool:
+            if make is group:  # it looks after its document while it has time to
+                item.run(timeout=0.05)
+            return loses.answers >= (4 if deleted else 3) and len(admin.consumer_names(name)) == 1
+
         while True:
             with contextlib.suppress(Timeout), first_of(reader, make) as item:
                 assert item is not None
-                assert len(admin.consumer_names(name)) == 1
+                wait_for(settled)
                 break
             if make is bucket:
                 reader = losing.jetstream().key_value("b").watch()
-        assert loses.answers >= 4
-        assert admin.consumer_names(name) == []
+        wait_for(lambda: admin.consumer_names(name) == [])

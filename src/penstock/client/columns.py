@@ -33,7 +33,9 @@ from penstock.errors import (
     Timeout,
 )
 
+from .blocking.running import run
 from .models import ConsumerConfig
+from .own_consumers import OwnConsumers
 from .pull import HEARTBEAT, PENDING_MESSAGES, TRANSIENT, pull_body, status_error
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from .connection import Interest
     from .durations import Duration
     from .message import BaseMessage
+    from .models import ConsumerInfo
 
 ROWS = 16_384
 MAX_BYTES = 8 * 1024 * 1024
@@ -290,12 +293,12 @@ def read_range(
     deliver nothing.
     """
     filters = [filter_subjects] if isinstance(filter_subjects, str) else list(filter_subjects)
-    position = max(1, start_seq)
-    barren = 0  # consumers in a row that delivered nothing
+    position, barren = max(1, start_seq), 0  # barren: consumers in a row that delivered nothing
+    own = OwnConsumers(js.client, js.plans, stream)
     while position < stop_seq:
         barren += 1
         try:
-            info = js.create_consumer(stream, _range_consumer(position, filters, headers_only))
+            info = begin(js, own, _range_consumer(position, filters, headers_only))
         except ConnectionLost:
             continue
         reader = None
@@ -335,7 +338,7 @@ def read_range(
         finally:
             if reader is not None:
                 reader.close()
-            _discard(js, stream, info.name)
+            discard(js, own)
 
 
 def _range_consumer(position: int, filters: list[str], headers_only: bool) -> ConsumerConfig:
@@ -416,12 +419,21 @@ def _follows(js: JetStream, stream: str, position: int, stop_seq: int, filters: 
     return found is not None and found < stop_seq
 
 
-def _discard(js: JetStream, stream: str, consumer: str) -> None:
-    # The server deletes an inactive consumer itself, so this does not wait for a server that is
-    # away.
-    if not js.client.connected:
-        return
+def begin(js: JetStream, own: OwnConsumers, config: ConsumerConfig) -> ConsumerInfo:
+    """Create a consumer and remove those before it, or leave none."""
     try:
-        js.delete_consumer(stream, consumer)
-    except PenstockError:
-        return
+        info = run(js.client, own.creating(config))
+        run(js.client, own.removing(keep=info.name))
+    except BaseException:
+        discard(js, own)
+        raise
+    return info
+
+
+def discard(js: JetStream, own: OwnConsumers) -> None:
+    """Remove the consumers that the server may have.
+
+    It removes an inactive consumer itself, so this does not wait for a server that is away.
+    """
+    if js.client.connected:
+        run(js.client, own.removing())

@@ -211,11 +211,15 @@ class Streams(Scheduling[M]):
             deliver_subject=config.deliver_subject or self.client.new_inbox(),
             deliver_group=queue or config.deliver_group,
         )
+        own = OwnConsumers(self.client, self.plans, stream)
         yield Attach(config.deliver_subject, subscription, config.deliver_group)
         try:
-            return (yield from self.plans.create_consumer(stream, config))
+            if config.name or config.durable_name:
+                return (yield from self.plans.create_consumer(stream, config))
+            return (yield from own.creating(config))
         except BaseException:
             yield from subscription.unsubscribing()
+            yield from own.removing()
             raise
 
 

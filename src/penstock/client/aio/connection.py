@@ -342,9 +342,12 @@ class Client(Awaited, Session[Message]):
             return
         self._stop_ping()
         link, self._link = self._link, None
+        connected = self.connected
         self._end_all(failure)
-        if link is not None:
+        if link is not None and connected:
             link.close()
+        elif link is not None:
+            link.abort()
         current = asyncio.current_task()
         for task in list(self._tasks):
             if task is not current:

@@ -151,6 +151,8 @@ class Link(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Close without writing."""
         self._aborted = True
+        if self._transport is None or self._upgrading:  # the loop will not tell us of its end
+            self._settle()
         if self._transport is not None:
             self._transport.abort()
 

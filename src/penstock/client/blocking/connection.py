@@ -108,7 +108,8 @@ class BlockingClient(Blocking, Shared):
     def close(self) -> None:
         """Send queued output and close; a second call does nothing.
 
-        Calls that wait in other threads raise ConnectionClosed, and iterations over subscriptions end.
+        Calls that wait in other threads, also for a connection, raise ConnectionClosed, and iterations over
+        subscriptions end.
         """
         with self.guard:
             if self.closed:
@@ -145,6 +146,7 @@ class BlockingClient(Blocking, Shared):
         self._shut()
         self._end_all(failure)
         self._keeper.end()
+        self._bell.wake()  # of a thread that connects
         for each in list(self._sleepers):
             each.wake()
         for box in (self._ending, self._change, self._outflow):
@@ -178,7 +180,9 @@ class BlockingClient(Blocking, Shared):
     def _open_one(self, server: Server) -> None:
         deadline = time.monotonic() + self.options.connect_timeout
         first = begins_with_tls(server, self.options.tls)
-        transport = open_transport(server, self.options, self.guard, self._bell)
+        transport = open_transport(
+            server, self.options, self.guard, self._bell, lambda: self.closed, deadline
+        )
         if self.closed:
             transport.close()
             raise self.connection.closed_error()

@@ -15,6 +15,7 @@ from penstock.errors import ConnectError
 
 from ..memory import open_socket
 from ..tls import make_context
+from .dialing import READABLE, Patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 RECEIVE_BYTES = 16 * 1024
 RECEIVE_BYTES_MAX = 256 * 1024
 WAIT_MAX_S = 3600.0  # poll() takes milliseconds in a C int
-
-_READ = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
 class Transport:
@@ -46,7 +45,7 @@ class Transport:
         self._bell = bell
         self._socket = connected
         self._poll = select.poll()
-        self._poll.register(connected, _READ)
+        self._poll.register(connected, READABLE)
         # one for all reads: memory of its own for each one costs more than a short answer
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._poll.register(bell, select.POLLIN)
@@ -66,18 +65,16 @@ class Transport:
             context = make_context(options)
         hostname = (options.hostname if options else None) or server.host
         self._poll.unregister(self._socket)
-        self._socket.settimeout(max(0.001, deadline - time.monotonic()))
-
-        def wrap() -> socket.socket:
-            return context.wrap_socket(self._socket, server_hostname=hostname)
-
+        patience = Patience(self._guard, self._bell, lambda: self.closed, deadline)
         try:
-            self._socket = self._guard.without(wrap)
+            self._socket = encrypted = context.wrap_socket(
+                self._socket, server_hostname=hostname, do_handshake_on_connect=False
+            )
+            patience.shake_hands(encrypted)
         except (OSError, ssl.SSLError) as error:
             raise ConnectError(f"TLS handshake failed: {error}") from error
         self._encrypted = True  # decrypted bytes may wait where poll() does not see them
-        self._socket.setblocking(False)
-        self._poll.register(self._socket, _READ)
+        self._poll.register(self._socket, READABLE)
 
     def send(self, data: bytes | memoryview) -> int:
         """Send bytes and return how many the kernel took.
@@ -137,7 +134,7 @@ class Transport:
         if not bell.begin_wait():
             return self._read() if later else None
         if writable:
-            poll.modify(self._socket, _READ | select.POLLOUT)
+            poll.modify(self._socket, READABLE | select.POLLOUT)
         state = guard.forgo()
         try:
             poll.poll((min(WAIT_MAX_S, left)) * 1000)
@@ -145,13 +142,13 @@ class Transport:
             guard.regain(state)
             bell.end_wait()
             if writable and not self.closed:
-                poll.modify(self._socket, _READ)
+                poll.modify(self._socket, READABLE)
         return b"" if self.closed else self._read()
 
     def watching(self, bell: Bell, deadline: float) -> Callable[[], object]:
         """A function that waits for bytes or for that bell, and needs neither guard nor transport."""
         poll = select.poll()
-        poll.register(self._socket, _READ)
+        poll.register(self._socket, READABLE)
         poll.register(bell, select.POLLIN)
 
         def wait() -> None:
@@ -168,16 +165,19 @@ class Transport:
         self._bell.wake()
 
 
-def open_transport(server: Server, options: Options, guard: Guard, bell: Bell) -> Transport:
-    """Connect to the server, without the guard; raises OSError."""
-
-    def connect() -> socket.socket:
-        if server.memory:
-            return open_socket(server.host, waits=True)
-        address = (server.host, server.port)
-        return socket.create_connection(address, timeout=options.connect_timeout)
-
-    connected = guard.without(connect)
+def open_transport(
+    server: Server,
+    options: Options,
+    guard: Guard,
+    bell: Bell,
+    over: Callable[[], bool],
+    deadline: float,
+) -> Transport:
+    """Connect to the server; raises OSError, and ConnectError as soon as the client is ``over``."""
+    if server.memory:
+        connected = guard.without(lambda: open_socket(server.host, waits=True))
+    else:
+        connected = Patience(guard, bell, over, deadline).connect(server.host, server.port)
     if not server.websocket:
         return Transport(connected, guard, bell)
     from .websocket import WebSocketTransport

@@ -10,9 +10,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from penstock.api import keyvalue as wire
-from penstock.errors import PenstockError
 
 from ..models import ConsumerConfig
+from ..own_consumers import OwnConsumers
 from ..pull import control_reply
 from ..steps import Mailbox
 
@@ -42,13 +42,11 @@ class DocumentWatch(Mailbox):
         """Whether the server's consumer is believed to be there."""
         self.news = False
         """Whether the document changed since the last ``take``."""
-        self._plans = js.plans
-        self._stream = wire.stream_of(bucket)
+        self._consumers = OwnConsumers(js.client, js.plans, wire.stream_of(bucket))
         self._subject = f"{wire.prefix_of(bucket)}{key}"
         self._tell = tell
         self._value: bytes | None = None
         self._revision = 0
-        self._consumer = ""
         self._consumer_seq = 0
         self._attached = False
         self._due = math.inf
@@ -81,12 +79,12 @@ class DocumentWatch(Mailbox):
             mem_storage=True,
             num_replicas=1,
         )
-        info = yield from self._plans.create_consumer(self._stream, config)
-        self._consumer = info.name
+        info = yield from self._consumers.creating(config)
         self.is_open = True
         self._due = self.client.clock() + SILENCE_S
         if not (info.num_pending or info.delivered.consumer_seq or self._consumer_seq):
             self._set(None)
+        yield from self._consumers.removing(keep=info.name)
 
     def check(self) -> None:
         """Begin again if nothing arrived for too long."""
@@ -99,13 +97,8 @@ class DocumentWatch(Mailbox):
 
     def closing(self) -> Steps[None]:
         """End the subscription, and remove the consumer."""
-        self.is_open = False
-        self._detach()
-        if self._consumer:
-            try:
-                yield from self._plans.delete_consumer(self._stream, self._consumer)
-            except PenstockError:
-                return  # the server removes it when it is inactive
+        self.close()
+        yield from self._consumers.removing()
 
     def close(self) -> None:
         """End the subscription; the server removes the consumer."""

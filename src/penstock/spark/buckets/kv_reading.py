@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 from penstock.api.keyvalue import PURGE, PUT, operation_of
 from penstock.client import columns as bulk
 from penstock.client.models import ConsumerConfig
+from penstock.client.own_consumers import OwnConsumers
 from penstock.core.protocol.subjects import matches
 from penstock.core.protocol.wire import decode_headers
 from penstock.errors import (
@@ -233,24 +234,23 @@ def _last_of_each(plan: KvPlan) -> Iterator[pa.RecordBatch]:
     def attempt(after: int) -> Iterator[Columns]:
         jetstream = jetstream_for(plan.options.servers)
         subjects = plan.subjects()
-        info = jetstream.create_consumer(
-            plan.bucket.stream,
-            ConsumerConfig(
-                deliver_policy="last_per_subject",
-                ack_policy="none",
-                max_deliver=1,
-                mem_storage=True,
-                num_replicas=1,
-                inactive_threshold=_INACTIVE_S,
-                filter_subject=subjects[0] if len(subjects) == 1 else "",
-                filter_subjects=list(subjects) if len(subjects) > 1 else [],
-            ),
+        config = ConsumerConfig(
+            deliver_policy="last_per_subject",
+            ack_policy="none",
+            max_deliver=1,
+            mem_storage=True,
+            num_replicas=1,
+            inactive_threshold=_INACTIVE_S,
+            filter_subject=subjects[0] if len(subjects) == 1 else "",
+            filter_subjects=list(subjects) if len(subjects) > 1 else [],
         )
+        own = OwnConsumers(jetstream.client, jetstream.plans, plan.bucket.stream)
         try:
+            info = bulk.begin(jetstream, own, config)
             if goal := _last_held(plan, jetstream):
                 yield from _consume(plan, jetstream, info.name, goal)
         finally:
-            _discard(jetstream, plan.bucket.stream, info.name)
+            bulk.discard(jetstream, own)
 
     yield from _persistently(plan, attempt)
 
@@ -294,13 +294,6 @@ def _consume(plan: KvPlan, jetstream: JetStream, consumer: str, goal: int) -> It
                 raise Timeout("keys are pending, but do not come")
     finally:
         reader.close()
-
-
-def _discard(jetstream: JetStream, stream: str, consumer: str) -> None:
-    try:
-        jetstream.delete_consumer(stream, consumer)
-    except PenstockError:
-        return  # it is gone already, or the server deletes it when it is inactive
 
 
 def _persistently(

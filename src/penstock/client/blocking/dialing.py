@@ -1,0 +1,107 @@
+"""Opening a socket, and encrypting it, for the blocking client.
+
+Nothing here blocks but the look-up of a host's name: the client's bell ends each wait, so that ``close``
+in another thread ends an attempt to connect at once. Called with the client's guard, which waits give
+away.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+import ssl
+import time
+from typing import TYPE_CHECKING
+
+from penstock.errors import ConnectError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .guard import Bell, Guard
+
+READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
+WRITABLE = select.POLLOUT | select.POLLHUP | select.POLLERR
+_WAIT_MAX_S = 3600.0  # poll() takes milliseconds in a C int
+
+
+class Patience:
+    """How long an attempt to connect may wait, and what ends it sooner."""
+
+    def __init__(self, guard: Guard, bell: Bell, over: Callable[[], bool], deadline: float) -> None:
+        """``over`` tells whether the client is closed; who closes it wakes the bell."""
+        self.deadline = deadline
+        self._guard = guard
+        self._bell = bell
+        self._over = over
+
+    def wait(self, waited: socket.socket, events: int, deadline: float) -> None:
+        """Wait until the socket is ready; TimeoutError at the deadline, ConnectError after ``close``."""
+        poll = select.poll()
+        poll.register(waited, events)
+        poll.register(self._bell, select.POLLIN)
+        fileno, bell = waited.fileno(), self._bell
+        while True:
+            bell.attend()
+            self.check()
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("timed out")
+            if not bell.begin_wait():
+                continue
+            state = self._guard.forgo()
+            try:
+                ready = poll.poll(min(left, _WAIT_MAX_S) * 1000)
+            finally:
+                self._guard.regain(state)
+                bell.end_wait()
+            self.check()
+            if any(number == fileno for number, _ in ready):
+                return
+
+    def check(self) -> None:
+        """Raise ConnectError when the client was closed."""
+        if self._over():
+            raise ConnectError("the client was closed while it connected")
+
+    def connect(self, host: str, port: int) -> socket.socket:
+        """A connected socket that does not block; OSError with the last address's reason."""
+        found = self._guard.without(socket.getaddrinfo, host, port, 0, socket.SOCK_STREAM)
+        error = OSError(f"{host} has no address")
+        for number, (family, kind, protocol, _, address) in enumerate(found):
+            self.check()
+            now = time.monotonic()
+            share = (self.deadline - now) / (len(found) - number)
+            opened = socket.socket(family, kind, protocol)
+            try:
+                opened.setblocking(False)
+                code = opened.connect_ex(address)
+                if code == errno.EINPROGRESS:
+                    self.wait(opened, WRITABLE, now + share)
+                    code = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                if code:
+                    raise OSError(code, os.strerror(code))
+            except OSError as reason:
+                opened.close()
+                error = reason
+            except BaseException:
+                opened.close()
+                raise
+            else:
+                return opened
+        raise error
+
+    def shake_hands(self, encrypted: ssl.SSLSocket) -> None:
+        """The handshake of TLS; OSError (also ssl.SSLError) when it fails."""
+        while True:
+            self.check()
+            try:
+                encrypted.do_handshake()
+            except ssl.SSLWantReadError:
+                self.wait(encrypted, READABLE, self.deadline)
+            except ssl.SSLWantWriteError:
+                self.wait(encrypted, WRITABLE, self.deadline)
+            else:
+                return
