@@ -83,6 +83,33 @@ def test_the_same_version_with_another_time_is_another_event() -> None:
     assert one.take(seen(1, 499)) is Arrival.RESTORE
 
 
+@st.composite
+def restored(draw: st.DrawFn) -> list[tuple[int, int]]:
+    """Messages of a hub that is restored: each event once, some again or a place later than the next one.
+
+    A restore takes a while, so no event comes later than the first one behind it; one that comes again may.
+    """
+    version, place, since = -1, 0.0, 0
+    places: list[tuple[float, tuple[int, int]]] = []
+    for at in range(draw(st.integers(1, 24))):
+        back = draw(st.sampled_from([0, 0, 0, 1, 2, 3, 5])) if since > 3 else 0
+        since = 0 if back else since + 1
+        version = max(-1, version - back) + 1
+        place += 1.6 if back else 1
+        late = draw(st.sampled_from([0, 0, 0, 1.5]))
+        places.append((place + late, (version, at)))
+        if draw(st.booleans()):
+            places.append((place + late + 0.2 + draw(st.sampled_from([0, 1, 2])), (version, at)))
+    return [one for _, one in sorted(places)]
+
+
+@given(restored())
+def test_a_restored_hub_loses_no_event_and_doubles_none(messages: list[tuple[int, int]]) -> None:
+    one = Track()
+    taken = [m for m in messages if one.take(seen(m[0], 100 + 5 * m[1])) is not None]
+    assert sorted(taken) == sorted(set(messages))
+
+
 def test_a_damaged_version_far_ahead_is_not_believed() -> None:
     one = Track()
     one.take(seen(0))

@@ -470,7 +470,8 @@ AGGREGATES = _table(
         Column(
             "recent",
             pa.list_(INTEGER),
-            "the hub's time of the last version; of registrations the latest times, by which duplicates show",
+            "the hub's times of the last four versions, the last first; of registrations the latest times:"
+            " by these duplicates show",
         ),
     ],
     (BUCKET,),

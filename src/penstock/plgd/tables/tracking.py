@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .schemas import AGGREGATES, VERSION_GAPS
-from .versions import Arrival, Cause, Gap, Seen, Track
+from .versions import TIMES, Arrival, Cause, Gap, Seen, Track
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,6 +26,8 @@ Numbers = np.ndarray[Any, Any]
 ARRIVALS = pa.array([arrival.value for arrival in Arrival])
 CODE_OF = {arrival: code for code, arrival in enumerate(Arrival)}
 LEFT_OUT = -1
+NONE = np.iinfo(np.int64).min
+"""Stands for a time that is not known."""
 METADATA = "metadata"
 
 
@@ -101,7 +103,10 @@ def track(messages: pa.Table, state: pa.Table, gaps: OpenRows) -> Tracked:
 
     version = m.version[order]
     expected = np.repeat(last + 1 - starts, sizes) + np.arange(len(order))
+    before = np.zeros(len(starts), np.int64)
+    before[there] = _numbers(state, "before_ns", 0)[at[there]]
     bad = (version != expected) | m.is_damaged[order]
+    bad |= m.time_ns[order] <= np.repeat(before, sizes)
     with_gaps = pc.is_in(ids, value_set=gaps.keys()).to_numpy(zero_copy_only=False)[group_codes]
     bad |= m.is_snapshot[order] & np.repeat(with_gaps, sizes)
     slow = np.logical_or.reduceat(bad, starts)
@@ -196,7 +201,7 @@ class _Slow:
             row["started_ns"],
             row["last_version"],
             row["last_ns"] or 0,
-            row["recent"][0] if row["recent"] else None,
+            list(row["recent"] or ()),
             row["before_ns"] or 0,
             row["first_version"],
         )
@@ -258,7 +263,7 @@ def _advanced(
         before("first_version", 0),
     )
     columns["first_version"][~there] = m.version[order[starts[~there]]]
-    recent = times[ends].copy()
+    recent = _recent(state, times, starts, ends, at)
     no_version = np.zeros(len(starts), bool)
     for group, track in work.tracks.items():
         no_version[group] = track.last_version is None
@@ -268,11 +273,40 @@ def _advanced(
         started[group] = track.started_ns or 0
         columns["before_ns"][group] = track.before_ns
         columns["first_version"][group] = track.first_version or 0
-        recent[group] = -1 if track.last_version_ns is None else track.last_version_ns
+        kept = [NONE if one is None else one for one in track.times]
+        recent[group] = [*kept, *([NONE] * (TIMES - len(kept)))]
     columns["started_ns"] = started
     groups = ids.take(pa.array(group_codes))
     table = _as_state(m, state, groups, order, starts, ends, at, columns, recent)
     return table.filter(pa.array(~no_version))
+
+
+def _recent(
+    state: pa.Table, times: Numbers, starts: Numbers, ends: Numbers, at: Numbers
+) -> Numbers:
+    """The times of the last versions of groups that go up by one: theirs, and behind these what was known."""
+    old = np.full((len(starts), TIMES), NONE, np.int64)
+    if (at >= 0).any():
+        there = np.flatnonzero(at >= 0)
+        lists = state["recent"].take(pa.array(at[there])).combine_chunks()
+        sizes = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+        row, place = np.repeat(there, sizes), _places(sizes)
+        near = place < TIMES
+        values = pc.fill_null(lists.flatten(), NONE).to_numpy(zero_copy_only=False)
+        old[row[near], place[near]] = values[near]
+    recent: Numbers = np.full_like(old, NONE)
+    sizes = ends - starts + 1
+    for behind in range(TIMES):
+        is_new = sizes > behind
+        recent[is_new, behind] = times[ends[is_new] - behind]
+        recent[~is_new, behind] = old[~is_new, behind - sizes[~is_new]]
+    return recent
+
+
+def _places(sizes: Numbers) -> Numbers:
+    """The place of each item in its list, for lists of these sizes."""
+    before: Numbers = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return np.arange(len(before)) - before
 
 
 def _as_state(
@@ -304,7 +338,8 @@ def _as_state(
         **{name: pa.array(values, pa.int64()) for name, values in columns.items()},
         "gone_version": state["gone_version"].take(places) if len(state) else None,
         "recent": pa.ListArray.from_arrays(
-            np.arange(len(starts) + 1, dtype=np.int32), pa.array(recent, mask=recent < 0)
+            np.arange(0, recent.size + 1, TIMES, dtype=np.int32),
+            pa.array(recent.ravel(), mask=recent.ravel() == NONE),
         ),
     }
     count = len(starts)

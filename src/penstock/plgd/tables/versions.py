@@ -8,10 +8,11 @@
                    version 8, the same time  a duplicate: left out
                    version 0, newer          restart: the device was deleted and came back
                    version 3, newer          restore: the hub went back, and uses versions again
+                   version 3, another time   restore: the same, but version 4 came first
 
-An event is newer than another if the hub's time says so. A duplicate has the time of its original, which is
-never above the latest one that was seen. So one event can be taken for another when a hub was restored: one with a
-time before that of an older event, which two pods with different clocks, or two messages in the wrong order, can give.
+A version with its time is one event. The times of the last versions are kept, and say whether one of these is the
+event that was seen, or another; clocks and the order of messages make no difference. Behind them an event is new if
+the hub's time is: a duplicate has the time of its original, which is never above the latest one that was seen.
 
 A message that is no event, but whose envelope names a version, takes its place: the version is missing, and why
 is known.
@@ -25,6 +26,9 @@ from typing import Any
 
 DAMAGED_AHEAD = 1000
 """Versions by which a damaged message may be ahead; beyond, its version is taken for damaged too."""
+
+TIMES = 4
+"""Of so many versions, up to the last one, the times are kept."""
 
 SKEW_NS = 1_000_000_000
 """By how much the clocks of two pods of a hub may differ: a missing event may be newer than a later version."""
@@ -123,7 +127,8 @@ class Track:
     started_ns: int | None = None
     last_version: int | None = None
     last_ns: int = 0
-    last_version_ns: int | None = None
+    times: list[int | None] = field(default_factory=list)
+    """The times of the last version and of those before it, None for one that was not seen; `TIMES` at most."""
     before_ns: int = 0
     first_version: int | None = None
     gaps: list[Gap] = field(default_factory=list)
@@ -144,6 +149,8 @@ class Track:
             self.began(seen)
             return Arrival.FIRST
         if seen.version > self.last_version:
+            if self.incarnation and seen.time_ns <= self.before_ns:
+                return self.late(seen)  # of the versions that were used before
             is_next = seen.version == self.last_version + 1
             if not is_next:
                 self.open(self.last_version + 1, seen.version - 1, Cause.LOST, seen)
@@ -155,11 +162,51 @@ class Track:
                 return None
         fits = any(self.fits(gap, seen) for gap in self.gaps)
         latest = self.last_ns + (SKEW_NS if fits else 0)
-        is_newer = seen.time_ns > latest and not self.is_last(seen.version)
-        is_other = seen.version == self.last_version and self.last_version_ns is not None
-        if is_newer or (is_other and seen.time_ns != self.last_version_ns):
+        known = self.time_of(seen.version)
+        if known == seen.time_ns:
+            return None
+        if not fits and self.is_earlier(seen):
+            return self.earlier(seen)
+        if known is not None and not fits and seen.time_ns > self.before_ns:
+            return self.other(seen, known, device_began_ns)
+        if seen.time_ns > latest and not self.is_last(seen.version):
             return self.again(seen, device_began_ns)
         return self.late(seen)
+
+    def time_of(self, version: int) -> int | None:
+        """The time of a version that was seen, if it is still known."""
+        assert self.last_version is not None
+        behind = self.last_version - version
+        return self.times[behind] if 0 <= behind < len(self.times) else None
+
+    def timed(self, version: int, time_ns: int | None) -> None:
+        """Keep the time of a version; with a new last version, or one that went back, the others move."""
+        last = -1 if self.last_version is None else self.last_version
+        if version > last:
+            unknown = [None] * min(version - last - 1, TIMES)
+            self.times = [time_ns, *unknown, *self.times][:TIMES]
+            self.last_version = version
+        elif last - version < len(self.times):
+            self.times[last - version] = time_ns
+
+    def back_to(self, version: int) -> None:
+        """Versions from one on are used again."""
+        assert self.last_version is not None
+        self.times = self.times[self.last_version - version + 1 :]
+        self.last_version = version - 1
+
+    def other(self, seen: Seen, known_ns: int, device_began_ns: int) -> Arrival:
+        """An event with a version that another event has: the hub went back to before it.
+
+        If the version behind it is newer, that one came too early, and was taken for the next of the old event.
+        """
+        behind = self.time_of(seen.version + 1) if seen.version != self.last_version else None
+        if behind is None or behind + SKEW_NS < seen.time_ns:
+            return self.again(seen, device_began_ns)
+        self.before_ns = max(self.before_ns, known_ns)
+        self.timed(seen.version, seen.time_ns)
+        self.of = self.incarnation
+        return Arrival.RESTORE
 
     def is_last(self, version: int) -> bool:
         """Whether a version is missing, and all later ones came damaged: nothing says how late it is."""
@@ -179,8 +226,7 @@ class Track:
     def advance(self, seen: Seen) -> None:
         """An event with the greatest version."""
         self.of = self.incarnation
-        self.last_version = seen.version
-        self.last_version_ns = seen.time_ns
+        self.timed(seen.version, seen.time_ns)
         self.last_ns = max(self.last_ns, seen.time_ns)
         if self.started_ns is None:
             self.started_ns = seen.time_ns
@@ -228,13 +274,18 @@ class Track:
         self.before_ns, self.first_version = self.last_ns, None
         if is_restart and seen.version > 0:
             self.open(0, seen.version - 1, Cause.LOST, seen)
+        self.back_to(0 if is_restart else seen.version)
         self.advance(seen)
         return Arrival.RESTART if is_restart else Arrival.RESTORE
 
     def fits(self, gap: Gap, seen: Seen) -> bool:
         """Whether an event fills a gap: of this incarnation, or of an earlier one by its time."""
-        same = gap.incarnation == self.incarnation
-        return (same or seen.time_ns < (self.started_ns or 0)) and gap.has(seen.version)
+        if not gap.has(seen.version):
+            return False
+        if gap.incarnation == self.incarnation:
+            return True
+        behind = self.before_ns if gap.after_ns is None else gap.after_ns
+        return seen.time_ns < (self.started_ns or 0) and seen.time_ns <= behind + SKEW_NS
 
     def late(self, seen: Seen) -> Arrival | None:
         """An old version: it was missing, or it is a duplicate."""
@@ -242,6 +293,8 @@ class Track:
             if self.fits(gap, seen):
                 gap.take(seen.version)
                 self.of = gap.incarnation
+                if gap.incarnation == self.incarnation:
+                    self.timed(seen.version, seen.time_ns)
                 self.last_ns = max(self.last_ns, seen.time_ns)
                 if not gap.remaining:
                     gap.close(seen, "repair" if seen.is_repair else "arrival")
@@ -251,6 +304,12 @@ class Track:
                 self.note(gap)
                 return Arrival.LATE
         return self.earlier(seen)
+
+    def is_earlier(self, seen: Seen) -> bool:
+        """Whether an event is of this incarnation, which began behind another, but from before its first one."""
+        first, began = self.first_version, self.started_ns or 0
+        is_before = bool(self.incarnation) and first is not None and seen.version < first
+        return is_before and self.before_ns < seen.time_ns <= began + SKEW_NS
 
     def earlier(self, seen: Seen) -> Arrival | None:
         """A version before the first one of an incarnation that began behind another: newer than all of that one."""
@@ -262,6 +321,7 @@ class Track:
         if seen.version + 1 < first:
             self.open(seen.version + 1, first - 1, Cause.LOST, seen)
         self.of, self.first_version = self.incarnation, seen.version
+        self.timed(seen.version, seen.time_ns)
         self.started_ns = min(self.started_ns or seen.time_ns, seen.time_ns)
         return Arrival.LATE
 
@@ -282,7 +342,7 @@ class Track:
                 self.open(last + 1, seen.version - 1, Cause.LOST, seen)
             gap = self.open(seen.version, seen.version, Cause.DAMAGED, seen)
             gap.dead_letter_seq = seen.seq
-            self.last_version, self.last_version_ns = seen.version, None
+            self.timed(seen.version, None)
             return
         for gap in self.gaps:
             if gap.incarnation == self.incarnation and gap.has(seen.version):
