@@ -12,6 +12,7 @@ import pytest
 
 from penstock.cli.__main__ import main
 from tests.peers import ServerProcess, available_servers, running_server
+from tests.server.configured import configured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,6 +42,36 @@ def peer(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
     """One server for all tests; they must not stop it, and use names of their own."""
     with running_server(request.param) as process:
         yield process
+
+
+_WITH_SYSTEM = """
+listen: 127.0.0.1:@port
+server_name: bertha
+jetstream { store_dir: "%s" }
+accounts {
+    $SYS { users: [ { user: admin, password: secret } ] }
+    A { jetstream: enabled, users: [ { user: anna, password: secret } ] }
+}
+no_auth_user: anna
+"""
+
+
+class WithSystem(NamedTuple):
+    """A server with a system account: the URLs of a user in it, and of one in account A."""
+
+    system: str
+    plain: str
+
+
+@pytest.fixture(scope="session", params=available_servers())
+def bertha(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[WithSystem]:
+    """One server with a system account for all tests, with the name bertha; they must not stop it."""
+    folder = tmp_path_factory.mktemp("bertha")
+    with configured(request.param, _WITH_SYSTEM % folder) as running:
+        address = f"127.0.0.1:{running.ports['port']}"
+        yield WithSystem(f"nats://admin:secret@{address}", f"nats://{address}")
 
 
 @pytest.fixture

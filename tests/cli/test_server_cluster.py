@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import time
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -139,3 +140,58 @@ def test_connections_are_balanced(
                 client.rtt()  # lets those that were disconnected notice
         until(lambda: all(client.rtt() > 0 for client in clients))
         assert sum(counts()) == 6
+
+
+def test_leaders_are_balanced(cluster: Cluster, cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NATS_URL", f"nats://127.0.0.1:{cluster.ports[0]}")
+    names = [f"S{number}" for number in range(6)]
+    for name in names:
+        subjects = ("--subjects", f"{name}.>")
+        until(partial(added, cli, "stream", "add", name, *subjects, "--replicas", 3))
+    for name in names:
+        lead(cli, "n1", name)
+    shown = cli("stream", "cluster", "balance", "--dry-run", "--json").json
+    assert {each["from"] for each in shown} == {"n1"}
+    assert sorted(each["to"] for each in shown) == ["n0", "n0", "n2", "n2"]
+    assert {leader(cli, name) for name in names} == {"n1"}  # nothing has moved
+    none = cli("stream", "cluster", "balance", "--leader", "n2")
+    assert none.status == 1
+    assert len(cli("stream", "find", "-n", "--server-name", "^n[01]$", "-j").json) == 6
+    assert len(cli("stream", "find", "-n", "--cluster", "C", "-j").json) == 6
+    moved = cli("stream", "cluster", "balance", "--expression", 'config.name != "S0"')
+    assert (moved.status, moved.err) == (0, "")
+    assert "S0" not in moved.out
+    until(lambda: len({leader(cli, name) for name in names}) == 3)
+    assert cli("stream", "cluster", "balance").status == 0
+    until(lambda: "even already" in cli("stream", "cluster", "balance", "--dry-run").out)
+    consumers = [f"c{number}" for number in range(3)]
+    for name in consumers:
+        assert cli("consumer", "add", "S0", name, "--pull", "--defaults").status == 0
+        lead(cli, "n2", "S0", name)
+    moved = cli("consumer", "cluster", "balance", "S0", "--json")
+    assert len(moved.json) == 2, moved
+    until(lambda: len({leader(cli, "S0", name) for name in consumers}) == 3)
+
+
+def added(cli: Run, *words: object) -> bool:
+    return cli(*words, "--defaults").status == 0
+
+
+def lead(cli: Run, server: str, *names: str) -> None:
+    """Make the server the leader of a stream or consumer."""
+    noun = "stream" if len(names) == 1 else "consumer"
+
+    def leads() -> bool:
+        if leader(cli, *names) == server:
+            return True
+        cli(noun, "cluster", "step-down", *names, "--preferred", server)
+        return False
+
+    until(leads)
+
+
+def leader(cli: Run, *names: str) -> str:
+    """The leader of a stream or consumer; "" while there is none."""
+    noun = "stream" if len(names) == 1 else "consumer"
+    ran = cli(noun, "info", *names, "--json")
+    return str(ran.json.get("cluster", {}).get("leader", "")) if ran.status == 0 else ""

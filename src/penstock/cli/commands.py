@@ -114,14 +114,16 @@ STREAM: dict[str, Row] = {
     "restore": ("Restore a stream from a backup.", "streams.backups", "restore"),
     "export": ("Write messages into files: JSON lines, Parquet.", "streams.exporting", "export"),
     "import": ("Publish the messages of files into a stream.", "streams.importing", "import_"),
-    "cluster": ("Leaders and copies: step-down, peer-remove.", "tree", "stream_cluster"),
+    "cluster": ("Leaders and copies: step-down, balance, peer-remove.", "tree", "stream_cluster"),
 }
 STREAM_CLUSTER: dict[str, Row] = {
     "step-down": ("Let the leader hand over.", "streams.cluster", "step_down"),
+    "balance": ("Spread the leaders evenly over servers.", "streams.balancing", "streams"),
     "peer-remove": ("Move a copy away from a server.", "streams.cluster", "peer_remove"),
 }
 CONSUMER_CLUSTER: dict[str, Row] = {
     "step-down": ("Let the leader hand over.", "streams.cluster", "consumer_step_down"),
+    "balance": ("Spread the leaders evenly over servers.", "streams.balancing", "consumers"),
 }
 CONSUMER: dict[str, Row] = {
     "ls": ("List the consumers of a stream.", "consumers.basics", "ls"),
@@ -140,7 +142,7 @@ CONSUMER: dict[str, Row] = {
     "resume": ("Deliver again.", "consumers.changing", "resume"),
     "unpin": ("Take the pin of a priority group from its client.", "consumers.changing", "unpin"),
     "reset": ("Deliver again from a sequence on.", "consumers.changing", "reset"),
-    "cluster": ("Leaders: step-down.", "tree", "consumer_cluster"),
+    "cluster": ("Leaders: step-down, balance.", "tree", "consumer_cluster"),
 }
 ACCOUNT: dict[str, Row] = {
     "info": ("Show the usage and the limits of the account.", "account.info", "info"),

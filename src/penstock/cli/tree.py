@@ -59,7 +59,19 @@ class Lazy(click.Group):
             from penstock.cli.store.serving import take_options
 
             take_options(found)
+        if not isinstance(found, click.Group) and row[1] != "programs":
+            from penstock.cli.placement import take_connection_options
+
+            take_connection_options(found, penstock)
         return found
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The rest of the words; options of a verb may stand before it."""
+        if self.rows is not commands.TOP:
+            from penstock.cli.placement import behind_the_verb
+
+            args = behind_the_verb(self, ctx, args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; ReaderGone when its output is closed, which click takes for a failure."""
@@ -120,6 +132,15 @@ def _group(name: str, text: str, rows: dict[str, Row], *, table: str = "") -> La
 
 stream = _group("stream", "Look at streams and change them.", commands.STREAM)
 consumer = _group("consumer", "Look at consumers and change them.", commands.CONSUMER)
+for _each in (stream, consumer):
+    _each.params.append(
+        click.Option(
+            ["-a", "--all"],
+            is_flag=True,
+            expose_value=False,
+            help="Accepted for scripts: streams of buckets and object stores are always listed.",
+        )
+    )
 stream_cluster = _group(
     "cluster", "Leaders and copies in a cluster.", commands.STREAM_CLUSTER, table="stream_cluster"
 )

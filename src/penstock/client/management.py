@@ -123,10 +123,16 @@ class ManagementPlans(Plans):
         body = encode(wire.ConsumerUnpinRequest(group=group))
         yield from self._one(self._consumer("UNPIN", stream, consumer), body, wire.Response)
 
-    def step_down_consumer(self, stream: str, consumer: str) -> Plan[None]:
-        """Let the leader of a consumer hand over; NotClustered with a single server."""
+    def step_down_consumer(
+        self, stream: str, consumer: str, *, placement: Placement | None = None
+    ) -> Plan[None]:
+        """Let the leader of a consumer hand over, to ``placement.preferred`` if that is given.
+
+        Raises NotClustered with a single server.
+        """
+        body = encode(wire.LeaderStepDownRequest(placement=placement)) if placement else b""
         subject = self._consumer("LEADER.STEPDOWN", stream, consumer)
-        yield from self._one(subject, b"", wire.SuccessResponse)
+        yield from self._one(subject, body, wire.SuccessResponse)
 
     # -- lists, page after page --------------------------------------------------------------------
 

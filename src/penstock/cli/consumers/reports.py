@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.consumers.selecting import selected, selecting
 from penstock.cli.failures import DONE, FAILED
 from penstock.cli.output import (
     Figure,
@@ -19,11 +19,8 @@ from penstock.cli.output import (
 )
 from penstock.cli.prompts import Asked
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from penstock.client import ConsumerInfo
 
 _COLUMNS = (
@@ -84,32 +81,18 @@ def _row(info: ConsumerInfo, messages: int, raw: bool) -> tuple[str, ...]:
 
 @click.command()
 @click.argument("stream", cls=Asked)
-@click.option("--pull", is_flag=True, help="Pull consumers.")
-@click.option("--push", is_flag=True, help="Push consumers.")
-@click.option("--bound", is_flag=True, help="With a subscriber, or with waiting pulls.")
-@click.option("--waiting", type=click.IntRange(0), help="With fewer waiting pulls.")
-@click.option("--ack-pending", type=click.IntRange(0), help="With fewer unacknowledged messages.")
-@click.option("--pending", type=click.IntRange(0), help="With fewer messages not delivered yet.")
-@click.option("--idle", type=DURATION, help="Without a delivery for this time.")
-@click.option("--created", type=DURATION, help="Created longer ago than this.")
-@click.option("--replicas", type=click.IntRange(0), help="With at most so many replicas.")
-@click.option("--leader", help="Led by this server.")
-@click.option("--pinned", is_flag=True, help="Each of its priority groups has a pinned client.")
-@click.option("--invert", is_flag=True, help="The consumers that do not match.")
+@selecting
 @click.option("-n", "--names", is_flag=True, help="Only the names.")
 @command
 @click.pass_obj
-def find(session: Session, /, stream: str, invert: bool, names: bool, **asked: Any) -> int:
+def find(session: Session, /, stream: str, names: bool, **asked: Any) -> int:
     """Find consumers of STREAM for which everything holds that is asked for.
 
-    Exit status 1 if there is none.
+    Exit status 1 if there is none. --expression takes the language Expr, with config, state and info as
+    consumer info --json has them: 'state.num_pending > 100 and config.ack_policy == "explicit"'.
     """
-    if asked["pull"] and asked["push"]:
-        raise click.UsageError("--pull and --push exclude each other")
-    now_ns = time.time_ns()
     with session.connect() as client:
-        everything = session.jetstream(client).consumers(stream)
-    found = [each for each in everything if _matches(each, asked, now_ns) != invert]
+        found = selected(session.jetstream(client), stream, asked)
     if names:
         print_names(session, [each.name for each in found])
     elif session.as_json:
@@ -128,43 +111,3 @@ def find(session: Session, /, stream: str, invert: bool, names: bool, **asked: A
         ]
         print_table(columns, rows, right=frozenset(columns[2:]))
     return DONE if found else FAILED
-
-
-def _is_push(info: ConsumerInfo) -> bool:
-    return bool(info.config and info.config.deliver_subject)
-
-
-def _is_pinned(info: ConsumerInfo) -> bool:
-    groups = info.priority_groups
-    return bool(groups) and all(group.pinned_client_id for group in groups)
-
-
-_TESTS: dict[str, Callable[[ConsumerInfo, Any, int], bool]] = {
-    "pull": lambda info, _, now: not _is_push(info),
-    "push": lambda info, _, now: _is_push(info),
-    "bound": lambda info, _, now: info.push_bound or info.num_waiting > 0,
-    "waiting": lambda info, limit, now: info.num_waiting < limit,
-    "ack_pending": lambda info, limit, now: info.num_ack_pending < limit,
-    "pending": lambda info, limit, now: info.num_pending < limit,
-    "idle": lambda info, span, now: now - _last_active(info) >= span,
-    "created": lambda info, span, now: now - info.created >= span,
-    "replicas": lambda info, limit, now: _replicas(info) <= limit,
-    "leader": lambda info, name, now: info.cluster is not None and info.cluster.leader == name,
-    "pinned": lambda info, _, now: _is_pinned(info),
-}
-
-
-def _replicas(info: ConsumerInfo) -> int:
-    return info.config.num_replicas if info.config else 0
-
-
-def _last_active(info: ConsumerInfo) -> int:
-    return info.delivered.last_active or info.created
-
-
-def _matches(info: ConsumerInfo, asked: dict[str, Any], now_ns: int) -> bool:
-    return all(
-        test(info, asked[name], now_ns)
-        for name, test in _TESTS.items()
-        if asked[name] is not None and asked[name] is not False
-    )

@@ -81,6 +81,9 @@ def accounts(servers: Source, account: str | None, top: int, sort: str, reverse:
     "--state", type=click.Choice(list(STATES)), default="open", show_default=True, help="State."
 )
 @click.option("--closed-reason", default="", help="Only those that were closed for this reason.")
+@click.option(
+    "--filter", "expression", metavar="EXPR", help="Only those for which this expression is true."
+)
 def connections_(
     servers: Source,
     account: str,
@@ -89,16 +92,59 @@ def connections_(
     username: str,
     state: str,
     closed_reason: str,
+    expression: str | None,
     sort: str,
     reverse: bool,
 ) -> Report:
-    """List the connections of all servers; LIMIT is how many servers to wait for."""
+    """List the connections of all servers; LIMIT is how many servers to wait for.
+
+    --filter takes the language Expr, with conn and server as --json has them:
+    'conn.lang == "python" and conn.pending_bytes > 1024', 'server.name startsWith "east"'.
+    """
+    if closed_reason and expression:
+        raise click.UsageError("--closed-reason and --filter exclude each other")
+    condition = _condition(expression)
     wanted = {**_wanted(account, subject, username), "state": STATES[state]}
     found = connections(servers, wanted)
     if closed_reason:
         reason = closed_reason.lower()
         found = [each for each in found if reason in str(each[1].get("reason", "")).lower()]
+    if condition is not None:
+        found = [each for each in found if condition(*each)]
     return connection_report(found, top, sort, reverse, reasons=state != "open")
+
+
+_CONNECTION_FIELDS: dict[str, Any] = {
+    **dict.fromkeys(("pending_bytes", "in_msgs", "out_msgs", "in_bytes", "out_bytes"), 0),
+    **dict.fromkeys(("subscriptions", "cid", "port"), 0),
+    **dict.fromkeys(("name", "lang", "version", "reason", "account", "authorized_user"), ""),
+    **dict.fromkeys(("kind", "type", "ip", "rtt", "uptime", "idle", "start", "last_activity"), ""),
+    **dict.fromkeys(("tls_version", "tls_cipher_suite", "name_tag", "mqtt_client", "stop"), ""),
+    "tags": [],
+}
+"""Fields that a server leaves out when they are empty; an expression has them all."""
+
+
+def _condition(expression: str | None) -> Callable[[Answer, Row], bool] | None:
+    """The condition over a server and a connection; UsageError."""
+    if expression is None:
+        return None
+    import datetime
+
+    from penstock.cli.expressions import given_condition
+    from penstock.cli.expressions.go_names import with_go_names
+
+    names = ("conn", "server", "Conn", "Server", "conns", "Conns")
+    condition = given_condition(expression, names)
+    now = datetime.datetime.now(datetime.UTC)
+
+    def holds(answer: Answer, connection: Row) -> bool:
+        values = {"conn": {**_CONNECTION_FIELDS, **connection}, "server": dict(answer.server)}
+        values["conns"] = values["conn"]  # the nats command has these names, too
+        upper = {name.title(): with_go_names(value) for name, value in values.items()}
+        return condition.holds({**values, **upper}, now)
+
+    return holds
 
 
 def _wanted(account: str, subject: str = "", user: str = "") -> dict[str, Any]:

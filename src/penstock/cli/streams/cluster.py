@@ -43,13 +43,19 @@ def peer_remove(session: Session, name: str, peer: str, force: bool) -> None:
 @click.command(name="step-down")
 @click.argument("stream", cls=Asked)
 @click.argument("name", cls=Asked, of="stream")
+@click.option("--preferred", default="", help="Server that should become the leader.")
 @click.option("-f", "--force", is_flag=True, help="Accepted for scripts; nothing is asked.")
 @command
 @click.pass_obj
-def consumer_step_down(session: Session, stream: str, name: str, force: bool) -> None:
+def consumer_step_down(
+    session: Session, stream: str, name: str, preferred: str, force: bool
+) -> None:
     """Let the leader of the consumer NAME of STREAM hand over to another server."""
+    from penstock.client import Placement
+
     with session.connect() as client:
-        session.jetstream(client).step_down_consumer(stream, name)
+        placement = Placement(preferred=preferred) if preferred else None
+        session.jetstream(client).step_down_consumer(stream, name, placement=placement)
     text = f"the leader of consumer {name} of stream {stream} hands over"
     _tell(session, text, stream=stream, consumer=name)
 

@@ -25,13 +25,14 @@ from penstock.cli.output import (
     size,
 )
 from penstock.cli.session import Session, command
+from penstock.cli.streams.selecting import selected, selecting
 from penstock.cli.values import DURATION
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.client import BlockingJetStream, StoredMessage, StreamInfo
+    from penstock.client import BlockingJetStream, StoredMessage
 
     Test = Callable[[StoredMessage], bool]
 
@@ -39,33 +40,19 @@ _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 
 
 @click.command()
-@click.option("--subject", default=None, help="Streams that take messages of this subject.")
-@click.option("--stored", is_flag=True, help="With --subject: only those that hold such messages.")
-@click.option("--empty", is_flag=True, help="Streams without messages.")
-@click.option("--idle", type=DURATION, help="Streams without a new message for this time.")
-@click.option("--created", type=DURATION, help="Streams that were created longer ago than this.")
-@click.option("--consumers", type=click.IntRange(0), help="Streams with at most so many consumers.")
-@click.option("--replicas", type=click.IntRange(1), help="Streams with at most so many replicas.")
-@click.option("--sourced", is_flag=True, help="Streams with sources.")
-@click.option("--mirrored", is_flag=True, help="Streams that mirror another one.")
-@click.option("--leader", default=None, help="Clustered streams that this server leads.")
-@click.option(
-    "--api-level", type=click.IntRange(0), help="Streams that need at least this API level."
-)
-@click.option("--invert", is_flag=True, help="The streams that do not match.")
+@selecting
 @click.option("-n", "--names", is_flag=True, help="Only the names.")
 @command
 @click.pass_obj
-def find(session: Session, /, names: bool, invert: bool, **asked: Any) -> int:
-    """Find streams for which everything holds that is asked for. Exit status 1 if there is none."""
-    if asked["stored"] and asked["subject"] is None:
-        raise click.UsageError("--stored needs --subject")
-    now_ns = time.time_ns()
+def find(session: Session, /, names: bool, **asked: Any) -> int:
+    """Find streams for which everything holds that is asked for. Exit status 1 if there is none.
+
+    --expression takes the language Expr, with config, state and info as stream info --json has them:
+    'state.messages > 1000 and "orders.>" in config.subjects', 'info.cluster.name in ["lon", "sfo"]'.
+    """
     with session.connect() as client:
-        js = session.jetstream(client)
-        everything = js.streams()
-        taking = set(js.stream_names(asked["subject"])) if asked["subject"] else set()
-        found = [each for each in everything if _matches(js, each, asked, taking, now_ns) != invert]
+        found = selected(session.jetstream(client), asked)
+    now_ns = time.time_ns()
     if names:
         print_names(session, [each.config.name for each in found])
     elif session.as_json:
@@ -84,47 +71,6 @@ def find(session: Session, /, names: bool, invert: bool, **asked: Any) -> int:
         ]
         print_table(columns, rows, right=frozenset(columns[2:]))
     return DONE if found else FAILED
-
-
-def _matches(
-    js: BlockingJetStream,
-    info: StreamInfo,
-    asked: dict[str, Any],
-    taking: set[str],
-    now_ns: int,
-) -> bool:
-    """Whether everything that is asked for holds; what costs a request comes last."""
-    config, state = info.config, info.state
-    idle, created = asked["idle"], asked["created"]
-    consumers, replicas = asked["consumers"], asked["replicas"]
-    return (
-        not (asked["empty"] and state.messages)
-        and not (asked["sourced"] and not config.sources)
-        and not (asked["mirrored"] and config.mirror is None)
-        and (idle is None or now_ns - max(state.last_ts, info.created) >= idle)
-        and (created is None or now_ns - info.created >= created)
-        and (consumers is None or state.consumer_count <= consumers)
-        and (replicas is None or config.num_replicas <= replicas)
-        and (asked["leader"] is None or _leader(info) == asked["leader"])
-        and (asked["api_level"] is None or _api_level(info) >= asked["api_level"])
-        and (asked["subject"] is None or config.name in taking)
-        and (not asked["stored"] or _holds(js, config.name, asked["subject"]))
-    )
-
-
-def _leader(info: StreamInfo) -> str:
-    """The server that leads a clustered stream; "" for none."""
-    return str(as_data(info).get("cluster", {}).get("leader", ""))
-
-
-def _api_level(info: StreamInfo) -> int:
-    """The API level that a stream needs, as far as the server tells."""
-    level = info.config.metadata.get("_nats.req.level", "0")
-    return int(level) if level.isdigit() else 0
-
-
-def _holds(js: BlockingJetStream, stream: str, subject: str) -> bool:
-    return bool(js.stream_info(stream, subjects_filter=subject).state.subjects)
 
 
 @click.command()
