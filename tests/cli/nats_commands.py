@@ -170,10 +170,6 @@ OPTIONS: dict[str, str] = {
 
 # Commands of the nats tool that are not here -> what the error message names.
 ABSENT: dict[str, str] = {
-    "server check exporter": "/metrics",
-    "server stream-check": "server report jetstream",
-    "server consumer-check": "server report jetstream",
-    "server watch api": "events",
     "plugins": "penstock.client",
     "bench oldjs": "bench js",
     "governor": "kv create",

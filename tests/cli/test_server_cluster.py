@@ -171,6 +171,37 @@ def test_leaders_are_balanced(cluster: Cluster, cli: Run, monkeypatch: pytest.Mo
     moved = cli("consumer", "cluster", "balance", "S0", "--json")
     assert len(moved.json) == 2, moved
     until(lambda: len({leader(cli, "S0", name) for name in consumers}) == 3)
+    copies_are_compared(cli, f"nats://admin:secret@127.0.0.1:{cluster.ports[0]}", len(names))
+
+
+def copies_are_compared(cli: Run, system: str, streams: int) -> None:
+    """The copies of the streams and of the consumers of S0 on three servers are the same."""
+    assert cli("pub", "S0.x", "x", "--count", 20, "-J").status == 0
+    words = ("-s", system, "server")
+    until(lambda: cli(*words, "stream-check", "--expected", 3).status == 0)
+    rows = cli(*words, "stream-check", "--json").json
+    assert len(rows) == 3 * streams
+    assert sum(each["is_leader"] for each in rows) == streams
+    assert all(each["raft_group"] and len(each["replicas"]) == 2 for each in rows)
+    one = cli(*words, "stream-check", "--stream", "S0", "--health", "--csv")
+    assert one.status == 0, one
+    assert one.out.count("\nS0,") == 3
+    assert one.out.count(",ok\n") == 3
+    ran = cli(*words, "consumer-check", "--consumer", "c1", "--json")
+    assert [
+        each["messages"] for each in cli(*words, "stream-check", "--stream", "S0", "-j").json
+    ] == [20] * 3
+    assert {each["server"] for each in ran.json} == {"n0", "n1", "n2"}
+    none = cli(*words, "stream-check", "--unsynced", "--json")
+    assert (none.status, none.json) == (0, [])
+    short = cli(*words, "stream-check", "--expected", 4, "--stream", "S0", "--timeout", "1s")
+    assert (short.status, short.err) == (1, "penstock: 3 servers of 4 answer\n")
+    printed = cli(*words, "request", "jetstream", "--all", "--raft").out
+    for verb in ("stream-check", "consumer-check"):
+        again = cli("server", verb, "--stdin", "--json", stdin=printed.encode())
+        assert {each["server"] for each in again.json} == {"n0", "n1", "n2"}, again
+    group = rows[0]["raft_group"]
+    assert len(cli(*words, "stream-check", "--raft-group", group, "-j").json) == 3
 
 
 def added(cli: Run, *words: object) -> bool:

@@ -250,7 +250,9 @@ SERVER: dict[str, Row] = {
         "server_report",
     ),
     "request": ("Print the pages of servers: variables, connections ...", "tree", "server_request"),
-    "watch": ("Follow servers: accounts, jetstream, servers.", "tree", "server_watch"),
+    "watch": ("Follow servers: accounts, api, jetstream, servers.", "tree", "server_watch"),
+    "stream-check": ("Compare the copies of streams.", "server.copies", "stream_check"),
+    "consumer-check": ("Compare the copies of consumers.", "server.copies", "consumer_check"),
     "graph": ("Draw the load of a server.", "server.graph", "graph"),
     "account": ("What servers know of an account: info, purge.", "tree", "server_account"),
     "cluster": ("Leaders and balance: step-down, peer-remove, balance.", "tree", "server_cluster"),
@@ -262,8 +264,12 @@ SERVER: dict[str, Row] = {
 }
 SERVER_WATCH: dict[str, Row] = {
     "accounts": ("Accounts: connections, traffic.", "server.watching", "accounts"),
+    "api": ("Requests to JetStream: requests.", "tree", "server_watch_api"),
     "jetstream": ("JetStream: memory, files, API.", "server.watching", "jetstream"),
     "servers": ("Servers: connections, memory, traffic.", "server.watching", "servers"),
+}
+SERVER_WATCH_API: dict[str, Row] = {
+    "requests": ("Requests by kind, account, asset.", "server.api_requests", "requests"),
 }
 SERVER_ACCOUNT: dict[str, Row] = {
     "info": ("Show exports, imports, mappings.", "server.administration", "info"),
@@ -329,6 +335,7 @@ SERVER_CHECK: dict[str, Row] = {
     "kv": ("A key-value bucket.", "server.checks", "kv"),
     "credential": ("How long a credentials file is valid.", "server.checks", "credential"),
     "request": ("A service: its answer, and how fast.", "server.checks", "request"),
+    "exporter": ("Serve checks as metrics of Prometheus.", "server.exporter", "exporter"),
 }
 
 BENCH: dict[str, Row] = {
@@ -609,6 +616,7 @@ ALIASES: dict[str, dict[str, str]] = {
         **dict.fromkeys(("js", "jsz"), "jetstream"),
         **dict.fromkeys(("server", "srv"), "servers"),
     },
+    "server_watch_api": {"req": "requests"},
     "server_account": {"i": "info"},
     "server_cluster": {
         **dict.fromkeys(("stepdown", "sd", "elect", "down", "d"), "step-down"),
@@ -655,11 +663,7 @@ ELSEWHERE: dict[str, str] = {
     "stream move": "stream copy",
     "bench oldjs": "bench js",
     "plugins": "use a script with the Python package penstock.client",
-    "server check exporter": "use the page /metrics of the server, or --format prometheus of each check",
-    "server stream-check": "server report jetstream",
-    "server consumer-check": "server report jetstream",
-    "server watch api": "use events --js-advisory",
-    "server watch requests": "use events --js-advisory",
+    "server watch requests": "server watch api requests",
     "governor": "use a key-value bucket and kv create --ttl",
     "ngs": "context",
     "pa": "audit",

@@ -181,6 +181,12 @@ server_watch = _group(
     commands.SERVER_WATCH,
     table="server_watch",
 )
+server_watch_api = _group(
+    "api",
+    "Follow requests to JetStream. Needs a system account's user.",
+    commands.SERVER_WATCH_API,
+    table="server_watch_api",
+)
 server_account = _group(
     "account",
     "Accounts of servers. Needs a system account's user.",

@@ -154,6 +154,8 @@ class JetStreamAccount:
         self.advisories = Advisories(router, self.ids, settings.domain, name)
         self.caller: Connection | None = None  # the client of the current call
         self.describe: Callable[[Connection], ClientInfo] = self._client_of
+        # told of each API request: source, subject, headers, body
+        self.on_request: Callable[[Connection | None, str, bytes, bytes], None] | None = None
         self.batches = batches or OpenBatches(settings.batch)
         self.transit = transit or RestoreUsage()
         self.everyone = [self] if everyone is None else everyone

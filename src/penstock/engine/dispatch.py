@@ -393,6 +393,8 @@ class Dispatcher:
         if found is None:
             return True
         call, names = found
+        if self._account.on_request is not None:
+            self._account.on_request(source, subject, headers, body)
         if call.replied and not reply:
             return True
         asked = _Asked(call, names, source, subject, reply, body)

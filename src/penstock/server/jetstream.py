@@ -259,6 +259,7 @@ class JetStream:
                 account.router.detach(subject, sink)
         made = self._engine.add(account.name, account.router, limits)
         made.describe = lambda source: self._client(source, account)
+        made.on_request = lambda *request: self._show(account, *request)
         for remote in self._remotes:
             made.remotes[remote.prefix] = remote
         account.jetstream = made
@@ -421,6 +422,26 @@ class JetStream:
             return client_info(source, detailed=True, server=server)
         detailed = self._accounts.shares_who_asks()
         return client_info(source, detailed=detailed, server=server, service=account.name)
+
+    def _show(
+        self,
+        account: ServerAccount,
+        source: Connection | None,
+        subject: str,
+        headers: bytes,
+        payload: bytes,
+    ) -> None:
+        """Send a copy of a request, without its reply subject, to those who watch the system account.
+
+        Only requests that have a call come here. Others may mean something in the system account.
+        """
+        system = self._accounts.system
+        if system is None or source is None or not system.router.matching(subject):
+            return
+        info = encode(self._client(source, account))
+        rest = headers.partition(b"\r\n")[2] or b"\r\n"
+        head = b"NATS/1.0\r\nNats-Request-Info: " + info + b"\r\n" + rest
+        system.router.publish_message(subject, payload, "", head)
 
     def _sooner(self, due_ns: int) -> None:
         """Set the timer earlier for a consumer's deadline."""

@@ -6,7 +6,10 @@ import json
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Form: TypeAlias = Literal["nagios", "json", "prometheus", "text"]
 Status: TypeAlias = Literal["OK", "WARNING", "CRITICAL", "UNKNOWN"]
@@ -161,6 +164,19 @@ def _prometheus(report: Report, namespace: str) -> list[str]:
     code = CODES[report.status]
     name = lines[-1].split()[2]
     return [*lines, f'{name}{{item="{item}",status="{report.status}"}} {code}']
+
+
+def exposition(reports: Sequence[Report], namespace: str) -> str:
+    """The metrics of several reports for Prometheus, those of one name together."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for report in reports:
+        lines = _prometheus(report, namespace)
+        for at in range(0, len(lines), 3):
+            head = next(
+                (each for each in found if each[1] == lines[at + 1]), tuple(lines[at : at + 2])
+            )
+            found.setdefault(head, []).append(lines[at + 2])
+    return "".join(f"{line}\n" for head, rows in found.items() for line in (*head, *rows))
 
 
 def _gauge(name: str, text: str) -> list[str]:

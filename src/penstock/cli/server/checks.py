@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+COLLECTED = "penstock.check_reports"
+"""The entry of a context's ``meta`` for a list that gets the reports instead of their being printed."""
+
 
 def _check(suite: str, name: str = "") -> Callable[[F], F]:
     """The options of every check, its output and its exit status.
@@ -62,6 +65,9 @@ def _check(suite: str, name: str = "") -> Callable[[F], F]:
                 report.critical.append(str(error) or type(error).__name__)
             except ValueError as error:
                 report.unknown.append(str(error))
+            if (reports := click.get_current_context().meta.get(COLLECTED)) is not None:
+                reports.append(report)
+                return 0
             text = rendered(report, form, namespace)
             if outfile is None:
                 print(text)

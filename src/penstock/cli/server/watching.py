@@ -52,7 +52,7 @@ def watch(*sorts: str) -> Callable[[F], click.Command]:
                 while True:
                     try:
                         rows, columns = source(sort)
-                        _draw(session, rows[:top] if top else rows, columns)
+                        draw(session, rows[:top] if top else rows, columns)
                     except (click.ClickException, PenstockError) as error:
                         if not done:
                             raise
@@ -68,7 +68,8 @@ def watch(*sorts: str) -> Callable[[F], click.Command]:
     return wrap
 
 
-def _draw(session: Session, rows: list[Row], columns: tuple[Column, ...]) -> None:
+def draw(session: Session, rows: list[Row], columns: tuple[Column, ...]) -> None:
+    """Print a table in place of the one before; with ``--json`` a line."""
     if session.as_json:
         print_json_line(rows)
         return
