@@ -31,7 +31,7 @@ OPTIONS: dict[str, str] = {
     **OF_SERVERS,
     "": """
         -s --server --user --password --token --creds --nkey --jwt --seed --tlscert --tlskey --tlsca --tlsfirst
-        --tls-first --timeout --js-api-prefix --js-event-prefix --trace --colors --js-domain
+        --tls-first --socks-proxy --timeout --js-api-prefix --js-event-prefix --trace --colors --js-domain
         --inbox-prefix --context --no-context --connection-name
     """,
     "stream add": f"{STREAM_CONFIG} --first-sequence --allow-fast --config --validate --output --defaults",

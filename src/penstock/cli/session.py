@@ -47,6 +47,7 @@ class Session:
     event_prefix: str = ""
     trace: bool = False
     color: str = "cyan"
+    socks_proxy: str = ""
     store: str = ""  # a store folder or a backup, in place of a server
     store_account: str = ""
     store_backup: str = ""
@@ -121,6 +122,7 @@ class Session:
         from penstock.client.options import DEFAULT_URL, parse_servers
 
         found: dict[str, Any] = {"servers": parse_servers(self.server or DEFAULT_URL)}
+        proxy = {"socks_proxy": self.socks_proxy} if self.socks_proxy else {}
         inbox = {"inbox_prefix": self.inbox_prefix} if self.inbox_prefix else {}
         if context := self.context_in_use():
             from penstock.client.contexts import read_context
@@ -137,7 +139,7 @@ class Session:
             found = {
                 name: each for name, each in found.items() if name not in (*_CREDENTIALS, "jwt")
             }
-        return {**found, **credentials, **inbox, "tls": self._tls(found.get("tls"))}
+        return {**found, **credentials, **inbox, **proxy, "tls": self._tls(found.get("tls"))}
 
     def _tls(self, found: TlsOptions | None) -> TlsOptions | None:
         if not (self.tlscert or self.tlskey or self.tlsca or self.tlsfirst):

@@ -310,6 +310,12 @@ def _contexts(ctx: click.Context, option: click.Parameter, incomplete: str) -> l
     is_flag=True,
     help="Do the TLS handshake before the server sends INFO.",
 )
+@click.option(
+    "--socks-proxy",
+    default="",
+    metavar="URL",
+    help="Connect through this SOCKS 5 proxy: socks5://[user:password@]host[:port].",
+)
 @click.option("--domain", "--js-domain", default="", help="JetStream domain.")
 @click.option(
     "--js-api-prefix", "api_prefix", default="", help="Prefix of the JetStream API of an import."

@@ -22,7 +22,6 @@ from .options import DEFAULT_URL, TlsOptions, parse_servers
 
 _OUTSIDE = {
     "nsc": "ask nsc for the user's .creds file and set creds",
-    "socks_proxy": "the client uses no SOCKS proxy",
     "windows_cert_store": "export the certificate and set cert and key",
 }
 """Fields that need another program, with the way around."""
@@ -30,6 +29,7 @@ _TEXTS = {
     "inbox_prefix": "inbox_prefix",
     "jetstream_domain": "jetstream_domain",
     "jetstream_api_prefix": "jetstream_prefix",
+    "socks_proxy": "socks_proxy",
     "token": "token",
     "user_jwt": "jwt",
 }

@@ -185,6 +185,7 @@ class Options:
     pedantic: the server checks subjects more strictly.
     jetstream_domain: the JetStream domain of ``jetstream()`` without a domain and a prefix.
     jetstream_prefix: the prefix of the JetStream API, in place of a domain.
+    socks_proxy: a SOCKS 5 proxy to connect through: ``socks5://[user:password@]host[:port]``.
     """
 
     servers: tuple[Server, ...] = (Server("127.0.0.1"),)
@@ -223,6 +224,7 @@ class Options:
     pedantic: bool = False
     jetstream_domain: str = ""
     jetstream_prefix: str = ""
+    socks_proxy: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         """Refuse options that would only fail later: ValueError, TypeError.
@@ -250,6 +252,10 @@ class Options:
             raise ValueError("give a .creds file, or an nkey and a JWT, not both")
         if self.jetstream_domain and self.jetstream_prefix:
             raise ValueError("give jetstream_domain or jetstream_prefix, not both")
+        if self.socks_proxy:
+            from .socks import parse_proxy
+
+            parse_proxy(self.socks_proxy)
         if not 0 <= self.reconnect_jitter <= 1:
             raise ValueError(
                 f"reconnect_jitter is a share from 0 to 1, got {self.reconnect_jitter}"
@@ -310,6 +316,7 @@ class ConnectOptions(TypedDict, total=False):
     pedantic: bool
     jetstream_domain: str
     jetstream_prefix: str
+    socks_proxy: str
 
 
 def make_options(

@@ -42,7 +42,7 @@ def tls(session: Session, expire_warn: int, pem: bool) -> int:
     Ends with 1 if one expires soon. The server's host name and the trust are checked as at any connect.
     """
     server, options = session.server_and_tls()
-    chain = _chain(server, options, session.timeout / 1e9)
+    chain = _chain(server, options, session.options().socks_proxy, session.timeout / 1e9)
     now = datetime.datetime.now(datetime.UTC)
     soon = now + datetime.timedelta(microseconds=expire_warn / 1000)
     rows = [_facts(each) for each in chain]
@@ -76,7 +76,29 @@ def tls(session: Session, expire_warn: int, pem: bool) -> int:
     return 1 if bad else 0
 
 
-def _chain(server: Server, options: TlsOptions | None, seconds: float) -> list[Certificate]:
+def _connected(server: Server, proxy: str, seconds: float) -> socket.socket:
+    from penstock.client.socks import parse_proxy, talk
+
+    if not proxy:
+        return socket.create_connection((server.host, server.port), seconds)
+    through = parse_proxy(proxy)
+    plain = socket.create_connection((through.host, through.port), seconds)
+    try:
+        conversation = talk(through, server.host, server.port)
+        data, wanted = next(conversation)
+        while True:
+            plain.sendall(data)
+            data, wanted = conversation.send(plain.recv(wanted, socket.MSG_WAITALL))
+    except StopIteration:
+        return plain
+    except BaseException:
+        plain.close()
+        raise
+
+
+def _chain(
+    server: Server, options: TlsOptions | None, proxy: str, seconds: float
+) -> list[Certificate]:
     """The certificates of the handshake, the server's own first; ClickException without TLS."""
     from penstock.client.tls import begins_with_tls, make_context
 
@@ -86,7 +108,7 @@ def _chain(server: Server, options: TlsOptions | None, seconds: float) -> list[C
         raise click.ClickException(_INSTALL) from None
     hostname = (options.hostname if options else None) or server.host
     with contextlib.ExitStack() as stack:
-        plain = stack.enter_context(socket.create_connection((server.host, server.port), seconds))
+        plain = stack.enter_context(_connected(server, proxy, seconds))
         if not begins_with_tls(server, options):
             info = json.loads(_line(plain).removeprefix(b"INFO "))
             if not (info.get("tls_required") or info.get("tls_available")):

@@ -27,6 +27,7 @@ _FIELDS = {
     "tlsca": "ca",
     "tlsfirst": "tls_first",
     "domain": "jetstream_domain",
+    "socks_proxy": "socks_proxy",
 }
 _SECRETS = ("password", "token", "user_seed", "user_jwt")
 _LABELS = {
@@ -45,6 +46,7 @@ _LABELS = {
     "jetstream_domain": "JetStream domain",
     "jetstream_api_prefix": "JetStream API prefix",
     "inbox_prefix": "Inbox prefix",
+    "socks_proxy": "SOCKS proxy",
 }
 
 _NAME = click.argument("name")
@@ -67,6 +69,7 @@ _SELECT = click.option("--select", "select_it", is_flag=True, help="Select the c
 @click.option("--tlsca", default="", help="Certificates to trust.")
 @click.option("--tlsfirst", is_flag=True, help="Do the TLS handshake before the server's INFO.")
 @click.option("--domain", "--js-domain", default="", help="JetStream domain.")
+@click.option("--socks-proxy", default="", help="SOCKS 5 proxy to connect through.")
 @click.option("--js-api-prefix", default="", help="Prefix of the JetStream API.")
 @click.option("--inbox-prefix", default="", help="Prefix of the subjects of answers.")
 @command

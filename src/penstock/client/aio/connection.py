@@ -25,6 +25,7 @@ from ..session import OUTPUT_BYTES, PENDING_BYTES_MAX, PENDING_MESSAGES_MAX, Ses
 from ..steps import made
 from ..tls import begins_with_tls, make_context
 from .messages import Message
+from .proxying import open_through
 from .running import Awaited, run
 from .status import StatusEvents
 from .subscription import Subscription
@@ -125,8 +126,12 @@ class Client(Awaited, Session[Message]):
         context = self._tls() if first else None
         self._link = link = Link(self, server, tls=first)
         hostname = self._tls_hostname(server) if first else None
-        if server.memory:
-            connected = open_socket(server.host, waits=False)
+        if server.memory or self.options.socks_proxy:
+            connected = (
+                open_socket(server.host, waits=False)
+                if server.memory
+                else await open_through(self.loop, self.options.socks_proxy, server)
+            )
             await self.loop.create_connection(
                 lambda: link, sock=connected, ssl=context, server_hostname=hostname
             )

@@ -17,9 +17,12 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import ConnectError
 
+from ..socks import talk
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..socks import Proxy
     from .guard import Bell, Guard
 
 READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
@@ -92,6 +95,44 @@ class Patience:
             else:
                 return opened
         raise error
+
+    def connect_through(self, proxy: Proxy, host: str, port: int) -> socket.socket:
+        """The same behind a SOCKS proxy; ConnectError when the proxy refuses."""
+        try:
+            opened = self.connect(proxy.host, proxy.port)
+        except OSError as error:
+            raise ConnectError(f"the proxy {proxy}: {error}") from None
+        try:
+            conversation = talk(proxy, host, port)
+            data, wanted = next(conversation)
+            while True:
+                self._send(opened, data)
+                data, wanted = conversation.send(self._take(opened, wanted))
+        except StopIteration:
+            return opened
+        except BaseException:
+            opened.close()
+            raise
+
+    def _send(self, opened: socket.socket, data: bytes) -> None:
+        while data:
+            try:
+                data = data[opened.send(data) :]
+            except BlockingIOError:
+                self.wait(opened, WRITABLE, self.deadline)
+
+    def _take(self, opened: socket.socket, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            try:
+                piece = opened.recv(size - len(data))
+            except BlockingIOError:
+                self.wait(opened, READABLE, self.deadline)
+                continue
+            if not piece:
+                raise ConnectError("the SOCKS proxy closed the connection")
+            data += piece
+        return data
 
     def shake_hands(self, encrypted: ssl.SSLSocket) -> None:
         """The handshake of TLS; OSError (also ssl.SSLError) when it fails."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import ConnectError
 
 from ..memory import open_socket
+from ..socks import parse_proxy
 from ..tls import make_context
 from .dialing import READABLE, Patience
 
@@ -176,6 +177,10 @@ def open_transport(
     """Connect to the server; raises OSError, and ConnectError as soon as the client is ``over``."""
     if server.memory:
         connected = guard.without(lambda: open_socket(server.host, waits=True))
+    elif options.socks_proxy:
+        proxy = parse_proxy(options.socks_proxy)
+        patience = Patience(guard, bell, over, deadline)
+        connected = patience.connect_through(proxy, server.host, server.port)
     else:
         connected = Patience(guard, bell, over, deadline).connect(server.host, server.port)
     if not server.websocket:
