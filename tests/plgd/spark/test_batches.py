@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.plgd.columns import decode_batch
 from penstock.plgd.spark import dead_letters, decoded
 from penstock.plgd.spark.batches import messages_of, take_batch
+from penstock.plgd.spark.iceberg_lake import IcebergLake
 from penstock.plgd.spark.lake import Lake
 from penstock.plgd.tables import TABLES
 from penstock.plgd.tables.buckets import bucket_key, bucket_of
@@ -22,9 +23,11 @@ from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.places import TableError
 from tests.plgd.tables_help import Memory, cut
 from tests.plgd.test_tables_truth import FAULTS, run_of
+from tests.spark.iceberg_help import table_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 SETTINGS = Settings(buckets=2, late_s=60.0)
+KINDS = ["delta", "iceberg"]
 
 
 def frame(spark: SparkSession, messages: pa.Table) -> DataFrame:
@@ -36,6 +39,21 @@ def frame(spark: SparkSession, messages: pa.Table) -> DataFrame:
 def rows_of(folder: Path, name: str) -> list[str]:
     table = DeltaTable(str(folder / name)).to_pyarrow_table()
     return sorted(map(repr, table.select(TABLES[name].schema.names).to_pylist()))
+
+
+def rows_in(lake: Lake, name: str) -> list[str]:
+    """What another reader finds in a table of a lake."""
+    if isinstance(lake, IcebergLake):
+        table = table_of(lake.addresses[name]).scan().to_arrow()
+        rows = table.select(TABLES[name].schema.names).cast(TABLES[name].schema)
+        return sorted(map(repr, rows.to_pylist()))
+    folder = lake.places[name].folder
+    assert folder is not None
+    return rows_of(folder.parent, name)
+
+
+def made(kind: str, folder: Path, settings: Settings = SETTINGS) -> Lake:
+    return IcebergLake(folder, settings) if kind == "iceberg" else Lake(folder, settings)
 
 
 @pytest.fixture(scope="module")
@@ -78,10 +96,11 @@ def test_decoded_is_decode_batch(spark: SparkSession, messages: pa.Table) -> Non
     assert bad["payload"].null_count == 0
 
 
+@pytest.mark.parametrize("kind", KINDS)
 def test_batches_make_the_tables(
-    spark: SparkSession, messages: pa.Table, memory: Memory, tmp_path: Path
+    spark: SparkSession, messages: pa.Table, memory: Memory, tmp_path: Path, kind: str
 ) -> None:
-    lake = Lake(tmp_path, SETTINGS)
+    lake = made(kind, tmp_path)
     lake.create()
     for number, part in enumerate(cut(messages, 1500)):
         mark = Mark("q", number, "run")
@@ -90,38 +109,56 @@ def test_batches_make_the_tables(
     again = take_batch(lake, frame(spark, part), Mark("q", number, "another run"))
     assert again.messages == len(part)
     for name in TABLES:
-        assert rows_of(tmp_path, name) == sorted(map(repr, memory.rows(name))), name
+        assert rows_in(lake, name) == sorted(map(repr, memory.rows(name))), name
+    last = max(row["last_ns"] for row in memory.rows("aggregates"))
+    assert lake.greatest("aggregates", "last_ns") == last
+    assert lake.dataset("raw").count_rows() == len(messages)
     with pytest.raises(TableError, match="2 buckets"):
-        Lake(tmp_path, Settings(buckets=3)).create()
+        made(kind, tmp_path, Settings(buckets=3)).create()
 
 
-class Dying(Lake):
-    """Tables whose process dies behind a number of commits."""
-
-    def __init__(self, folder: Path, lives: int) -> None:
-        super().__init__(folder, SETTINGS)
-        self.lives = lives
-
-    def take(self, *args: Any) -> None:
-        self.lives -= 1
-        if self.lives < 0:
-            raise KeyboardInterrupt
-        super().take(*args)
+class Killed(BaseException):
+    """The process dies here."""
 
 
-@pytest.mark.parametrize("lives", [1, 4, 8])
+def dying(lake: Lake, lives: int) -> Lake:
+    """The same tables, whose process dies behind a number of commits."""
+    commit = lake.take
+
+    def take(*args: Any) -> None:
+        nonlocal lives
+        lives -= 1
+        if lives < 0:
+            raise Killed
+        commit(*args)
+
+    lake.take = take  # type: ignore[method-assign]  # it dies on purpose
+    return lake
+
+
+@pytest.mark.parametrize(
+    ("kind", "lives"), [("delta", 1), ("delta", 4), ("delta", 8), ("iceberg", 4)]
+)
 def test_a_batch_that_was_killed_between_commits_is_made_whole(
-    spark: SparkSession, messages: pa.Table, memory: Memory, tmp_path: Path, lives: int
+    spark: SparkSession,
+    messages: pa.Table,
+    memory: Memory,
+    tmp_path: Path,
+    kind: str,
+    lives: int,
 ) -> None:
-    lake = Lake(tmp_path, SETTINGS)
+    lake = made(kind, tmp_path)
     lake.create()
     half = len(messages) // 2
     first, second = frame(spark, messages.slice(0, half)), frame(spark, messages.slice(half))
     take_batch(lake, first, Mark("q", 0, "run"))
-    with pytest.raises(KeyboardInterrupt):
-        take_batch(Dying(tmp_path, lives), second, Mark("q", 1, "run"))
-    for place in lake.places.values():
-        HERE.forget(place)
+    other = made(kind, tmp_path)
+    other.create()
+    with pytest.raises(Killed):
+        take_batch(dying(other, lives), second, Mark("q", 1, "run"))
+    if kind == "delta":
+        for place in lake.places.values():
+            HERE.forget(place)
     take_batch(lake, second, Mark("q", 1, "run 2"))
     for name in TABLES:
-        assert rows_of(tmp_path, name) == sorted(map(repr, memory.rows(name))), name
+        assert rows_in(lake, name) == sorted(map(repr, memory.rows(name))), name

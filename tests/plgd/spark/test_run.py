@@ -19,8 +19,8 @@ from penstock.client.models import StreamConfig
 from penstock.plgd.fleet import FleetRun
 from penstock.plgd.spark.live import key_of
 from penstock.plgd.tables import TABLES
+from penstock.plgd.tables.opening import dataset
 from tests.peers import ServerProcess, available_servers, start_server
-from tests.plgd.spark.test_batches import rows_of
 from tests.plgd.test_tables_truth import FAULTS, run_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.peer, pytest.mark.timeout(600)]
@@ -65,6 +65,12 @@ def kill_behind_a_batch(words: list[str]) -> None:
     child.wait()
 
 
+def rows_of(tables: Path, name: str) -> list[str]:
+    """The rows of a table, of either format."""
+    rows = dataset(tables, name).to_table(columns=TABLES[name].schema.names)
+    return sorted(map(repr, rows.cast(TABLES[name].schema).to_pylist()))
+
+
 def twin_keys(tables: Path) -> list[str]:
     """The keys of all twins."""
     columns = DeltaTable(str(tables / "twin_latest")).to_pyarrow_table(
@@ -94,7 +100,8 @@ def test_a_run_that_is_killed_and_a_back_fill_make_the_same_tables(
     kill_behind_a_batch([*common, "run", str(lake), "--once", *options])
     told = penstock(*common, "run", str(lake), "--once", "--twins", "twins", *words)
     assert told[-1]["messages"] < total
-    filled = penstock(*common, "backfill", str(again), "--buckets", "2", "--batch", "1000")
+    as_iceberg = ["--buckets", "2", "--batch", "1000", "--tables", "iceberg"]
+    filled = penstock(*common, "backfill", str(again), *as_iceberg)
     assert filled[-1]["messages"] == total
     assert filled[-2]["lag"] == 0
     for name in TABLES:

@@ -19,6 +19,7 @@ from penstock.cli.plgd.alerting import alert_options, back_to, looks, taken, wat
 from penstock.cli.plgd.beside import OPTION_PREFIX, gateway_asked, gateway_beside
 from penstock.cli.plgd.bundle import configuration
 from penstock.cli.plgd.gateway import gateway_options
+from penstock.cli.plgd.lakes import lake_of, table_options
 from penstock.cli.session import Session, command
 
 if TYPE_CHECKING:
@@ -34,13 +35,6 @@ START_SECONDS = 60.0
 LOOK_SECONDS = 0.2
 FOLDER = click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 STREAM = click.option("--stream", default="EVENTS", show_default=True, help="The stream.")
-BUCKETS = click.option(
-    "--buckets",
-    type=click.IntRange(1, 4096),
-    default=8,
-    show_default=True,
-    help="Into how many shares devices are divided; new tables alone can choose.",
-)
 BATCH = click.option(
     "--batch",
     type=click.IntRange(1),
@@ -184,22 +178,6 @@ def own_session(log: Path, master: str) -> SparkSession:
         raise click.ClickException(str(error)) from None
 
 
-def lake_of(tables: Path, buckets: int) -> Lake:
-    """The tables of a folder, made if they are not there."""
-    try:
-        from penstock.plgd.spark.lake import Lake
-        from penstock.plgd.tables import Settings
-        from penstock.spark.tables.places import TableError
-    except ImportError as problem:
-        raise click.ClickException(f"{problem}; pip install 'penstock[plgd]'") from None
-    try:
-        lake = Lake(tables, Settings(buckets=buckets))
-        lake.create()
-    except TableError as error:
-        raise click.ClickException(str(error)) from None
-    return lake
-
-
 @click.command()
 @FOLDER
 @STREAM
@@ -214,7 +192,7 @@ def lake_of(tables: Path, buckets: int) -> Lake:
     help="The port of the server that is started, without --server.",
 )
 @BATCH
-@BUCKETS
+@table_options
 @MASTER
 @gateway_options(OPTION_PREFIX)
 @command
@@ -235,7 +213,7 @@ def run(session: Session, /, folder: Path, stream: str, port: int, **given: Any)
     given["bounds"] = taken(given)
     gateway = gateway_asked(click.get_current_context(), given)
     with ExitStack() as cleanup:
-        lake = lake_of(folder / "tables", given["buckets"])
+        lake = lake_of(folder / "tables", given)
         url = session.server or cleanup.enter_context(own_server(folder / "hub", port))
         source = source_of(session, url, stream)
         session.server = url
@@ -299,7 +277,7 @@ def run_query(lake: Lake, folder: Path, source: Source, progress: Progress, **gi
 @click.option("--first", type=click.IntRange(1), help="The first sequence; else the stream's.")
 @click.option("--last", type=click.IntRange(1), help="The last sequence; else the stream's.")
 @BATCH
-@BUCKETS
+@table_options
 @MASTER
 @command
 @click.pass_obj
@@ -312,7 +290,7 @@ def backfill(session: Session, /, folder: Path, stream: str, **given: Any) -> in
     \b
     penstock --server nats://hub:4222 plgd backfill ./again
     """
-    lake = lake_of(folder / "tables", given["buckets"])
+    lake = lake_of(folder / "tables", given)
     with session.connect(lasting=True) as client:
         state = check_stream(client, stream)
         from penstock.client.options import DEFAULT_URL

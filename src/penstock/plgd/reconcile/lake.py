@@ -6,15 +6,16 @@ known by the version that the table of gaps has of it.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError
 
+from ..tables.opening import dataset
 from .sightings import Sightings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 EVENTS, DEAD_LETTERS, GAPS, RAW = "events", "dead_letters", "version_gaps", "raw"
 COLUMNS = [
@@ -48,7 +49,7 @@ def sightings_of_tables(
     read, and all of them.
     """
     made = Sightings()
-    events = _dataset(folder, EVENTS)
+    events = dataset(folder, EVENTS)
     if events is None:
         raise NoTables(f"{folder} has no table {EVENTS!r}: not the tables of a hub's events")
     total, done = events.count_rows(), 0
@@ -58,14 +59,14 @@ def sightings_of_tables(
         done += batch.num_rows
         progress(done, total)
     made.messages = total
-    letters = _dataset(folder, DEAD_LETTERS)
+    letters = dataset(folder, DEAD_LETTERS)
     if letters is not None:
         for batch in letters.to_batches(columns=["device_id", "aggregate_id", "version"]):
             made.dead_letters += batch.num_rows
             for device, aggregate, version in _rows(batch):
                 if device and aggregate and version is not None:
                     made.seen(aggregate, device).damaged.add(version)
-    gaps = _dataset(folder, GAPS)
+    gaps = dataset(folder, GAPS)
     if gaps is not None:
         for batch in gaps.to_batches(columns=["device_id", "aggregate_id", "state_version"]):
             for device, aggregate, version in _rows(batch):
@@ -73,16 +74,6 @@ def sightings_of_tables(
                     made.seen(aggregate, device).states.append((version, 0))
     made.by_aggregate_id = _names_aggregates(folder, made)
     return made
-
-
-def _dataset(folder: str | Path, name: str) -> Any:
-    """A table as a dataset of Arrow; None if it is not there."""
-    from deltalake import DeltaTable
-
-    place = Path(folder) / name
-    if not DeltaTable.is_deltatable(str(place)):
-        return None
-    return DeltaTable(place).to_pyarrow_dataset()
 
 
 def _rows(batch: Any) -> Iterator[tuple[Any, ...]]:
@@ -120,7 +111,7 @@ def _take(
 
 def _names_aggregates(folder: str | Path, made: Sightings) -> bool | None:
     """Whether subjects name aggregates, by the messages as they came; None if that cannot be told."""
-    raw = _dataset(folder, RAW)
+    raw = dataset(folder, RAW)
     if raw is None:
         return None
     for subject in raw.head(SUBJECTS, columns=["subject"]).column("subject").to_pylist():

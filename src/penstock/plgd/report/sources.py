@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError
 
+from ..tables.opening import dataset
 from ..tables.schemas import TABLES
 from .queries import QUERIES
 
@@ -198,13 +199,14 @@ def _rows(result: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
 
 
 def open_tables(folder: Path | str, scope: Scope | None = None) -> Tables:
-    """The Delta tables of a folder, each in a folder of its name, as they are now; also of a pipeline's folder.
+    """The tables of a folder, Delta or Iceberg, as they are now; also of a pipeline's folder.
 
     Raises ``TablesError`` if the folder has none of the tables, or one that cannot be read. A table that is not
     there yet counts as empty; ``missing`` names it.
     """
-    from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
+
+    from penstock.spark.tables.places import TableError
 
     folder = Path(folder)
     if not folder.is_dir():
@@ -213,13 +215,12 @@ def open_tables(folder: Path | str, scope: Scope | None = None) -> Tables:
         folder /= "tables"
     datasets: dict[str, Any] = {}
     for name in TABLES:
-        place = folder / name
-        if not (place / "_delta_log").is_dir():
-            continue
         try:
-            datasets[name] = DeltaTable(place).to_pyarrow_dataset()
-        except (DeltaError, OSError) as error:
-            raise TablesError(f"table {place} cannot be read: {error}") from error
+            found = dataset(folder, name)
+        except (DeltaError, TableError, OSError) as error:
+            raise TablesError(f"table {folder / name} cannot be read: {error}") from error
+        if found is not None:
+            datasets[name] = found
     if not datasets:
         raise TablesError(
             f"{folder} has no table of plgd events; `penstock plgd run` makes them there"

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow.dataset as ds
 
-from penstock.spark.tables.files import table_at
-
 from ..tables.commands import CONFIRMED, SUCCESS
 from ..tables.schemas import EVENTS, VERSION_GAPS
 
@@ -41,7 +39,7 @@ COMMAND = [
 
 def gaps(lake: Lake, first_seq: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """Gaps that messages from a sequence on opened, with their ids."""
-    rows = table_at(lake.places[VERSION_GAPS.name]).to_pyarrow_dataset()
+    rows = lake.dataset(VERSION_GAPS.name)
     wanted = (ds.field("found_seq") >= first_seq) & ds.field("is_open")
     for row in rows.to_table(columns=GAP, filter=wanted).to_pylist():
         yield f"{row['aggregate_id']}.{row['incarnation']}.{row['first_version']}.gap", row
@@ -49,7 +47,7 @@ def gaps(lake: Lake, first_seq: int) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def failures(lake: Lake, first_seq: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """Commands that messages from a sequence on ended without success, with their ids."""
-    rows = table_at(lake.places[EVENTS.name]).to_pyarrow_dataset()
+    rows = lake.dataset(EVENTS.name)
     is_end = ds.field("event_type").isin(
         [name for name in CONFIRMED if name.startswith("resource")]
     )

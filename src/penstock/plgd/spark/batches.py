@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import pickle
-import uuid
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ from penstock.spark.tables.marks import Mark
 
 from ..tables.batch import MESSAGES
 from .buckets import Job, write_bucket
+from .lake import ChangedTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from .lake import Counts, Lake
+
+TRIES = 5
+"""How often a batch is made, while others change its tables."""
 
 REPORT = pa.schema([("report", pa.binary())])
 
@@ -86,15 +89,22 @@ def worker(job: Job) -> Callable[[Any], Iterator[pa.RecordBatch]]:
 def take_batch(lake: Lake, rows: DataFrame, mark: Mark) -> Counts:
     """Bring a batch of messages into all tables; a batch that they hold already changes nothing.
 
-    ``rows`` has the columns of ``format("jetstream")``. The same mark must come with the same rows.
+    ``rows`` has the columns of ``format("jetstream")``. The same mark must come with the same rows. If a compaction
+    replaces files that the batch replaces, the batch is made again by what the tables hold then.
     """
-    begun = lake.begin(mark)
-    prefix = f"{mark.name}-{mark.number:09}-{uuid.uuid4().hex[:8]}"
-    job = Job(lake.places, begun.held, lake.settings, prefix)
     buckets = lake.settings.buckets
     shuffled = messages_of(rows, buckets).repartitionById(buckets, "bucket")
-    reports = shuffled.mapInArrow(worker(job), "report binary").toArrow()
-    return lake.commit(begun, [pickle.loads(one) for one in reports["report"].to_pylist()])
+    for tries_left in reversed(range(TRIES)):
+        begun = lake.begin(mark)
+        prefix = f"{mark.name}-{mark.number:09}"
+        job = Job(lake.places, begun.held, lake.settings, prefix, lake.targets)
+        reports = shuffled.mapInArrow(worker(job), "report binary").toArrow()
+        try:
+            return lake.commit(begun, [pickle.loads(one) for one in reports["report"].to_pylist()])
+        except ChangedTable:
+            if not tries_left:
+                raise
+    raise AssertionError("it returns or raises")
 
 
 def mark_of(rows: DataFrame, batch_id: int) -> Mark:

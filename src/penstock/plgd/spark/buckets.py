@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import date
 
-    from penstock.spark.tables.data_files import DataFile
     from penstock.spark.tables.files import StoredFile
-    from penstock.spark.tables.places import Place
 
     from ..tables.batch import Change
     from ..tables.settings import Settings
@@ -44,10 +42,12 @@ class Held:
 class Job:
     """What an executor must know of a batch; it travels to each of them."""
 
-    places: dict[str, Place]
+    places: dict[str, Any]
     held: dict[str, Held]
     settings: Settings
     prefix: str
+    targets: dict[str, Any] = field(default_factory=dict)
+    """What writers of Iceberg tables must know; empty for Delta."""
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Report:
     dead_letters: int = 0
     first_seq: int = 0
     last_seq: int = 0
-    files: dict[str, list[DataFile]] = field(default_factory=dict)
+    files: dict[str, list[Any]] = field(default_factory=dict)
     removed: dict[str, list[str]] = field(default_factory=dict)
 
 
@@ -69,14 +69,14 @@ class Kept:
 
     def __init__(self) -> None:
         """Keeps nothing."""
-        self._tables: dict[tuple[Place, int], tuple[frozenset[str], pa.Table]] = {}
+        self._tables: dict[tuple[Any, int], tuple[frozenset[str], pa.Table]] = {}
 
-    def get(self, where: Place, bucket: int, files: Iterable[StoredFile]) -> pa.Table | None:
+    def get(self, where: Any, bucket: int, files: Iterable[StoredFile]) -> pa.Table | None:
         """The rows of exactly these files."""
         paths, table = self._tables.get((where, bucket), (frozenset(), None))
         return table if paths == frozenset(file.path for file in files) else None
 
-    def put(self, where: Place, bucket: int, paths: Iterable[str], table: pa.Table) -> None:
+    def put(self, where: Any, bucket: int, paths: Iterable[str], table: pa.Table) -> None:
         """Keep the rows of files."""
         self._tables[where, bucket] = (frozenset(paths), table)
 
@@ -135,7 +135,7 @@ def write_bucket(job: Job, bucket: int, messages: pa.Table) -> Report:
         outcome.first_seq,
         outcome.last_seq,
     )
-    unique = f"{job.prefix}-{bucket:05}-{uuid.uuid4().hex[:8]}"
+    unique = f"{job.prefix}-{uuid.uuid4().hex[:12]}-{bucket:05}-0"
     for name, change in outcome.changes.items():
         write_table(job, TABLES[name], state, change, unique, report)
     return report
@@ -154,20 +154,24 @@ def write_table(
     for day in change.days:
         removed += [file.path for file in state.of_day(table, day)]
     rows = pa.concat_tables(parts)
-    written = write_rows(
-        rows.combine_chunks().to_batches(),
-        where,
-        table.schema,
-        unique,
-        partition_by=table.partition_by,
-    )
+    batches = rows.combine_chunks().to_batches()
+    written: list[Any]
+    if job.targets:
+        from penstock.spark.iceberg.data_files import write_rows as write_iceberg
+
+        written = write_iceberg(batches, job.targets[name], unique)
+    else:
+        written = write_rows(batches, where, table.schema, unique, partition_by=table.partition_by)
     report.files[name] = written
     report.removed[name] = removed
     if change.instead is not None and table.way is not Way.APPEND:
-        live = [one.path for one in written if is_live(one)]
+        live = [one.path for one in written if is_live(one, table)]
         KEPT.put(where, state.bucket, live, change.instead.combine_chunks())
 
 
-def is_live(file: DataFile) -> bool:
-    """Whether a file has rows that may change."""
-    return dict(file.partition).get("is_open", "true") == "true"
+def is_live(file: Any, table: TableSchema) -> bool:
+    """Whether a file that was written has rows that may change."""
+    if "is_open" not in table.partition_by:
+        return True
+    value = file.partition[table.partition_by.index("is_open")]
+    return value is True or value == ("is_open", "true")

@@ -1,4 +1,4 @@
-"""The Delta tables of a hub's events: what they hold before a batch, and one commit of each behind it.
+"""The tables of a hub's events: what they hold before a batch, and one commit of each behind it; here as Delta tables.
 
 Every table takes a batch once: its commit carries the query and the number of the batch, as those of every sink of
 this project do. A batch may be killed between the commits of two tables. It then runs again, and must give the
@@ -16,19 +16,25 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
-from penstock.spark.tables.commits import CHECKPOINT_INTERVAL, HERE, Write
+from penstock.spark.tables.commits import CHECKPOINT_INTERVAL, HERE, Write, batch_of, widen
+from penstock.spark.tables.files import files_of, table_at
 from penstock.spark.tables.places import Place, TableError, place
-from penstock.spark.tables.replacing import Active, replace, snapshot
+from penstock.spark.tables.replacing import replace, snapshot
+from penstock.spark.tables.schemas import schema_of
 
 from ..tables.schemas import TABLES, TableSchema, Way
 from .buckets import Held
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pyarrow.dataset as ds
 
     from penstock.spark.tables.files import StoredFile
     from penstock.spark.tables.marks import Mark
@@ -67,11 +73,21 @@ class Begun:
 
     mark: Mark
     held: dict[str, Held] = field(default_factory=dict)
-    active: dict[str, dict[str, Active]] = field(default_factory=dict)
+    active: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The files by their paths, as the tables' logs know them."""
+
+
+class ChangedTable(TableError):
+    """Another writer, such as a compaction, has replaced files that a batch replaces: it must be made again."""
 
 
 class Lake:
     """The tables in one folder. Raises :class:`TableError` as every table does."""
+
+    places: dict[str, Any]
+    """Where the files of each table are."""
+    targets: dict[str, Any]
+    """What writers of files must know of each table; empty for Delta."""
 
     def __init__(
         self,
@@ -83,6 +99,7 @@ class Lake:
         root = place(folder, storage)
         self.settings = settings
         self.places = {name: Place(f"{root.uri}/{name}", root.storage) for name in TABLES}
+        self.targets = {}
 
     def create(self) -> None:
         """Make the tables that are not there; refuse those that were made with other buckets."""
@@ -99,6 +116,8 @@ class Lake:
                     f"the table {where} was made with {description.rpartition('; ')[2] or 'none'},"
                     f" not with {told}: their number stays as it is"
                 )
+            check_columns(schema, schema_of(table).names, where)
+            widen(table, Write(schema.schema, merge_schema=True), where)
 
     def begin(self, mark: Mark) -> Begun:
         """What the tables hold before a batch."""
@@ -141,37 +160,67 @@ class Lake:
         """Make a batch part of every table that it concerns."""
         counts = Counts()
         files: dict[str, list[Any]] = defaultdict(list)
-        removed: dict[str, list[Active]] = defaultdict(list)
+        removed: dict[str, list[Any]] = defaultdict(list)
         for report in reports:
             counts.add(report)
             for name, written in report.files.items():
                 files[name] += written
             for name, paths in report.removed.items():
                 removed[name] += [begun.active[name][path] for path in paths]
-        for name, schema in TABLES.items():
+        for name in TABLES:
             if files[name] or removed[name]:
-                write = Write(
-                    schema=schema.schema,
-                    files=files[name],
-                    partition_by=schema.partition_by,
-                    mark=begun.mark,
-                )
-                self.take(name, write, removed[name])
+                self.take(name, begun.mark, files[name], removed[name])
         return counts
 
-    def take(self, name: str, write: Write, removed: list[Active]) -> None:
+    def take(self, name: str, mark: Mark, files: Sequence[Any], removed: Sequence[Any]) -> None:
         """One commit of one table, once."""
-        where = self.places[name]
+        where, schema = self.places[name], TABLES[name]
+        write = Write(
+            schema=schema.schema, files=files, partition_by=schema.partition_by, mark=mark
+        )
 
         def change(table: DeltaTable) -> None:
             if removed:
                 there = snapshot(table).files
                 gone = [file.logged for file in removed if file.logged not in there]
                 if gone:
-                    raise TableError(f"another writer has changed {where}: {gone[0]} is not in it")
+                    raise ChangedTable(
+                        f"another writer has changed {where}: {gone[0]} is not in it"
+                    )
             replace(table, write, removed, alone=bool(removed))
 
         HERE.once(where, write, change)
+
+    def files(self, name: str) -> list[StoredFile]:
+        """The files of a table as it is now."""
+        return files_of(table_at(self.places[name]))
+
+    def dataset(self, name: str) -> ds.Dataset:
+        """The rows of a table as it is now."""
+        return table_at(self.places[name]).to_pyarrow_dataset()
+
+    def greatest(self, name: str, column: str) -> int:
+        """The greatest number of a column, by what the log says of the table's files; 0 without rows."""
+        files = pa.table(table_at(self.places[name]).get_add_actions(flatten=True))
+        return int(pc.max(files[f"max.{column}"]).as_py() or 0) if len(files) else 0
+
+    def last_batch(self, name: str, query: str) -> int | None:
+        """The last batch of a query that a table holds."""
+        return batch_of(HERE.opened(self.places[name]), query)
+
+    def where(self, name: str) -> str:
+        """The place of a table, for a person."""
+        return str(self.places[name])
+
+
+def check_columns(schema: TableSchema, there: Iterable[str], where: object) -> None:
+    """Refuse a table with columns of a newer Penstock, if its rows are written again: the columns would be lost."""
+    more = [] if schema.way is Way.APPEND else sorted(set(there) - set(schema.schema.names))
+    if more:
+        raise TableError(
+            f"the table {where} has the columns {', '.join(more)}, which this version does not know and"
+            " would lose: go on with the newer one"
+        )
 
 
 def make(where: Place, schema: TableSchema, description: str) -> None:

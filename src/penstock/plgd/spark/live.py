@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.spark.tables.files import files_of, table_at
 from penstock.spark.tables.rows import read_files
 
 from ..ids import href_id
@@ -36,7 +35,7 @@ def changed_twins(lake: Lake, first_seq: int) -> Iterator[dict[str, Any]]:
     import pyarrow.compute as pc
 
     place = lake.places[TWIN_LATEST.name]
-    for rows in read_files(place, files_of(table_at(place)), TWIN_LATEST.schema, READ_ROWS):
+    for rows in read_files(place, lake.files(TWIN_LATEST.name), TWIN_LATEST.schema, READ_ROWS):
         yield from rows.filter(pc.greater_equal(rows["seq"], first_seq)).to_pylist()
 
 

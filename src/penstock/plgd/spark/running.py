@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.spark.tables.commits import HERE, batch_of
 from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.places import TableError
 
@@ -112,11 +111,10 @@ def backfill(
     """
     name = f"backfill-{source.stream}-{first}-{batch}"
     # The raw table is the first to be committed; the batch that it holds last may lack others.
-    raw = HERE.opened(lake.places[RAW.name])
-    done = batch_of(raw, name)
-    if done is None and raw is not None and raw.file_uris():
+    done = lake.last_batch(RAW.name, name)
+    if done is None and lake.files(RAW.name):
         raise TableError(
-            f"the tables at {lake.places[RAW.name]} have rows of another run: fill new ones, or go on"
+            f"the tables at {lake.where(RAW.name)} have rows of another run: fill new ones, or go on"
             " with the same first sequence and batch"
         )
     number = -1

@@ -27,7 +27,6 @@ import pyarrow.dataset as ds
 from penstock.client.stored import read_stored
 from penstock.core.protocol.wire import decode_headers
 from penstock.errors import MessageNotFound
-from penstock.spark.tables.files import files_of, table_at
 from penstock.spark.tables.rows import read_files
 
 from ..tables import conditions
@@ -76,17 +75,17 @@ class Newest:
 
     def __init__(self, lake: Lake) -> None:
         """Nothing is read yet."""
-        self.place = lake.places[SESSIONS.name]
+        self.lake = lake
         self.files: set[str] = set()
         self.rows = SESSION.empty_table()
 
     def read(self) -> pa.Table:
         """The sessions as the table has them now."""
-        files = list(files_of(table_at(self.place)))
+        files = self.lake.files(SESSIONS.name)
         new = [file for file in files if file.path not in self.files]
         self.files = {file.path for file in files}
         if new:
-            found = read_files(self.place, new, SESSION, READ_ROWS)
+            found = read_files(self.lake.places[SESSIONS.name], new, SESSION, READ_ROWS)
             parts = [pa.Table.from_batches(found, SESSION), self.rows]
             self.rows = conditions.newest_sessions(pa.concat_tables(parts)).combine_chunks()
         return self.rows
@@ -120,7 +119,7 @@ class Watch:
         self.clock = clock
         self.sent = sent_before(client, alerts)
         self.newest = Newest(lake)
-        self.last_seq = self.greatest(RAW.name, "seq") if is_whole else 0
+        self.last_seq = lake.greatest(RAW.name, "seq") if is_whole else 0
         self.looked = 0.0
         self.lock = threading.Lock()
 
@@ -152,18 +151,13 @@ class Watch:
             return now
         return now if last.seq <= self.last_seq else min(now, self.hub_time())
 
-    def greatest(self, table: str, column: str) -> int:
-        """The greatest number of a column, by what the log says of the table's files; 0 without rows."""
-        files = pa.table(table_at(self.lake.places[table]).get_add_actions(flatten=True))
-        return int(pc.max(files[f"max.{column}"]).as_py() or 0) if len(files) else 0
-
     def hub_time(self) -> datetime:
         """The hub's latest time in the tables."""
-        return time_of(self.greatest(AGGREGATES.name, "last_ns")) or EPOCH
+        return time_of(self.lake.greatest(AGGREGATES.name, "last_ns")) or EPOCH
 
     def rows(self, table: str, columns: Iterable[str], wanted: Any) -> pa.Table:
         """Rows of a table."""
-        rows = table_at(self.lake.places[table]).to_pyarrow_dataset()
+        rows = self.lake.dataset(table)
         return rows.to_table(columns=list(dict.fromkeys(columns)), filter=wanted)
 
     def by_time(self, now: datetime) -> Iterator[tuple[str, Alert]]:

@@ -47,6 +47,7 @@ from penstock.spark.tables.schemas import check_partitions
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
@@ -73,6 +74,8 @@ class Write:
     """The argument of :meth:`penstock.spark.tables.marks.Marks.held`."""
     each: bool = False
     """Whether every batch of the query leaves its mark, also batches without rows."""
+    removed: Sequence[DataFile] = ()
+    """Files that the commit removes; it is not made if one of them is not in the table any more."""
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -240,7 +243,9 @@ def add(table: Table, write: Write) -> None:
     transaction = _OneAttempt(table)
     if write.mark is not None:
         transaction.set_properties(write.property())
-        if write.each and not write.files and not write.overwrite:  # the commit has only a mark
+        if (
+            write.each and not write.files and not write.overwrite and not write.removed
+        ):  # the commit has only a mark
             transaction.commit_transaction()
             return
     snapshot = transaction.update_snapshot(snapshot_properties=write.summary())
@@ -249,6 +254,10 @@ def add(table: Table, write: Write) -> None:
         producer = snapshot.overwrite()
         for task in table.scan().plan_files():
             producer.delete_data_file(task.file)
+    elif write.removed:
+        producer = snapshot.overwrite()
+        for removed in write.removed:
+            producer.delete_data_file(removed)
     elif table.properties.get("commit.manifest-merge.enabled", "").lower() == "true":
         producer = snapshot.merge_append()
     else:

@@ -1,0 +1,89 @@
+"""The tables that ``penstock plgd run`` and ``backfill`` write: Delta, or Iceberg by option."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.values import pairs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from penstock.plgd.spark.lake import Lake
+
+DELTA, ICEBERG = "delta", "iceberg"
+
+
+def table_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say which tables."""
+    for option in reversed(
+        [
+            click.option(
+                "--buckets",
+                type=click.IntRange(1, 4096),
+                default=8,
+                show_default=True,
+                help="Into how many shares devices are divided; new tables alone can choose.",
+            ),
+            click.option(
+                "--tables",
+                "kind",
+                type=click.Choice([DELTA, ICEBERG]),
+                default=None,
+                help="The format of new tables; else those that are there, or delta.",
+            ),
+            click.option(
+                "--catalog-property",
+                "catalog",
+                multiple=True,
+                metavar="NAME=VALUE",
+                help="Of the catalog of Iceberg tables, as uri=http://rest:8181; repeatable. Else: a file in FOLDER.",
+            ),
+            click.option(
+                "--namespace",
+                default="plgd",
+                show_default=True,
+                help="Of Iceberg tables in their catalog.",
+            ),
+        ]
+    ):
+        function = option(function)
+    return function
+
+
+def lake_of(tables: Path, given: dict[str, Any]) -> Lake:
+    """Take the options of tables out of those of a command: the tables, made if they are not there."""
+    buckets, kind, namespace = (given.pop(name) for name in ("buckets", "kind", "namespace"))
+    catalog = pairs(given.pop("catalog"), "--catalog-property")
+    try:
+        from penstock.plgd.spark.lake import Lake
+        from penstock.plgd.tables import Settings
+        from penstock.plgd.tables.opening import is_delta, is_iceberg
+        from penstock.spark.parsing import OptionError
+        from penstock.spark.tables.places import TableError
+    except ImportError as problem:
+        raise click.ClickException(f"{problem}; pip install 'penstock[plgd]'") from None
+    there = ICEBERG if is_iceberg(tables) or catalog else DELTA if is_delta(tables) else None
+    if kind and there and kind != there:
+        raise click.ClickException(f"the tables at {tables} are {there} tables, not {kind}")
+    settings = Settings(buckets=buckets)
+    try:
+        if (kind or there) == ICEBERG:
+            lake = _iceberg(tables, settings, catalog, namespace)
+        else:
+            lake = Lake(tables, settings)
+        lake.create()
+    except (TableError, OptionError) as error:
+        raise click.ClickException(str(error)) from None
+    return lake
+
+
+def _iceberg(tables: Path, settings: Any, catalog: dict[str, str], namespace: str) -> Lake:
+    try:
+        from penstock.plgd.spark.iceberg_lake import IcebergLake
+    except ImportError as problem:
+        raise click.ClickException(f"{problem}; pip install 'penstock[plgd,iceberg]'") from None
+    return IcebergLake(tables, settings, catalog, namespace=namespace)

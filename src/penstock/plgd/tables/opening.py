@@ -1,0 +1,33 @@
+"""The tables of a folder for whoever reads them, without Spark: Delta tables, or Iceberg tables with their catalog."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+CATALOG = "catalog.db"
+"""The file that says that a folder has Iceberg tables."""
+
+
+def is_iceberg(folder: str | Path) -> bool:
+    """Whether a folder has a catalog, and so Iceberg tables."""
+    return (Path(folder) / CATALOG).is_file()
+
+
+def is_delta(folder: str | Path) -> bool:
+    """Whether a folder has Delta tables."""
+    return any(Path(folder).glob("*/_delta_log"))
+
+
+def dataset(folder: str | Path, name: str) -> Any:
+    """A table as a dataset of Arrow, as it is now; None if it is not there. Raises what its library does."""
+    if is_iceberg(folder):
+        from ..spark.iceberg_lake import dataset_beside
+
+        return dataset_beside(Path(folder), name)
+    from deltalake import DeltaTable
+
+    place = Path(folder) / name
+    if not (place / "_delta_log").is_dir():
+        return None
+    return DeltaTable(place).to_pyarrow_dataset()
