@@ -72,7 +72,7 @@ class SocksProxy:
                 client.sendall(bytes([1, given != self._login]))
                 if given != self._login:
                     client.close()
-                return
+                    return
             _, command, _, kind = take(4)
             assert command == 1
             host = (
