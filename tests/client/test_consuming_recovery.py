@@ -24,6 +24,7 @@ from tests.client.shells import connected, wait_for
 from tests.nats_clusters import running_cluster, wait_until_ready
 from tests.peers import available_servers
 from tests.proxies import Proxy, running_proxy
+from tests.ways import EVERY_WAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -397,6 +398,7 @@ def test_a_cancelled_task_leaves_nothing_behind(server: ServerProcess, unique: s
     asyncio.run(program())
 
 
+@EVERY_WAY  # test_nats_cluster.py has it beside everything else
 @pytest.mark.peer
 @pytest.mark.timeout(300)
 @pytest.mark.skipif("nats-server" not in available_servers(), reason="no nats-server")

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
+import threading
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.client import ConsumerConfig, StreamConfig, connect, connect_blocking
+from penstock.client import (
+    ConsumerConfig,
+    KeyValueConfig,
+    ObjectStoreConfig,
+    StreamConfig,
+    connect,
+    connect_blocking,
+)
 from penstock.client.publishing import RETRY_S
 from penstock.errors import NoResponders, PenstockError, StreamNotFound
+from tests.client.everything import PATIENCE_S, Program, calling, sockets
+from tests.client.shells import SHELLS, wait_for
 from tests.nats_clusters import NatsCluster, running_cluster, wait_until_ready
 from tests.peers import available_servers
-from tests.ways import EVERY_WAY
+from tests.ways import EVERY_WAY, length
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +37,8 @@ pytestmark = [
     pytest.mark.skipif("nats-server" not in available_servers((2, 10)), reason="no nats-server"),
 ]
 MESSAGES = 20_000
+ROUNDS = length(1, 8)
+STREAMS = ("ALL", "KV_b", "OBJ_o")
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +80,7 @@ def fill(client: BlockingClient) -> None:
             publisher.publish("s.a", b"%d" % number)
 
 
+@EVERY_WAY
 def test_publishing_goes_on_with_the_next_leader(
     cluster: NatsCluster, client: BlockingClient
 ) -> None:
@@ -175,3 +189,82 @@ def test_the_same_with_asyncio(cluster: NatsCluster, client: BlockingClient) -> 
                     break
 
     asyncio.run(asyncio.wait_for(main(), 120))
+
+
+# -- everything at once ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def admin(cluster: NatsCluster) -> Iterator[BlockingClient]:
+    with connect_blocking(cluster.urls, timeout=10, reconnect_wait=0.05) as client:
+        wait_until_ready(client)
+        js = client.jetstream(timeout=10)
+        calling(
+            lambda: js.create_stream(StreamConfig(name="ALL", subjects=["all.>"], num_replicas=3))
+        )
+        calling(lambda: js.create_key_value(KeyValueConfig(bucket="b", replicas=3)))
+        calling(lambda: js.create_object_store(ObjectStoreConfig(bucket="o", replicas=3)))
+        for name in ("consume", "fetch"):
+            config = ConsumerConfig(durable_name=name, ack_wait=3, max_ack_pending=5000)
+            calling(lambda config=config: js.create_consumer("ALL", config))
+        yield client
+        for stream in STREAMS:
+            cluster.revive(client, stream)
+            calling(lambda stream=stream: js.delete_stream(stream))
+
+
+def disturb(cluster: NatsCluster, admin: BlockingClient, program: Program, stream: str) -> None:
+    """Let leaders step down, then kill the one of a stream and start it again; each time all goes on."""
+    js = admin.jetstream(timeout=5)
+
+    def goes_on() -> None:
+        held = set(program.acked), len(program.written), program.objects
+        reached = len(held[0]) + 100
+
+        def further() -> bool:
+            return len(program.acked) >= reached and held[0] <= program.consumed & program.fetched
+
+        deadline = time.monotonic() + PATIENCE_S
+        while not further():
+            assert not program.errors, program.errors
+            if time.monotonic() > deadline:
+                faulthandler.dump_traceback()
+                raise AssertionError(f"not all is seen: {program.state()}")
+            time.sleep(0.01)
+
+    goes_on()
+    calling(lambda: js.step_down_stream("ALL"))
+    calling(lambda: js.step_down_consumer("ALL", "consume"))
+    goes_on()
+    cluster.kill_leader(admin, stream)
+    goes_on()
+    cluster.revive(admin, stream)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("shell", SHELLS)
+def test_all_is_seen_while_leaders_change(
+    cluster: NatsCluster, admin: BlockingClient, shell: str
+) -> None:
+    before = threading.active_count(), sockets()
+    program = Program(shell, cluster.urls)
+    for each in program.threads:
+        each.start()
+    for number in range(ROUNDS):
+        disturb(cluster, admin, program, STREAMS[number % 3])
+    program.over.set()
+    program.join()
+    state = admin.jetstream(timeout=10).stream_info("ALL").state
+    assert program.ordered == list(range(1, state.last_seq + 1))
+    assert state.messages == len(program.acked)  # each once, by its id
+    assert program.acked == program.consumed == program.fetched
+    assert program.revisions == sorted(set(program.revisions))
+    assert program.objects
+    assert {"next", "reset"} & program.told
+
+    def left() -> list[str]:
+        js = admin.jetstream(timeout=10)
+        return [name for stream in STREAMS for name in js.consumer_names(stream)]
+
+    wait_for(lambda: left() == ["consume", "fetch"])
+    wait_for(lambda: threading.active_count() <= before[0] and sockets() <= before[1])
