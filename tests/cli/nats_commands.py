@@ -38,12 +38,14 @@ OPTIONS: dict[str, str] = {
     "stream edit": f"{STREAM_CONFIG} --config -f --force -i --interactive --dry-run --no-mirror",
     "stream copy": STREAM_CONFIG,
     "stream ls": "--subject --names -n --json -j --all -a",
-    "stream report": "--subject --cluster --consumers -o --messages -m --storage -t --raw -r --dot -j",
+    "stream report": """
+        --subject --cluster --consumers -o --messages -m --name -n --storage -t --raw -r --dot --leaders -l -j
+    """,
     "stream find": """
         --empty --idle --created --consumers --subject --replicas --sourced --mirrored --leader --invert
-        --api-level --names -n
+        --api-level --names -n --expression --server-name --cluster --no-invert
     """,
-    "stream info": "--json -j --state",
+    "stream info": "--json -j --state --no-select",
     "stream state": "--json",
     "stream subjects": "--sort --reverse -R --names --json -j",
     "stream rm": "--force -f",
@@ -51,19 +53,28 @@ OPTIONS: dict[str, str] = {
     "stream rmm": "--force -f",
     "stream view": "--id --since --subject --raw --translate",
     "stream get": "--last-for -S --json -j --translate",
-    "stream backup": "--consumers --check",
-    "stream restore": "--config",
+    "stream backup": "--consumers --no-consumers --check --progress --no-progress --chunk-size --window-size",
+    "stream restore": "--config --cluster --tag --replicas --progress --no-progress",
     "stream seal": "--force -f",
     "stream gaps": "--json -j",
     "stream graph": "",
-    "stream cluster step-down": "",
-    "stream cluster peer-remove": "",
+    "stream cluster step-down": "--preferred --force -f",
+    "stream cluster balance": """
+        --server-name --cluster --empty --idle --created --consumers --subject --replicas --sourced --mirrored
+        --leader --invert --no-invert --expression
+    """,
+    "consumer cluster balance": """
+        --pull --push --bound --waiting --ack-pending --pending --idle --created --replicas --leader --pinned
+        --invert --no-invert --expression
+    """,
+    "stream cluster peer-remove": "--force -f",
     "consumer add": f"{CONSUMER_CONFIG} --ephemeral --pause --config --validate --output --defaults --json",
     "consumer edit": "--config --force -f --interactive -i --dry-run",
     "consumer copy": "",
     "consumer ls": "--names -n --json",
     "consumer find": """
-        --pull --push --bound --waiting --ack-pending --pending --idle --created --replicas --leader --pinned --invert
+        --pull --push --bound --waiting --ack-pending --pending --idle --created --replicas --leader --pinned
+        --invert --no-invert --expression --api-level
     """,
     "consumer info": "--json -j",
     "consumer state": "--json",
@@ -76,7 +87,7 @@ OPTIONS: dict[str, str] = {
     "consumer resume": "",
     "consumer unpin": "",
     "consumer report": "--raw -r --leaders -l",
-    "consumer cluster step-down": "",
+    "consumer cluster step-down": "--preferred --force -f",
     "kv add": """
         --history --storage --ttl --marker-ttl --replicas --max-value-size --max-bucket-size --tags --cluster
         --compress --metadata --republish-source --republish-destination --republish-headers --mirror
@@ -160,10 +171,10 @@ OPTIONS: dict[str, str] = {
     "counter decrement": "",
     "counter ls": "",
     "service list": "",
-    "service info": "",
+    "service info": "--endpoint -e",
     "service stats": "",
     "service ping": "",
-    "service request": "",
+    "service request": "--header -H --raw -r --count --translate --force-stdin",
     "service serve": "",
     "cheat": "",
 }

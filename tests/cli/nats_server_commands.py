@@ -152,7 +152,7 @@ OPTIONS: dict[str, str] = {
         --sort --top --archive --json -j --host --cluster --tags --watch --reverse
     """,
     "server report connections": """
-        --account --sort --top --subject --username --state --closed-reason --archive --json -j --host
+        --account --sort --top --subject --username --state --closed-reason --filter --archive --json -j --host
         --cluster --tags --watch --reverse
     """,
     "server report cpu": "--archive --json -j --host --cluster --tags --watch",
@@ -210,6 +210,17 @@ OPTIONS: dict[str, str] = {
     """,
     "server request variables": "--archive --limit --offset --name --host --cluster --tags",
     "server watch": "",
+    "server watch api": "",
+    "server watch api requests": """
+        --account --top -n --rate --record-consumer --no-record-consumer --compact --no-compact --reverse -R
+    """,
+    "server check exporter": "--config --port --https-key --https-certificate",
+    "server stream-check": """
+        --stream --raft-group --health --expected --unsynced --stdin --read-timeout --csv --archive
+    """,
+    "server consumer-check": """
+        --stream --consumer --raft-group --health --expected --unsynced --stdin --read-timeout --csv --archive
+    """,
     "server watch accounts": "--sort --number -n",
     "server watch jetstream": "--sort --number -n",
     "server watch servers": "--sort --number -n",

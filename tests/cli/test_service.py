@@ -54,6 +54,18 @@ def test_a_service_is_found_called_and_counted(at: Run, serve: Serve, unique: st
     answer = at("service", "request", f"{unique}.echo", "hello", "--json").json
     assert (answer["data"], answer["headers"]["X"]) == ("hello", ["y"])
     assert at("service", "request", f"{unique}.echo", "--raw", stdin=b"\xff").out == "\udcff\n"
+    by_name = at("service", "req", unique, "echo", "hi", "--count", 2, "--raw")
+    assert by_name.out == "hi\nhi\n"
+    assert at("service", "request", unique, "echo", "--raw", stdin=b"in").out == "in\n"
+    translated = at("service", "request", f"{unique}.echo", "x", "--raw", "--translate", "tr x y")
+    assert translated.out == "y\n"
+    none = at("service", "request", unique, "ecco", "hi")
+    assert (none.status, none.out) == (1, "")
+    assert f"no service {unique} with an endpoint ecco answers" in none.err
+    assert at("service", "request", unique, "echo", "a", "b").status == 2
+    assert "Endpoint echo\n" in at("service", "info", unique, "-e", "^e").out
+    assert "Endpoint" not in at("service", "info", unique, "--endpoint", "^x").out
+    assert at("service", "info", unique, "-e", "(").status == 2
     listed = patient(lambda: at("micro", "list", unique, "--json").json, 2)
     assert [(each["name"], each["version"], each["description"]) for each in listed] == [
         (unique, "1.2.3", "d")
@@ -68,7 +80,7 @@ def test_a_service_is_found_called_and_counted(at: Run, serve: Serve, unique: st
     both = at("service", "info", unique, ids[1], "--json").json
     assert both["info"]["id"] == both["stats"]["id"] == ids[1]
     counted = patient(lambda: at("service", "stats", unique, "--json").json, 2)
-    assert sum(each["endpoints"][0]["num_requests"] for each in counted) == 2
+    assert sum(each["endpoints"][0]["num_requests"] for each in counted) == 6
     assert "echo" in at("service", "stats", unique).out
     pinged = patient(lambda: at("service", "ping", unique, "--json").lines, 2)
     assert sorted(each["id"] for each in pinged) == ids

@@ -521,7 +521,7 @@ ALIASES: dict[str, dict[str, str]] = {
     },
     "object": {
         **dict.fromkeys(("create", "new"), "add"),
-        **dict.fromkeys(("view", "status", "nfo", "show"), "info"),
+        **dict.fromkeys(("view", "status", "nfo", "show", "i"), "info"),
         **dict.fromkeys(("list", "l"), "ls"),
         **dict.fromkeys(("delete", "rm"), "del"),
     },
@@ -529,7 +529,7 @@ ALIASES: dict[str, dict[str, str]] = {
         **dict.fromkeys(("save", "create"), "add"),
         **dict.fromkeys(("switch", "set"), "select"),
         **dict.fromkeys(("list", "l"), "ls"),
-        **dict.fromkeys(("show", "i"), "info"),
+        **dict.fromkeys(("show", "i", "v", "view"), "info"),
         **dict.fromkeys(("remove", "del"), "rm"),
         "vi": "edit",
         "cp": "copy",
@@ -542,8 +542,8 @@ ALIASES: dict[str, dict[str, str]] = {
     },
     "counter": {
         "g": "get",
-        **dict.fromkeys(("incr", "i"), "increment"),
-        **dict.fromkeys(("decr", "d"), "decrement"),
+        **dict.fromkeys(("inc", "incr", "i"), "increment"),
+        **dict.fromkeys(("dec", "decr", "d"), "decrement"),
         "v": "view",
         **dict.fromkeys(("list", "l"), "ls"),
     },

@@ -79,6 +79,20 @@ def session_of(ctx: click.Context) -> Session:
     return session
 
 
+NOT_ASKED = "penstock.not_asked"
+"""The entry of a context's ``meta`` that says that no name is asked for."""
+
+NO_SELECT = click.option(
+    "--no-select",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda ctx, parameter, value: ctx.meta.update({NOT_ASKED: value}),
+    help="Ask for no name at a terminal: a missing one is wrong usage.",
+)
+"""For scripts that run at a terminal."""
+
+
 class Asked(click.Argument):
     """The name of a stream, or of a consumer behind it: asked for at a terminal if it is missing."""
 
@@ -89,7 +103,8 @@ class Asked(click.Argument):
 
     def process_value(self, ctx: click.Context, value: Any) -> Any:
         """The value; if it is missing, what the user chooses."""
-        if self.value_is_missing(value) and not ctx.resilient_parsing and may_ask():
+        silent = ctx.resilient_parsing or ctx.meta.get(NOT_ASKED)
+        if self.value_is_missing(value) and not silent and may_ask():
             value = choose("consumer" if self.of else "stream", self._names(ctx))
         return super().process_value(ctx, value)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.messages.decoding import Decoder, decoded
 from penstock.cli.messages.showing import body_of, headers_of, told_of_losses
 from penstock.cli.output import (
     duration,
@@ -18,7 +20,6 @@ from penstock.cli.output import (
     print_json,
     print_json_line,
     print_table,
-    readable,
 )
 from penstock.cli.session import Session, command
 from penstock.cli.values import pairs
@@ -27,8 +28,16 @@ from penstock.core.base.quoting import shown
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.client import BlockingRequest, ServiceInfo, ServicePing, ServiceStats
+    from penstock.client import (
+        BlockingClient,
+        BlockingMessage,
+        BlockingRequest,
+        ServiceInfo,
+        ServicePing,
+        ServiceStats,
+    )
 
+_SERVICE_NAME = re.compile("[A-Za-z0-9_-]+")
 _NAME = click.argument("name")
 _OPTIONAL_NAME = click.argument("name", default="")
 _ID = click.argument("id", default="")
@@ -64,10 +73,23 @@ def ls(session: Session, name: str) -> None:
 @click.command()
 @_NAME
 @_ID
+@click.option(
+    "-e", "--endpoint", metavar="REGEX", help="In the page, only endpoints whose name matches."
+)
 @command
 @click.pass_obj
-def info(session: Session, name: str, id: str) -> None:  # noqa: A002  # the name of the argument
+def info(
+    session: Session,
+    name: str,
+    id: str,  # noqa: A002  # the name of the argument
+    endpoint: str | None,
+) -> None:
     """Show an instance of the service NAME, or the one with ID, with its statistics."""
+    try:
+        wanted = re.compile(endpoint or "")
+    except re.error as error:
+        text = f"--endpoint: {endpoint!r} is not a regular expression: {error}"
+        raise click.UsageError(text) from None
     with session.connect() as client:
         services = client.service_client()
         infos = services.info(name, id)
@@ -89,13 +111,15 @@ def info(session: Session, name: str, id: str) -> None:  # noqa: A002  # the nam
         ],
     )
     figures = {each.name: each for each in stats[0].endpoints} if stats else {}
-    for endpoint in found.endpoints:
+    for there in found.endpoints:
+        if not wanted.search(there.name):
+            continue
         facts = [
-            ("Subject", endpoint.subject),
-            ("Queue group", endpoint.queue_group),
-            ("Metadata", _texts(endpoint.metadata)),
+            ("Subject", there.subject),
+            ("Queue group", there.queue_group),
+            ("Metadata", _texts(there.metadata)),
         ]
-        if each := figures.get(endpoint.name):
+        if each := figures.get(there.name):
             facts += [
                 ("Requests", number(each.num_requests)),
                 ("Errors", number(each.num_errors)),
@@ -103,7 +127,7 @@ def info(session: Session, name: str, id: str) -> None:  # noqa: A002  # the nam
                 ("Processing time", duration(each.processing_time_ns)),
                 ("Average time", duration(each.average_processing_time_ns)),
             ]
-        print_facts(f"Endpoint {endpoint.name}", facts)
+        print_facts(f"Endpoint {there.name}", facts)
 
 
 def _texts(metadata: dict[str, str]) -> str:
@@ -172,32 +196,69 @@ def ping(session: Session, name: str) -> None:
 
 
 @click.command()
-@click.argument("subject")
-@click.argument("body", required=False)
+@click.argument("subject", metavar="SUBJECT|SERVICE")
+@click.argument("words", nargs=-1, metavar="[ENDPOINT] [BODY]")
 @click.option("-H", "--header", multiple=True, help='A header, as "name: value".')
 @click.option("-r", "--raw", is_flag=True, help="Only the payload.")
+@click.option("--count", default=1, type=click.IntRange(1), help="How many requests.")
+@click.option("--force-stdin", is_flag=True, help="Read standard input even if BODY is given.")
+@decoded
 @command
 @click.pass_obj
 def request(
-    session: Session, subject: str, body: str | None, header: tuple[str, ...], raw: bool
+    session: Session,
+    subject: str,
+    words: tuple[str, ...],
+    header: tuple[str, ...],
+    raw: bool,
+    count: int,
+    force_stdin: bool,
+    decoder: Decoder,
 ) -> None:
-    """Call the endpoint at SUBJECT with BODY (or standard input) and print the answer.
+    """Call an endpoint with BODY (or standard input) and print the answer.
 
-    An error of the service is an error of this command.
+    The endpoint is that at SUBJECT, or ENDPOINT of SERVICE. An error of the service is an error of this
+    command.
     """
-    data, headers = body_of(body), headers_of(header)
+    if len(words) > 2:
+        raise click.UsageError(f"unexpected {words[2]!r}: give SERVICE ENDPOINT BODY")
+    headers = headers_of(header)
     with session.connect() as client:
-        answer = client.service_client().request(subject, data, headers=headers)
+        found = _endpoint(client, subject, words[0]) if words else None
+        if found is None and len(words) == 2:
+            raise click.ClickException(f"no service {subject} with an endpoint {words[0]} answers")
+        rest = words if found is None else words[1:]
+        data = body_of(None if force_stdin or not rest else rest[0])
+        services = client.service_client()
+        for _ in range(count):
+            answer = services.request(found or subject, data, headers=headers)
+            _show_answer(session, answer, found or subject, raw, decoder)
+
+
+def _endpoint(client: BlockingClient, service: str, name: str) -> str | None:
+    """The subject of an endpoint of a service; None if no service has it."""
+    if not _SERVICE_NAME.fullmatch(service):
+        return None
+    for info in client.service_client().info(service):
+        for endpoint in info.endpoints:
+            if endpoint.name == name:
+                return endpoint.subject
+    return None
+
+
+def _show_answer(
+    session: Session, answer: BlockingMessage, subject: str, raw: bool, decoder: Decoder
+) -> None:
     if session.as_json:
         found: dict[str, object] = {"subject": subject}
         if answer.raw_headers:
             found["headers"] = answer.headers
-        print_json(found | payload(answer.data))
+        print_json(found | decoder.data(subject, answer.data))
     elif raw:
-        sys.stdout.buffer.write(answer.data + b"\n")
+        sys.stdout.buffer.write(decoder.raw(subject, answer.data) + b"\n")
         sys.stdout.buffer.flush()
     else:
-        print(readable(answer.data))
+        print(decoder.text(subject, answer.data))
 
 
 @click.command()

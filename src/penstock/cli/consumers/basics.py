@@ -21,13 +21,11 @@ from penstock.cli.output import (
     print_unavailable,
     size,
 )
-from penstock.cli.prompts import Asked, confirm
+from penstock.cli.prompts import NO_SELECT, Asked, confirm
 from penstock.cli.session import OFFLINE, Session, check_readable, command
 
 if TYPE_CHECKING:
     from penstock.client import ConsumerConfig, ConsumerInfo
-
-NO_SELECT = click.option("--no-select", is_flag=True, help="Accepted for scripts: ask for no name.")
 
 
 @click.command()
@@ -36,7 +34,7 @@ NO_SELECT = click.option("--no-select", is_flag=True, help="Accepted for scripts
 @NO_SELECT
 @command
 @click.pass_obj
-def ls(session: Session, stream: str, names: bool, no_select: bool) -> int:
+def ls(session: Session, stream: str, names: bool) -> int:
     """List the consumers of STREAM. Offline ones have the reason, and give exit status 1."""
     with session.connect() as client:
         listing = session.jetstream(client).consumer_listing(stream)
@@ -88,7 +86,7 @@ def ls(session: Session, stream: str, names: bool, no_select: bool) -> int:
 @NO_SELECT
 @command
 @click.pass_obj
-def info(session: Session, stream: str, name: str, no_select: bool) -> None:
+def info(session: Session, stream: str, name: str) -> None:
     """Show the consumer NAME of STREAM."""
     with session.connect() as client:
         show(session, session.jetstream(client).consumer_info(stream, name))
@@ -100,7 +98,7 @@ def info(session: Session, stream: str, name: str, no_select: bool) -> None:
 @NO_SELECT
 @command
 @click.pass_obj
-def state(session: Session, stream: str, name: str, no_select: bool) -> None:
+def state(session: Session, stream: str, name: str) -> None:
     """Show the state of the consumer NAME of STREAM."""
     with session.connect() as client:
         found = session.jetstream(client).consumer_info(stream, name)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 )
 @click.option("--reply-timeout", type=DURATION, default="300ms", help="Longest time between them.")
 @click.option("--wait-for-empty", is_flag=True, help="Wait for answers until an empty one.")
-@click.option("-w", "--wait/--no-wait", default=True, hidden=True)
+@click.option("-w", "--wait/--no-wait", default=True, help="Without: publish the request only.")
 @click.option("--force-stdin", is_flag=True, help="Read standard input even if BODY is given.")
 @click.option(
     "--send-on",
@@ -90,6 +90,9 @@ def req(
                 to = filled(to, *given)
                 readable = data.decode("utf-8", "surrogateescape")
                 data = filled(readable, *given).encode("utf-8", "surrogateescape")
+            if not wait:
+                client.publish(to, data, headers=headers)
+                continue
             if not many:
                 answers = iter([_one(client, to, data, headers)])
             else:

@@ -8,6 +8,7 @@ import click
 
 from penstock.cli.output import number, print_facts, print_json, print_json_line, print_table, size
 from penstock.cli.server.asking import Answer, Live, Where, gather, is_server_id, source
+from penstock.cli.server.reporting import COMPACT, compacted
 from penstock.cli.session import Session, command
 from penstock.cli.streams.graphs import bars
 from penstock.core.base.quoting import shown
@@ -92,7 +93,7 @@ _OTHER_SORTS = {"conn": "conns", "sub": "subs", "route": "routes", "gw": "gws"}
     help="Order of the rows.",
 )
 @click.option("-R", "--reverse", is_flag=True, help="The other way round.")
-@click.option("--compact/--no-compact", default=True, hidden=True)
+@COMPACT
 @_ARCHIVE
 @command
 @click.pass_obj
@@ -125,6 +126,12 @@ def ls(
         "Slow",
         "RTT",
     )
+    if compact:
+        names = compacted([str(row["server"]["name"]) for row in rows])
+        rows = [
+            {**row, "server": {**row["server"], "name": name}}
+            for row, name in zip(rows, names, strict=True)
+        ]
     print_table(columns + numbers, [_cells(row) for row in rows], right=frozenset(numbers))
 
 

@@ -155,6 +155,24 @@ def show_report(session: Session, found: Report, *, clear: bool = False) -> int:
     return found.status
 
 
+COMPACT = click.option(
+    "--compact/--no-compact",
+    default=True,
+    help="Leave out the domain that all names of servers end with.",
+)
+
+
+def compacted(names: Sequence[str]) -> list[str]:
+    """The names without the labels at the end that all have in common; the first label stays."""
+    labels = [name.split(".") for name in names]
+    common = 0
+    while len(labels) > 1 and all(
+        len(each) > common + 1 and each[-1 - common] == labels[0][-1 - common] for each in labels
+    ):
+        common += 1
+    return [".".join(each[: len(each) - common]) for each in labels]
+
+
 def total(rows: Sequence[Row], *fields: str, **fixed: Any) -> dict[str, Any]:
     """A row with the sums of these fields."""
     return {**fixed, **{name: sum(row.get(name) or 0 for row in rows) for name in fields}}

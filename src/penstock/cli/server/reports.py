@@ -9,10 +9,12 @@ import click
 from penstock.cli.output import number, size
 from penstock.cli.server.asking import sound
 from penstock.cli.server.reporting import (
+    COMPACT,
     Column,
     Report,
     Row,
     Table,
+    compacted,
     connections,
     report,
     total,
@@ -303,7 +305,7 @@ _JS_BY: dict[str, Callable[[Row], Any]] = {
 @report(*_JS_BY)
 @click.option("--account", default="", help="What this account has.")
 @click.option("-l", "--leaders", is_flag=True, help="Also how many leaders each server has.")
-@click.option("--compact/--no-compact", default=True, hidden=True)
+@COMPACT
 def jetstream(
     servers: Source, account: str, leaders: bool, compact: bool, sort: str, reverse: bool
 ) -> Report:
@@ -315,9 +317,14 @@ def jetstream(
     if not answers:
         raise click.ClickException("no server that answers has JetStream")
     rows = [_jetstream_row(each, account) for each in answers]
+    names = [str(row["server"]) for row in rows]
     rows.sort(key=lambda row: (_JS_BY[sort](row), row["server"]), reverse=reverse)
+    short = dict(zip(names, compacted(names), strict=True)) if compact else {}
     numbers = ("streams", "consumers", "messages", "bytes", "memory", "storage", "api", "errors")
-    columns = [Column("Server", "server"), Column("Cluster", "cluster")]
+    columns = [
+        Column("Server", "server", lambda name: short.get(name, name)),
+        Column("Cluster", "cluster"),
+    ]
     if any(row["domain"] for row in rows):
         columns.append(Column("Domain", "domain"))
     columns += [

@@ -166,6 +166,7 @@ def complete(folder: Path) -> bool:
 @click.option("--cluster", default="", help="Place the stream in this cluster.")
 @click.option("--tag", "tags", multiple=True, help="Place it on servers with this tag.")
 @click.option("--replicas", type=click.IntRange(1, 5), help="Number of copies.")
+@click.option("--progress/--no-progress", default=True, help="Show a bar at a terminal.")
 @command
 @click.pass_obj
 def restore(
@@ -175,6 +176,7 @@ def restore(
     cluster: str,
     tags: Sequence[str],
     replicas: int | None,
+    progress: bool,
 ) -> None:
     """Restore the stream that was backed up into FOLDER."""
     facts = facts_of(folder)
@@ -185,7 +187,7 @@ def restore(
         what = f'Starting restore of Stream "{wanted.name}" from {archive}'
         print(f"{what} with {size(archive.stat().st_size)}", flush=True)
     with session.connect() as client:
-        info = send(session.jetstream(client), folder, wanted, facts)
+        info = send(session.jetstream(client), folder, wanted, facts, progress=progress)
     print_json(as_data(info)) if session.as_json else show(session, info)
 
 
@@ -202,13 +204,18 @@ def place(
 
 
 def send(
-    jetstream: JetStream, folder: Path, config: StreamConfig, facts: StreamRestoreRequest
+    jetstream: JetStream,
+    folder: Path,
+    config: StreamConfig,
+    facts: StreamRestoreRequest,
+    *,
+    progress: bool = True,
 ) -> StreamInfo:
     """Restore the stream in a folder; ApiError if the server refuses, and then there is none."""
     from penstock.client.blocking.backup import restore as restore_stream
 
     archive = folder / _ARCHIVE
-    with progress_bar(config.name) as tell:
+    with progress_bar(config.name, wanted=progress) as tell:
         return restore_stream(jetstream, config, _pieces(archive, tell), facts.state)
 
 

@@ -24,7 +24,7 @@ from penstock.cli.output import (
     size,
     size_limit,
 )
-from penstock.cli.prompts import Asked, confirm
+from penstock.cli.prompts import NO_SELECT, Asked, confirm
 from penstock.cli.session import OFFLINE, Session, check_readable, command
 
 if TYPE_CHECKING:
@@ -79,12 +79,10 @@ def ls(session: Session, subject: str | None, names: bool, everything: bool) -> 
 @click.argument("name", cls=Asked)
 @click.option("--subjects", default=None, help="Also count messages of matching subjects.")
 @click.option("--state", "only_state", is_flag=True, help="Only the state.")
-@click.option("--no-select", is_flag=True, help="Accepted for scripts: ask for no name.")
+@NO_SELECT
 @command
 @click.pass_obj
-def info(
-    session: Session, name: str, subjects: str | None, only_state: bool, no_select: bool
-) -> None:
+def info(session: Session, name: str, subjects: str | None, only_state: bool) -> None:
     """Show the stream NAME."""
     with session.connect() as client:
         found = session.jetstream(client).stream_info(name, subjects_filter=subjects)
@@ -97,10 +95,10 @@ def info(
 
 @click.command()
 @click.argument("name", cls=Asked)
-@click.option("--no-select", is_flag=True, help="Accepted for scripts: ask for no name.")
+@NO_SELECT
 @command
 @click.pass_obj
-def state(session: Session, name: str, no_select: bool) -> None:
+def state(session: Session, name: str) -> None:
     """Show the state of the stream NAME."""
     with session.connect() as client:
         show_state(session, session.jetstream(client).stream_info(name))
