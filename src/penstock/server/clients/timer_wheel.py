@@ -61,10 +61,14 @@ class TimerWheel:
         return found
 
     def next_ns(self) -> int:
-        """The time of the next due client, or a little earlier; NEVER_NS without clients."""
+        """The time of the next due client; NEVER_NS without clients."""
         for slot in [slot for slot, members in self._slots.items() if not members]:
             del self._slots[slot]
-        if not self._slots:
-            return NEVER_NS
-        first = self._slots[min(self._slots)]
-        return min(client.due_ns for _, client in first.values())
+        soonest = NEVER_NS
+        for slot in sorted(self._slots):
+            if slot * STEP_NS >= soonest:
+                break
+            # a deadline that moved back is later than its slot, perhaps later than those of the next slot
+            due_ns = min(client.due_ns for _, client in self._slots[slot].values())
+            soonest = min(soonest, due_ns)
+        return soonest
