@@ -438,6 +438,21 @@ def test_all_is_acknowledged_by_an_earlier_delivery(client, then):
     scene.info()
 
 
+def test_a_nak_from_before_the_ack_floor(client):
+    """An ack of a redelivery settles all deliveries before it, under ack policy "all": their NAKs come late."""
+    scene = Scene(client)
+    scene.consumer(ack_policy="all")
+    scene.fill(2, "a")
+    scene.pull({"batch": 2})
+    client.answer(0, "-NAK", "")
+    scene.pull({"batch": 1, "no_wait": True})
+    client.answer(2, "+ACK", "in.r")
+    assert scene.info()["ack_floor"]["consumer_seq"] == 3
+    client.answer(1, "-NAK", "")
+    scene.pull({"batch": 1, "no_wait": True})
+    assert scene.info()["num_redelivered"] == 0
+
+
 @pytest.mark.parametrize("number", range(6))
 def test_random_walk(client, number, seed):
     source = random.Random(f"{seed} {number}")
@@ -453,6 +468,9 @@ def test_random_walk(client, number, seed):
         config["max_waiting"] = source.choice([1, 2])
     scene.fill(source.randrange(8), "a", "b.x", "c")
     scene.consumer(**config)
+    # After a message that did not fit into max_bytes is deleted, nats-server's ack subjects count it
+    # as pending (its info does not), so a walk has one of the two.
+    deletes = policy != "all" and source.random() < 0.5
     last = 8
     for _ in range(45):
         roll = source.random()
@@ -462,14 +480,14 @@ def test_random_walk(client, number, seed):
             body: dict[str, Any] = {"batch": source.randrange(1, 4)}
             if source.random() < 0.6:
                 body["no_wait"] = True
-            if source.random() < 0.3:
+            if source.random() < 0.3 and not deletes:
                 body["max_bytes"] = source.choice([60, 100, 200])
             scene.pull(body, f"in.{source.choice('abc')}")
         elif roll < 0.9 and client.ours.acks:
             at = source.randrange(len(client.ours.acks))
             text = source.choice(["+ACK", "+ACK", "", "-NAK", "-NAK", "+TERM", "+WPI", "+NXT"])
             client.answer(at, text, source.choice(["", "in.r"]))
-        elif roll < 0.95 and policy != "all":
+        elif roll < 0.95 and deletes:
             body = json.dumps({"seq": source.randrange(1, last)})
             subject = f"$JS.API.STREAM.MSG.DELETE.{scene.name}"
             client.say(f"PUB {subject} {len(body)}\r\n{body}\r\n")

@@ -523,8 +523,8 @@ cdef class Delivery:
         """The client refused a message (-NAK): deliver it again, now or after a delay."""
         cdef Pending* e = self.pending.find(seq)
         cdef uint64_t delay
-        if e == NULL:
-            return 0
+        if e == NULL or cseq <= self.pending.floor_cseq or cseq > self.delivered:
+            return 0                             # as in ack_upto: a delivery before the ack floor is settled
         delay = nak_delay(PyBytes_FromStringAndSize(p, n)) if n else 0
         self.consumer.touch()
         if delay:
