@@ -116,6 +116,19 @@ def test_a_request_without_an_answer_says_why(said: bytes, kind: type[Exception]
         carry_on(house, others, answer=True)
 
 
+def test_every_request_is_told_that_its_answer_may_not_come() -> None:
+    """The server refuses the inbox once; a later request must not wait for an answer in vain."""
+    house = House()
+    for _ in range(2):
+        steps = house.requesting("help", timeout=1)
+        step = carry_on(house, steps)
+        inbox = next(words[1] for words in house.said() if words[0] == b"SUB")
+        house.hear(b"-ERR 'Permissions Violation for Subscription to \"%s\"'\r\n" % inbox)
+        assert step.done()
+        with pytest.raises(PermissionsViolation):
+            carry_on(house, steps, answer=True)
+
+
 def test_a_publish_is_tried_again_while_a_cluster_chooses_a_leader() -> None:
     house = House()
     steps = Streams(house, domain=None, prefix=None, timeout=2.0).publishing("s", b"x", timeout=2)

@@ -15,6 +15,7 @@ from penstock.errors import (
     ConnectionLost,
     NoResponders,
     PenstockError,
+    PermissionsViolation,
     Timeout,
 )
 
@@ -47,14 +48,17 @@ class Inbox(Mailbox):
     collected.
     """
 
-    def __init__(self, client: Session[Any]) -> None:
-        """Not subscribed yet."""
+    def __init__(self, client: Session[Any], asked: str) -> None:
+        """Not subscribed yet. ``asked``: the subject of the pull requests."""
         self.client = client
+        self._asked = asked
         self.interest: Interest
         self.queue: deque[Any] = deque()
         self.ended = False
         self.error: PenstockError | None = None
         """The connection broke: open requests get no answer any more."""
+        self.refusal: PermissionsViolation | None = None
+        """The server permits no requests, or no subscription for their answers."""
         self.name = client.new_inbox()
 
     def receive(self, message: BaseMessage) -> None:
@@ -74,9 +78,16 @@ class Inbox(Mailbox):
         self.error = error
         self.stir()
 
+    def refused(self, complaint: PermissionsViolation) -> None:
+        """Fail if it is about this inbox or its requests."""
+        if f'"{self._asked}"' in complaint.text or f'"{self.name}.*"' in complaint.text:
+            self.refusal = complaint
+            self.stir()
+
     def has_news(self) -> bool:
-        """Whether a message arrived, the connection broke, or the inbox ended."""
-        return bool(self.queue) or self.ended or self.error is not None
+        """Whether a message arrived, none will come, the connection broke, or the inbox ended."""
+        failed = self.error is not None or self.refusal is not None
+        return bool(self.queue) or self.ended or failed
 
     def has_ended(self) -> bool:
         """Whether no message follows."""
@@ -155,7 +166,7 @@ class Pulling(Generic[M]):
         inbox = self._inbox
         if inbox is None:
             self._check_open()
-            inbox = Inbox(self.client)
+            inbox = Inbox(self.client, self._subject)
             yield Attach(f"{inbox.name}.*", inbox)
             self._inbox = inbox
             self.client.watchers.add(inbox)
@@ -168,6 +179,14 @@ class Pulling(Generic[M]):
     def _check_open(self) -> None:
         if self._closed:
             raise ConnectionClosed(f"the handle of consumer {self.consumer!r} is closed")
+
+    def check_permitted(self, inbox: Inbox) -> None:
+        """Raise what the server refused; the next call asks anew."""
+        if inbox.refusal is not None:
+            self._inbox = None
+            self.client.release(inbox.interest)
+            inbox.end()
+            raise inbox.refusal
 
     def request(self, inbox: Inbox, body: bytes) -> str:
         """Queue a pull request; returns the subject of its statuses."""
@@ -221,8 +240,8 @@ class Pulling(Generic[M]):
         """Up to ``batch`` messages: as soon as all arrived, or those that arrived in ``timeout`` seconds.
 
         With no_wait only the messages that the consumer has right now. An empty list when there are none.
-        Raises PullError, ConsumerDeleted, NoResponders (no such consumer), ConnectionLost, but returns
-        messages first if some arrived.
+        Raises PullError, ConsumerDeleted, NoResponders (no such consumer), PermissionsViolation,
+        ConnectionLost, but returns messages first if some arrived.
         """
 
         def body(count: int, seconds: float) -> bytes:
@@ -266,12 +285,13 @@ class Pulling(Generic[M]):
 
     def _collect(self, inbox: Inbox, fetch: Fetch, seconds: float) -> Steps[None]:
         def over() -> bool:
-            return _feed(inbox, fetch) or inbox.ended or inbox.error is not None
+            return _feed(inbox, fetch) or inbox.has_news()
 
         try:
             yield Until(inbox, over, seconds)
             if fetch.done or fetch.messages:
                 return
+            self.check_permitted(inbox)
             if inbox.error is not None:
                 raise ConnectionLost(f"connection lost while pulling: {inbox.error}")
             if inbox.ended:
@@ -298,9 +318,9 @@ class Pulling(Generic[M]):
         """Messages without end, with overlapping pull requests.
 
         Ends when its owner closes the handle or the client; raises ConnectionClosed when the client is lost.
-        Raises ConsumerDeleted, NoResponders and PullError when the consumer cannot be pulled from any more. In
-        a cluster, if ``patient``, it raises NoResponders only after half a minute, because the consumer may be
-        electing a leader. Survives a lost connection, as far as the consumer does.
+        Raises ConsumerDeleted, NoResponders, PermissionsViolation and PullError when the consumer cannot be
+        pulled from any more. In a cluster, if ``patient``, it raises NoResponders only after half a minute,
+        because the consumer may be electing a leader. Survives a lost connection, as far as the consumer does.
         """
         self._occupy()
         try:
@@ -377,6 +397,8 @@ class Reading(Generic[M]):
                 yield SEND
             if not (yield Until(inbox, inbox.has_news, self._quiet)):
                 requests.restart()  # not even a heartbeat: the request is lost
+        if not inbox.queue:
+            self._handle.check_permitted(inbox)
         if inbox.ended and not inbox.queue:
             inbox.interest.check()
             return False

@@ -292,6 +292,8 @@ class Session(ABC, Generic[M]):
             if isinstance(event.error, PermissionsViolation):
                 for each in [*self._questions.values(), *self.watchers]:
                     each.refused(event.error)
+                if self._inbox and f'"{self._inbox}.*"' in event.error.text:
+                    self._inbox = ""  # the next request subscribes, and is refused, anew
             return
         if isinstance(event, machine.Connected):
             self._was_connected = True

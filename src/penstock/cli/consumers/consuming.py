@@ -52,8 +52,17 @@ def next_(
     """Fetch messages from the pull consumer NAME of STREAM and acknowledge them."""
     if nak and term:
         raise click.UsageError("--nak and --term exclude each other")
+    from penstock.errors import NoResponders
+
     with session.connect() as client:
-        messages = session.jetstream(client).pull(stream, name).fetch(count, timeout=wait / 1e9)
+        js = session.jetstream(client)
+        try:
+            messages = js.pull(stream, name).fetch(count, timeout=wait / 1e9)
+        except NoResponders:
+            js.consumer_info(
+                stream, name
+            )  # says what is missing: JetStream, the stream, the consumer
+            raise
         for message in messages:
             _print(session, message, raw, decoder)
             _answer(message, ack, nak, term)
