@@ -113,6 +113,24 @@ def test_rivals_lose_no_change(place: Place) -> None:
         assert state.snapshot.latest_resource_change.content.data == b"75"
 
 
+def test_a_file_may_be_made_by_several_at_once(tmp_path: Path) -> None:
+    for number in range(10):
+        ready, opened = threading.Barrier(4), []
+
+        def work(path: Path, ready: threading.Barrier, opened: list[bool]) -> None:
+            ready.wait()
+            with SqliteStore(path):
+                opened.append(True)
+
+        file = tmp_path / str(number)
+        threads = [threading.Thread(target=work, args=(file, ready, opened)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(opened) == 4
+
+
 def test_a_version_that_is_not_expected_changes_nothing(place: Place) -> None:
     with place() as store:
         aggregates(store).change(LIGHT, "a", 1, once_more)

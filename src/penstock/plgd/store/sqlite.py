@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,8 @@ CREATE TABLE IF NOT EXISTS outbox (
 CREATE TABLE IF NOT EXISTS position (only INTEGER PRIMARY KEY CHECK (only = 0), last_seq INTEGER NOT NULL);
 INSERT OR IGNORE INTO position VALUES (0, 0);
 """
+BUSY_S = 60
+WHOSE = "SELECT application_id, (SELECT count(*) FROM sqlite_master) FROM pragma_application_id"
 STATE = "aggregate_id, device_id, owner, version, timestamp_ns, event_type, data"
 
 
@@ -48,18 +51,30 @@ class SqliteStore:
         self.path = Path(path)
         self.history = history
         try:
-            self._db = sqlite3.connect(self.path, timeout=60, isolation_level=None)
-            [found] = self._db.execute("PRAGMA application_id").fetchone()
-            [tables] = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            self._db = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)
+            # One statement: another process may be making the tables at this moment.
+            found, tables = self._db.execute(WHOSE).fetchone()
             if found != APPLICATION_ID and (found or tables):
                 self._db.close()
                 raise StoreError(f"{self.path} is another program's database")
-            self._db.execute("PRAGMA journal_mode = WAL")
+            self._keep_a_journal()
             self._db.execute("PRAGMA synchronous = FULL")
             self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             self._db.executescript(SCHEMA)
         except sqlite3.Error as error:
             raise StoreError(f"{self.path} is no event store: {error}") from error
+
+    def _keep_a_journal(self) -> None:
+        """Write ahead. SQLite refuses at once, without the timeout, while another process does the same."""
+        deadline = time.monotonic() + BUSY_S
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.01)
 
     def __enter__(self) -> SqliteStore:
         """The store."""
