@@ -19,7 +19,8 @@ OLDER := $(VENV)/peer/usr/sbin/nats-server
 PEERS = NATS_SERVER="$${NATS_SERVER:-$$(ls $(CURDIR)/$(PEER) 2>/dev/null || true)}"
 
 # A JVM, a Spark or a Python path of the surroundings must not leak into what is built or run here.
-unexport PYTHONPATH PYTHONHOME SPARK_HOME
+# Byte code is kept: without it pytest compiles Hypothesis anew in each process.
+unexport PYTHONPATH PYTHONHOME SPARK_HOME PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup run check test test-all fuzz conformance simulate torture soak exact bench plgd-proto lint types wheel clean
 .DELETE_ON_ERROR:

@@ -44,6 +44,7 @@ pure.begin()
 # work, and each process that shares the tests collects them with half of it.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+gc.disable()  # until all tests are collected: nothing of them is freed before
 
 
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis reads the option
@@ -70,6 +71,7 @@ def pytest_collection_finish() -> None:
     """Thousands of tests are there for as long as the process: a collection of garbage need not walk them."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import random
+from typing import TypeVar
 
 import pytest
 
+Number = TypeVar("Number", int, float)
 FULL = os.environ.get("PENSTOCK_FULL") == "1"
 REASON = "one of several ways, or long: `make test-all` (PENSTOCK_FULL=1) runs it"
 EVERY_WAY = pytest.mark.skipif(not FULL, reason=REASON)
@@ -25,7 +27,7 @@ SEED = int(
 os.environ["PENSTOCK_SEED"] = str(SEED)  # for the processes that share this run
 
 
-def length(short: int, full: int) -> int:
+def length(short: Number, full: Number) -> Number:
     """How many rounds, examples or seconds: the first number in `make test`."""
     return full if FULL else short
 

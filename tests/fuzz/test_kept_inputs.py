@@ -9,8 +9,9 @@ import sys
 import pytest
 
 from tests.fuzz import build, corpus, targets
+from tests.ways import length
 
-SECONDS = int(os.environ.get("FUZZ_SECONDS") or 75)
+SECONDS = int(os.environ.get("FUZZ_SECONDS") or length(20, 75))
 
 
 @pytest.mark.parametrize("name", targets.names())

@@ -1,11 +1,11 @@
 """With every fault of the bus, and kill -9 on the way, the tables are what the hub stored less what the bus lost.
 
-``PENSTOCK_FULL=1`` has a million events and ten kills; otherwise some thousand events and two.
+``PENSTOCK_FULL=1`` has a million events and ten kills; otherwise some thousand events and two, and of the kinds
+of servers the last one.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -25,8 +25,8 @@ from tests.peers import ServerProcess, available_servers, start_server
 from tests.plgd.exact.lives import live
 from tests.plgd.test_tables_truth import BUSY, FAULTS, check
 from tests.plgd.truth import Told
+from tests.ways import FULL, length
 
-FULL = bool(os.environ.get("PENSTOCK_FULL"))
 pytestmark = [pytest.mark.slow, pytest.mark.peer, pytest.mark.timeout(3600 if FULL else 900)]
 EVERY = replace(FAULTS, restore_at_s=1500.0, restore_back_s=100.0)
 SHORT: dict[str, Any] = BUSY | {
@@ -62,7 +62,8 @@ class Stored:
         return rows
 
 
-@pytest.fixture(params=available_servers((2, 9)))
+# With the other kind of server, tests/plgd/spark/test_run.py kills the same command.
+@pytest.fixture(params=available_servers((2, 9))[-length(1, 2) :])
 def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
     started = start_server(request.param)
     yield started
