@@ -4,6 +4,10 @@
     python bench/bench_client.py --server penstock --rounds 5        one server
     python bench/bench_client.py --only consume                      rows whose name contains this
     python bench/bench_client.py --natsio ~/natsio/bin/python        natsio 1.0 needs Python 3.13
+    python bench/bench_client.py --durability disk                   every ack after an fsync, on both servers
+
+Without ``--durability`` every row is measured with acks from the page cache on both servers, and the
+rows that store are measured again with acks from the disk on both.
 
 Each run is a process of its own, and the libraries take turns, so that a slow spell of the machine
 hits all. A ratio is the median of the rounds' ratios: above 1 Penstock is faster. The figures of the
@@ -13,15 +17,24 @@ processor belong to the client alone; the wall's also contain the server, which 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import uuid
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.peers import available_servers, running_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.peers import ServerProcess
 
 ROWS = {
     "core publish": 200_000,
@@ -36,6 +49,19 @@ ROWS = {
     "object put, 8 MiB": 4,
     "object get, 8 MiB": 6,
 }
+STORING = ("publish, one at a time", "publish, 512 in flight", "key-value put", "object put, 8 MiB")
+GOALS = {  # times as fast as nats-py, as natsio
+    "core publish and subscribe": (5.0, 2.0),
+    "request and reply": (1.5, 1.5),
+    "publish, 512 in flight": (5.0, 0.0),
+    "fetch 100, ack each": (5.0, 2.0),
+    "consume, ack each": (5.0, 2.0),
+    "key-value put": (2.0, 2.0),
+    "key-value get": (2.0, 2.0),
+    "object put, 8 MiB": (3.0, 1.0),
+    "object get, 8 MiB": (3.0, 1.0),
+}
+SYNC = {"page-cache": "2m", "disk": "always"}
 HERE = Path(__file__).parent
 TIMEOUT_S = 300
 
@@ -81,29 +107,61 @@ def compare(
     return result
 
 
-def shown(value: object, digits: int = 0) -> str:
-    """A figure of the table, or a dash."""
-    return f"{value:,.{digits}f}" if isinstance(value, float) else "-"
+@contextlib.contextmanager
+def durable_server(kind: str, durability: str) -> Iterator[ServerProcess]:
+    """A server whose acks mean the same as those of the other kind."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+        config = Path(folder) / "server.conf"
+        config.write_text(f'jetstream {{ sync_interval: "{SYNC[durability]}" }}\n')
+        with running_server(kind, "-c", str(config)) as server:
+            yield server
 
 
-def table(results: list[dict[str, object]], others: list[str]) -> str:
-    """The rows in Markdown."""
-    head = ["", "Penstock", *(f"{name} | ratio | ratio, processor" for name in others)]
-    lines = [f"| {' | '.join(head)} |", "|---|--:" + "|--:|--:|--:" * len(others) + "|"]
-    for one in results:
-        cells = [str(one["row"]), shown(one["penstock wall_s"])]
-        for name in others:
-            cells += [
-                shown(one[f"{name} wall_s"]),
-                shown(one[f"{name} ratio wall_s"], 1),
-                shown(one[f"{name} ratio cpu_s"], 1),
-            ]
-        lines.append(f"| {' | '.join(cells)} |")
+def cell(one: dict[str, object] | None, name: str, goal: float) -> str:
+    """The ratios to a library, of the processor and of the clock; bold below the goal."""
+    found = [one and one.get(f"{name} ratio {what}") for what in ("cpu_s", "wall_s")]
+    if not all(isinstance(each, float) for each in found):
+        return "-"
+    texts = [f"{each:.1f}" for each in found]
+    cpu, wall = [f"**{text}**" if float(text) < goal else text for text in texts]
+    return f"{cpu} ({wall})"
+
+
+def table(measured: dict[str, list[dict[str, object]]], others: list[str]) -> str:
+    """The rows in Markdown: the ratios on each server, beside the goals."""
+    heads = [f"{kind}: {name}" for kind in measured for name in others]
+    lines = [f"| {' | '.join(['', 'goal', *heads])} |", "|---|--:" + "|--:" * len(heads) + "|"]
+    for row in ROWS:
+        found = [next((o for o in rows if o["row"] == row), None) for rows in measured.values()]
+        if not any(found):
+            continue
+        goals = dict(zip(("nats-py", "natsio"), GOALS.get(row, (0.0, 0.0)), strict=True))
+        goal = ", ".join(f"{goals[name]:g}" for name in others if goals[name])
+        cells = [cell(one, name, goals[name]) for one in found for name in others]
+        lines.append(f"| {' | '.join([row, goal, *cells])} |")
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Run and print a table for each server."""
+def rates(rows: list[dict[str, object]], names: list[str]) -> str:
+    """Microseconds of one operation, by the clock and of the client's processor."""
+    lines = []
+    for one in rows:
+        times = []
+        for name in names:
+            wall, cpu = one[f"{name} wall_s"], one[f"{name} cpu_s"]
+            if isinstance(wall, float) and isinstance(cpu, float):
+                times.append(f"{name} {1e6 / wall:,.1f} ({1e6 / cpu:,.1f} of the processor)")
+        lines.append(f"  {one['row']}: {', '.join(times)}")
+    return "\n".join(lines)
+
+
+def load() -> str:
+    """How busy the machine is."""
+    return f"load {os.getloadavg()[0]:.1f}"
+
+
+def arguments() -> argparse.Namespace:
+    """The options of the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -111,27 +169,39 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--scale", type=float, default=1.0, help="of the operations of each run")
     parser.add_argument("--only", default="", help="rows whose name contains this")
+    parser.add_argument("--durability", choices=list(SYNC), help="what acks mean; else both")
     parser.add_argument(
         "--natsio", help="an interpreter that has natsio; without it natsio is left out"
     )
     parser.add_argument("--json", type=Path, help="write the figures there")
-    given = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Run, and print a table for each meaning of an ack."""
+    given = arguments()
     pythons = {"penstock": sys.executable, "nats-py": sys.executable}
     if given.natsio:
         pythons["natsio"] = given.natsio
     kinds = [given.server] if given.server else available_servers()
     everything = {}
-    for kind in kinds:
-        with running_server(kind) as server:
-            results = []
-            for row in ROWS:
-                if given.only in row:
-                    results.append(compare(pythons, row, server.url, given.rounds, given.scale))
-                    print(f"{kind}: {row}", file=sys.stderr, flush=True)
-            everything[kind] = results
-        print(
-            f"\nServer: {kind}\n\n{table(results, [name for name in pythons if name != 'penstock'])}"
-        )
+    for durability in [given.durability] if given.durability else SYNC:
+        rows = ROWS if durability == "page-cache" or given.durability else STORING
+        rows = [row for row in rows if given.only in row]
+        measured: dict[str, list[dict[str, object]]] = {kind: [] for kind in kinds}
+        before = load()
+        for kind in kinds:
+            with durable_server(kind, durability) as server:
+                for row in rows:
+                    measured[kind].append(
+                        compare(pythons, row, server.url, given.rounds, given.scale)
+                    )
+                    print(f"{durability}, {kind}: {row}", file=sys.stderr, flush=True)
+        print(f"\nAcks from: {durability}; {before} before, {load()} after\n")
+        print(table(measured, [name for name in pythons if name != "penstock"]))
+        for kind, results in measured.items():
+            print(f"\n{kind}, microseconds of an operation:\n{rates(results, list(pythons))}")
+        everything[durability] = measured
     if given.json:
         given.json.write_text(json.dumps(everything, indent=1))
 
