@@ -11,11 +11,13 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.plgd.columns import decode_batch
-from penstock.plgd.spark import dead_letters, decoded
-from penstock.plgd.spark.batches import messages_of, take_batch
+from penstock.plgd.spark import dead_letters, decoded, sharing
+from penstock.plgd.spark.batches import take_batch
 from penstock.plgd.spark.iceberg_lake import IcebergLake
 from penstock.plgd.spark.lake import Lake
+from penstock.plgd.spark.sharing import COLUMNS
 from penstock.plgd.tables import TABLES
+from penstock.plgd.tables.batch import MESSAGES
 from penstock.plgd.tables.buckets import bucket_key, bucket_of
 from penstock.plgd.tables.settings import Settings
 from penstock.spark.tables.commits import HERE
@@ -69,19 +71,37 @@ def memory(messages: pa.Table) -> Memory:
     return memory
 
 
-def test_buckets_are_the_same_in_spark(spark: SparkSession) -> None:
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_blocks_have_each_message_in_its_bucket(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     subjects = [
         "plgd.owners.o.devices.d1.metadata.devicemetadataupdated",
         "plgd.owners.o.devices.d2.resources.h.resourcechanged.leadrt.oic.wk.d",
         "plgd.owners.o.registrations.devicesregistered",
-        *("events.d1.metadata.x", "events.d1", "plgd.owners", "orders.new", "plgd", ""),
-        "plgd.owners.o.devices",
+        *("events.d1.metadata.x", "events.d1", "plgd.owners", "orders.new", "plgd", "", None),
+        *("plgd.owners.o.devices", "plgd.owners.o.devices.", "plgd.owners.o.other.d1", "."),
     ]
-    rows = pa.table({"subject": subjects, "data": [b""] * len(subjects), "stream": subjects})
-    rows = rows.append_column("seq", pa.array(range(len(subjects))))
-    rows = rows.append_column("ts", pa.array([0] * len(subjects), pa.timestamp("us", tz="UTC")))
-    got = messages_of(spark.createDataFrame(rows), 7).select("subject", "bucket").collect()
-    assert {r.subject: r.bucket for r in got} == {s: bucket_of(bucket_key(s), 7) for s in subjects}
+    count = len(subjects)
+    headers = [None, *[[("Nats-Msg-Id", [str(n), "again"])] for n in range(1, count)]]
+    given = {"stream": ["S"] * count, "seq": range(count), "ts": range(count), "subject": subjects}
+    given |= {"headers": headers, "data": [bytes([n]) * n for n in range(count)]}
+    types = [f.with_name("ts" if f.name == "received" else f.name) for f in MESSAGES][:-1]
+    rows = pa.table(
+        given, schema=pa.schema([types[[t.name for t in types].index(n)] for n in COLUMNS])
+    )
+    monkeypatch.setattr(sharing, "BLOCK_ROWS", size)
+    made = list(sharing.shared(rows.to_batches(max_chunksize=2), 7))
+    got: list[dict[str, Any]] = []
+    for batch in made:
+        for bucket, block in zip(batch["bucket"].to_pylist(), batch["block"], strict=True):
+            mine = pa.Table.from_batches(sharing.unpacked(block), MESSAGES).to_pylist()
+            assert {row["bucket"] for row in mine} == {bucket}
+            got += mine
+    wanted = rows.rename_columns({"ts": "received"}).to_pylist()
+    for row in wanted:
+        row["subject"] = row["subject"] or ""
+        row["bucket"] = bucket_of(bucket_key(row["subject"]), 7)
+    assert sorted(got, key=lambda row: row["seq"]) == wanted
+    assert list(sharing.shared([], 7)) == []
 
 
 def test_decoded_is_decode_batch(spark: SparkSession, messages: pa.Table) -> None:

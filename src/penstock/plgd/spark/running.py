@@ -14,6 +14,7 @@ from penstock.spark.tables.places import TableError
 
 from ..tables.schemas import RAW
 from .batches import mark_of, take_batch
+from .sharing import FORMAT, HubMessages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -36,12 +37,12 @@ class Source:
     subject: str = "plgd.>"
     options: Mapping[str, str] = field(default_factory=dict)
 
-    def all(self) -> dict[str, str]:
-        """All options."""
-        given = {"stream": self.stream, "servers": self.servers, "includeHeaders": "true"}
+    def all(self, buckets: int) -> dict[str, str]:
+        """All options, for blocks of so many buckets."""
+        given = {"stream": self.stream, "servers": self.servers}
         if self.subject:
             given["subject"] = self.subject
-        return given | dict(self.options)
+        return given | dict(self.options) | {"buckets": str(buckets)}
 
 
 def stream(
@@ -67,8 +68,9 @@ def stream(
         "maxOffsetsPerTrigger": str(batch),
         "maxRecordsPerPartition": str(max(1000, batch // 4)),
         "minPartitions": str(spark.sparkContext.defaultParallelism),
-    } | source.all()
-    rows = spark.readStream.format("jetstream").options(**options).load()
+    } | source.all(lake.settings.buckets)
+    spark.dataSource.register(HubMessages)
+    rows = spark.readStream.format(FORMAT).options(**options).load()
 
     def take(part: DataFrame, number: int) -> None:
         counts = take_batch(lake, part, mark_of(part, number))
@@ -117,16 +119,17 @@ def backfill(
             f"the tables at {lake.where(RAW.name)} have rows of another run: fill new ones, or go on"
             " with the same first sequence and batch"
         )
+    spark.dataSource.register(HubMessages)
     number = -1
     for number, (begin, end) in enumerate(ranges(first, last, batch)):
         if done is not None and number < done:
             continue
-        options = source.all() | {
+        options = source.all(lake.settings.buckets) | {
             "startingOffsets": str(begin),
             "endingOffsets": str(end),
             "maxRecordsPerPartition": str(max(1000, batch // 4)),
         }
-        rows = spark.read.format("jetstream").options(**options).load()
+        rows = spark.read.format(FORMAT).options(**options).load()
         counts = take_batch(lake, rows, Mark(name, number))
         if told is not None:
             told(number, counts)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -62,7 +63,7 @@ class TableSchema:
     columns: tuple[Column, ...]
     partition_by: tuple[str, ...]
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         """The columns as Arrow has them."""
         return pa.schema([(column.name, column.type) for column in self.columns])
