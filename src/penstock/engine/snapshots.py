@@ -1,9 +1,5 @@
-"""STREAM.SNAPSHOT: a stream as a tar archive of nats-server's files, compressed, sent to a subject
+"""STREAM.SNAPSHOT: the archive of a stream (engine/snapshot_contents), compressed, sent to a subject
 in chunks.
-
-    meta.inf, meta.sum                            the configuration, its checksum
-    msgs/1.blk, msgs/2.blk, ...                   the messages (core/stream/backup)
-    obs/<consumer>/meta.inf, meta.sum, o.dat      each consumer that is on disk
 
 Each turn makes and sends a slice of the archive, never faster than the receiver acknowledges: a
 chunk takes a slot of the window, and the ack of the chunk frees the slot. A message that is removed
@@ -32,11 +28,10 @@ from penstock.core.broker.job import Job
 from penstock.core.broker.reactor import Connection
 from penstock.core.broker.router import CallbackSink
 from penstock.core.stream.backup import BlockWriter
-from penstock.engine import archive
+from penstock.engine import snapshot_contents
 from penstock.engine.catalog import StreamEntry, stream_state
-from penstock.engine.nats_consumer_state import to_peer
-from penstock.engine.nats_files import checksum, consumer_meta, pack_state, stream_meta
 from penstock.engine.settings import SECOND
+from penstock.engine.snapshot_contents import BLOCK_BYTES, SLICE_BYTES
 from penstock.engine.subject_checks import is_literal, is_valid
 
 if TYPE_CHECKING:
@@ -48,9 +43,6 @@ _CHUNK_BYTES = 128 * 1024
 _CHUNK_RANGE = (1024, 1024 * 1024)
 _WINDOW_BYTES = 8 * 1024 * 1024
 _WINDOW_RANGE = (1024, 32 * 1024 * 1024)
-_SLICE_BYTES = 256 * 1024
-"""Bytes of the archive that one turn makes."""
-_BLOCK_BYTES = 4 * 1024 * 1024
 _LISTENER_WAIT_NS = 2 * SECOND
 """The wait for a subscription to the deliver subject; after it, a wildcard that matches is enough.
 """
@@ -70,8 +62,6 @@ def start(
     subject = request.deliver_subject
     if not is_valid(subject) or not is_literal(subject):
         raise errors.SnapshotDeliverSubjectInvalidError()
-    if entry.files is None:
-        raise errors.StreamSnapshotError("no impl")
     if any(isinstance(each, Snapshot) and each.entry is entry for each in account.transfers):
         raise errors.StreamSnapshotError("snapshot in progress")
     snapshot = Snapshot(account, entry, request, answer)
@@ -139,7 +129,7 @@ class Snapshot:
             reader = BlockWriter(self.entry.config.name)
             reader.start(0)
             # the block is dropped: making it verifies the checksum of each record
-            self._seq = reader.fill(log, self._seq, self._stop, _SLICE_BYTES, _BLOCK_BYTES)
+            self._seq = reader.fill(log, self._seq, self._stop, SLICE_BYTES, BLOCK_BYTES)
             if self._seq <= self._stop:
                 return True
             self._account.transfers.remove(self)
@@ -161,7 +151,9 @@ class Snapshot:
         now_ns = account.now_ns
         account.transfers.append(self)
         self._stop = entry.core.visible
-        self._pieces = self._archive()
+        self._pieces = snapshot_contents.contents(
+            entry, self._stop, now_ns, consumers=not self._request.no_consumers
+        )
         self._active_ns = now_ns
         self._begun = self._waiting = True
         account.router.attach(f"{self._ack_subject}.>", self._acks)
@@ -171,50 +163,6 @@ class Snapshot:
         state = stream_state(entry)
         account.advisories.snapshot_create(entry.config.name, state, self._client, now_ns)
         return StreamSnapshotResponse(config=entry.config, state=state)
-
-    # -- the archive
-
-    def _archive(self) -> Iterator[bytes]:
-        """Yield the archive in pieces of at most a slice."""
-        entry, now_ns = self.entry, self._account.now_ns
-        name, log = entry.config.name, entry.core.log
-        meta = stream_meta(entry.config, entry.created_ns)
-        yield from _file("meta.inf", meta, now_ns)
-        yield from _file("meta.sum", checksum(name, meta), now_ns)
-        # the state of the consumers at the beginning, before new messages are delivered
-        consumers = [] if self._request.no_consumers else list(self._consumers())
-        seq, index, last_ns = max(log.first_seq, 1), 0, log.last_ts_ns
-        while seq <= self._stop:
-            index += 1
-            block = BlockWriter(name)
-            block.start(index)
-            while seq <= self._stop and len(block) < _BLOCK_BYTES:
-                seq = block.fill(log, seq, self._stop, _SLICE_BYTES, _BLOCK_BYTES)
-                yield b""  # the end of a slice of work
-            if len(block):
-                yield from _file(f"msgs/{index}.blk", block.take(), now_ns)
-        if self._stop and not log.size_of(self._stop):
-            # the record of a removed last message: nothing else tells the last sequence. It has a block
-            # of its own, since nats-server 2.10 does not see removed messages before it in a block.
-            block = BlockWriter(name)
-            block.start(index + 1)
-            block.erased(self._stop, last_ns)
-            yield from _file(f"msgs/{index + 1}.blk", block.take(), now_ns)
-        for path, data in consumers:
-            yield from _file(path, data, now_ns)
-        yield archive.END
-
-    def _consumers(self) -> Iterator[tuple[str, bytes]]:
-        stream = self.entry.config.name
-        for name, consumer in self.entry.consumers.items():
-            if not consumer.persistent:
-                continue
-            config = consumer.config
-            meta = consumer_meta(name, config, consumer.created_ns)
-            state = to_peer(consumer.core, config.ack_wait, self._account.now_ns)
-            yield f"obs/{name}/meta.inf", meta
-            yield f"obs/{name}/meta.sum", checksum(f"{stream}/{name}", meta)
-            yield f"obs/{name}/o.dat", pack_state(state)
 
     # -- sending
 
@@ -231,7 +179,7 @@ class Snapshot:
 
     def _go_on(self) -> bool:
         made = 0
-        while made < _SLICE_BYTES:
+        while made < SLICE_BYTES:
             while len(self._frames) >= self._chunk_bytes:
                 if not self._slots:
                     return False
@@ -240,7 +188,7 @@ class Snapshot:
             if piece is None:
                 return self._finish()
             self._frames.put(piece)
-            made += len(piece) or _SLICE_BYTES
+            made += len(piece) or SLICE_BYTES
         return True
 
     def _finish(self) -> bool:
@@ -347,10 +295,3 @@ class Snapshot:
         if self._begun:
             account.router.unwatch(self._subject, self._job)
             account.router.detach(f"{self._ack_subject}.>", self._acks)
-
-
-def _file(name: str, data: bytes, mtime_ns: int) -> Iterator[bytes]:
-    yield archive.head(name, len(data), mtime_ns)
-    for at in range(0, len(data), _SLICE_BYTES):
-        yield data[at : at + _SLICE_BYTES]
-    yield archive.padding(len(data))

@@ -20,6 +20,17 @@ class BlockWriter:
     def take(self) -> bytes:
         """Return the block."""
 
+class EntryWriter:
+    """Writes messages of a log as entries of an archive."""
+
+    def fill(self, log: Log, seq: int, stop: int, budget: int) -> int:
+        """Add messages with sequences in [seq, stop] until `budget` bytes wait.
+
+        Returns the sequence to continue with; stop + 1 when there are no more.
+        """
+    def take(self) -> bytes:
+        """Return the entries that wait."""
+
 class Feed:
     """Reads records from bytes that come in pieces; an incomplete record waits for more."""
 

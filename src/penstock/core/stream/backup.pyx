@@ -137,6 +137,59 @@ cdef class BlockWriter:
         return data
 
 
+# --- writing entries -----------------------------------------------------------------------------
+
+cdef char* put_uvarint(char* p, uint64_t value) noexcept nogil:
+    while value > 127:
+        p[0] = <char>(<uint8_t>(value & 127) | 128)
+        value >>= 7
+        p += 1
+    p[0] = <char>value
+    return p + 1
+
+
+cdef class EntryWriter:
+    """Writes messages of a log as entries of an archive; see backup.pyi."""
+
+    cdef Out out
+
+    def __dealloc__(self):
+        out_free(&self.out)
+
+    cdef int put(self, uint64_t seq, uint64_t ts_ns, const char* subject, size_t subject_len, const char* body, uint32_t hlen,
+                 size_t body_len) except -1:
+        cdef char* start = out_reserve(&self.out, 5 * VARINT_MAX_BYTES + subject_len + body_len)
+        cdef char* p = put_uvarint(start, subject_len)
+        p = put_uvarint(p, ts_ns << 1)                     # zigzag; no stored time is before 1970
+        p = put_uvarint(p, seq)
+        p = put_uvarint(p, hlen)
+        p = put_uvarint(p, body_len - hlen)
+        memcpy(p, subject, subject_len)
+        p += subject_len
+        if body_len:
+            memcpy(p, body, body_len)
+        self.out.len += p + body_len - start
+        return 0
+
+    def fill(self, Log log, uint64_t seq, uint64_t stop, size_t budget) -> int:
+        """Add messages with sequences in [seq, stop]; returns the sequence to continue with."""
+        cdef Record r
+        while self.out.len < budget:
+            seq = log.next_live(seq)
+            if seq == 0 or seq > stop:
+                return stop + 1
+            if log.read(seq, &r):
+                self.put(seq, r.ts_ns, r.subject, r.subject_len, r.body, r.hlen, r.body_len)
+            seq += 1
+        return seq
+
+    def take(self) -> bytes:
+        """Return the entries since the last call."""
+        data = PyBytes_FromStringAndSize(self.out.data, self.out.len)
+        out_free(&self.out)
+        return data
+
+
 # --- reading -------------------------------------------------------------------------------------
 
 cdef class Feed:
