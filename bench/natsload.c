@@ -276,13 +276,20 @@ static double quantile(double part)
     return sample_count ? samples[(size_t)(part * (double)(sample_count - 1))] / 1e3 : 0;
 }
 
-static void report(u64 messages, u64 ns)
+static double processor_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void report(u64 messages, u64 ns, double processor)
 {
     double seconds = (double)ns / 1e9;
     qsort(samples, sample_count, sizeof *samples, by_value);
     printf("{\"workload\":\"%s\",\"messages\":%llu,\"seconds\":%.4f,\"rate\":%.1f,\"p50_us\":%.1f,\"p99_us\":%.1f,"
-           "\"faults\":%llu}\n", work->name, (unsigned long long)messages, seconds, (double)messages / seconds,
-           quantile(.5), quantile(.99), (unsigned long long)faults);
+           "\"processor_seconds\":%.4f,\"faults\":%llu}\n", work->name, (unsigned long long)messages, seconds,
+           (double)messages / seconds, quantile(.5), quantile(.99), processor, (unsigned long long)faults);
 }
 
 static void read_options(int argc, char **argv)
@@ -344,6 +351,7 @@ int main(int argc, char **argv)
                                     : UINT64_MAX;
     unasked = want.count;
     work = chosen;
+    double processor = processor_seconds();
     u64 begin = now = clock_ns();
     if (want.seconds > 0 && !want.count)
         deadline = begin + (u64)(want.seconds * 1e9);
@@ -352,6 +360,7 @@ int main(int argc, char **argv)
     while (!work->finished())
         turn();
     u64 spent = clock_ns() - begin;
+    processor = processor_seconds() - processor;
     u64 messages = received ? received : TOTAL(sent);
     if (chosen->in_stream) {
         u64 stored = field(api("STREAM.INFO.LOAD", ""), "\"state\"", "\"messages\"");
@@ -360,6 +369,6 @@ int main(int argc, char **argv)
     }
     if (chosen->in_stream && strcmp(chosen->name, "fill"))
         api("STREAM.DELETE.LOAD", "");
-    report(messages, spent);
+    report(messages, spent, processor);
     return faults ? 2 : 0;
 }

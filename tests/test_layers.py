@@ -89,6 +89,7 @@ ROOMS: dict[str, set[str]] = {
     "base": set(),
     "protocol": {"base"},
     "bulk": {"base", "protocol"},
+    "load": {"base", "protocol", "bulk"},
     "broker": {"base", "protocol"},
     "log": {"base", "protocol", "bulk"},
     "stream": {"base", "protocol", "broker", "log"},
@@ -100,7 +101,7 @@ CORE_WORLD = {
     "base.clock": {"posix", "time", "time.h"},
     "base.disk": {"os", "shutil", "posix", "fcntl.h", "sys/stat.h", "unistd.h"},
     "base.readonly_disk": {"os"},
-    # declarations for the event loop alone
+    # declarations for the two loops alone
     "base.linux": {
         "pthread.h",
         "sys/epoll.h",
@@ -110,6 +111,7 @@ CORE_WORLD = {
         "unistd.h",
     },
     "broker.event_loop": {"penstock.core.base.linux", "os"},
+    "load.crowd": {"penstock.core.base.linux"},
     "broker.reactor": {"unistd.h"},  # fdatasync in place, where there are no sync threads
     # of `os`: the texts of errno and the names of paths
     "log.files": {"os"},

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import itertools
+import json
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,10 +18,11 @@ from hypothesis import strategies as st
 from penstock.cli.bench.load import shares
 from penstock.cli.bench.report import percentile, spread
 from penstock.cli.bench.supply import Pace, Subjects, Supply
+from penstock.client import connect_blocking
 from penstock.core.protocol.wire import OP_PUB, ROLE_SERVER, Parser
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.cli.conftest import Ran
@@ -167,6 +170,55 @@ def test_reads_without_a_durable_consumer(at: Run, unique: str) -> None:
     assert at("bench", "js", "get", "batch", *words).status == 1
 
 
+@pytest.mark.parametrize("acks", ["explicit", "none"])
+def test_messages_are_pushed(at: Run, unique: str, acks: str) -> None:
+    words = ("--stream", unique, "--msgs", MSGS, "--json")
+    _figures(at("bench", "js", "pub", "async", unique, "--create", *words))
+    found = at("bench", "js", "push", "--clients", 2, "--acks", acks, *words)
+    _figures(found, 2 * MSGS, clients=2)
+    assert at("consumer", "ls", unique, "--json").json == []
+
+
+def test_requests_may_be_answered_by_the_same_load(at: Run, unique: str) -> None:
+    words = ("bench", "service", "request", unique, "--serve", "--msgs", MSGS, "--json")
+    found = _figures(at(*words, "--clients", 2, "--outstanding", 10), clients=2)
+    assert found["latency_ns"]["p50"] > 0
+    assert found["processor_seconds"] > 0
+    large = at("bench", "service", "request", unique, "--size", "9MB")
+    assert (large.status, "at most" in large.err) == (1, True)
+
+
+def test_an_interrupted_load_says_what_it_has_done(peer: ServerProcess, unique: str) -> None:
+    words = ["bench", "pub", unique, "--throughput", "1000", "--duration", "1h", "--json"]
+    command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, *words]
+    with subscribed(peer.url, unique) as heard:
+        load = subprocess.Popen(command, stdout=subprocess.PIPE)
+        try:
+            heard(5)
+        finally:
+            load.send_signal(2)
+            out, _ = load.communicate(timeout=60)
+    found = json.loads(out)
+    assert load.returncode == 130
+    assert found["interrupted"] is True
+    assert found["messages"] >= 5
+    assert found["seconds"] > 0
+
+
+@contextmanager
+def subscribed(url: str, subject: str) -> Iterator[Callable[[int], None]]:
+    """A function that waits until so many messages have come."""
+    with connect_blocking(url) as client:
+        subscription = client.subscribe(subject)
+        client.flush()
+
+        def heard(count: int) -> None:
+            for _ in range(count):
+                subscription.next(60)
+
+        yield heard
+
+
 def test_keys_are_put_and_got(at: Run, unique: str) -> None:
     words = ("--bucket", unique, "--msgs", 200, "--json")
     _figures(at("bench", "kv", "put", "--clients", 2, *words), 200, clients=2)
@@ -191,6 +243,12 @@ def test_a_service_answers_requests(at: Run, peer: ServerProcess, unique: str) -
             assert serving.poll() is None
         found = _figures(at("bench", "service", "request", unique, "--msgs", MSGS, "--json"))
         assert found["latency_ns"]["p50"] > 0
+        shown = at("service", "ls", "--json").json
+        assert [each["name"] for each in shown].count("nats-bench-service") == 2
+        assert unique in at("service", "info", "nats-bench-service").out
+        stats = at("service", "stats", "nats-bench-service", "--json").json
+        answered = sum(each["endpoints"][0]["num_requests"] for each in stats)
+        assert answered == MSGS + 1
     finally:
         serving.send_signal(2)
         _, err = serving.communicate(timeout=60)

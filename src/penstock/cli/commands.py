@@ -342,7 +342,7 @@ BENCH: dict[str, Row] = {
     "pub": ("Publish as fast as the server takes it.", "bench.core", "pub"),
     "sub": ("Subscribe, and count what arrives.", "bench.core", "sub"),
     "service": ("Requests and answers: request, serve.", "tree", "bench_service"),
-    "js": ("Streams: pub, consume, fetch, ordered, get.", "tree", "bench_js"),
+    "js": ("Streams: pub, consume, fetch, ordered, push, get.", "tree", "bench_js"),
     "kv": ("Key-value buckets: put, get.", "tree", "bench_kv"),
 }
 BENCH_SERVICE: dict[str, Row] = {
@@ -354,6 +354,7 @@ BENCH_JS: dict[str, Row] = {
     "ordered": ("Consume without acks, each client all.", "bench.streams", "ordered"),
     "consume": ("Consume, with requests ahead.", "bench.streams", "consume"),
     "fetch": ("Fetch batches, one after the other.", "bench.streams", "fetch"),
+    "push": ("Get messages pushed, each client all.", "bench.streams", "push"),
     "get": ("Get by sequence: sync, batch.", "tree", "bench_js_get"),
 }
 BENCH_JS_PUB: dict[str, Row] = {
@@ -644,6 +645,7 @@ ALIASES: dict[str, dict[str, str]] = {
         **dict.fromkeys(("ipq", "ipqueuesz"), "ipqueue"),
     },
     "bench_js_pub": {"batch": "atomic"},
+    "bench_js_get": {"batched": "batch"},
     "server_check": {"conn": "connection", "js": "jetstream", "raft": "meta", "req": "request"},
 }
 

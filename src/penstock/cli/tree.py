@@ -213,7 +213,9 @@ bench_js = _group("js", "Measure streams and consumers.", commands.BENCH_JS)
 bench_js_pub = _group(
     "pub", "Measure publishes into a stream.", commands.BENCH_JS_PUB, table="bench_js_pub"
 )
-bench_js_get = _group("get", "Measure reads of stored messages.", commands.BENCH_JS_GET)
+bench_js_get = _group(
+    "get", "Measure reads of stored messages.", commands.BENCH_JS_GET, table="bench_js_get"
+)
 bench_kv = _group("kv", "Measure a key-value bucket.", commands.BENCH_KV, table="bench_kv")
 auth = _group("auth", "Operators, accounts, users and their keys, as JWTs.", commands.AUTH)
 auth_operator = _group(

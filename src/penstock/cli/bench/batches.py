@@ -8,11 +8,11 @@ from penstock.client.batches import FastFlow
 from penstock.client.jetstream import decode_pub_ack
 from penstock.client.message import BaseMessage
 from penstock.core.bulk.publish_window import Column, Encoder, Rows
+from penstock.core.load.roles import SID
 from penstock.core.protocol.wire import decode_headers
 from penstock.errors import NoResponders, PenstockError
 
 from .links import NEVER, Role
-from .roles import SID
 from .supply import CHUNK
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Atomic(Role):
     def settle(self, now: int) -> None:
         """The batch is stored: ``message`` has raised everything else."""
         if self._open:
-            self.latencies.append(now - self._asked_ns)
+            self.note(now - self._asked_ns)
             self.done += self._open
             self._open = 0
             if self.done == self.quota:
@@ -181,7 +181,7 @@ class Fast(Role):
         if self._flow.error is not None:
             raise self._flow.error
         if self._asked_ns:
-            self.latencies.append(now - self._asked_ns[0])
+            self.note(now - self._asked_ns[0])
             self._asked_ns.clear()
         self.done = min(self._flow.acked, self.quota)
         if self._flow.result is not None and not self.over:

@@ -87,7 +87,7 @@ def put(session: Session, /, bucket: str, randomize: int, **asked: Any) -> None:
     )
 
     def role(link: Link, share: int, first: int) -> Role:
-        from .roles import Store
+        from .roles import store
         from .supply import Supply
 
         supply = Supply(
@@ -98,7 +98,7 @@ def put(session: Session, /, bucket: str, randomize: int, **asked: Any) -> None:
             first=first,
             max_payload=link.max_payload,
         )
-        return Store(link, supply, share, load.pace(), window=1)
+        return store(link, supply, share, load.pace(), window=1)
 
     run_load(session, "KV put", load, role, facts={"bucket": bucket})
 
@@ -127,12 +127,13 @@ def get(session: Session, /, bucket: str, randomize: int, **asked: Any) -> None:
     start = Api(prefix).direct_get(opened.stream, stored)
 
     def role(link: Link, share: int, first: int) -> Role:
-        from .roles import Ask
+        from penstock.core.load.roles import Requests
 
-        def wanted(done: int, wanted_now: int) -> tuple[str, bytes]:
-            key = random.randrange(randomize) if randomize else first + done
-            return f"{start}{key}", b""
+        from .roles import ask
 
-        return Ask(link, share, wanted, load.pace())
+        requests = Requests(
+            start, first=first, numbered=True, below=randomize, seed=random.getrandbits(63)
+        )
+        return ask(link, share, f"{start}*", requests, load.pace())
 
     run_load(session, "KV get", load, role, facts={"bucket": bucket})

@@ -10,10 +10,15 @@ import click
 from penstock.cli.output import number, print_json_line
 from penstock.cli.session import Session, command
 
-from .load import Load, banner, options, run_load
+from .load import Load, banner, check_size, options, run_load
+from .report import Results
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .links import Link, Role
+
+OUTSTANDING_MAX = 65_536
 
 
 @click.command()
@@ -59,7 +64,7 @@ def sub(session: Session, /, subject: str, multisubject: bool, **asked: Any) -> 
     check_pattern(wanted)
 
     def role(link: Link, share: int, first: int) -> Role:
-        from .roles import Listen
+        from penstock.core.load.roles import Listen
 
         return Listen(link, wanted, share)
 
@@ -69,26 +74,48 @@ def sub(session: Session, /, subject: str, multisubject: bool, **asked: Any) -> 
 
 @click.command()
 @click.argument("subject")
+@click.option(
+    "--outstanding",
+    type=click.IntRange(1, OUTSTANDING_MAX),
+    default=1,
+    show_default=True,
+    help="How many requests of a client may wait for their answer.",
+)
+@click.option("--serve", "serves", is_flag=True, help="Answer them, too, on one more connection.")
 @options("common", "messages", "sleep", "rate")
 @command
 @click.pass_obj
-def request(session: Session, /, subject: str, **asked: Any) -> None:
+def request(
+    session: Session, /, subject: str, outstanding: int, serves: bool, **asked: Any
+) -> None:
     """Send requests to SUBJECT, each when the answer to the last one is there.
 
-    ``penstock bench service serve SUBJECT`` answers them, or any other service.
+    ``penstock bench service serve SUBJECT`` answers them, or any other service, or --serve.
     """
     load = Load.of(asked)
     load.subjects(subject)
 
+    def server(link: Link) -> Role:
+        from .service import Serve
+
+        serving = Serve(link, subject, load.payload, 0)
+        link.await_server()
+        return serving
+
     def role(link: Link, share: int, first: int) -> Role:
-        from .roles import Ask
+        from penstock.core.load.roles import Requests
 
-        def wanted(done: int, count: int) -> tuple[str, bytes]:
-            return subject, load.payload
+        from .roles import ask
 
-        return Ask(link, share, wanted, load.pace(), lines=load.lines)
+        check_size(load, link.max_payload)
+        requests = Requests(subject, load.payload, lines=load.lines)
+        return ask(link, share, subject, requests, load.pace(), window=outstanding)
 
-    run_load(session, "Service request", load, role, facts=_facts(subject, load))
+    facts = _facts(subject, load)
+    if outstanding > 1:
+        facts["outstanding"] = outstanding
+    beside = server if serves else None
+    run_load(session, "Service request", load, role, facts=facts, beside=beside)
 
 
 @click.command()
@@ -99,27 +126,35 @@ def request(session: Session, /, subject: str, **asked: Any) -> None:
 def serve(session: Session, /, subject: str, **asked: Any) -> None:
     """Answer requests on SUBJECT with --size bytes until interrupted.
 
-    Several clients share the requests. --sleep is the time that each answer takes.
+    Several clients share the requests. --sleep is the time that each answer takes. The clients are instances of
+    the service nats-bench-service: ``penstock service ls``, ``info`` and ``stats`` show them.
     """
     from penstock.client.connection import check_pattern
 
     from .links import Crowd
     from .load import opened_links
-    from .roles import Serve
+    from .service import Serve
 
     load = Load.of(asked)
     check_pattern(subject)
     banner(session, "Service serve", {"subject": subject, "clients": load.clients})
     with opened_links(session, load.clients) as links:
+        check_size(load, links[0].max_payload)
         roles = [Serve(link, subject, load.payload, load.sleep_ns) for link in links]
         try:
             Crowd(roles).run()
         finally:
-            done = sum(role.done for role in roles)
-            if session.as_json:
-                print_json_line({"requests": done})
-            else:
-                print(f"{number(done)} requests answered", file=sys.stderr)
+            _show_served(session, load, roles)
+
+
+def _show_served(session: Session, load: Load, roles: Sequence[Role]) -> None:
+    """Say how many requests were answered, and from the first to the last how fast."""
+    results = Results("Service serve", len(load.payload), roles)
+    if session.as_json:
+        print_json_line({"requests": results.all.messages, **results.data()})
+        return
+    rate = f", {results.rate(results.all)}" if results.all.messages > 1 else ""
+    print(f"{number(results.all.messages)} requests answered{rate}", file=sys.stderr)
 
 
 def _facts(subject: str, load: Load) -> dict[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.cli.session import Session
 
     from .links import Link, Role
+    from .report import Results
     from .supply import Pace, Subjects
 
 F = TypeVar("F", bound="Callable[..., object]")
@@ -220,17 +222,14 @@ def run_load(
     facts: dict[str, object] | None = None,
     each_has_all: bool = False,
     limit: bool = True,
+    beside: Callable[[Link], Role] | None = None,
 ) -> None:
     """Open the clients, run the load, print its figures.
 
     ``make``: the role for a link, its share of the messages, and the number of its first one. With ``each_has_all``
     the share of each client is all messages. Without ``limit`` the load waits for messages as long as it takes.
+    ``beside``: a role for one more link, which helps and counts nothing.
     """
-    from penstock.cli.progress import counting_bar
-
-    from .links import Crowd
-    from .report import Results
-
     told = {"clients": number(load.clients), "msgs": number(load.msgs)}
     told["msg-size"] = size(len(load.payload))
     if load.throughput:
@@ -239,17 +238,14 @@ def run_load(
     if load.clients > load.msgs and not each_has_all:
         raise click.UsageError(f"{load.clients} clients cannot share {load.msgs} messages")
     counts = [load.msgs] * load.clients if each_has_all else shares(load.msgs, load.clients)
-    with opened_links(session, load.clients) as links:
+    with opened_links(session, load.clients + (beside is not None)) as links:
+        helpers = [beside(links.pop())] if beside else []
         roles: list[Role] = []
         first = 0
         for link, count in zip(links, counts, strict=True):
             roles.append(make(link, count, 0 if each_has_all else first))
             first += count
-        wanted = load.progress and not session.as_json
-        with counting_bar(what, sum(counts), wanted=wanted) as tell:
-            crowd = Crowd(roles, limit_s=session.timeout / 1e9 if limit else None, tell=tell)
-            crowd.run()
-    results = Results(what, len(load.payload), roles)
+        results = measured(session, what, load, roles, helpers, limit=limit)
     results.show(session)
     if load.csv_file:
         from secrets import token_hex
@@ -257,6 +253,49 @@ def run_load(
         Path(load.csv_file).write_text(results.csv(token_hex(11)))
         if not session.as_json:
             print(shown(f"wrote {load.csv_file}"), file=sys.stderr)
+    if results.interrupted:
+        raise KeyboardInterrupt
+
+
+def measured(
+    session: Session,
+    what: str,
+    load: Load,
+    roles: Sequence[Role],
+    beside: Sequence[Role] = (),
+    *,
+    limit: bool,
+) -> Results:
+    """Run the roles until all are over, or an interrupt: what has been done until then counts."""
+    from penstock.cli.progress import counting_bar
+
+    from .links import Crowd
+    from .report import Results
+
+    wanted = load.progress and not session.as_json
+    interrupted = False
+    with counting_bar(what, sum(role.quota for role in roles), wanted=wanted) as tell:
+        limit_s = session.timeout / 1e9 if limit else None
+        crowd = Crowd(roles, beside, limit_s=limit_s, tell=tell)
+        before_s = time.process_time()
+        try:
+            crowd.run()
+        except KeyboardInterrupt:
+            crowd.stop()
+            interrupted = True
+        spent_s = time.process_time() - before_s
+    return Results(what, len(load.payload), roles, processor_s=spent_s, interrupted=interrupted)
+
+
+def check_size(load: Load, most: int) -> None:
+    """PayloadTooLarge for messages that the server does not take."""
+    from penstock.errors import PayloadTooLarge
+
+    headers = len(load.lines) + 12 if load.lines else 0
+    if len(load.payload) + headers > most:
+        raise PayloadTooLarge(
+            f"messages of {len(load.payload)} bytes; the server takes at most {most}"
+        )
 
 
 def names(values: Sequence[str]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from .links import Role
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
+BUSY = 0.9
+"""From this part of a processor on the load, not the server, is what was measured."""
+SHORT_S = 0.2  # too short to judge
 
 
 def percentile(ordered: Sequence[int], percent: float) -> int:
@@ -54,10 +58,23 @@ class Sample:
 class Results:
     """What all clients of a load did."""
 
-    def __init__(self, what: str, payload: int, roles: Sequence[Role]) -> None:
-        """``what``: the name of the figures. ``payload``: bytes of a message."""
+    def __init__(
+        self,
+        what: str,
+        payload: int,
+        roles: Sequence[Role],
+        *,
+        processor_s: float = 0.0,
+        interrupted: bool = False,
+    ) -> None:
+        """``what``: the name of the figures. ``payload``: bytes of a message.
+
+        ``processor_s``: the processor time of the load itself. ``interrupted``: not all messages were awaited.
+        """
         self.what = what
         self.payload = payload
+        self.processor_s = processor_s
+        self.interrupted = interrupted
         self.samples = [
             Sample(each.done, (each.end_ns - each.start_ns) / 1e9, tuple(sorted(each.latencies)))
             for each in roles
@@ -110,6 +127,10 @@ class Results:
                 for percent in PERCENTILES
             ]
             print(f"  latencies: {' | '.join(parts)}")
+        busy = self.processor_s / max(self.all.seconds, SHORT_S)
+        if busy > BUSY:
+            text = f"the load itself used {busy:.0%} of a processor: the server may do more"
+            print(text, file=sys.stderr)
 
     def _show_table(self) -> None:
         columns = ("Client", "Messages", "Seconds", "Messages/s", "Bytes/s")
@@ -128,6 +149,10 @@ class Results:
     def data(self) -> dict[str, object]:
         """The figures in JSON."""
         found = {"benchmark": self.what, "size": self.payload, **self._of(self.all)}
+        if self.processor_s:
+            found["processor_seconds"] = round(self.processor_s, 6)
+        if self.interrupted:
+            found["interrupted"] = True
         return found | {"clients": [self._of(each) for each in self.samples]}
 
     def _of(self, sample: Sample) -> dict[str, object]:

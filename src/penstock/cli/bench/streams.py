@@ -137,7 +137,7 @@ def _windowed(window: int, dedup: bool) -> Callable[[Load, Any, Link, int, int],
     run = token_hex(_SECRET_BYTES)
 
     def make(load: Load, subjects: Any, link: Link, share: int, first: int) -> Role:
-        from .roles import Store
+        from .roles import store
         from .supply import Supply
 
         supply = Supply(
@@ -149,7 +149,7 @@ def _windowed(window: int, dedup: bool) -> Callable[[Load, Any, Link, int, int],
             first=first,
             max_payload=link.max_payload,
         )
-        return Store(link, supply, share, load.pace(), window=window)
+        return store(link, supply, share, load.pace(), window=window)
 
     return make
 
@@ -302,9 +302,9 @@ def _pull(session: Session, asked: dict[str, Any], what: str, *, overlapped: boo
     subject = Api(prefix).next_message(stream, name)
 
     def role(link: Link, share: int, first: int) -> Role:
-        from .roles import Pull
+        from .roles import pull
 
-        return Pull(
+        return pull(
             link,
             subject,
             share,
@@ -378,9 +378,9 @@ def ordered(session: Session, /, **asked: Any) -> None:
         consumers = iter(made)
 
         def role(link: Link, share: int, first: int) -> Role:
-            from .roles import Pull
+            from .roles import pull
 
-            return Pull(
+            return pull(
                 link,
                 Api(prefix).next_message(stream, next(consumers)),
                 share,
@@ -393,6 +393,61 @@ def ordered(session: Session, /, **asked: Any) -> None:
 
         facts = {"stream": stream, "batch": asked["batch"]}
         what = "JetStream ordered consume"
+        try:
+            run_load(session, what, load, role, facts=facts, each_has_all=True, limit=False)
+        finally:
+            for name in made:
+                js.delete_consumer(stream, name)
+
+
+@click.command()
+@_stream
+@click.option(
+    "--acks",
+    type=click.Choice(["explicit", "none"]),
+    default="explicit",
+    show_default=True,
+    help="What is acknowledged: each message, nothing.",
+)
+@_filter
+@_purge
+@options("common")
+@command
+@click.pass_obj
+def push(session: Session, /, **asked: Any) -> None:
+    """Get the messages of a stream pushed: each client has a consumer of its own, and gets --msgs messages.
+
+    With acks, up to 1,000 messages of a client may wait for theirs.
+    """
+    from penstock.cli.consumers.fields import filters_of
+    from penstock.client import ConsumerConfig
+
+    load = Load.of(asked)
+    stream, acks = asked["stream"], asked["acks"]
+    with session.connect() as client:
+        js = session.jetstream(client)
+        if asked["purge"]:
+            js.purge_stream(stream)
+        js.stream_info(stream)
+        made: list[str] = []
+
+        def role(link: Link, share: int, first: int) -> Role:
+            from penstock.core.load.roles import Listen
+
+            listening = Listen(link, link.inbox, share, acks=acks == "explicit")
+            config = ConsumerConfig(
+                deliver_subject=link.inbox,
+                ack_policy=acks,
+                mem_storage=True,
+                num_replicas=1,
+                inactive_threshold=60,
+                **filters_of(tuple(names(asked["filters"]))),
+            )
+            made.append(js.create_consumer(stream, config).name)
+            return listening
+
+        facts = {"stream": stream, "acks": acks}
+        what = "JetStream push"
         try:
             run_load(session, what, load, role, facts=facts, each_has_all=True, limit=False)
         finally:
@@ -428,12 +483,12 @@ def get_sync(session: Session, /, **asked: Any) -> None:
     subject = api.direct_get(stream) if direct else api.stream("MSG.GET", stream)
 
     def role(link: Link, share: int, first: int) -> Role:
-        from .roles import Ask
+        from penstock.core.load.roles import Requests
 
-        def wanted(done: int, count: int) -> tuple[str, bytes]:
-            return subject, b'{"seq":%d}' % (first_seq + first + done)
+        from .roles import ask
 
-        return Ask(link, share, wanted, load.pace(), api=not direct)
+        requests = Requests(subject, b'{"seq":', first=first_seq + first, tail=b"}")
+        return ask(link, share, subject, requests, load.pace(), api=not direct)
 
     facts = {"stream": stream, "direct": str(direct).lower()}
     run_load(session, "JetStream get", load, role, facts=facts)
@@ -463,18 +518,17 @@ def get_batch(session: Session, /, **asked: Any) -> None:
     subject = Api(prefix).direct_get(stream)
 
     def role(link: Link, share: int, first: int) -> Role:
-        from .roles import Ask
+        from .roles import ask_batches
 
-        def wanted(done: int, count: int) -> tuple[str, bytes]:
-            body = {
-                "seq": max(asking.last_seq + 1, first_seq),
-                "batch": count,
+        def body(last_seq: int, wanted: int) -> bytes:
+            found = {
+                "seq": max(last_seq + 1, first_seq),
+                "batch": wanted,
                 "next_by_subj": asked["filter_subject"],
             }
-            return subject, json.dumps(body).encode()
+            return json.dumps(found).encode()
 
-        asking = Ask(link, share, wanted, load.pace(), batch=asked["batch"])
-        return asking
+        return ask_batches(link, share, subject, body, load.pace(), batch=asked["batch"])
 
     facts = {"stream": stream, "batch": asked["batch"], "filter": asked["filter_subject"]}
     run_load(session, "JetStream batch get", load, role, facts=facts)

@@ -7,6 +7,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from penstock.core.bulk.publish_window import Column, Encoder, Rows
+from penstock.core.load.crowd import Pace as Pace
 from penstock.errors import PayloadTooLarge
 
 if TYPE_CHECKING:
@@ -123,6 +124,11 @@ class Supply:
         stop = min(stop, at + count)
         return Rows(column, self._column, None, first=self.number - at, count=stop), at
 
+    def rows_from(self, number: int) -> tuple[Rows, int]:
+        """Rows with this message and those behind it, and where it is in them."""
+        column, at, stop = self.subjects.block(number)
+        return Rows(column, self._column, None, first=number - at, count=stop), at
+
     def take(self, count: int) -> tuple[bytes | memoryview, int]:
         """The next messages as bytes, at most ``count``, and how many they are."""
         count = min(count, self._at_once)
@@ -136,35 +142,3 @@ class Supply:
         data, made = self.encoder.operations(rows, at, rows.count, self.number)
         self.number += made
         return data, made
-
-
-class Pace:
-    """How many messages of one client may go, and when: a pause after each, or so many a second."""
-
-    def __init__(self, sleep_ns: int = 0, per_second: float = 0.0) -> None:
-        """0 for no limit."""
-        self._sleep_ns = sleep_ns
-        self._per_second = per_second
-        self._start = 0
-        self._next = 0
-
-    def allowed(self, sent: int, wanted: int, now: int) -> int:
-        """How many of the wanted messages may go now."""
-        if self._per_second:
-            self._start = self._start or now
-            wanted = min(wanted, int((now - self._start) * self._per_second / 1e9) + 1 - sent)
-        if self._sleep_ns:
-            wanted = min(wanted, 1 if now >= self._next else 0)
-        return max(wanted, 0)
-
-    def sent(self, now: int) -> None:
-        """Messages went now."""
-        if self._sleep_ns:
-            self._next = now + self._sleep_ns
-
-    def due(self, sent: int) -> int:
-        """When the next message may go."""
-        at = self._next
-        if self._per_second:
-            at = max(at, self._start + int(sent * 1e9 / self._per_second) + 1)
-        return at

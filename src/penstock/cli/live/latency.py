@@ -60,11 +60,11 @@ class _Receiver(Role):
         if len(operation[5]) < _STAMP:
             return
         sent = int.from_bytes(operation[5][:_STAMP], "little")
-        self.latencies.append(time.perf_counter_ns() - sent)
+        self.note(time.perf_counter_ns() - sent)
+        self.done += 1
 
     def settle(self, now: int) -> None:
         """The end, when all have come."""
-        self.done = len(self.latencies)
         if self.done == self.quota and not self.over:
             self.finish(now)
 
@@ -132,7 +132,7 @@ def _await_subscription(links: tuple[Link, Link], subject: str) -> None:
         sends.write(probe)
         until = time.monotonic() + 0.05
         while time.monotonic() < until:
-            if (data := hears.read()) and any(len(each) == 6 for each in hears.parser.feed(data)):
+            if any(len(each) == 6 for each in hears.operations()):
                 _drain(hears)
                 return
             time.sleep(0.001)
@@ -143,8 +143,7 @@ def _drain(link: Link) -> None:
     """Read the probes that are still on their way."""
     quiet = time.monotonic() + 0.2
     while time.monotonic() < quiet:
-        if data := link.read():
-            link.parser.feed(data)
+        if link.operations():
             quiet = time.monotonic() + 0.2
         time.sleep(0.001)
 

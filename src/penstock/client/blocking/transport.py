@@ -94,6 +94,11 @@ class Transport:
         return self._socket.fileno()
 
     @property
+    def is_plain(self) -> bool:
+        """Whether the bytes of the socket are those of the protocol: neither encrypted nor in frames."""
+        return not self._encrypted
+
+    @property
     def more_is_here(self) -> bool:
         """Whether bytes were received that ``read`` has not returned, so that the socket does not tell of them."""
         return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0

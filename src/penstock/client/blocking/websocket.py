@@ -34,6 +34,11 @@ class WebSocketTransport(Transport):
         self._pending = self._frames.request()
         self._push()
 
+    @property
+    def is_plain(self) -> bool:
+        """Never: the bytes are in frames."""
+        return False
+
     def _push(self) -> bool:
         """Send what is pending; False when some of it is left."""
         while self._pending:

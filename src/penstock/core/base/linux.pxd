@@ -34,6 +34,7 @@ cdef extern from "<sys/timerfd.h>" nogil:
 cdef extern from "<time.h>" nogil:
     int CLOCK_MONOTONIC
     int clock_gettime(int, timespec*)
+    int nanosleep(const timespec*, timespec*)
 cdef extern from "<pthread.h>" nogil:
     ctypedef unsigned long pthread_t
     int pthread_create(pthread_t*, const void*, void* (*)(void*) noexcept nogil, void*)

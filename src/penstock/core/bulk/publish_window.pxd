@@ -47,6 +47,7 @@ cdef class Encoder:
     cdef bytes reply               # the number of the message follows; b"" for none
     cdef readonly int64_t max_payload
     cdef readonly list refused     # (row, TOO_LARGE or BAD_SUBJECT, bytes)
+    cdef bint are_alike(self, Rows rows) noexcept      # they differ in nothing but the number of their reply
     cdef int write(self, Out* out, Rows rows, size_t i, uint64_t number, uint64_t line_number) except -1
     # One message, with a number in its reply and one in its numbered line; 1 when it was written (or could be: no out),
     # 0 when the row is to be skipped or was refused.
@@ -69,7 +70,15 @@ cdef class PublishWindow:
     cdef readonly int64_t duplicates
     cdef readonly int64_t floor_seq
     cdef readonly list failures    # (row, operation, header block, payload) of answers that are no plain ack
+    cdef Out head                  # of messages that are alike: what comes before the number of the reply,
+    cdef Out tail                  # and what comes behind it
+    cdef Out ack                   # the last ack up to its sequence, if that ends it
     cdef bint is_full(self) noexcept
+    cdef int64_t put_some(self, Rows rows, size_t start, size_t most, size_t bytes_wanted) except -1   # how many rows were looked at
+    cdef int64_t put_alike(self, Rows rows, size_t start, size_t stop, size_t bytes_wanted) except -1
+    cdef bint acknowledges(self, const char* p, size_t n, int64_t* seq, bint* duplicate) except -1
+    cdef const char* untaken(self, size_t* n) noexcept         # the bytes not taken yet, valid until the next put or answer
+    cdef void taken(self) noexcept                             # all of them were
     cdef bytes operation(self, Slot* slot)
     cdef int answer(self, Op* op) except -1
     cdef int settled(self, uint64_t number, int64_t seq) except -1

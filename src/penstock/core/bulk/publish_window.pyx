@@ -18,7 +18,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memchr, memcmp, memcpy
 
-from penstock.core.base.buffer cimport Out, out_free, out_reserve, parse_u63, put_u64
+from penstock.core.base.buffer cimport Out, out_free, out_put, out_reserve, parse_u63, put_u64
 from penstock.core.protocol.subjects cimport subject_literal
 from penstock.core.protocol.wire cimport OP_MORE, OP_MSG, Op, Parser, read_op
 
@@ -123,6 +123,11 @@ cdef class Encoder:
         for i in range(rows.count):
             self.write(NULL, rows, i, number, number)
 
+    cdef bint are_alike(self, Rows rows) noexcept:
+        return (rows.subjects.fixed and rows.payloads.fixed and rows.lines is None and not rows.how
+                and not self.common and not self.numbered and PyBytes_GET_SIZE(self.reply) > 0
+                and <int64_t>rows.payloads.data.len <= self.max_payload)
+
     cdef int write(self, Out* out, Rows rows, size_t i, uint64_t number, uint64_t line_number) except -1:
         cdef Slice subject
         cdef Slice payload
@@ -208,6 +213,9 @@ cdef class PublishWindow:
     def __dealloc__(self):
         free(self.slots)
         out_free(&self.held)
+        out_free(&self.head)
+        out_free(&self.tail)
+        out_free(&self.ack)
 
     def __len__(self):
         return self.outstanding
@@ -236,10 +244,16 @@ cdef class PublishWindow:
 
     def put(self, Rows rows, size_t start, size_t bytes_wanted) -> int:
         """Write rows from start on until the window is full or so many bytes can be taken; the first row not looked at."""
+        return start + <size_t>self.put_some(rows, start, rows.count, bytes_wanted)
+
+    cdef int64_t put_some(self, Rows rows, size_t start, size_t most, size_t bytes_wanted) except -1:
         cdef size_t i = start
+        cdef size_t stop = rows.count if rows.count < start or most >= rows.count - start else start + most
         cdef size_t before
         cdef Slot* slot
-        while i < rows.count and not self.is_full() and self.base + (self.held.len - self.held.off) - self.sent < bytes_wanted:
+        if self.encoder.are_alike(rows):
+            return self.put_alike(rows, i, stop, bytes_wanted)
+        while i < stop and not self.is_full() and self.base + (self.held.len - self.held.off) - self.sent < bytes_wanted:
             before = self.held.len - self.held.off      # writing may move the bytes, not how many there are
             if self.encoder.write(&self.held, rows, i, self.next_number, <uint64_t>(rows.first + <int64_t>i)):
                 slot = &self.slots[self.next_number & self.mask]
@@ -251,15 +265,57 @@ cdef class PublishWindow:
                 self.next_number += 1
                 self.outstanding += 1
             i += 1
-        return i
+        return <int64_t>(i - start)
+
+    cdef int64_t put_alike(self, Rows rows, size_t start, size_t stop, size_t bytes_wanted) except -1:
+        # Rows that differ in the number of their reply alone: a head and a tail for all of them.
+        cdef Slice subject
+        cdef Slice payload
+        cdef size_t reply = <size_t>PyBytes_GET_SIZE(self.encoder.reply)
+        cdef size_t head, tail, before
+        cdef size_t i = start
+        cdef char* to
+        cdef Slot* slot
+        rows.subjects.at(0, &subject)
+        rows.payloads.at(0, &payload)
+        self.head.len = self.tail.len = 0
+        out_put(&self.head, b"PUB ", 4)
+        out_put(&self.head, subject.p, subject.n)
+        out_put(&self.head, b" ", 1)
+        out_put(&self.head, PyBytes_AS_STRING(self.encoder.reply), reply)
+        to = put_u64(put(out_reserve(&self.tail, DIGITS_MAX + 5 + payload.n), b" ", 1), payload.n)
+        to = put(put(to, b"\r\n", 2), payload.p, payload.n)
+        self.tail.len = <size_t>(put(to, b"\r\n", 2) - self.tail.data)
+        head, tail = self.head.len, self.tail.len
+        while i < stop and not self.is_full() and self.base + (self.held.len - self.held.off) - self.sent < bytes_wanted:
+            before = self.held.len - self.held.off
+            to = out_reserve(&self.held, head + DIGITS_MAX + tail)
+            to = put_u64(put(to, self.head.data, head), self.next_number)
+            self.held.len = <size_t>(put(to, self.tail.data, tail) - self.held.data)
+            slot = &self.slots[self.next_number & self.mask]
+            slot.row = rows.first + <int64_t>i
+            slot.at = self.base + before
+            slot.size = self.held.len - self.held.off - before
+            slot.seq = 0
+            slot.answered = False
+            self.next_number += 1
+            self.outstanding += 1
+            i += 1
+        return <int64_t>(i - start)
 
     def take(self) -> bytes:
         """The bytes not taken yet, to be sent now."""
-        cdef size_t n = <size_t>self.waiting_bytes
-        if n == 0:
-            return b""
-        self.sent += n
-        return PyBytes_FromStringAndSize(self.held.data + self.held.len - n, n)
+        cdef size_t n
+        cdef const char* p = self.untaken(&n)
+        self.taken()
+        return PyBytes_FromStringAndSize(p, n) if n else b""
+
+    cdef const char* untaken(self, size_t* n) noexcept:
+        n[0] = <size_t>(self.base + (self.held.len - self.held.off) - self.sent)
+        return self.held.data + self.held.len - n[0]
+
+    cdef void taken(self) noexcept:
+        self.sent = self.base + (self.held.len - self.held.off)
 
     def again(self) -> bytes:
         """The bytes of every message without an answer, in order; nothing is left to take."""
@@ -334,7 +390,7 @@ cdef class PublishWindow:
         slot = &self.slots[<size_t>number & self.mask]
         if slot.answered:
             return 0
-        if read_ack(op.body + op.hlen, op.body_len - op.hlen, &seq, &duplicate):
+        if self.acknowledges(op.body + op.hlen, op.body_len - op.hlen, &seq, &duplicate):
             self.acked += 1
             self.duplicates += duplicate
         else:
@@ -346,6 +402,23 @@ cdef class PublishWindow:
             ))
         self.settled(<uint64_t>number, seq)
         return 0
+
+    cdef bint acknowledges(self, const char* p, size_t n, int64_t* seq, bint* duplicate) except -1:
+        # Acks of one stream differ in their digits alone: what comes before them is compared with the last ack.
+        cdef size_t at = self.ack.len
+        if at and n > at + 1 and p[n - 1] == c'}' and memcmp(p, self.ack.data, at) == 0:
+            seq[0] = parse_u63(p + at, n - 1 - at)
+            if seq[0] > 0:
+                return True
+        if not read_ack(p, n, seq, duplicate):
+            return False
+        at = n - 1
+        while at and c'0' <= p[at - 1] <= c'9':
+            at -= 1
+        self.ack.len = 0
+        if at >= 6 and at < n - 1 and p[n - 1] == c'}' and memcmp(p + at - 6, b'"seq":', 6) == 0:
+            out_put(&self.ack, p, at)
+        return True
 
     def feed(self, Parser parser, int64_t sid, data) -> list:
         """Parse data; answers are taken, every other operation is returned; WireError as Parser.feed raises it."""

@@ -72,6 +72,8 @@ cdef class Parser:
     cdef readonly object failed      # None, or the failure code (BAD_*) after which feed() raises
     cdef str subject                 # of the last message
     cdef int take_in(self, object data) except -1                    # append bytes to the reader; WireError when the peer broke the protocol before
+    cdef char* room(self, size_t n) except NULL                      # where n bytes may be received; WireError as take_in
+    cdef void received(self, size_t n) noexcept                      # so many of them were
     cdef int fail(self, int kind, list events) except -1             # raise WireError: the peer broke the protocol; feed() raises it from now on
     cdef tuple event_of(self, Op* op)
     cdef str subject_of(self, Op* op)

@@ -511,6 +511,14 @@ cdef class Parser:
             PyBuffer_Release(&view)
         return 0
 
+    cdef char* room(self, size_t n) except NULL:
+        if self.failed is not None:
+            raise WireError(self.failed, [])
+        return reader_room(&self.reader, n)
+
+    cdef void received(self, size_t n) noexcept:
+        self.reader.end += n
+
     cdef int fail(self, int kind, list events) except -1:
         self.failed = kind if kind < 0 else BAD_ARGS
         raise WireError(self.failed, events)
