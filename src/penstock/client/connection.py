@@ -37,6 +37,7 @@ from penstock.errors import (
     ServerError,
 )
 
+from .arguments import check_publish, refuse
 from .info import ServerInfo, connect_line, decode_info
 from .message import BaseMessage
 
@@ -363,16 +364,20 @@ class Connection:
         ``sound_reply`` says that the client made the reply subject, so it needs no check. Raises
         InvalidSubject, PayloadTooLarge, OutputFull, ConnectionClosed.
         """
-        if subject not in self._subjects_known:
-            self._learn_subject(subject)
-        if reply and not sound_reply and _BLANK.search(reply):
-            raise InvalidSubject(f"bad reply subject {reply!r}")
-        if len(payload) + len(headers) > self.info.max_payload:
-            raise PayloadTooLarge(
-                f"{len(headers)} header and {len(payload)} payload bytes, "
-                f"the server takes {self.info.max_payload}"
-            )
-        data = wire.pub(subject, reply, headers, payload)
+        try:
+            if subject not in self._subjects_known:
+                self._learn_subject(subject)
+            if reply and not sound_reply and _BLANK.search(reply):
+                raise InvalidSubject(f"bad reply subject {reply!r}")
+            if len(payload) + len(headers) > self.info.max_payload:
+                raise PayloadTooLarge(
+                    f"{len(headers)} header and {len(payload)} payload bytes, "
+                    f"the server takes {self.info.max_payload}"
+                )
+            data = wire.pub(subject, reply, headers, payload)
+        except (TypeError, UnicodeEncodeError):
+            check_publish(subject, payload, reply, headers)
+            raise
         self.messages_sent += 1
         if self.state is State.CONNECTED:
             self._out.append(data)
@@ -423,7 +428,10 @@ class Connection:
         self._send(operations)
 
     def subscribe(self, subject: str, queue: str = "", owner: Any = None) -> Interest:
-        """Subscribe to a subject; raises InvalidSubject, ConnectionClosed."""
+        """Subscribe to a subject; raises InvalidSubject, ConnectionClosed, TypeError."""
+        for name, value in (("subject", subject), ("queue", queue)):
+            if not isinstance(value, str):
+                refuse(name, "text", value)
         check_pattern(subject)
         if queue and _BLANK.search(queue):
             raise InvalidSubject(f"bad queue group {queue!r}")

@@ -78,12 +78,23 @@ def to_nanoseconds(duration: Duration) -> Nanoseconds:
 
 
 def to_seconds(duration: Duration) -> float:
-    """A duration in seconds; a number may have any value, also infinity."""
+    """A duration in seconds; a number may have any value, also infinity.
+
+    ValueError for text that is none and for NaN; TypeError for anything else.
+    """
     if isinstance(duration, timedelta):
         return duration.total_seconds()
     if isinstance(duration, str):
         return to_nanoseconds(duration) / _NS
-    return duration / _NS if isinstance(duration, Nanoseconds) else duration
+    if isinstance(duration, Nanoseconds):
+        return duration / _NS
+    if not isinstance(duration, float | int):
+        if not hasattr(type(duration), "__float__"):
+            raise TypeError(f"{duration!r} is no duration: expected seconds, a timedelta or text")
+        duration = float(duration)
+    if duration != duration:
+        raise ValueError("NaN is no duration")
+    return duration
 
 
 def to_moment(moment: Moment | None) -> int | None:

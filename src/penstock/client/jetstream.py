@@ -26,6 +26,7 @@ from penstock.api.times import format_duration
 from penstock.core.protocol.wire import decode_headers, encode_headers
 from penstock.errors import ProtocolError
 
+from .arguments import refuse
 from .durations import Duration, to_nanoseconds
 from .steps import Request
 
@@ -114,6 +115,15 @@ def encode_header_map(headers: Headers | None) -> bytes:
 
     Raises ValueError for characters that a header cannot hold.
     """
+    if headers is None:
+        return b""
+    if not isinstance(headers, Mapping):
+        refuse("headers", "a mapping from names to text, or to several texts", headers)
+    for name, value in headers.items():
+        if not isinstance(name, str):
+            refuse("the name of a header", "text", name)
+        if not isinstance(value, str | Sequence) or isinstance(value, bytes):
+            refuse(f"header {name}", "text, or several texts", value)
     if not headers:
         return b""
     return encode_headers(

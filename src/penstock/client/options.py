@@ -6,17 +6,17 @@ Knows the forms of a server's URL. Knows nothing of sockets: TLS settings are fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 from urllib.parse import quote, unquote, urlsplit
 
+from .arguments import refuse
 from .durations import Duration, to_seconds
 from .memory import SCHEME as MEMORY
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterable
 
 DEFAULT_URL = "nats://127.0.0.1:4222"
 DEFAULT_PORT = 4222
@@ -104,6 +104,12 @@ def parse_servers(urls: str | Iterable[str]) -> tuple[Server, ...]:
     """
     if isinstance(urls, str):
         urls = urls.split(",")
+    elif not isinstance(urls, Iterable):
+        refuse("servers", "a URL, or an iterable of URLs", urls)
+    urls = list(urls)
+    for url in urls:
+        if not isinstance(url, str):
+            refuse("the URL of a server", "text", url)
     servers = tuple(dict.fromkeys(parse_server(url.strip()) for url in urls if url.strip()))
     if not servers:
         raise ValueError("no server address given")

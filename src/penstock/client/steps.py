@@ -19,6 +19,7 @@ carries out the steps in its own way.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
@@ -33,6 +34,8 @@ from typing import (
     TypeVar,
     overload,
 )
+
+from .arguments import check_of
 
 if TYPE_CHECKING:
     from penstock.errors import PenstockError, PermissionsViolation
@@ -333,20 +336,35 @@ def realise(
         found.update(vars(base))
     for name, each in found.items():
         form = "{}"
+        place = f"{shell.__qualname__}.{name}"
         if isinstance(each, FlowCall):
-            method, form = _iterating(each.steps, iterate), f"{iterator}[{{}}]"
+            begin = _checked(each.steps, each.like, place)
+            method, form = _iterating(begin, iterate), f"{iterator}[{{}}]"
         elif isinstance(each, Verb):
-            method = tell(each.steps, each.ends)
+            method = tell(_checked(each.steps, each.like, place), each.ends)
         elif isinstance(each, Call):
-            method = carry_out(each.steps)
+            method = carry_out(_checked(each.steps, each.like, place))
         else:
             continue
         method.__name__ = name
-        method.__qualname__ = f"{shell.__qualname__}.{name}"
+        method.__qualname__ = place
         method.__module__ = shell.__module__
         method.__doc__ = each.like.__doc__
         vars(method)["__signature__"] = _signature(each.like, form)
         setattr(shell, name, method)
+
+
+def _checked(steps: Callable[..., T], like: Callable[..., Any], place: str) -> Callable[..., T]:
+    """The steps of a call, which check the kinds of its arguments before they begin."""
+    check = check_of(like)
+    if check is None:
+        return steps
+
+    def begin(self: Any, /, *args: Any, **kwargs: Any) -> T:
+        check(place, args, kwargs)
+        return steps(self, *args, **kwargs)
+
+    return begin
 
 
 def _iterating(
@@ -374,11 +392,16 @@ def made(kind: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]
     Its docstring is that of the constructor.
     """
 
-    def make(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return kind(self, *args, **kwargs)
-
     gives = kind if isinstance(kind, type) else None
     like: Any = kind if gives is None else getattr(kind, "__init__")  # noqa: B009  # mypy forbids .
+    check = check_of(like if gives is None else functools.partial(like, None))
+    named = kind.__qualname__
+
+    def make(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if check is not None:
+            check(named, args, kwargs)
+        return kind(self, *args, **kwargs)
+
     signature = inspect.signature(like)
     me, *others = signature.parameters.values()
     if gives is not None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from penstock.errors import CallbackFailed, ConnectError, ConnectionLost, PenstockError, Timeout
 
 from .. import connection as machine
+from ..arguments import checked
 from ..jetstream import Headers, encode_header_map
 from ..memory import open_socket
 from ..session import OUTPUT_BYTES, PENDING_BYTES_MAX, PENDING_MESSAGES_MAX, Session
@@ -392,6 +393,7 @@ class Client(Awaited, Session[Message]):
         if self._link is not None and self._link.paused:
             await self.wait_writable()
 
+    @checked
     async def subscribe(
         self,
         subject: str,
@@ -418,6 +420,7 @@ class Client(Awaited, Session[Message]):
 
     status = made(StatusEvents)
 
+    @checked
     def jetstream(
         self,
         *,
@@ -431,6 +434,7 @@ class Client(Awaited, Session[Message]):
         domain, prefix = self.api_of(domain, prefix)
         return JetStream(self, domain=domain, prefix=prefix, timeout=self.timeout_of(timeout))
 
+    @checked
     async def add_service(self, config: ServiceConfig) -> Service:
         """A service on this connection; it has no endpoints yet, and answers to ``$SRV`` requests."""
         from .services import Service

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..arguments import checked
 from ..groups.managing import ConsumerGroups
 from ..keyvalue.managing import KeyValues, plain
 from ..objects.store import Buckets
@@ -51,6 +52,7 @@ class JetStream(
     pull = made(PullConsumer)
     ordered_consumer = made(OrderedConsumer)
 
+    @checked
     async def consumer(self, stream: str, name: str) -> Consumer:
         """A pull consumer that exists, for ``next``, ``fetch`` and ``consume``.
 
@@ -58,6 +60,7 @@ class JetStream(
         """
         return Consumer(self, await run(self.client, self.plans.consumer_info(stream, name)))
 
+    @checked
     async def push_consumer(self, stream: str, name: str) -> PushConsumer:
         """A push consumer that exists, for ``consume``.
 
@@ -65,6 +68,7 @@ class JetStream(
         """
         return PushConsumer(self, await run(self.client, self.plans.consumer_info(stream, name)))
 
+    @checked
     async def subscribe(
         self,
         stream: str,

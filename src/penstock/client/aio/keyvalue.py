@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
+from ..arguments import checked
 from ..keyvalue.bucket import Bucket
 from ..keyvalue.codecs import TypedValues
 from ..keyvalue.transaction import Transaction as Changes
@@ -89,6 +90,7 @@ class KeyValue(Awaited, Bucket[V], Generic[V]):
 
     client: Client
 
+    @checked
     def watch(
         self,
         *filters: str,
@@ -118,6 +120,7 @@ class KeyValue(Awaited, Bucket[V], Generic[V]):
         )
         return KeyWatch(self, position, ignore_deletes=ignore_deletes)
 
+    @checked
     def transaction(self, *, timeout: Duration | None = None) -> KeyTransaction[V]:
         """Change several keys at once: all changes are stored, or none.
 

@@ -19,6 +19,7 @@ from penstock.errors import (
 )
 
 from .. import connection as machine
+from ..arguments import checked
 from ..jetstream import Headers, encode_header_map
 from ..session import (
     OUTPUT_BYTES,
@@ -441,6 +442,7 @@ class BlockingClient(Blocking, Shared):
         finally:
             self.guard.give()
 
+    @checked
     @exclusive
     def subscribe(
         self,
@@ -505,6 +507,7 @@ class BlockingClient(Blocking, Shared):
     set_servers = exclusive(Session[BlockingMessage].set_servers)
     status = made(StatusEvents)
 
+    @checked
     def jetstream(
         self,
         *,
@@ -518,6 +521,7 @@ class BlockingClient(Blocking, Shared):
         domain, prefix = self.api_of(domain, prefix)
         return JetStream(self, domain=domain, prefix=prefix, timeout=self.timeout_of(timeout))
 
+    @checked
     def add_service(self, config: ServiceConfig) -> Service:
         """A service on this connection; it has no endpoints yet, and answers to ``$SRV`` requests."""
         from .services import Service

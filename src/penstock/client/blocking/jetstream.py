@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..arguments import checked
 from ..columns import ColumnReader, read_range
 from ..groups.managing import ConsumerGroups
 from ..keyvalue.managing import KeyValues, plain
@@ -58,6 +59,7 @@ class JetStream(
     column_reader = made(ColumnReader)
     read_columns = made(read_range)
 
+    @checked
     def consumer(self, stream: str, name: str) -> Consumer:
         """A pull consumer that exists, for ``next``, ``fetch`` and ``consume``.
 
@@ -65,6 +67,7 @@ class JetStream(
         """
         return Consumer(self, run(self.client, self.plans.consumer_info(stream, name)))
 
+    @checked
     def push_consumer(self, stream: str, name: str) -> PushConsumer:
         """A push consumer that exists, for ``consume``.
 
@@ -72,6 +75,7 @@ class JetStream(
         """
         return PushConsumer(self, run(self.client, self.plans.consumer_info(stream, name)))
 
+    @checked
     def subscribe(
         self, stream: str, config: ConsumerConfig | None = None, *, queue: str = ""
     ) -> PushSubscription:

@@ -470,7 +470,7 @@ class Bucket(Generic[V]):
         without_values: bool = False,
     ) -> Position:
         """The position of a new watch; InvalidKey, ValueError."""
-        if history + updates_only + (from_revision is not None) > 1:
+        if bool(history) + bool(updates_only) + (from_revision is not None) > 1:
             raise ValueError("give one of history, updates_only and from_revision")
         if from_revision is not None and from_revision < 1:
             raise ValueError(f"from_revision is at least 1, got {from_revision}")

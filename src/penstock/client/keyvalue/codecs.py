@@ -162,10 +162,17 @@ class TypedValues(Generic[V]):
     """
 
     def __init__(self, kind: type[V], form: Literal["json", "msgpack"] = "json") -> None:
-        """``kind``: the type of the values."""
+        """``kind``: the type of the values. TypeError for one that msgspec does not know, ValueError."""
+        if form not in ("json", "msgpack"):
+            raise ValueError(f"form is 'json' or 'msgpack', not {form!r}")
         module: Any = msgspec.json if form == "json" else msgspec.msgpack
         self._encode = module.Encoder().encode
-        self._decode = module.Decoder(kind).decode
+        try:
+            self._decode = module.Decoder(kind).decode
+        except (TypeError, RuntimeError, NameError) as error:
+            raise TypeError(
+                f"kind is a type of values, such as dict, a dataclass or a Struct, not {kind!r}: {error}"
+            ) from error
 
     def encode_value(self, value: V) -> bytes:
         """The bytes; msgspec.ValidationError or TypeError when they would not be read as this type."""

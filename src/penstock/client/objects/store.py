@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -369,6 +370,8 @@ class Storing(Generic[W]):
             if isinstance(file, io.TextIOBase):
                 raise TypeError("the file to write is open as text: open it in binary mode")
             return (yield from self._receiving(name, _writer(file), progress, patience, work=True))
+        if not isinstance(target, str | bytes | os.PathLike):
+            raise TypeError(f"target is a path or an open binary file, not {target!r}")
         for _ in range(REPLACED_MAX):
             try:
                 return (yield from self._getting_path(name, target, progress, patience))

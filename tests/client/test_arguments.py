@@ -1,0 +1,212 @@
+"""Wrong arguments of public calls: a documented error that names them, before anything is sent."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import traceback
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import penstock.testing
+from penstock.client import (
+    ConsumerConfig,
+    KeyValueConfig,
+    ObjectStoreConfig,
+    StreamConfig,
+)
+from penstock.client.arguments import rule_of
+from penstock.errors import PenstockError
+from tests.client.shells import SHELLS, connected
+from tests.ways import length
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GOOD: dict[str, Any] = {
+    "stream": "S",
+    "consumer": "c",
+    "name": "c",
+    "subject": "s.a",
+    "data": b"x",
+    "key": "k",
+    "value": b"v",
+    "seq": 1,
+    "revision": 1,
+    "bucket": "b",
+    "content": b"x",
+    "values": {"k": b"v"},
+    "kind": int,
+    "form": "json",
+    "timeout": 0.05,
+    "max_wait": 0.05,
+    "no_wait": True,
+    "patience": 0.1,
+    "start_seq": 1,
+    "stop_seq": 2,
+}
+_NAMES = """
+close drain detach wait_until wait keep assume reopen dial pause report spawn listen abandon answer_to
+forget release entry attach tell run reconnect encoded ensure_open read_subject write_subject intake api_of
+timeout_of seconds_of occupy get_file
+"""
+ELSEWHERE = set(_NAMES.split())
+"""Calls for modules of the client itself, those that end it, and one that writes files."""
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-1, 3),
+    st.just(2**70),
+    st.floats(-1, 3),
+    st.sampled_from([float("nan"), "", " ", "a b", "a.*", ">", "x\r\ny", "\ud800", "x" * 300]),
+    st.text(max_size=3),
+    st.binary(max_size=3),
+    st.sampled_from([object(), [], [1], {}, {"a": 1}, (), ["a"], {1: "a"}, {"a": [1]}, print]),
+)
+
+
+class Handle:
+    """Objects of users, made anew by ``make`` when a call has ended them."""
+
+    def __init__(self, shell: str, js: Any, client: Any) -> None:
+        self.shell = shell
+        self.kinds: dict[str, Any] = {
+            "Client": client,
+            "JetStream": js,
+            "KeyValue": js.key_value("b"),
+            "ObjectStore": js.object_store("o"),
+            "Consumer": js.consumer("S", "c"),
+            "OrderedConsumer": js.ordered_consumer("S"),
+            "PullConsumer": js.pull("S", "c"),
+            "Counter": js.counter("S"),
+        }
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Any]:
+    with penstock.testing.broker() as each:
+        yield each
+
+
+def raw(handle: Any) -> Any:
+    return getattr(handle, "_inner", handle)
+
+
+def calls(kind: type) -> Iterator[tuple[str, inspect.Signature]]:
+    """The public calls of a class, with their signatures."""
+    for name, method in inspect.getmembers(kind, inspect.isfunction):
+        signature = inspect.signature(method)
+        steps = str(signature.return_annotation).startswith(("Steps", "Flow", "Plan"))
+        if not (name.startswith("_") or steps or name in ELSEWHERE):
+            yield name, signature
+
+
+def is_told(error: BaseException) -> bool:
+    """Whether the client itself raises the error, on purpose."""
+    if isinstance(error, PenstockError):
+        return True
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if "/penstock/" in frame.filename:
+            line = linecache.getline(frame.filename, frame.lineno or 0).strip()
+            return isinstance(error, TypeError | ValueError) and line.startswith("raise ")
+    return False
+
+
+def arguments(
+    signature: inspect.Signature, odd: str, value: Any
+) -> tuple[list[Any], dict[str, Any]]:
+    """Good arguments, but for one."""
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for name, parameter in signature.parameters.items():
+        if name == "self" or parameter.kind is parameter.VAR_KEYWORD:
+            continue
+        given = value if name == odd else GOOD.get(name, "x")
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            args += [given] if name == odd else []
+        elif parameter.kind is parameter.KEYWORD_ONLY or parameter.default is not parameter.empty:
+            if name == odd or name in ("timeout", "max_wait", "no_wait"):
+                kwargs[name] = given
+        else:
+            args.append(given)
+    return args, kwargs
+
+
+def wrongs() -> Iterator[tuple[str, str, str, Any]]:
+    """(class, call, parameter, value of a wrong kind) for each parameter with a rule."""
+    import penstock.client
+
+    for kind in ("Client", "JetStream", "KeyValue", "ObjectStore", "Consumer", "OrderedConsumer"):
+        for name, signature in calls(getattr(penstock.client, kind)):
+            for parameter in signature.parameters.values():
+                if rule_of(str(parameter.annotation)) is not None:
+                    yield kind, name, parameter.name, object()
+
+
+@pytest.fixture(scope="module", params=SHELLS)
+def handle(request: pytest.FixtureRequest, broker: Any) -> Iterator[Handle]:
+    with connected(request.param, broker.url, timeout=0.5) as client:
+        js = client.jetstream()
+        if request.param == SHELLS[0]:
+            js.create_stream(StreamConfig(name="S", subjects=["s.>"], allow_msg_counter=False))
+            js.create_consumer("S", ConsumerConfig(durable_name="c"))
+            js.create_key_value(KeyValueConfig(bucket="b"))
+            js.create_object_store(ObjectStoreConfig(bucket="o"))
+        yield Handle(request.param, js, client)
+
+
+def test_an_argument_of_a_wrong_kind_is_named_before_anything_is_sent(
+    broker: Any, handle: Handle
+) -> None:
+    wrong = []
+    for kind, call, name, value in wrongs():
+        target = handle.kinds[kind]
+        signature = dict(calls(type(raw(target)))).get(call)
+        if signature is None:
+            continue
+        args, kwargs = arguments(signature, name, value)
+        handle.kinds["Client"].flush()
+        before = len(broker.published)
+        try:
+            made = getattr(target, call)(*args, **kwargs)
+            if inspect.isgenerator(made):
+                next(made)
+        except TypeError as error:
+            if name not in str(error) or "object" not in str(error):
+                wrong.append((kind, call, name, str(error)))
+        except BaseException as error:
+            wrong.append((kind, call, name, repr(error)))
+        else:
+            wrong.append((kind, call, name, "taken"))
+        handle.kinds["Client"].flush()
+        if len(broker.published) != before:
+            wrong.append((kind, call, name, f"sent {broker.published[before:]}"))
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+@settings(max_examples=length(150, 3000), deadline=None)
+@given(data=st.data())
+def test_any_argument_is_taken_or_refused_with_a_documented_error(
+    handle: Handle, data: st.DataObject
+) -> None:
+    kind = data.draw(
+        st.sampled_from(["Client", "JetStream", "KeyValue", "ObjectStore", "Consumer"])
+    )
+    target = handle.kinds[kind]
+    found = dict(calls(type(raw(target))))
+    call = data.draw(st.sampled_from(sorted(found)))
+    names = [name for name in found[call].parameters if name != "self"]
+    if not names:
+        return
+    name = data.draw(st.sampled_from(names))
+    args, kwargs = arguments(found[call], name, data.draw(ODD))
+    try:
+        made = getattr(target, call)(*args, **kwargs)
+        if inspect.isgenerator(made):
+            made.close()
+    except Exception as error:
+        if not is_told(error):
+            raise
