@@ -16,6 +16,7 @@ from penstock.spark.tables.data_files import write_rows
 from penstock.spark.tables.rows import read_files
 
 from ..tables.batch import process
+from ..tables.pages import changed_pages, page_name, parts_of
 from ..tables.schemas import TABLES, TableSchema, Way
 
 if TYPE_CHECKING:
@@ -146,27 +147,42 @@ def write_table(
 ) -> None:
     """Write what a batch makes of one table."""
     name, where = table.name, job.places[table.name]
-    parts = [change.add]
+    files: list[StoredFile] = []
     removed: list[str] = []
     if change.instead is not None:
-        parts.append(change.instead)
-        removed = [file.path for file in state.live(table)]
-    for day in change.days:
-        removed += [file.path for file in state.of_day(table, day)]
-    rows = pa.concat_tables(parts)
-    batches = rows.combine_chunks().to_batches()
-    written: list[Any]
-    if job.targets:
-        from penstock.spark.iceberg.data_files import write_rows as write_iceberg
-
-        written = write_iceberg(batches, job.targets[name], unique)
+        files = state.live(table)
+    if table.way is Way.CURRENT and change.instead is not None:
+        paths = [file.path for file in files]
+        pages, wanted, removed = changed_pages(paths, len(change.instead), change.touched)
+        parts = parts_of(change.instead, table.page_key, pages, wanted)
+        named = [(rows, f"{unique}-{page_name(one, pages)}") for one, rows in parts.items()]
     else:
-        written = write_rows(batches, where, table.schema, unique, partition_by=table.partition_by)
+        removed = [file.path for file in files]
+        for day in change.days:
+            removed += [file.path for file in state.of_day(table, day)]
+        rows = [change.add] if change.instead is None else [change.add, change.instead]
+        named = [(pa.concat_tables(rows), unique)]
+    written: list[Any] = []
+    for some, prefix in named:
+        written += write_files(job, table, some, prefix)
     report.files[name] = written
     report.removed[name] = removed
     if change.instead is not None and table.way is not Way.APPEND:
-        live = [one.path for one in written if is_live(one, table)]
+        gone = set(removed)
+        live = [file.path for file in files if file.path not in gone]
+        live += [one.path for one in written if is_live(one, table)]
         KEPT.put(where, state.bucket, live, change.instead.combine_chunks())
+
+
+def write_files(job: Job, table: TableSchema, rows: pa.Table, prefix: str) -> list[Any]:
+    """Write rows of a table as files that no table has yet."""
+    batches = rows.combine_chunks().to_batches()
+    if job.targets:
+        from penstock.spark.iceberg.data_files import write_rows as write_iceberg
+
+        return write_iceberg(batches, job.targets[table.name], prefix)
+    where = job.places[table.name]
+    return write_rows(batches, where, table.schema, prefix, partition_by=table.partition_by)
 
 
 def is_live(file: Any, table: TableSchema) -> bool:

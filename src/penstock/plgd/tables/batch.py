@@ -63,11 +63,15 @@ class State(Protocol):
 
 @dataclass
 class Change:
-    """What a batch makes of a table: rows to add; rows in place of all current or open ones; days to replace."""
+    """What a batch makes of a table: rows to add; rows in place of all current or open ones; days to replace.
+
+    ``touched`` are the keys, by `TableSchema.page_key`, of those rows that may differ; None for all.
+    """
 
     add: pa.Table
     instead: pa.Table | None = None
     days: tuple[date, ...] = ()
+    touched: pa.Array | None = None
 
 
 @dataclass
@@ -108,10 +112,12 @@ class Batch:
         if len(rows):
             self.outcome.changes[table.name] = Change(rows.select(table.schema.names))
 
-    def replace(self, table: TableSchema, rows: pa.Table | None) -> None:
-        """Rows in place of all that a table has."""
+    def replace(self, table: TableSchema, rows: pa.Table | None, new: pa.Table) -> None:
+        """Rows in place of all that a table has; those with a key of ``new`` may differ."""
         if rows is not None:
-            self.outcome.changes[table.name] = Change(table.schema.empty_table(), rows)
+            touched = new[table.page_key].combine_chunks().unique()
+            change = Change(table.schema.empty_table(), rows, touched=touched)
+            self.outcome.changes[table.name] = change
 
     def end(self, table: TableSchema, ended: Ended) -> None:
         """Rows of a table with open ones."""
@@ -152,12 +158,12 @@ class Batch:
         self.connections(events, clock, late)
         gone = self.gone()
         self.commands(events, clock, late, gone)
-        self.replace(
-            LINKS_CURRENT, links.current_links(self.state.current(LINKS_CURRENT), events, gone)
-        )
+        of_links = links.current_links(self.state.current(LINKS_CURRENT), events, gone)
+        self.replace(LINKS_CURRENT, of_links, links.events_of(events))
         self.age(gaps)
         self.end(VERSION_GAPS, gaps.finish())
-        self.replace(AGGREGATES, self.advanced([with_gone(versions, gone), owners]))
+        new = pa.concat_tables([with_gone(versions, gone), owners])
+        self.replace(AGGREGATES, self.advanced(new), new)
 
     def dead_letters(self, decoded: pa.Table) -> pa.Table:
         """The messages that are no event; the table gets them."""
@@ -218,7 +224,7 @@ class Batch:
         from_snapshots = twins.of_snapshots(events)
         if len(from_snapshots):
             changes = pa.concat_tables([changes, from_snapshots])
-        self.replace(TWIN_LATEST, twins.latest(current, changes))
+        self.replace(TWIN_LATEST, twins.latest(current, changes), changes)
 
     def connections(self, events: pa.Table, clock: int, late: int) -> None:
         """Updates of metadata."""
@@ -263,9 +269,8 @@ class Batch:
             row |= {"closed_at": now.as_py(), "closed_by": "age", "is_open": False}
             gaps.put(row)
 
-    def advanced(self, parts: list[pa.Table]) -> pa.Table | None:
+    def advanced(self, new: pa.Table) -> pa.Table | None:
         """The state of all aggregates, with the rows of some in place of their old ones."""
-        new = pa.concat_tables(parts)
         if not len(new):
             return None
         replaced = pc.is_in(

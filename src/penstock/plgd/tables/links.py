@@ -21,11 +21,14 @@ COLUMNS = [
 DISCOVERABLE, OBSERVABLE = 1, 2
 
 
+def events_of(events: pa.Table) -> pa.Table:
+    """The events of links among others."""
+    return events.filter(pc.equal(events["kind"], "resource-links"))
+
+
 def of_links(events: pa.Table) -> list[Row]:
     """The events of links, in the order of their versions."""
-    rows: list[Row] = (
-        events.filter(pc.equal(events["kind"], "resource-links")).select(COLUMNS).to_pylist()
-    )
+    rows: list[Row] = events_of(events).select(COLUMNS).to_pylist()
     rows.sort(key=lambda row: (row["device_id"], row["incarnation"], row["version"]))
     return rows
 

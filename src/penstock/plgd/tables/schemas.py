@@ -68,6 +68,11 @@ class TableSchema:
         """The columns as Arrow has them."""
         return pa.schema([(column.name, column.type) for column in self.columns])
 
+    @cached_property
+    def page_key(self) -> str:
+        """The column by which current rows are found, and which says the page of a row."""
+        return "aggregate_id" if "aggregate_id" in self.schema.names else "device_id"
+
 
 MESSAGE = (
     Column("stream", TEXT, "the stream of the message"),
