@@ -3,9 +3,11 @@
 What takes long begins early, so that no process works alone at the end. Files that use the session
 of Spark that a process has go to two processes, which start a JVM each; the others have none.
 `tests/durations.txt` has the files that take long, each with seconds beside other tests; only their
-order matters. Any other file is short. Most of the time is waiting for servers: 215 of 2500 s of the
-files about other servers are work. So there are more processes than cores, and those without a JVM
-wait while the two others work.
+order matters. Any other file is short. A run leaves the table as it would be now in
+`build/durations.txt`: keep that of a whole run on a quiet machine when the order has changed.
+
+Most of the time is waiting for servers: 54 of 1000 s of the files that compare two are work. So
+there are more processes than cores, and those without a JVM wait while the two others work.
 
     python -m pytest -p tests.schedule -n 5 --dist loadfile
 """
@@ -13,6 +15,7 @@ wait while the two others work.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -68,6 +71,33 @@ class LongestFirst(LoadFileScheduling):  # type: ignore[misc]  # a class without
             self.with_jvm.add(node)
         self.workqueue.move_to_end(name, last=False)  # the first one is taken
         super()._assign_work_unit(node)
+
+
+def table(measured: dict[str, float]) -> str:
+    """The table of durations with what a run measured; files that it left out stay as they are."""
+    seconds = {**durations(), **{name: round(each) for name, each in measured.items()}}
+    lines = sorted((-each, name) for name, each in seconds.items() if each >= SHORT_S)
+    return "".join(f"{-each:4} {name}\n" for each, name in lines)
+
+
+class Stopwatch:
+    """Adds up what the files of a run take, and writes the new table when the run ends."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.seconds: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.seconds[report.nodeid.partition("::")[0]] += report.duration  # type: ignore[assignment]  # of seconds
+
+    def pytest_sessionfinish(self) -> None:
+        self.path.write_text(table(self.seconds))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    folder = config.rootpath / "build"
+    if not hasattr(config, "workerinput") and folder.is_dir():
+        config.pluginmanager.register(Stopwatch(folder / TABLE.name))
 
 
 @pytest.hookimpl(optionalhook=True)

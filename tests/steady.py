@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 
 FEW = 15  # of more than ten thousand tests, in processes that share two cores
+MANY = 20  # files that compiling once is worth starting processes for
 PYTEST = [sys.executable, "-m", "pytest", "-p", "tests.steady"]
 
 
@@ -94,6 +95,30 @@ def pytest_configure(config: pytest.Config) -> None:
 # -- the command ----------------------------------------------------------------------------------
 
 
+def compiled(path: Path) -> bool:
+    """Whether pytest has kept the byte code of a file."""
+    return any(path.parent.glob(f"__pycache__/{path.stem}.*-pytest-*.pyc"))
+
+
+def compile_once(jobs: int) -> None:
+    """Keep the byte code of tests that have none yet: each collects a share of them.
+
+    All processes that share the tests collect all of them, and begin at once: where nothing is kept,
+    each would compile every file, which is three times the work of collecting.
+    """
+    files = [path for path in sorted(Path("tests").rglob("test_*.py")) if not compiled(path)]
+    if len(files) < MANY:
+        return
+    collecting = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider"]
+    shares = [files[number::jobs] for number in range(jobs)]
+    running = [
+        subprocess.Popen([*collecting, *map(str, share)], stdout=subprocess.DEVNULL)
+        for share in shares
+    ]
+    for process in running:
+        process.wait()  # what can't be collected is told by the run
+
+
 def run(jobs: int, arguments: list[str]) -> int:
     """Run the tests, a few failed ones again; the exit status."""
     environment: dict[str, Any] = dict(os.environ)
@@ -101,6 +126,8 @@ def run(jobs: int, arguments: list[str]) -> int:
         environment.setdefault("PENSTOCK_SEED", str(random.SystemRandom().randrange(2**32)))
     sharing = ["-p", "tests.schedule", "-n", str(jobs), "--dist", "loadfile"]
     shared = sharing if jobs > 1 else []
+    if jobs > 1:
+        compile_once(len(os.sched_getaffinity(0)))
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "failed.json"
         writing = f"--write-failed={written}"

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.schedule import ROOT, durations, longest, uses_spark
+from tests.schedule import ROOT, SHORT_S, durations, longest, table, uses_spark
 
 LONG, SHORT = "tests/compat/test_same_deliveries.py", "tests/test_nuid.py"
 LONG_WITH_SPARK, SHORT_WITH_SPARK = "tests/spark/test_holding.py", "tests/spark/test_delta.py"
@@ -33,6 +33,17 @@ def test_the_longest_comes_first_and_spark_goes_where_a_jvm_is() -> None:
             left.remove(order[-1])
     assert with_jvm == [LONG, LONG_WITH_SPARK, SHORT_WITH_SPARK, SHORT]
     assert without == [LONG, SHORT, LONG_WITH_SPARK, SHORT_WITH_SPARK]
+
+
+def test_a_run_leaves_the_table_of_what_it_measured() -> None:
+    made = table({SHORT: 1234.4, LONG: SHORT_S - 1, "tests/test_quick.py": 0.3})
+    lines = [line.split() for line in made.splitlines()]
+    assert lines[0] == ["1234", SHORT]
+    names = [name for _, name in lines]
+    assert sorted(names) == sorted({*durations(), SHORT} - {LONG})
+    assert [int(each) for each, _ in lines] == sorted(
+        (int(each) for each, _ in lines), reverse=True
+    )
 
 
 def test_every_test_runs_once_and_a_file_in_one_process(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.steady import MANY, compile_once, compiled
+
 ROOT = Path(__file__).parents[1]
 
 # Fails unless it is alone: the file says that it was tried before.
@@ -54,6 +56,21 @@ def run(folder: Path, *options: str, **files: str) -> tuple[int, str]:
 
 def last(said: str) -> str:
     return said.rstrip().splitlines()[-1]
+
+
+def test_the_byte_code_of_many_files_is_kept_before_they_are_shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    monkeypatch.chdir(tmp_path)
+    files = [tmp_path / "tests" / f"test_{number}.py" for number in range(MANY)]
+    for number, path in enumerate(files):
+        path.write_text("import no_such_module" if number == 3 else FINE)
+    compile_once(2)
+    assert [path for path in files if not compiled(path)] == []
+    monkeypatch.setattr("subprocess.Popen", None)  # nothing is left to do
+    compile_once(2)
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
