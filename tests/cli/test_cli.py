@@ -220,7 +220,7 @@ def test_request_prints_the_answer(run):
         (2, "stream get X", "give a sequence or --last-for"),
         (2, "stream purge X -f --seq 0", "0 is not in the range"),
         (1, "consumer info NOPE c", "not found"),
-        (1, "consumer next NOPE c", "stream NOPE has no pull consumer c"),
+        (1, "consumer next NOPE c", "stream not found"),
         (2, "consumer add X c --deliver never", '"never" is no place to begin at'),
         (2, "pub a..b x", "cannot publish to 'a..b'"),
         (2, "pub a x -H nocolon", '"nocolon" is not a header'),

@@ -240,3 +240,44 @@ def test_a_bar_of_a_load_is_at_the_terminal_alone(peer: ServerProcess, unique: s
     with Terminal(*load, "--no-progress", environment={"TERM": "xterm"}) as screen:
         screen.expect("Pub stats: ")
         assert "/400" not in screen.shown
+
+
+def test_a_table_that_is_too_wide_is_printed_row_by_row(made: str, peer: ServerProcess) -> None:
+    """No column vanishes on a narrow terminal: each row becomes names and values."""
+    environment = {"TERM": "xterm", "COLUMNS": "40", "NO_COLOR": "1"}
+    with Terminal("-s", peer.url, "stream", "ls", environment=environment) as screen:
+        assert screen.status() == 0
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", screen.shown)
+        assert f"     Name: {made}\n" in plain
+        assert " Messages: 50\n" in plain
+    with Terminal("-s", peer.url, "stream", "report", environment=environment) as screen:
+        assert screen.status() == 0
+        assert f"Stream: {made}\n" in re.sub(r"\x1b\[[0-9;]*m", "", screen.shown)
+
+
+def test_the_place_of_a_mistake_in_sql_is_marked_at_a_terminal(peer: ServerProcess) -> None:
+    with Terminal("-s", peer.url, "sql", "select * form X") as screen:
+        screen.expect("select * form X\n")
+        screen.expect("^")
+        screen.expect("penstock: Parser Error")
+        assert screen.status() == 2
+    ran = subprocess.run(
+        command(peer, "sql", "select * form X"), capture_output=True, text=True, check=False
+    )
+    assert ran.stderr.count("\n") == 1
+
+
+def test_reasons_of_the_system_have_no_numbers(tmp_path: Path, peer: ServerProcess) -> None:
+    for words, says in (
+        (("-s", "nats://127.0.0.1:1", "rtt"), "nats://127.0.0.1:1: Connection refused"),
+        (
+            ("stream", "restore", tmp_path),
+            f"{tmp_path} has no backup: there is no backup.json in it",
+        ),
+        (("stream", "backup", "X", "/proc/none"), "stream not found"),
+        (("object", "put", "b", tmp_path / "none"), "none"),
+    ):
+        line = command(peer, *words)
+        ran = subprocess.run(line, capture_output=True, text=True, check=False)
+        assert says in ran.stderr, ran
+        assert "Errno" not in ran.stderr

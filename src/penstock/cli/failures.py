@@ -7,6 +7,8 @@ other meanings (``cli/store/session``).
 from __future__ import annotations
 
 import json
+import os
+import re
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,6 +18,7 @@ from penstock.core.base.quoting import shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_ERRNO = re.compile(r"\[Errno -?\d+\] ")
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
@@ -78,7 +81,9 @@ def failure_of(problem: Exception) -> Failure:
         PenstockError,
     )
 
-    text = str(problem) or type(problem).__name__
+    text = _ERRNO.sub("", str(problem)) or type(problem).__name__
+    if isinstance(problem, OSError) and problem.strerror and problem.filename is not None:
+        text = f"{os.fsdecode(problem.filename)}: {problem.strerror}"
     if isinstance(problem, NoResponders):
         return Failure(_nobody(problem.subject))
     if isinstance(problem, ApiError):

@@ -102,6 +102,10 @@ def print_table(columns: Sequence[str], rows: Rows, *, right: frozenset[str] = f
         from rich.table import Table
         from rich.text import Text
 
+        console = Console()
+        if rows and _least_width(columns, rows, right) > console.width:
+            _print_records(columns, rows)
+            return
         table = Table(header_style=accent(), box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         for name in columns:
             numeric = name in right
@@ -110,7 +114,7 @@ def print_table(columns: Sequence[str], rows: Rows, *, right: frozenset[str] = f
             )
         for row in rows:
             table.add_row(*(Text(cell) for cell in row))
-        Console().print(table)
+        console.print(table)
         return
     widths = [max(len(cell) for cell in column) for column in zip(columns, *rows, strict=True)]
     for row in (columns, *rows):
@@ -119,6 +123,36 @@ def print_table(columns: Sequence[str], rows: Rows, *, right: frozenset[str] = f
             for cell, width, name in zip(row, widths, columns, strict=True)
         )
         print("  ".join(cells).rstrip())
+
+
+_FOLDED = 6
+"""A text is folded into lines, but not into shorter ones."""
+
+
+def _least_width(columns: Sequence[str], rows: Rows, right: frozenset[str]) -> int:
+    """The width of a terminal below which a table cannot be read."""
+    longest = [max(len(cell) for cell in column) for column in zip(columns, *rows, strict=True)]
+    needed = [
+        size if name in right else min(size, _FOLDED)
+        for name, size in zip(columns, longest, strict=True)
+    ]
+    return sum(needed) + 3 * (len(columns) - 1)
+
+
+def _print_records(columns: Sequence[str], rows: Rows) -> None:
+    """Print the rows of a table that is too wide as pages of names and values, one below the other."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console()
+    width = max(len(name) for name in columns)
+    for number_, row in enumerate(rows):
+        if number_:
+            print()
+        for name, cell in zip(columns, row, strict=True):
+            if cell:
+                label = Text(f"{name.rjust(width)}: ", style=accent())
+                console.print(label + Text(cell), soft_wrap=True)
 
 
 def _print_csv(columns: Sequence[str], rows: Rows) -> None:

@@ -65,6 +65,7 @@ def answer(database: Database, line: str, form: str) -> None:
     import pyarrow
 
     from penstock.cli.sql.formats import output_for
+    from penstock.cli.sql.query import show_place
     from penstock.errors import PenstockError
 
     if line.startswith("."):
@@ -81,7 +82,8 @@ def answer(database: Database, line: str, form: str) -> None:
             count += batch.num_rows
         output.end()
     except (duckdb.Error, pyarrow.ArrowException, PenstockError, OSError, ValueError) as error:
-        print(f"penstock: {shown(str(database.failure(error)))}", file=sys.stderr)
+        reason = " ".join(show_place(str(database.failure(error))).split())
+        print(f"penstock: {shown(reason)}", file=sys.stderr)
         return
     read = database.scans.rows_read
     took = time.monotonic() - began

@@ -230,6 +230,8 @@ def facts_of(folder: Path) -> StreamRestoreRequest:
     from penstock.api.codec import JsonError, decode_request
 
     path = folder / _FACTS
+    if not path.exists():
+        raise click.UsageError(f"{folder} has no backup: there is no {_FACTS} in it")
     try:
         facts = decode_request(StreamRestoreRequest, path.read_bytes(), strict=False)
     except JsonError as error:
