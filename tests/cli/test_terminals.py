@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.terminal import Terminal
+from tests.peers import running_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -281,3 +282,50 @@ def test_reasons_of_the_system_have_no_numbers(tmp_path: Path, peer: ServerProce
         ran = subprocess.run(line, capture_output=True, text=True, check=False)
         assert says in ran.stderr, ran
         assert "Errno" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("kv", "watch", "b"),
+        ("object", "watch", "o"),
+        ("service", "serve", "s"),
+        ("sub", "x"),
+        ("sub", "--stream", "KV_b"),
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_ctrl_c_ends_at_once_while_the_server_is_away(cli: Run, words: tuple[str, ...]) -> None:
+    """Nothing waits for a server that does not answer: the time-out is longer than the test's patience."""
+    with running_server("penstock") as server:
+        for bucket in (("kv", "add", "b"), ("object", "add", "o")):
+            assert cli("-s", server.url, *bucket).status == 0
+        with Terminal("-s", server.url, "--timeout", "120s", *words) as screen:
+            _connected(server, screen)
+            server.stop(kill=True)
+            screen.expect("(attempt 2)")
+            screen.interrupt()
+            assert screen.status() == 130
+            assert "Traceback" not in screen.shown
+
+
+def test_a_lost_connection_is_told_once(cli: Run) -> None:
+    with running_server("penstock") as server:
+        assert (
+            cli("-s", server.url, "stream", "add", "S", "--subjects", "s", "--defaults").status == 0
+        )
+        assert (
+            cli("-s", server.url, "consumer", "add", "S", "c", "--pull", "--defaults").status == 0
+        )
+        line = command(server, "consumer", "next", "S", "c", "--wait", "60s")
+        with subprocess.Popen(
+            line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as running:
+            deadline = time.monotonic() + 60
+            while not _waits(running.pid, server.port):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            server.stop(kill=True)
+            out, err = running.communicate(timeout=60)
+            assert (running.returncode, out) == (1, "")
+            assert err.count("\n") == 1, err

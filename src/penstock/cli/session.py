@@ -64,8 +64,12 @@ class Session:
         A ``lasting`` client connects again, for ever, when its connection breaks. A ``live`` one asks a
         running server also with ``--store``.
         """
+        import logging
+
         from penstock.client.blocking import connect_blocking
 
+        # the command tells what it has to; without a handler Python prints errors a second time
+        logging.getLogger("penstock").addHandler(logging.NullHandler())
         if self.store and not live:
             return self._stored_server().connect_blocking()
         tell = _print_protocol if self.trace else None

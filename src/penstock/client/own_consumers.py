@@ -56,6 +56,8 @@ class OwnConsumers:
         itself, when it has been inactive for a while.
         """
         for name in [name for name in self._made if name != keep]:
+            if not self._client.connection.connected:
+                return
             try:
                 yield from self._plans.delete_consumer(self._stream, name)
             except ApiError as error:

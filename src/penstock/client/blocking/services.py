@@ -162,6 +162,9 @@ class Service(ServiceGroup, Serving[Request, Handler]):
                 return
             self.stopped = True
             self._changes.stir()
+        if not self.client.connection.connected:
+            self._close()  # nothing can be answered, and nothing arrives
+            return
         try:
             for endpoint in self._endpoints:
                 run(self.client, endpoint.subscription.draining())
