@@ -5,6 +5,7 @@ and `cdef extern`.
 """
 
 import ast
+import gc
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -144,6 +145,15 @@ CORE_FILES = sorted([*SOURCE.glob("core/*/*.pyx"), *SOURCE.glob("core/*/*.pxd")]
 def tree_of(path: Path) -> ast.Module:
     """The syntax tree of a Python file."""
     return ast.parse(path.read_text())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _trees() -> Iterator[None]:
+    """The trees of all files are millions of objects: nobody looks for garbage among them, and none stays."""
+    gc.disable()
+    yield
+    tree_of.cache_clear()
+    gc.enable()
 
 
 def component(path: Path) -> str:

@@ -5,11 +5,14 @@ raised only with a reason beside them.
 """
 
 import ast
+import gc
 import re
 import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 CORE = ROOT / "src" / "penstock" / "core"
@@ -66,6 +69,16 @@ def text_of(path: Path) -> str:
 @cache
 def tree_of(path: Path) -> ast.Module:
     return ast.parse(text_of(path))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _trees() -> Iterator[None]:
+    """The trees of all files are millions of objects: nobody looks for garbage among them, and none stays."""
+    gc.disable()
+    yield
+    text_of.cache_clear()
+    tree_of.cache_clear()
+    gc.enable()
 
 
 def test_the_lists_are_not_empty() -> None:
