@@ -36,6 +36,7 @@ _KINDS: dict[str, Rule] = {
     "Sequence": ((Iterable,), "a sequence"),
     "str | Iterable": ((Iterable,), "text or an iterable of texts"),
     "Callable": ((_FUNCTION,), "a function"),
+    "Callback": ((_FUNCTION,), "a function"),
     "Progress": ((_FUNCTION,), "a function"),
 }
 _CONFIGS = (

@@ -33,6 +33,8 @@ Moment: TypeAlias = int | datetime | str
 _NS = 1_000_000_000
 _MAX_NS = (1 << 63) - 1
 _NUMBER_MAX_S = 10 * 366 * 86_400  # a larger number is most likely nanoseconds
+_YEAR_1_NS = -62_135_596_800 * _NS
+_YEAR_10000_NS = 253_402_300_800 * _NS
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -100,13 +102,20 @@ def to_seconds(duration: Duration) -> float:
 def to_moment(moment: Moment | None) -> int | None:
     """A moment for the wire, in nanoseconds since 1970.
 
-    Raises ValueError for a datetime without a zone and for text that is not RFC 3339.
+    Raises ValueError for a datetime without a zone, for text that is not RFC 3339, and for a number that is
+    not within the years 1 to 9999; TypeError for anything else.
     """
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
             raise ValueError(f"{moment!r} has no zone: use datetime.now(UTC) or .astimezone()")
         return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
-    return parse_instant(moment) if isinstance(moment, str) else moment
+    if isinstance(moment, str):
+        return parse_instant(moment)
+    if moment is not None and not hasattr(type(moment), "__index__"):
+        raise TypeError(f"{moment!r} is no moment: expected a datetime, text or nanoseconds")
+    if moment is not None and not _YEAR_1_NS <= moment < _YEAR_10000_NS:
+        raise ValueError(f"{moment!r} nanoseconds since 1970 are not within the years 1 to 9999")
+    return moment
 
 
 Span = Annotated[

@@ -126,12 +126,13 @@ def encode_header_map(headers: Headers | None) -> bytes:
             refuse(f"header {name}", "text, or several texts", value)
     if not headers:
         return b""
-    return encode_headers(
-        {
-            name: [value] if isinstance(value, str) else list(value)
-            for name, value in headers.items()
-        }
-    )
+    lists = {
+        name: [value] if isinstance(value, str) else list(value) for name, value in headers.items()
+    }
+    try:
+        return encode_headers(lists)
+    except TypeError as error:
+        raise TypeError(f"headers are text, or several texts each: {error}") from None
 
 
 def publish_headers(

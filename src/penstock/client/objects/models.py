@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, get_args
 
@@ -311,6 +312,8 @@ def check_headers(headers: Headers | None) -> dict[str, list[str]]:
     """Headers in the form of the JSON; TypeError for what is not text."""
     found: dict[str, list[str]] = {}
     for name, value in (headers or {}).items():
+        if not isinstance(value, str | Iterable):
+            raise TypeError(f"headers: the values of {name!r} must be text, not {value!r}")
         values = [value] if isinstance(value, str) else list(value)
         if not isinstance(name, str) or not all(isinstance(each, str) for each in values):
             raise TypeError(f"headers: {name!r} and its values must be text, not {value!r}")

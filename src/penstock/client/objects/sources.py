@@ -187,7 +187,12 @@ class PieceSource(Source):
         if isinstance(piece, str):
             raise TypeError("the pieces of an object must be bytes, not text")
         if not isinstance(piece, bytes):
-            piece = bytes(memoryview(piece))  # its owner may fill it again for the next piece
+            try:
+                piece = bytes(memoryview(piece))  # its owner may fill it again for the next piece
+            except TypeError:
+                raise TypeError(
+                    f"the pieces of an object must be bytes, not {type(piece).__name__}"
+                ) from None
         return memoryview(piece)
 
 
