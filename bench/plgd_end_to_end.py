@@ -1,12 +1,13 @@
 """End to end: a penstock-server with a fleet's events in a stream, and the query of ``penstock plgd run`` behind it.
 
     backlog    all events are in the stream; the query brings them into all tables, and ends (``--once``)
-    by hand    the same events as `plgd_by_hand` does it: two tables, in the same session of Spark
+    by hand    the same events as `plgd_by_hand` does it: two tables, in a session of Spark with its own settings
     steady     events are published at a rate, and the query follows; the lag is the age of a batch's oldest
                message when all tables have the batch
 
-Server, JVM, Python workers and driver share the machine. A small run comes first, so that the figures are those
-of a session that is warm. Every run is checked: all events are in the table, and the twins are those of the other.
+Server, JVM, Python workers and driver share the machine. A small run comes first in each session, so that the
+figures are those of a session that is warm. Every run is checked: all events are in the table,
+and the twins are those of the other.
 """
 
 import argparse
@@ -18,25 +19,29 @@ import tempfile
 import time
 from collections.abc import Callable
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import plgd_by_hand
 import pyarrow as pa
 import pyarrow.compute as pc
 from bench_spark_cost import Processes, bytes_below, per_million
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from penstock.client import Nanoseconds, StreamConfig, connect_blocking
 from penstock.plgd.spark.lake import Counts, Lake
-from penstock.plgd.spark.running import Source, stream
+from penstock.plgd.spark.running import Source, hub_session, stream
 from penstock.plgd.tables import Settings
 from penstock.spark.session import end_session, jvm_pid, session
 from penstock.testing import LocalServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 STREAM = "EVENTS"
 WARM = 20_000
 HAND_BATCH = 50_000
 TWINS = ["aggregate_id", "version"]
+RATIOS = ("events_per_second", "events_per_processor_second")
 
 
 def publish(url: str, file: str, start: int, count: int, rate: int) -> None:
@@ -55,13 +60,39 @@ def publish(url: str, file: str, start: int, count: int, rate: int) -> None:
 
 
 class Bench:
-    """A server and a session of Spark that all runs share."""
+    """A server that all runs share, and a session of Spark of the kind that a run needs."""
 
-    def __init__(self, server: LocalServer, spark: SparkSession, batch: int) -> None:
+    def __init__(self, server: LocalServer, folder: str, file: str, batch: int) -> None:
         """``batch`` is how many messages a batch of the query has at most."""
         self.server = server
-        self.spark = spark
+        self.folder = folder
+        self.file = file
         self.batch = batch
+        self.sessions = 0
+        self.kind = ""
+        self.spark: SparkSession
+
+    def use(self, kind: str, count: int) -> None:
+        """The session for ours or by hand, warm, and so many messages in the stream."""
+        if kind != self.kind:
+            self.end()
+            self.kind, self.sessions = kind, self.sessions + 1
+            warm = f"{self.folder}/warm-{self.sessions}"
+            self.fill(self.file, WARM)
+            if kind == "ours":
+                self.spark = hub_session("plgd", master="local[2]")
+                self.backlog(WARM, warm)
+            else:
+                self.spark = session("by hand", master="local[2]")
+                self.spark.sparkContext.addPyFile(plgd_by_hand.__file__)
+                self.by_hand(WARM, warm)
+        self.fill(self.file, count)
+
+    def end(self) -> None:
+        """End the session."""
+        if self.kind:
+            end_session(self.spark)
+            self.kind = ""
 
     def fill(self, file: str, count: int) -> None:
         """The stream anew, with the first messages of a file."""
@@ -138,7 +169,6 @@ class Bench:
 
     def steady(self, file: str, rate: int, seconds: int, folder: str) -> dict[str, object]:
         """Events at a rate, and the query behind them."""
-        self.fill(file, 1)
         count = rate * seconds
         lags: list[float] = []
         held = 0
@@ -217,18 +247,16 @@ def measure(
         results[name] = figures
         print(name, json.dumps(figures), flush=True)
 
-    spark = session("plgd", master="local[2]")
-    spark.sparkContext.addPyFile(plgd_by_hand.__file__)
-    try:
-        for devices in fleets:
-            with LocalServer() as server, tempfile.TemporaryDirectory() as folder:
-                file = f"{folder}/messages.arrow"
-                most = max(*counts, given.rate * given.seconds + 1, WARM)
-                save(messages_of(devices, most), file)
-                bench = Bench(server, spark, given.batch)
-                one_fleet(bench, given, counts, devices, file, folder, tell)
-    finally:
-        end_session(spark)
+    for devices in fleets:
+        with LocalServer() as server, tempfile.TemporaryDirectory() as folder:
+            file = f"{folder}/messages.arrow"
+            most = max(*counts, given.rate * given.seconds + 1, WARM)
+            save(messages_of(devices, most), file)
+            bench = Bench(server, folder, file, given.batch)
+            try:
+                one_fleet(bench, given, counts, devices, tell)
+            finally:
+                bench.end()
     return results
 
 
@@ -244,31 +272,27 @@ def one_fleet(
     given: argparse.Namespace,
     counts: list[int],
     devices: int,
-    file: str,
-    folder: str,
     tell: Callable[[str, dict[str, object]], None],
 ) -> None:
     """The runs over one fleet's events."""
-    bench.fill(file, WARM)
-    bench.backlog(WARM, f"{folder}/warm")
-    if given.by_hand:
-        bench.by_hand(WARM, f"{folder}/warm-hand")
     for count in counts:
-        bench.fill(file, count)
         ratios = []
         for number in range(given.rounds):
             name = f"{devices:,} devices, {count:,} events"
-            ours, hand = (f"{folder}/{kind}-{count}-{number}" for kind in ("ours", "hand"))
+            ours, hand = (f"{bench.folder}/{kind}-{count}-{number}" for kind in ("ours", "hand"))
+            bench.use("ours", count)
             figures = bench.backlog(count, ours)
             tell(f"backlog, {name}", figures)
             if given.by_hand:
+                bench.use("by hand", count)
                 slow = bench.by_hand(count, hand)
                 tell(f"by hand, {name}", slow)
                 same_twins(ours, hand)
-                ratios.append(figures["events_per_second"] / slow["events_per_second"])
-        if ratios:
-            told = {"by_the_clock": round(sorted(ratios)[len(ratios) // 2], 2)}
-            tell(f"ratio to by hand, {name}", told)
+                ratios.append([figures[one] / slow[one] for one in RATIOS])
+        for place, one in enumerate(RATIOS if ratios else ()):
+            middle = sorted(ratio[place] for ratio in ratios)[len(ratios) // 2]
+            tell(f"ratio to by hand, {name}", {one: round(middle, 2)})
     if given.rate:
         name = f"steady, {devices:,} devices, {given.rate:,} a second"
-        tell(name, bench.steady(file, given.rate, given.seconds, f"{folder}/steady"))
+        bench.use("ours", 1)
+        tell(name, bench.steady(bench.file, given.rate, given.seconds, f"{bench.folder}/steady"))

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from penstock.spark.java import ensure_java
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]  # has no types
     from pyspark import SparkConf
@@ -59,10 +59,11 @@ def session(
     master: str = "local[2,4]",
     settings: Mapping[str, str] | None = None,
     log_file: Path | None = None,
+    java: Sequence[str] = (),
 ) -> SparkSession:
     """A session with the settings above and ``settings`` over them; ``format("jetstream")`` is registered.
 
-    ``log_file`` takes the output of the JVM and its workers. Raises
+    ``log_file`` takes the output of the JVM and its workers, ``java`` are further options of the JVM. Raises
     :class:`penstock.spark.java.JavaNotFoundError`. The environment variables of other Spark
     installations are removed from this process's environment.
     """
@@ -77,7 +78,7 @@ def session(
     from penstock.spark.workers import use_installed_pyspark
 
     use_installed_pyspark(local=master.startswith("local"))
-    options = " ".join([*log_options(), *java_options(home)])
+    options = " ".join([*log_options(), *java_options(home), *java])
     chosen = {**defaults(master), "spark.driver.extraJavaOptions": options, **(settings or {})}
     conf = SparkConf().setAll(list(chosen.items())).setAppName(name).setMaster(master)
     if SparkContext._active_spark_context is None and log_file is not None:

@@ -169,11 +169,11 @@ def check_stream(client: BlockingClient, stream: str) -> Any:
 
 def own_session(log: Path, master: str) -> SparkSession:
     """A session of Spark, whose output goes to a file."""
+    from penstock.plgd.spark.running import hub_session
     from penstock.spark.java import JavaNotFoundError
-    from penstock.spark.session import session
 
     try:
-        return session("penstock plgd", master=master, log_file=log)
+        return hub_session("penstock plgd", master=master, log_file=log)
     except JavaNotFoundError as error:
         raise click.ClickException(str(error)) from None
 

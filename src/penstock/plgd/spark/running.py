@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from penstock.spark.session import session
 from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.places import TableError
 
@@ -18,11 +19,22 @@ from .sharing import FORMAT, HubMessages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from .lake import Counts, Lake
+
+CARRIES = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.shuffle.compress": "false",
+}
+"""Settings for a session whose JVM only carries blocks: code made for each batch costs more than it saves."""
+
+JAVA = ("-XX:TieredStopAtLevel=1",)
+"""Options of such a JVM: its second compiler took half of the JVM's processor time."""
 
 BATCH = 500_000
 """Messages of a batch at most; a batch is in memory, a bucket of it at a time for each core."""
@@ -85,6 +97,11 @@ def stream(
     elif every is not None:
         writer = writer.trigger(processingTime=every)
     return writer.start()
+
+
+def hub_session(name: str, *, master: str, log_file: Path | None = None) -> SparkSession:
+    """A session for `stream` and `backfill` alone, as `penstock.spark.session.session` makes it."""
+    return session(name, master=master, settings=CARRIES, log_file=log_file, java=JAVA)
 
 
 def ranges(first: int, last: int, batch: int) -> Iterator[tuple[int, int]]:
