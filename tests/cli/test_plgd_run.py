@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import signal
 import subprocess
@@ -9,8 +11,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import pytest
 
+from penstock.cli.plgd import beside
 from penstock.client.blocking import connect_blocking
 from penstock.plgd.fleet import FleetConfig, FleetRun
 from penstock.plgd.gateway import BlockingGatewayClient
@@ -19,7 +23,7 @@ from tests.plgd.tokens import Issuer
 from tests.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from tests.cli.conftest import Ran
 
@@ -66,6 +70,22 @@ def test_a_store_that_is_missing_is_told(
     words = "--gateway-store none.db --gateway-jwks k --gateway-plaintext"
     ran = cli("plgd", "run", "lake", *words.split())
     assert (ran.status, "there is no event store none.db" in ran.err) == (1, True)
+
+
+def test_a_gateway_that_ends_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextlib.asynccontextmanager
+    async def ending(*_: Any) -> AsyncIterator[int]:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().call_soon(task.cancel, "its port was taken away")
+        yield 7
+
+    monkeypatch.setattr(beside, "serving", ending)
+    monkeypatch.setattr(beside, "tell", lambda *_: None)
+    with beside.gateway_beside(None, ({}, None, None)) as gateway:  # type: ignore[arg-type]  # not looked at
+        gateway.thread.join(10)
+        with pytest.raises(click.ClickException, match="has ended: its port was taken away"):
+            gateway.check()
 
 
 @pytest.mark.slow

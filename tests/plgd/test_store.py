@@ -72,6 +72,8 @@ def test_a_state_is_what_its_events_say_and_all_wait_for_the_bus(place: Place, s
         state = new_snapshot(kept[0])
         for message in kept:
             apply(state, message)
+        many = store.events_of([LIGHT, "none"])
+        assert (many[LIGHT], many.get("none", [])) == (kept, [])
         found = store.load(LIGHT)
         assert found is not None
         assert (found.snapshot, found.version, found.owner) == (state, len(kept) - 1, "a")

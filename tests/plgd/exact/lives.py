@@ -11,7 +11,10 @@ import threading
 import time
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.spark.exact.cluster import Cluster
 
 COMMAND = [sys.executable, "-m", "penstock.cli"]
 LIFE_SECONDS = 900.0
@@ -115,8 +118,17 @@ class Life:
         return self.summary
 
 
-def live(words: list[str], *, kills: int, rng: Random) -> dict[str, int]:
-    """Run a command to its end, and kill driver and workers by turns on the way; how often each was killed."""
+def live(
+    words: list[str],
+    *,
+    kills: int,
+    rng: Random,
+    cluster: Cluster | None = None,
+) -> dict[str, int]:
+    """Run a command to its end, and kill driver and workers by turns on the way; how often each was killed.
+
+    With a cluster its workers are killed, with their executors and the processes of these.
+    """
     killed = {"driver": 0, "worker": 0}
     life = Life(words)
     seen = 0
@@ -127,7 +139,11 @@ def live(words: list[str], *, kills: int, rng: Random) -> dict[str, int]:
             break
         time.sleep(rng.uniform(0, 1.5))  # somewhere in the next batch
         if number % 2:
-            killed["worker"] += life.kill_worker(rng)
+            if cluster is None:
+                killed["worker"] += life.kill_worker(rng)
+            else:
+                cluster.kill_worker(rng)
+                killed["worker"] += 1
         elif life.child.poll() is None:
             life.kill()
             killed["driver"] += 1

@@ -25,7 +25,8 @@ from tests.peers import ServerProcess, available_servers, start_server
 from tests.plgd.exact.lives import live
 from tests.plgd.test_tables_truth import BUSY, FAULTS, check
 from tests.plgd.truth import Told
-from tests.ways import FULL, length
+from tests.spark.exact.cluster import Cluster
+from tests.ways import EVERY_WAY, FULL, length
 
 pytestmark = [pytest.mark.slow, pytest.mark.peer, pytest.mark.timeout(3600 if FULL else 900)]
 EVERY = replace(FAULTS, restore_at_s=1500.0, restore_back_s=100.0)
@@ -77,7 +78,8 @@ def config() -> FleetConfig:
     return FleetConfig(**SHORT, seed=2, faults=EVERY)
 
 
-def test_the_tables_are_the_truth(server: ServerProcess, tmp_path: Path) -> None:
+def published(server: ServerProcess) -> Told:
+    """A fleet's messages in the stream EVENTS; the run, which is at its end."""
     run = Told(config())
     with connect_blocking(server.url) as client:
         js = client.jetstream()
@@ -86,12 +88,40 @@ def test_the_tables_are_the_truth(server: ServerProcess, tmp_path: Path) -> None
             for delivery in run.deliveries():
                 publisher.publish(delivery.subject, delivery.payload)
         assert js.stream_info("EVENTS").state.messages == run.truth.delivered
-    lake = tmp_path / "lake"
+    return run
+
+
+def words_of(server: ServerProcess, lake: Path, run: Told) -> list[str]:
+    """The command that is killed."""
     batch = str(max(500, run.truth.delivered // (24 if FULL else 6)))
     words = ["--server", server.url, "--json", "plgd", "run", str(lake), "--once"]
-    words += ["--batch", batch, "--buckets", "4" if FULL else "2"]
+    return [*words, "--batch", batch, "--buckets", "4" if FULL else "2"]
+
+
+def test_the_tables_are_the_truth(server: ServerProcess, tmp_path: Path) -> None:
+    run = published(server)
+    lake = tmp_path / "lake"
     kills = 10 if FULL else 2
+    words = words_of(server, lake, run)
     killed = live(words, kills=kills, rng=Random("penstock plgd exact"))
     print(run.truth.summary(), killed)
     assert killed["driver"] >= kills // 2
+    check(Stored(lake / "tables"), run)  # type: ignore[arg-type]  # it has what is read
+
+
+@EVERY_WAY
+def test_the_tables_are_the_truth_on_a_cluster(tmp_path: Path) -> None:
+    """A master and two workers, of Spark's own programs; a worker dies with its executors."""
+    server, cluster = start_server(available_servers((2, 9))[-1]), Cluster(tmp_path)
+    try:
+        run = published(server)
+        lake = tmp_path / "lake"
+        words = [*words_of(server, lake, run), "--master", cluster.url]
+        rng = Random("penstock plgd cluster")
+        killed = live(words, kills=10, rng=rng, cluster=cluster)
+    finally:
+        cluster.stop()
+        server.remove()
+    print(run.truth.summary(), killed)
+    assert killed == {"driver": 5, "worker": 5}
     check(Stored(lake / "tables"), run)  # type: ignore[arg-type]  # it has what is read

@@ -143,10 +143,11 @@ def back_to(
             js.create_key_value(KeyValueConfig(bucket=bucket))
 
     def put(counts: Counts) -> None:
-        if bucket is not None:
+        if bucket is not None and counts.messages:
             put_twins(client, lake, counts.first_seq, bucket)
         if watch is not None:
-            send_alerts(client, lake, counts.first_seq)
+            if counts.messages:
+                send_alerts(client, lake, counts.first_seq)
             watch.batch(counts)
 
     return put

@@ -45,30 +45,48 @@ def gateway_asked(ctx: click.Context, given: dict[str, Any]) -> Made | None:
     return asked, verifier, tls
 
 
+class Beside:
+    """A gateway in a thread; `check` is called now and then by whoever works beside it."""
+
+    def __init__(self) -> None:
+        """It has not begun."""
+        self.port = 0
+        self.thread = threading.Thread()
+        self.problem: BaseException | None = None
+
+    def check(self) -> None:
+        """ClickException if it has ended, with the reason."""
+        if not self.thread.is_alive():
+            reason = f": {self.problem}" if self.problem is not None else ""
+            raise click.ClickException(f"the gateway has ended{reason}; start the command again")
+
+
 @contextmanager
-def gateway_beside(session: Session, made: Made) -> Iterator[int]:
-    """A gateway for as long as the context; its port. An error of its start is raised here."""
+def gateway_beside(session: Session, made: Made) -> Iterator[Beside]:
+    """A gateway for as long as the context. An error of its start is raised here."""
     asked, verifier, tls = made
     loop = asyncio.new_event_loop()
     end = asyncio.Event()
     started: Future[int] = Future()
+    beside = Beside()
 
     async def serve() -> None:
         try:
             async with serving(session, asked, verifier, tls) as port:
                 started.set_result(port)
                 await end.wait()
-        except Exception as error:
-            if started.done():
-                raise
-            started.set_exception(error)
+        except BaseException as error:  # whatever ends the thread is told
+            beside.problem = error
+            if not started.done():
+                started.set_exception(error)
 
     thread = threading.Thread(target=_run, args=(loop, serve), name="gateway", daemon=True)
+    beside.thread = thread
     thread.start()
     try:
-        port = started.result(START_SECONDS)
-        tell(session, asked, port, tls)
-        yield port
+        beside.port = started.result(START_SECONDS)
+        tell(session, asked, beside.port, tls)
+        yield beside
     finally:
         with suppress(RuntimeError):  # it has ended already
             loop.call_soon_threadsafe(end.set)

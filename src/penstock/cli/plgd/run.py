@@ -220,12 +220,20 @@ def run(session: Session, /, folder: Path, stream: str, port: int, **given: Any)
         client = cleanup.enter_context(session.connect(lasting=True))
         check_stream(client, stream)
         if gateway is not None:
-            cleanup.enter_context(gateway_beside(session, gateway))
+            beside = cleanup.enter_context(gateway_beside(session, gateway))
         progress = Progress(client, stream, as_json=session.as_json)
         alerts, bounds = given.pop("alerts"), given.pop("bounds")
         watch = watch_of(client, lake, folder, alerts, stream=stream, bounds=bounds)
         given["then"] = back_to(client, lake, given.pop("twins"), watch)
-        given["look"] = looks(watch)
+        look = looks(watch)
+
+        def watched() -> None:
+            """What is looked at between batches."""
+            if gateway is not None:
+                beside.check()
+            look()
+
+        given["look"] = watched
         stopped = run_query(lake, folder, source, progress, **given)
     progress.summary(folder / "tables", stopped=stopped)
     return DONE

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ..gateway import BlockingGatewayClient
-    from ..store import EventStore
+    from ..store import Aggregate, EventStore
 
 DEVICES_AT_ONCE = 100
 OUTGOING_MAX = 2**31
@@ -53,18 +53,34 @@ class StoreSource:
             if version.isdecimal():  # a registration has no version
                 waiting.setdefault(aggregate_id, set()).add(int(version))
         states = self.store.aggregates(owner=self.owner)
-        for _, group in groupby(states, key=lambda state: state.device_id):
-            yield [
-                Kept(
-                    state.aggregate_id,
-                    state.device_id,
-                    state.owner,
-                    state.snapshot,
-                    events_of(list(self.store.events(state.aggregate_id))),
-                    frozenset(waiting.get(state.aggregate_id, ())),
-                )
-                for state in group
-            ]
+        for devices in _portions(states, self.store.at_once):
+            kept = self.store.events_of([one.aggregate_id for each in devices for one in each])
+            for device in devices:
+                yield [
+                    Kept(
+                        state.aggregate_id,
+                        state.device_id,
+                        state.owner,
+                        state.snapshot,
+                        events_of(kept.pop(state.aggregate_id, [])),
+                        frozenset(waiting.get(state.aggregate_id, ())),
+                    )
+                    for state in device
+                ]
+
+
+def _portions(states: Iterable[Aggregate], at_once: int) -> Iterator[list[list[Aggregate]]]:
+    """States, which come by device, as devices: so many that a store is asked for their events at once."""
+    portion: list[list[Aggregate]] = []
+    size = 0
+    for _, group in groupby(states, key=lambda state: state.device_id):
+        portion.append(list(group))
+        size += len(portion[-1])
+        if size >= at_once:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
 
 
 def events_of(kept: list[Any]) -> tuple[Any, ...]:

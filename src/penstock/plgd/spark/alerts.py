@@ -1,4 +1,5 @@
-"""Alerts about what a batch brought: gaps of versions that it opened, and commands that failed or were canceled.
+"""Alerts about what a batch brought: gaps of versions that it opened, versions that a restored hub uses again, and
+commands that failed or were canceled.
 
 ::
 
@@ -40,7 +41,8 @@ COMMAND = [
 def gaps(lake: Lake, first_seq: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """Gaps that messages from a sequence on opened, with their ids."""
     rows = lake.dataset(VERSION_GAPS.name)
-    wanted = (ds.field("found_seq") >= first_seq) & ds.field("is_open")
+    is_told = ds.field("is_open") | (ds.field("cause") == "restore")
+    wanted = (ds.field("found_seq") >= first_seq) & is_told
     for row in rows.to_table(columns=GAP, filter=wanted).to_pylist():
         yield f"{row['aggregate_id']}.{row['incarnation']}.{row['first_version']}.gap", row
 

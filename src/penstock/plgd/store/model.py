@@ -46,6 +46,9 @@ class Outgoing:
 class EventStore(Protocol):
     """A store of aggregates, events, and the outbox."""
 
+    at_once: int
+    """Of how many aggregates `events_of` is best asked: many where a request travels."""
+
     def load(self, aggregate_id: str) -> Aggregate | None:
         """The state of an aggregate; None if it was never stored, or is deleted."""
 
@@ -68,6 +71,9 @@ class EventStore(Protocol):
 
     def events(self, aggregate_id: str, *, after: int = -1) -> Iterator[Any]:
         """The messages of an aggregate that are kept, with versions above ``after``, in order."""
+
+    def events_of(self, aggregate_ids: Sequence[str]) -> dict[str, list[Any]]:
+        """The messages that are kept of many aggregates, in order; in one request if there are any."""
 
     def fill(self, aggregates: Iterable[tuple[Aggregate, Sequence[Any]]]) -> int:
         """Put in whole aggregates with their events, in place of what is there; nothing is published.

@@ -63,6 +63,8 @@ class MongoStore:
     aggregate alone. Nothing is written, and no index is made, before the first change.
     """
 
+    at_once = 500
+
     def __init__(
         self,
         client: MongoClient[dict[str, Any]],
@@ -166,6 +168,16 @@ class MongoStore:
             for message in messages_of(row):
                 if message.event_metadata.version > after:
                     yield message
+
+    def events_of(self, aggregate_ids: Sequence[str]) -> dict[str, list[Any]]:
+        """What is kept of many aggregates: events, snapshots among them."""
+        found: dict[str, list[Any]] = {}
+        order = [("aggregateid", 1), ("firstversion", 1)]
+        with telling():
+            query = {"aggregateid": {"$in": list(aggregate_ids)}}
+            for row in self._events.find(query, batch_size=DOCUMENTS_AT_ONCE).sort(order):
+                found.setdefault(row["aggregateid"], []).extend(messages_of(row))
+        return found
 
     # -- changing --------------------------------------------------------------------------------------
 

@@ -46,6 +46,8 @@ class SqliteStore:
     Several processes may use one file, each with a store of its own; a store belongs to one thread.
     """
 
+    at_once = 1
+
     def __init__(self, path: str | Path, *, history: bool = True) -> None:
         """Open or make the file; StoreError if it is something else."""
         self.path = Path(path)
@@ -186,6 +188,10 @@ class SqliteStore:
             (aggregate_id, after),
         )
         return (parse_event(EVENT_TYPES[name], unpack(data)) for name, data in rows)
+
+    def events_of(self, aggregate_ids: Sequence[str]) -> dict[str, list[Any]]:
+        """The events of many aggregates; none of one without history."""
+        return {each: list(self.events(each)) for each in aggregate_ids}
 
     def delete_device(self, device_id: str, published: Iterable[Encoded] = ()) -> int:
         """Forget a device, and put its events of leaving into the outbox; how many aggregates it had."""
