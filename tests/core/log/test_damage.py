@@ -92,6 +92,35 @@ def test_a_removal_counts_though_a_bit_of_it_is_flipped() -> None:
             assert log.notes
 
 
+def test_a_removal_counts_though_the_message_before_it_is_damaged_too() -> None:
+    # a write that lost its end in a power cut, and a bit that flips later in the record behind it
+    shelf = Shelf()
+    log = damage.open_log(shelf)
+    for n in range(20):
+        log.add(n + 1, "a", b"message %d" % n)
+    log.flush()
+    for seq in (5, 7, 13):
+        maintenance.delete(log, seq)
+    log.flush()
+    log.add(21, "a", b"next")
+    log.flush()
+    files = shelf.taken()
+    (path,) = files
+    found = damage.pieces(files[path])
+    first = next(n for n, piece in enumerate(found) if piece.kind == damage.REMOVE)
+    start, end = found[first].start, found[first + 1].start
+    torn = bytearray(files[path])
+    torn[start - 12 : start] = bytes(12)
+    for at in range(start, end):
+        for bit in range(8):
+            data = bytearray(torn)
+            data[at] ^= 1 << bit
+            log = damage.open_log(Shelf({path: bytes(data)}))
+            assert set(damage.everything(log)) == set(range(1, 22)) - {5, 7, 13, 20}
+            assert [(seq, count) for seq, count, _ in log.lost] == [(20, 1)]
+            assert log.last_seq == 21
+
+
 def test_good_records_behind_a_hole_stay() -> None:
     # what the disk did not write before it lost power: zeros, and good records behind them
     shelf = Shelf()

@@ -4,7 +4,8 @@ Behind bad bytes the scan looks for the next record byte by byte. It treats the 
 
     one flipped bit explains them    they are one record. If it is a message, only this message is missing; a removal or a skip
                                      counts, because its content can be checked against itself (core/log/checksum_repair)
-    else                             every sequence up to the next record that no removal and no skip names is missing
+    else                             the bad record that follows by its length is tried in the same way; every sequence up to the next
+                                     record that no removal and no skip names is missing
 
 So each sequence of a segment is a message, or a removal or a skip names it, or it is missing. `broken` lists the groups of messages
 with a hole that no single bit explains: such a group may never have reached the disk as a whole (core/log/losses).
@@ -25,6 +26,9 @@ from penstock.core.log.record cimport (
 )
 from penstock.core.log.segment cimport HAS_HEADERS, Segment, push
 from penstock.core.log.subject_table cimport SubjectTable
+
+cdef enum:
+    BAD_RECORDS_MAX = 64         # bad records in a row that are tried for one flipped bit each
 
 
 cdef class Scan:
@@ -96,7 +100,7 @@ cdef class State:
 cdef Scan scan(Log log, Segment s):
     cdef bytes data = read_all(log, s)
     cdef char* p = PyBytes_AS_STRING(data)
-    cdef size_t at = s.begins, size = PyBytes_GET_SIZE(data), end
+    cdef size_t at = s.begins, size = PyBytes_GET_SIZE(data), begin, end
     cdef Scan found = Scan()
     cdef State state = State()
     cdef Head head
@@ -118,12 +122,13 @@ cdef Scan scan(Log log, Segment s):
             take(state, plain, at, &head, False)
         else:
             end = resync(p, at, size, s.salt, s.first + s.count)
-            n = mend(p + at, end - at, s, &head)
-            if n == 0:
-                found.damaged.append((at, end))
+            begin = find_mendable(p, at, end, s, &head, &n)
+            if begin > at:
+                found.damaged.append((at, begin))
                 state.hole = True
+                at = begin
+            if n == 0:
                 found.bad_end = end == size
-                at = end
                 continue
             if head.kind == MESSAGE and not head.state & ERASED:
                 found.damaged.append((at, at + n))
@@ -170,6 +175,24 @@ cdef uint32_t mend(char* p, size_t n, Segment s, Head* head) except? 0:
     if head.kind == REMOVE and not ranges_possible(p, head):
         return 0
     return <uint32_t>length
+
+
+cdef size_t find_mendable(char* p, size_t at, size_t end, Segment s, Head* head, uint32_t* length) except? 0:
+    """Correct one flipped bit in the first of the bad records from `at` on that one bit explains; its place, or `end` and length 0.
+
+    A record before it may be damaged beyond repair; its head says where the next one begins.
+    """
+    cdef Head claimed
+    cdef int k
+    for k in range(BAD_RECORDS_MAX):
+        length[0] = mend(p + at, end - at, s, head)
+        if length[0]:
+            return at
+        if not plausible(p + at, end - at, &claimed) or claimed.length >= end - at:
+            break
+        at += claimed.length
+    length[0] = 0
+    return end
 
 
 cdef bint ranges_possible(const char* p, Head* head) noexcept:
