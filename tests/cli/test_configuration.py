@@ -57,8 +57,7 @@ def test_plan_and_apply_say_by_their_status_what_there_is_to_do(run, jetstream, 
 
 def test_apply_asks_and_takes_no_for_an_answer(run, jetstream, tmp_path):
     (tmp_path / "logs.json").write_text(LOGS)
-    status, _, err = run("apply", "logs.json", stdin="n\n")
-    assert (status, "Make these changes?" in err) == (130, True)
+    assert run("apply", "logs.json", stdin="n\n")[0] == 130
     assert jetstream.stream_names() == []
     assert run("apply", "logs.json", stdin="y\n")[0] == 0
     assert jetstream.stream_names() == ["LOGS"]
@@ -141,3 +140,38 @@ def test_a_plan_for_programs(run, jetstream):
     assert json.loads(out)["changes"][0]["stream"] == "LOGS"
     status, out, _ = run("apply", "--yes", "--json", "-", stdin=LOGS)
     assert (status, json.loads(out)["totals"]["create"]) == (0, 1)
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_an_export_of_an_empty_server_declares_nothing(run, jetstream, tmp_path, form):
+    status, out, _ = run("export", "--format", form)
+    assert status == 0
+    (tmp_path / f"all.{form}").write_text(out)
+    assert run("plan", f"all.{form}")[:2] == (0, "Plan: nothing to do.\n")
+
+
+def test_nobody_answers(run, jetstream, tmp_path):
+    (tmp_path / "logs.json").write_text(LOGS)
+    status, _, err = run("apply", "logs.json")
+    assert status == 1
+    assert "nobody answers" in err
+    assert "--yes" in err
+    assert jetstream.stream_names() == []
+    assert run("apply", "--auto-approve", "logs.json")[0] == 0
+    assert jetstream.stream_names() == ["LOGS"]
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"version": 4, "terraform_version": "1.9.0", "resources": [{"module": "module.a"}]},
+        {"format_version": "1.0", "values": {"root_module": {"child_modules": []}}},
+    ],
+)
+def test_a_state_of_terraform_is_refused_by_name(run, jetstream, tmp_path, state):
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    status, out, err = run("plan", "state.json")
+    assert (status, out) == (1, "")
+    assert err == (
+        "penstock: state.json:1:1: this is a state or a plan of Terraform; give its .tf files instead\n"
+    )

@@ -261,14 +261,20 @@ def _entry_value(value: bytes) -> str | Fields:
         return {"base64": b64encode(value).decode()}
 
 
+_NOTHING: Fields = {"streams": {}}
+"""What an empty server exports, so that the file can be applied."""
+
+
 def _json(parts: _Parts) -> str:
-    return json.dumps(_sections(parts), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(_sections(parts) or _NOTHING, indent=2, ensure_ascii=False) + "\n"
 
 
 def _yaml(parts: _Parts) -> str:
     import yaml
 
-    text: str = yaml.safe_dump(_sections(parts), sort_keys=False, allow_unicode=True, width=120)
+    text: str = yaml.safe_dump(
+        _sections(parts) or _NOTHING, sort_keys=False, allow_unicode=True, width=120
+    )
     return text
 
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from penstock.apply.assembling import Assembly
 
 SECTIONS = ("streams", "consumers", "kv", "entries", "objects")
+_TERRAFORM = ("terraform_version", "format_version", "root_module", "planned_values")
+"""Keys of what Terraform writes: a state, also as JSON, or a plan."""
 _ONLY_CONSUMER = (fields_of(ConsumerConfig) - fields_of(StreamConfig)) | {"stream_name"}
 
 
@@ -36,6 +38,9 @@ def read_plain(assembly: Assembly, node: Node) -> None:
             read_plain(assembly, each)
     elif not isinstance(node.value, dict):
         text = f"expected a configuration in braces, got {shown(node.value)}"
+        assembly.declared.wrong(node.place, text)
+    elif node.value.keys() & set(_TERRAFORM):
+        text = "this is a state or a plan of Terraform; give its .tf files instead"
         assembly.declared.wrong(node.place, text)
     elif is_manifest(node):
         read_manifest(assembly, node)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.output import print_json
+from penstock.cli.prompts import confirm
 from penstock.cli.session import Session, command
 from penstock.cli.values import DURATION
 from penstock.core.base.quoting import shown
@@ -118,7 +119,7 @@ def plan(
 @VARIABLES
 @OWNER
 @PRUNE
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", "--auto-approve", is_flag=True, help="Do not ask.")
 @click.option("--allow-data-loss", is_flag=True, help="Also what loses messages or positions.")
 @click.option(
     "--watch", is_flag=True, help="Go on: change the server whenever it or a FILE changes."
@@ -166,7 +167,10 @@ def apply(
                 show(session, found)
             return 0
         if not yes:
-            click.confirm("Make these changes?", abort=True, err=True)
+            try:
+                confirm("Make these changes?", option="--yes")
+            except click.UsageError as mistake:
+                raise WrongUsage(mistake) from None
         execute(jetstream, found, allow_data_loss=allow_data_loss, done=_teller(session))
     if session.as_json:
         show(session, found)
