@@ -47,6 +47,8 @@ class Links:
         for row in current.filter(concerned).to_pylist():
             self.links.setdefault(row["device_id"], {})[row["href"]] = row
         self.gone = gone
+        self.shared_of: Row | None = None
+        self.shared: Row = {}
 
     def apply(self, row: Row) -> None:
         """An event of links."""
@@ -104,16 +106,13 @@ class Links:
 
     def said(self, row: Row, href: str) -> Row:
         """What an event says of every link."""
-        new: Row = dict.fromkeys(LINKS_CURRENT.schema.names)
-        names = ("device_id", "owner_id", "hub_id", "incarnation", "version", "timestamp_ns", "seq")
-        return (
-            new
-            | {name: row[name] for name in (*names, "bucket")}
-            | {
-                "href": href,
-                "time": time_of(row["timestamp_ns"]),
-            }
-        )
+        if self.shared_of is not row:
+            names = ("device_id", "owner_id", "hub_id", "incarnation", "version", "timestamp_ns")
+            self.shared = dict.fromkeys(LINKS_CURRENT.schema.names)
+            self.shared |= {name: row[name] for name in (*names, "seq", "bucket")}
+            self.shared["time"] = time_of(row["timestamp_ns"])
+            self.shared_of = row
+        return self.shared | {"href": href}
 
     def gone_link(self, row: Row, href: str) -> Row:
         """A link that was taken back."""
@@ -122,7 +121,8 @@ class Links:
     def link(self, row: Row, link: Any) -> Row:
         """A link that was published."""
         flags = link.policy.bit_flags
-        return self.said(row, link.href) | {
+        new = self.said(row, link.href)
+        new |= {
             "is_published": True,
             "resource_types": list(link.resource_types),
             "interfaces": list(link.interfaces),
@@ -133,6 +133,7 @@ class Links:
             "is_observable": bool(flags & OBSERVABLE),
             "endpoints": [one.endpoint for one in link.endpoint_informations],
         }
+        return new
 
     def table(self) -> pa.Table:
         """All links of the bucket."""
