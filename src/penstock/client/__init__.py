@@ -81,11 +81,6 @@ from penstock.errors import (
     WrongStream,
 )
 
-from .aio import connect
-from .aio.connection import Callback, Client
-from .aio.messages import Message
-from .aio.status import StatusEvents
-from .aio.subscription import Subscription
 from .blocking import BlockingClient, connect_blocking
 from .blocking.messages import BlockingMessage
 from .blocking.status import StatusEvents as BlockingStatusEvents
@@ -116,7 +111,9 @@ from .session import Stats
 from .status import Status
 
 if TYPE_CHECKING:
+    from .aio import connect
     from .aio.batches import AtomicBatch, FastBatch
+    from .aio.connection import Callback, Client
     from .aio.consuming import (
         Consumer,
         ConsumerMessages,
@@ -128,10 +125,13 @@ if TYPE_CHECKING:
     from .aio.groups import ElasticGroup, GroupMessages, StaticGroup
     from .aio.jetstream import JetStream, PushSubscription
     from .aio.keyvalue import KeyTransaction, KeyValue, KeyWatch
+    from .aio.messages import Message
     from .aio.objects import ObjectStore, ObjectWatcher
     from .aio.publishing import Publisher
     from .aio.pulling import PullConsumer
     from .aio.services import Request, Service, ServiceClient, ServiceGroup
+    from .aio.status import StatusEvents
+    from .aio.subscription import Subscription
     from .blocking.batches import AtomicBatch as BlockingAtomicBatch
     from .blocking.batches import FastBatch as BlockingFastBatch
     from .blocking.consuming import Consumer as BlockingConsumer
@@ -192,8 +192,14 @@ if TYPE_CHECKING:
         ServiceStats,
     )
 
-# Imported at first use: a program that only publishes need not wait for them.
+# Imported at first use: a program that only publishes need not wait for them, nor a blocking one for asyncio.
 _LATER = {
+    "connect": ("aio", "connect"),
+    "Callback": ("aio.connection", "Callback"),
+    "Client": ("aio.connection", "Client"),
+    "Message": ("aio.messages", "Message"),
+    "StatusEvents": ("aio.status", "StatusEvents"),
+    "Subscription": ("aio.subscription", "Subscription"),
     "AtomicBatch": ("aio.batches", "AtomicBatch"),
     "FastBatch": ("aio.batches", "FastBatch"),
     "Counter": ("aio.counters", "Counter"),

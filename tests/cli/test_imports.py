@@ -1,0 +1,65 @@
+"""Which modules the frequent commands load: what makes a command start slowly is what is loaded for it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.peers import ServerProcess
+
+HEAVY = (
+    *("asyncio", "concurrent.futures", "multiprocessing", "unittest", "email", "http.client"),
+    *("rich", "numpy", "pyarrow", "duckdb", "pyspark", "yaml", "cbor2"),
+    *("penstock.client.aio", "penstock.engine", "penstock.server", "penstock.embedded"),
+    *("penstock.store", "penstock.spark", "penstock.sql", "penstock.apply", "penstock.plgd"),
+)
+COMMANDS = (
+    "stream add NAME --subjects NAME.> --defaults",
+    "pub NAME.a x",
+    "stream ls",
+    "stream ls --json",
+    "stream info NAME",
+    "stream get NAME 1",
+    "consumer add NAME c --pull --defaults",
+    "consumer ls NAME",
+    "consumer info NAME c",
+    "consumer next NAME c --raw",
+    "kv ls",
+    "object ls",
+    "account info",
+    "rtt 1",
+    "context ls",
+    "bench pub NAME.b --msgs 10 --json",
+    "stream rm NAME -f",
+)
+CODE = """
+import contextlib, io, json, sys
+from penstock.cli.__main__ import main
+heavy, commands, url = json.load(sys.stdin)
+found = {}
+for command in commands:
+    out, err = io.TextIOWrapper(io.BytesIO()), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main(["-s", url, "--no-context", *command.split()])
+    loaded = [name for name in heavy if name in sys.modules]
+    if status or loaded:
+        found[command] = (status, loaded, err.getvalue())
+        break
+json.dump(found, sys.stdout)
+"""
+
+
+def test_frequent_commands_load_no_more_than_they_need(peer: ServerProcess, unique: str) -> None:
+    commands = [each.replace("NAME", unique) for each in COMMANDS]
+    ran = subprocess.run(
+        [sys.executable, "-c", CODE],
+        input=json.dumps([HEAVY, commands, peer.url]),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout) == {}
