@@ -13,7 +13,7 @@ import click
 import pytest
 
 from penstock.cli.cheats import CHEATS
-from penstock.cli.commands import asks_servers
+from penstock.cli.commands import SECTIONS, TOP, asks_servers
 from penstock.cli.session import Session
 from penstock.cli.tree import penstock, servers
 from tests.cli.nats_commands import ABSENT, OPTIONS
@@ -125,6 +125,14 @@ def commands(group: click.Group, path: str = "") -> list[tuple[str, click.Comman
         else:
             listed.append((path + name, inner))
     return listed
+
+
+def test_the_help_text_names_every_command_in_one_part(cli: Run) -> None:
+    listed = [name for names in SECTIONS.values() for name in names.split()]
+    assert sorted(listed) == sorted(TOP)
+    out = cli("--help").out
+    assert all(f"{title}:\n" in out for title in SECTIONS)
+    assert all(re.search(rf"^  {name} +\S", out, re.MULTILINE) for name in TOP)
 
 
 def test_every_command_and_option_has_a_text() -> None:

@@ -91,6 +91,17 @@ TOP: dict[str, Row] = {
     ),
     "validate": ("Check files for apply without a server.", "configuration.applying", "validate"),
 }
+# the parts of the help text of penstock itself
+SECTIONS: dict[str, str] = {
+    "Messages": "pub sub req reply service bench",
+    "Streams and consumers": "stream consumer counter explain replay diff-stream sql",
+    "Buckets": "kv object",
+    "Configuration as code": "apply plan diff export drift validate",
+    "Servers and accounts": "server account context auth audit store",
+    "What happens now": "events top trace traffic latency rtt",
+    "plgd hubs and Spark": "bundle plgd run pipeline spark tables",
+    "Help and other tools": "cheat completion schema errors jsm shims",
+}
 STREAM: dict[str, Row] = {
     "ls": ("List streams.", "streams.basics", "ls"),
     "add": ("Create a stream.", "streams.changing", "add"),

@@ -119,8 +119,14 @@ class Lazy(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of the help text, without importing any command."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, row[0]) for name, row in self.rows.items()])
+        parts = {"Commands": " ".join(self.rows)}
+        if self.rows is commands.TOP:
+            parts = commands.SECTIONS
+        widest = max(map(len, self.rows))
+        for title, names in parts.items():
+            with formatter.section(title):
+                rows = [(name.ljust(widest), self.rows[name][0]) for name in names.split()]
+                formatter.write_dl(rows)
 
 
 def _group(name: str, text: str, rows: dict[str, Row], *, table: str = "") -> Lazy:
@@ -360,7 +366,11 @@ def _contexts(ctx: click.Context, option: click.Parameter, incomplete: str) -> l
 )
 @click.pass_context
 def penstock(ctx: click.Context, /, form: str | None, **options: Any) -> None:
-    """Publish, subscribe, and manage streams of a NATS server."""
+    """Publish, subscribe, and manage streams of a NATS server.
+
+    The options below may stand before or behind a command. penstock COMMAND --help shows the options of a
+    command, penstock cheat TOPIC lines to copy.
+    """
     ctx.obj = Session(**options)
     ctx.obj.choose_form(form or ("json" if options["as_json"] else _usual_form()))
 
