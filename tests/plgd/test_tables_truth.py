@@ -1,9 +1,12 @@
 """The tables of a made-up fleet are what its hub stored, less what its bus lost, however the stream is cut."""
 
+import re
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import Phase, given, settings
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 from penstock.plgd.fleet import Faults, FleetConfig
 from penstock.plgd.tables import TABLES
 from penstock.plgd.tables.settings import Settings
+from penstock.plgd.wire import events_pb2
 from tests.plgd.tables_help import Memory, as_messages, cut
 from tests.plgd.truth import Expected, Told
 
@@ -151,6 +155,29 @@ def test_devices_that_were_deleted_come_back() -> None:
     memory = tables_of(messages, 700)
     assert max(row["incarnation"] for row in memory.rows("aggregates")) > 0
     check(memory, run)
+
+
+def test_the_query_of_the_page_leaves_out_devices_that_were_deleted() -> None:
+    page = Path("docs/howto/keep-plgd-events-as-tables.md").read_text()
+    [sql] = re.findall(r"\| resources that are there, .+ \| `(.+)` \|", page)
+    run, messages = run_of(seed=3, delete_interval_s=600.0, faults=Faults(reorder=0.02))
+    memory = tables_of(messages, 700)
+    connection = duckdb.connect()
+    for name in ("twin_latest", "registrations"):
+        connection.register(name, memory.table(name))
+    found = {
+        (row["device_id"], row["href"])
+        for row in connection.sql(sql).fetch_arrow_table().to_pylist()
+    }
+    resources = [
+        state.latest_resource_change
+        for state in run.truth.states.values()
+        if isinstance(state, events_pb2.ResourceStateSnapshotTaken)
+    ]
+    there = [change.resource_id for change in resources if change.status == events_pb2.OK]
+    assert found == {(one.device_id, one.href) for one in there}
+    everything = {(row["device_id"], row["href"]) for row in memory.rows("twin_latest")}
+    assert len(found) < len(everything)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 4])
