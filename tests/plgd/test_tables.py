@@ -7,7 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock.plgd.tables import TABLES, TableSchema, Way
+from penstock.plgd.tables import TABLES, TableSchema, Way, commands
+from penstock.plgd.tables.rows import OpenRows
+from penstock.plgd.tables.schemas import COMMANDS
+from penstock.plgd.tables.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,3 +35,24 @@ def test_a_table_has_no_unsigned_type(table: TableSchema) -> None:
 def test_the_page_lists_the_tables() -> None:
     command = [sys.executable, ROOT / "tools/gen_plgd_tables.py", "--check"]
     assert subprocess.run(command, check=False).returncode == 0, "run tools/gen_plgd_tables.py"
+
+
+@pytest.mark.parametrize(("deleted_s", "outcome"), [(105, "dropped"), (120, "expired")])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_had_expired_before_its_resource_was_deleted_is_not_dropped(
+    deleted_s: int, outcome: str, at_once: bool
+) -> None:
+    second = 1_000_000_000
+    shared = dict.fromkeys(commands.COLUMNS) | {"aggregate_id": "a", "incarnation": 0, "bucket": 0}
+    waits = {"event_type": "resourceupdatepending", "version": 1, "correlation_id": "one"}
+    waits |= {"timestamp_ns": 100 * second, "valid_until_ns": 110 * second, "may_be_late": False}
+    ends = {"event_type": "resourcedeleted", "version": 2, "correlation_id": "two", "status": "OK"}
+    ends |= {"timestamp_ns": deleted_s * second, "may_be_late": False}
+    rows = [shared | waits, shared | ends]
+    table = OpenRows(COMMANDS, COMMANDS.schema.empty_table(), "aggregate_id")
+    for part in [rows] if at_once else [[row] for row in rows]:
+        commands.join(table, part, {})
+        # Another device of the bucket is ahead of this one.
+        commands.end_commands(table, 130 * second, Settings(late_s=60.0))
+    [found] = [row for row in table.rows.values() if row["correlation_id"] == "one"]
+    assert found["outcome"] == outcome

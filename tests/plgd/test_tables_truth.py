@@ -162,13 +162,11 @@ def test_the_query_of_the_page_leaves_out_devices_that_were_deleted() -> None:
     [sql] = re.findall(r"\| resources that are there, .+ \| `(.+)` \|", page)
     run, messages = run_of(seed=3, delete_interval_s=600.0, faults=Faults(reorder=0.02))
     memory = tables_of(messages, 700)
-    connection = duckdb.connect()
-    for name in ("twin_latest", "registrations"):
-        connection.register(name, memory.table(name))
-    found = {
-        (row["device_id"], row["href"])
-        for row in connection.sql(sql).fetch_arrow_table().to_pylist()
-    }
+    with duckdb.connect() as connection:
+        for name in ("twin_latest", "registrations"):
+            connection.register(name, memory.table(name))
+        asked = f"SELECT device_id, href FROM ({sql})"
+        found = set(connection.execute(asked).fetchall())
     resources = [
         state.latest_resource_change
         for state in run.truth.states.values()

@@ -106,7 +106,7 @@ class Expected:
     def commands(self, now_ns: int) -> dict[tuple[str, str], tuple[Any, ...]]:
         """Outcome, issue and end of each command, by aggregate and correlation id."""
         halves: dict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
-        dropped: dict[tuple[str, int], int] = {}
+        dropped: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
         for event in self.seen:
             name = type_of(event.message).name
             if name not in PENDING and name not in CONFIRMED:
@@ -118,13 +118,16 @@ class Expected:
             halves[event.aggregate_id, correlation][half] = event
             if name == "resourcedeleted" and event.message.status in {1, 8}:
                 place = (event.aggregate_id, event.incarnation)
-                dropped[place] = max(dropped.get(place, -1), event.version)
+                dropped[place].append((event.version, event.message.event_metadata.timestamp))
         return {
             place: self.command(halves_of, dropped, now_ns) for place, halves_of in halves.items()
         }
 
     def command(
-        self, halves: dict[str, Any], dropped: dict[tuple[str, int], int], now_ns: int
+        self,
+        halves: dict[str, Any],
+        dropped: dict[tuple[str, int], list[tuple[int, int]]],
+        now_ns: int,
     ) -> tuple[Any, ...]:
         sent, ended = halves.get("sent"), halves.get("ended")
         at = [None if e is None else e.message.event_metadata.timestamp for e in (sent, ended)]
@@ -139,9 +142,10 @@ class Expected:
             return outcome, *at
         assert sent is not None
         place = (sent.aggregate_id, sent.incarnation)
-        if sent.version < dropped.get(place, -1):
-            return "dropped", *at
         until = sent.message.valid_until
+        for version, time_ns in dropped.get(place, ()):
+            if sent.version < version and (not until or time_ns // 1000 <= until // 1000):
+                return "dropped", *at
         return "expired" if until and until // 1000 < now_ns // 1000 else "pending", *at
 
     def sessions(self) -> dict[tuple[str, int, str], bool]:

@@ -66,6 +66,7 @@ def of_commands(events: pa.Table, late_ns: int) -> list[Row]:
 def join(commands: OpenRows, rows: list[Row], gone: dict[str, tuple[int, int]]) -> None:
     """Update commands by their events; ``gone`` are versions at which resources were deleted."""
     commands.touch({row["aggregate_id"] for row in rows})
+    deletions: list[Row] = []
     for row in rows:
         command = command_of(commands, row)
         if row["event_type"] in PENDING:
@@ -76,12 +77,29 @@ def join(commands: OpenRows, rows: list[Row], gone: dict[str, tuple[int, int]]) 
         if row["event_type"] == "resourcedeleted" and row["status"] in {"OK", "ACCEPTED"}:
             key = (row["incarnation"], row["version"])
             gone[row["aggregate_id"]] = max(gone.get(row["aggregate_id"], (0, -1)), key)
+            deletions.append(row)
+    for row in deletions:
+        drop(commands, row)
+    new = {row["aggregate_id"] for row in deletions}
     for aggregate, (incarnation, version) in gone.items():
-        for command in commands.of(aggregate):
+        for command in () if aggregate in new else commands.of(aggregate):
             at = (command["incarnation"], command["pending_version"] or 0)
             if command["outcome"] == "pending" and at < (incarnation, version):
                 command["outcome"] = "dropped"
                 commands.put(command)
+
+
+def drop(commands: OpenRows, row: Row) -> None:
+    """A resource was deleted: what waited for it then is dropped, but not what had expired before."""
+    deleted, key = time_of(row["timestamp_ns"]), (row["incarnation"], row["version"])
+    for command in commands.of(row["aggregate_id"]):
+        at = (command["incarnation"], command["pending_version"] or 0)
+        until = command["valid_until"]
+        if command["outcome"] not in {"pending", "expired"} or at >= key:
+            continue
+        if until is None or deleted is None or until >= deleted:
+            command["outcome"] = "dropped"
+            commands.put(command)
 
 
 def command_of(commands: OpenRows, row: Row) -> Row:
