@@ -68,6 +68,23 @@ def test_what_is_not_here_is_said_with_what_to_use(cli: Run, path: str) -> None:
     assert ran.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("account", "tls", "--ocsp"), "openssl s_client -status"),
+        (("server", "generate", "--source", "x", "y"), "bundles of other tools are not read"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_an_option_that_is_not_here_is_refused_with_what_to_do(
+    cli: Run, words: tuple[str, ...], says: str
+) -> None:
+    ran = cli(*words)
+    assert (ran.status, ran.out) == (2, "")
+    assert says in ran.err
+    assert ran.err.count("\n") == 1
+
+
 @pytest.mark.parametrize("topic", CHEATS)
 def test_every_line_of_a_cheat_sheet_is_understood(
     topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

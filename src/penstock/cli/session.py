@@ -188,6 +188,24 @@ def _print_protocol(direction: str, line: str) -> None:
     print("<<<" if direction == "in" else ">>>", shown(line), file=sys.stderr, flush=True)
 
 
+def not_here(option: str, instead: str, *, flag: bool = False) -> Callable[[F], F]:
+    """An option of the ``nats`` command that is refused with what to do instead; the help text leaves it out."""
+
+    def refuse(ctx: click.Context, parameter: click.Parameter, value: object) -> None:
+        if value:
+            raise click.UsageError(f"there is no {option} here: {instead}", ctx)
+
+    return click.option(
+        option,
+        is_flag=flag,
+        default=False if flag else None,
+        hidden=True,
+        is_eager=True,
+        expose_value=False,
+        callback=refuse,
+    )
+
+
 OFFLINE = click.option("--offline", is_flag=True, help="Also if it cannot be read now.")
 _OFFLINE_CODES = (10118, 10119, 10194, 10195)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.output import print_json
-from penstock.cli.session import Session, command
+from penstock.cli.session import Session, command, not_here
 from penstock.cli.values import DURATION
 from penstock.core.base.quoting import shown
 
@@ -33,6 +33,7 @@ _LINE_MOST = 1 << 20
     show_default=True,
     help="Fail if a certificate expires so soon; 0s: only if it has expired.",
 )
+@not_here("--ocsp", "Python's TLS shows no OCSP response; openssl s_client -status does", flag=True)
 @click.option("--pem/--no-pem", default=True, help="Print the certificates.")
 @command
 @click.pass_obj

@@ -14,7 +14,7 @@ import click
 
 from penstock.cli.output import print_json
 from penstock.cli.prompts import ask, command_line, confirm, may_ask
-from penstock.cli.session import Session, command
+from penstock.cli.session import Session, command, not_here
 from penstock.cli.values import SIZE
 from penstock.core.base.quoting import shown
 
@@ -33,6 +33,7 @@ _OPTIONS: dict[str, Any] = {
 
 @click.command()
 @click.argument("target", type=click.Path(path_type=Path))
+@not_here("--source", "it asks its own questions; bundles of other tools are not read")
 @click.option("--name", help="Name of the server.")
 @click.option("--listen", help="Address for clients.", show_default="127.0.0.1:4222")
 @click.option("--jetstream/--no-jetstream", default=None, help="With JetStream.")
