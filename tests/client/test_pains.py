@@ -178,3 +178,28 @@ def test_an_iteration_costs_no_more_than_a_callback() -> None:
                 times[name].append(asyncio.run(taken(work)))
                 js.delete_consumer("S", "c")
     assert min(times["iterate"]) < 2 * min(times["call"]), times
+
+
+def test_the_log_says_which_message_a_handler_failed_on(
+    shell: str, server: ServerProcess, unique: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def handle(message: Any) -> None:
+        if message.metadata.delivered == 1:
+            raise LookupError("no paper")
+        done.append(message)
+
+    done: list[Any] = []
+    with connected(shell, server.url) as client:
+        js = client.jetstream()
+        js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"]))
+        js.create_consumer(unique, ConsumerConfig(durable_name="c"))
+        js.publish(f"{unique}.a", b"1")
+        with js.consumer(unique, "c").consume(handle, auto_ack=True) as messages:
+            deadline = time.monotonic() + WAIT
+            while not done:
+                assert time.monotonic() < deadline
+                messages.run(timeout=0.05)
+        js.delete_stream(unique)
+    (told,) = [each for each in caplog.records if "CallbackFailed" in each.getMessage()]
+    assert f"bytes, #1 of {unique}, delivery 1>: LookupError: no paper" in told.getMessage()
+    assert told.exc_info is not None

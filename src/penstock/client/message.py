@@ -68,8 +68,12 @@ class BaseMessage:
         self._decoded: dict[str, list[str]] | None = None
 
     def __repr__(self) -> str:
-        """Subject and size."""
-        return f"<{type(self).__name__} {self.subject!r} {len(self.data)} bytes>"
+        """Subject and size; of a message of a consumer also which one of the stream it is."""
+        found = parse_ack(self.reply)
+        place = ""
+        if found is not None:
+            place = f", #{found.stream_seq} of {found.stream}, delivery {found.delivered}"
+        return f"<{type(self).__name__} {self.subject!r} {len(self.data)} bytes{place}>"
 
     @property
     def headers(self) -> dict[str, list[str]]:

@@ -6,12 +6,14 @@ does so while no call waits. ``Options`` can be pickled, so another process can 
 
 from __future__ import annotations
 
+import logging
 import math
 import random
 import time
 from typing import TYPE_CHECKING
 
 from penstock.errors import (
+    CallbackFailed,
     ConnectError,
     ConnectionLost,
     PenstockError,
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from .jetstream import JetStream
     from .services import Service, ServiceClient
 
+logger = logging.getLogger(__name__)
 LOOK_AFTER_S = 0.5  # a connection not read for this time is checked before use
 
 
@@ -417,8 +420,10 @@ class BlockingClient(Blocking, Shared):
             self._keeper.rouse()
 
     def report(self, error: Exception) -> None:
-        """Keep an error that no call can raise in ``last_error``."""
+        """Keep an error that no call can raise in ``last_error``; that of a handler is also logged."""
         self.last_error = error
+        if isinstance(error, CallbackFailed):
+            logger.warning("%s: %s", type(error).__name__, error, exc_info=error.__cause__)
 
     # -- verbs -------------------------------------------------------------------------------------
 
