@@ -329,3 +329,22 @@ def test_a_lost_connection_is_told_once(cli: Run) -> None:
             out, err = running.communicate(timeout=60)
             assert (running.returncode, out) == (1, "")
             assert err.count("\n") == 1, err
+
+
+def test_files_of_tls_that_cannot_be_used_are_named(cli: Run, tmp_path: Path) -> None:
+    (tmp_path / "empty.pem").write_text("")
+    with running_server("penstock") as server:
+        address = server.url.replace("nats://", "tls://")
+        for options, says in (
+            (("--tlsca", tmp_path / "none.pem"), "none.pem: No such file"),
+            (("--tlsca", tmp_path / "empty.pem"), "the trusted certificates "),
+            (
+                ("--tlscert", tmp_path / "empty.pem", "--tlskey", tmp_path / "k.pem"),
+                f"with the key {tmp_path / 'k.pem'}: ",
+            ),
+        ):
+            ran = cli("-s", address, *options, "--tlsfirst", "rtt")
+            assert (ran.status, ran.out) == (1, "")
+            assert says in ran.err
+            assert "TlsOptions" not in ran.err
+            assert ran.err.count("\n") == 1

@@ -27,12 +27,18 @@ def make_context(options: TlsOptions | None) -> ssl.SSLContext:
     Raises ConnectError when a file cannot be used.
     """
     options = options or TlsOptions()
+    used = f"the trusted certificates {options.ca_file}"
     try:
         context = ssl.create_default_context(cafile=options.ca_file)
         if options.cert_file:
+            key = f" with the key {options.key_file}" if options.key_file else ""
+            used = f"the certificate {options.cert_file}{key}"
             context.load_cert_chain(options.cert_file, options.key_file)
     except (OSError, ssl.SSLError) as error:
-        raise ConnectError(f"cannot use the TLS settings {options}: {error}") from error
+        reason = (
+            error.strerror or error.reason if isinstance(error, ssl.SSLError) else error.strerror
+        )
+        raise ConnectError(f"cannot use {used}: {reason or error}") from error
     if not options.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
