@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.peers import available_servers, running_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from tests.peers import ServerProcess
 
@@ -186,13 +186,13 @@ def main() -> None:
     kinds = [given.server] if given.server else available_servers()
     everything = {}
     for durability in [given.durability] if given.durability else SYNC:
-        rows = ROWS if durability == "page-cache" or given.durability else STORING
-        rows = [row for row in rows if given.only in row]
+        rows: Iterable[str] = ROWS if durability == "page-cache" or given.durability else STORING
+        chosen = [row for row in rows if given.only in row]
         measured: dict[str, list[dict[str, object]]] = {kind: [] for kind in kinds}
         before = load()
         for kind in kinds:
             with durable_server(kind, durability) as server:
-                for row in rows:
+                for row in chosen:
                     measured[kind].append(
                         compare(pythons, row, server.url, given.rounds, given.scale)
                     )
