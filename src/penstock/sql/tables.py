@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset
 
 from penstock import arrow
 from penstock.core.bulk.header_maps import message_sizes
 from penstock.core.protocol.subjects import matches
+from penstock.sql import datasets
 from penstock.sql.expressions import UnreadableError, fields_of
 from penstock.sql.selection import END, EVERYTHING, Selection, selection_of
 
@@ -103,7 +103,7 @@ class Scans:
     selections: list[tuple[str, Selection]] = field(default_factory=list)
 
 
-class StreamTable(pyarrow.dataset.Dataset):  # type: ignore[misc]  # pyarrow has no types
+class StreamTable(datasets.Dataset):  # type: ignore[misc]  # pyarrow has no types
     """One stream, or the part of it that ``within`` selects."""
 
     def __init__(

@@ -1,0 +1,20 @@
+"""Arrow's datasets are loaded without pandas, which stays usable."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+CODE = """
+import sys
+import penstock.sql.tables
+assert "pyarrow.dataset" in sys.modules
+assert "pandas" not in sys.modules
+import pyarrow
+assert pyarrow.table({"a": [1, 2]}).to_pandas()["a"].sum() == 3
+"""
+
+
+def test_a_query_does_not_load_pandas_and_arrow_still_finds_it() -> None:
+    ran = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
