@@ -108,7 +108,13 @@ def time_axis(figures: Figures) -> dict[str, Any]:
 
 def count_axis(field: str, title: str, **more: Any) -> dict[str, Any]:
     """An axis of whole numbers."""
-    axis = {"title": title, "tickMinStep": 1, "format": "~s"}
+    axis = {
+        "title": title,
+        "tickMinStep": 1,
+        "format": "~s",
+        "labelExpr": "datum.value === 0 ? '0' : datum.label",
+        "labelOverlap": True,
+    }
     return {"field": field, "type": "quantitative", "axis": axis} | more
 
 
@@ -240,7 +246,7 @@ def latency(figures: Figures) -> Chart:
             "field": "ms_taken",
             "type": "quantitative",
             "scale": {"type": "symlog", "constant": 10},
-            "axis": {"title": "ms, logarithmic", "format": "~s"},
+            "axis": {"title": "ms, logarithmic", "format": ",~f"},
         },
         "color": colours("percentile", {"median": BLUE, "95 %": ORANGE, "99 %": RED}, rows),
     }
