@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
+import itertools
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,3 +72,21 @@ def test_the_reference_has_every_public_name_with_an_explanation() -> None:
         )
     ]
     assert not bare
+
+
+def test_every_handle_has_an_example() -> None:
+    """In the docstring of each class that both shells have; what it shows is Python."""
+    for name in penstock.client.__all__:
+        if not name.startswith("Blocking"):
+            continue
+        for each in (name, name.removeprefix("Blocking")):
+            text = inspect.getdoc(getattr(penstock.client, each)) or ""
+            _, found, example = text.partition("::\n\n")
+            assert found, f"{each} has no example"
+            margin = re.match(" *", example)[0]  # type: ignore[index]  # it always matches
+            lines = itertools.takewhile(
+                lambda line, margin=margin: not line or line.startswith(margin), example.split("\n")
+            )
+            code = textwrap.indent(textwrap.dedent("\n".join(lines)), "    ")
+            head = "def" if each.startswith("Blocking") else "async def"
+            compile(f"{head} example():\n{code}\n    pass\n", each, "exec")

@@ -24,6 +24,13 @@ class AtomicBatch(Awaited, Atomic):
 
     None of them is visible before ``commit``. All subjects must belong to one stream, which allows atomic
     batches (API level 2). The stream gives up a batch that gets no message for 10 s.
+
+    ::
+
+        batch = js.atomic_batch()
+        await batch.add("orders.new", b"42 bolts")
+        await batch.add("orders.paid", b"42 bolts")
+        ack = await batch.commit()
     """
 
 
@@ -33,6 +40,12 @@ class FastBatch(Entered, Fast):
     Use it in ``async with``: the end commits. Each message is stored separately and visible at once. A
     message that does not arrive or is refused ends the batch with BatchEnded, unless ``gaps`` are
     allowed: then see ``flow.gaps`` and ``flow.failures``.
+
+    ::
+
+        async with js.fast_batch() as batch:
+            for reading in readings:
+                await batch.publish("readings.oven", reading)
     """
 
     client: Client

@@ -54,7 +54,14 @@ logger = logging.getLogger(__name__)
 
 
 class Client(Awaited, Session[Message]):
-    """A connection for asyncio; made by ``connect``. It belongs to the loop in which it was made."""
+    """A connection for asyncio; made by ``connect``. It belongs to the loop in which it was made.
+
+    ::
+
+        async with connect("nats://127.0.0.1:4222", timeout="5s") as nc:
+            await nc.publish("greetings.anna", b"hello")
+            answer = await nc.request("help", b"", timeout=2)  # NoResponders, Timeout
+    """
 
     stays_open = True
 

@@ -190,7 +190,13 @@ class ConsumerMessages(_Operation, PullOperation[Message]):
 
 
 class PushMessages(_Operation, PushOperation[Message]):
-    """Messages of a push consumer without end; made by ``PushConsumer.consume``."""
+    """Messages of a push consumer without end; made by ``PushConsumer.consume``.
+
+    ::
+
+        async with old.consume(handle, auto_ack=True) as messages:
+            await messages.run()  # until a handler calls messages.stop()
+    """
 
     client: Client
 
@@ -212,7 +218,15 @@ class Consumer(Entered, Consuming[Message]):
 
 
 class OrderedConsumer(Entered, Ordering[Message]):
-    """An ordered consumer; made by ``JetStream.ordered_consumer``. One operation at a time."""
+    """An ordered consumer; made by ``JetStream.ordered_consumer``. One operation at a time.
+
+    ::
+
+        ordered = js.ordered_consumer("ORDERS", filter_subjects=["orders.new"])
+        async with ordered.consume() as messages:
+            async for message in messages:
+                print(message.metadata.stream_seq)
+    """
 
     client: Client
 
@@ -220,7 +234,15 @@ class OrderedConsumer(Entered, Ordering[Message]):
 
 
 class PushConsumer(Entered, Pushing[Message]):
-    """A push consumer; made by ``JetStream.push_consumer``."""
+    """A push consumer; made by ``JetStream.push_consumer``.
+
+    ::
+
+        old = await js.push_consumer("ORDERS", "old")
+        async with old.consume() as messages:
+            async for message in messages:
+                await message.ack()
+    """
 
     client: Client
 

@@ -21,6 +21,12 @@ class ObjectWatcher(Entered, Watching):
     Iterate over it with ``async for``, or await ``next``. Each item is the ObjectInfo of an object that
     was stored, changed or deleted; None once, when all objects that were there at the beginning have been
     told. Leave it with ``async with`` or ``stop``, which remove its consumer.
+
+    ::
+
+        async with await store.watch() as watcher:
+            while (info := await watcher.next(timeout=60)) is not None:
+                print(info.name, info.size)
     """
 
     client: Client

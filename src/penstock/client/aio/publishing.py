@@ -24,6 +24,12 @@ class Publisher(Entered, Publishing):
     a message that no stream of a cluster answers is sent again until then. Each ``publish`` returns a
     future for its ack; failures are also collected in ``failures``, and raised as PublishFailed by
     ``flush`` and at the end of ``async with``.
+
+    ::
+
+        async with js.publisher(window=512) as publisher:
+            for number in range(1000):
+                await publisher.publish("orders.new", b"%d" % number, msg_id=f"order-{number}")
     """
 
     client: Client

@@ -17,6 +17,12 @@ class PullConsumer(Entered, Pulling[Message]):
 
     Use it in ``async with``, or ``close`` it: until then the server keeps a subscription for it. The
     subscription of a handle that is garbage collected is ended, too, some time later.
+
+    ::
+
+        async with js.pull("ORDERS", "billing") as billing:
+            for message in await billing.fetch(100, timeout="2s"):
+                await message.ack()
     """
 
     client: Client

@@ -75,7 +75,13 @@ class Request(BaseRequest):
 
 
 class ServiceGroup(Awaited, Grouping[Request, Handler]):
-    """Endpoints below a prefix; made by ``Service.group``."""
+    """Endpoints below a prefix; made by ``Service.group``.
+
+    ::
+
+        async with await nc.add_service(ServiceConfig(name="sums", version="1.0.0")) as service:
+            await service.group("v1").add_endpoint("add", handle)
+    """
 
     client: Client
 

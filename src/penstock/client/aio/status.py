@@ -12,7 +12,13 @@ if TYPE_CHECKING:
 
 
 class StatusEvents(Awaited, StatusBox):
-    """Events of a connection: ``async for event in client.status()``; ends when the client is closed."""
+    """Events of a connection: ``async for event in client.status()``; ends when the client is closed.
+
+    ::
+
+        async for event in nc.status():
+            print(event.kind, event.error)
+    """
 
     client: Client
 

@@ -29,6 +29,12 @@ class Subscription(Entered, Subscribed[Message]):
     A callback that is a plain function is called as messages arrive; a coroutine function is awaited for
     one message after the other. ``on_error`` gets an exception of the callback as CallbackFailed, and
     ConnectionClosed when the client is lost.
+
+    ::
+
+        async with await nc.subscribe("news.>", queue="readers") as subscription:
+            async for message in subscription:
+                print(message.subject, message.data)
     """
 
     client: Client

@@ -20,6 +20,13 @@ class AtomicBatch(Blocking, Atomic):
 
     None of them is visible before ``commit``. All subjects must belong to one stream, which allows atomic
     batches (API level 2). The stream gives up a batch that gets no message for 10 s.
+
+    ::
+
+        batch = js.atomic_batch()
+        batch.add("orders.new", b"42 bolts")
+        batch.add("orders.paid", b"42 bolts")
+        ack = batch.commit()
     """
 
 
@@ -30,6 +37,12 @@ class FastBatch(Entered, Fast):
     that does not arrive or is refused ends the batch with BatchEnded, unless ``gaps`` are allowed: then
     see ``flow.gaps`` and ``flow.failures``. The stream gives up a batch that gets no message for 10 s: a
     caller without messages calls ``ping``.
+
+    ::
+
+        with js.fast_batch() as batch:
+            for reading in readings:
+                batch.publish("readings.oven", reading)
     """
 
     client: BlockingClient

@@ -58,7 +58,14 @@ LOOK_AFTER_S = 0.5  # a connection not read for this time is checked before use
 
 
 class BlockingClient(Blocking, Shared):
-    """A connection for blocking code; made by ``connect_blocking``."""
+    """A connection for blocking code; made by ``connect_blocking``.
+
+    ::
+
+        with connect_blocking("nats://127.0.0.1:4222", timeout="5s") as nc:
+            nc.publish("greetings.anna", b"hello")
+            answer = nc.request("help", b"", timeout=2)  # NoResponders, Timeout
+    """
 
     stays_open = False
 

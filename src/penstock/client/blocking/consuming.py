@@ -288,7 +288,13 @@ class ConsumerMessages(_Operation, PullOperation[BlockingMessage]):
 
 
 class PushMessages(_Operation, PushOperation[BlockingMessage]):
-    """Messages of a push consumer without end; made by ``PushConsumer.consume``."""
+    """Messages of a push consumer without end; made by ``PushConsumer.consume``.
+
+    ::
+
+        with old.consume(handle, auto_ack=True) as messages:
+            messages.run()  # until a handler calls messages.stop()
+    """
 
     client: BlockingClient
 
@@ -311,7 +317,15 @@ class Consumer(Entered, Consuming[BlockingMessage]):
 
 
 class OrderedConsumer(Entered, Ordering[BlockingMessage]):
-    """An ordered consumer; made by ``JetStream.ordered_consumer``. One operation at a time."""
+    """An ordered consumer; made by ``JetStream.ordered_consumer``. One operation at a time.
+
+    ::
+
+        ordered = js.ordered_consumer("ORDERS", filter_subjects=["orders.new"])
+        with ordered.consume() as messages:
+            for message in messages:
+                print(message.metadata.stream_seq)
+    """
 
     client: BlockingClient
 
@@ -319,7 +333,15 @@ class OrderedConsumer(Entered, Ordering[BlockingMessage]):
 
 
 class PushConsumer(Entered, Pushing[BlockingMessage]):
-    """A push consumer; made by ``JetStream.push_consumer``."""
+    """A push consumer; made by ``JetStream.push_consumer``.
+
+    ::
+
+        old = js.push_consumer("ORDERS", "old")
+        with old.consume() as messages:
+            for message in messages:
+                message.ack()
+    """
 
     client: BlockingClient
 

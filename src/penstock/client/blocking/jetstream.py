@@ -43,6 +43,12 @@ class JetStream(
 
     Every call raises ApiError when the server refuses, Timeout without an answer, NoResponders
     without JetStream.
+
+    ::
+
+        js = nc.jetstream(timeout=10)
+        js.create_stream(StreamConfig(name="ORDERS", subjects=["orders.>"], max_age="7d"))
+        ack = js.publish("orders.new", b"42 bolts", msg_id="order-1")
     """
 
     client: BlockingClient

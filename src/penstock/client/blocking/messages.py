@@ -16,6 +16,11 @@ class BlockingMessage(Blocking, BaseMessage):
 
     When the connection breaks during an ``ack``, the server delivers the message again, as without an
     ack; ``ack_sync`` raises an error.
+
+    ::
+
+        message = subscription.next(timeout=5)
+        message.respond(b"got " + message.data)
     """
 
     __slots__ = ()

@@ -19,6 +19,12 @@ class Publisher(Entered, Publishing):
     A message that is not acknowledged in time is sent again if it has a message id, and fails otherwise;
     a message that no stream of a cluster answers is sent again until then. Failures are collected in
     ``failures`` and raised as PublishFailed by ``flush`` and at the end of ``with``.
+
+    ::
+
+        with js.publisher(window=512) as publisher:
+            for number in range(1000):
+                publisher.publish("orders.new", b"%d" % number, msg_id=f"order-{number}")
     """
 
     client: BlockingClient

@@ -22,6 +22,12 @@ class PullConsumer(Entered, Pulling[BlockingMessage]):
 
     Use it in ``with``, or ``close`` it: until then the server keeps a subscription for it. The
     subscription of a handle that is garbage collected is ended, too, some time later.
+
+    ::
+
+        with js.pull("ORDERS", "billing") as billing:
+            for message in billing.fetch(100, timeout="2s"):
+                message.ack()
     """
 
     client: BlockingClient

@@ -54,7 +54,13 @@ class Request(BaseRequest):
 
 
 class ServiceGroup(Blocking, Grouping[Request, Handler]):
-    """Endpoints below a prefix; made by ``Service.group``."""
+    """Endpoints below a prefix; made by ``Service.group``.
+
+    ::
+
+        with nc.add_service(ServiceConfig(name="sums", version="1.0.0")) as service:
+            service.group("v1").add_endpoint("add", handle)
+    """
 
     client: BlockingClient
 

@@ -12,7 +12,13 @@ if TYPE_CHECKING:
 
 
 class StatusEvents(Blocking, StatusBox):
-    """Events of a connection: ``for event in client.status()``; ends when the client is closed."""
+    """Events of a connection: ``for event in client.status()``; ends when the client is closed.
+
+    ::
+
+        for event in nc.status():
+            print(event.kind, event.error)
+    """
 
     client: BlockingClient
 

@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 
 
 class Subscription(Entered, Subscribed[BlockingMessage]):
-    """Messages of one subject, kept until they are taken; several threads share them."""
+    """Messages of one subject, kept until they are taken; several threads share them.
+
+    ::
+
+        with nc.subscribe("news.>", queue="readers") as subscription:
+            for message in subscription:
+                print(message.subject, message.data)
+    """
 
     client: BlockingClient
 
