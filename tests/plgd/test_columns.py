@@ -147,3 +147,16 @@ def test_the_scanner_reads_what_protobuf_reads(batch: list[tuple[str, bytes]]) -
             one_by_one = decode_batch(subjects, payloads, content=content)
         for ours, theirs in zip(at_once.to_pylist(), one_by_one.to_pylist(), strict=True):
             assert ours == theirs
+
+
+def test_fields_of_a_newer_hub_change_nothing() -> None:
+    """A field that is not known, in the envelope and in the event: number 300, with a text."""
+    unknown = bytes([0xE2, 0x12, 3]) + b"new"
+    envelope = Envelope.FromString(vectors.CHANGED)
+    inner = bytes(snappy.decompress_raw(envelope.data)) + unknown
+    envelope.data = bytes(snappy.compress_raw(inner))
+    newer = envelope.SerializeToString() + unknown
+    rows = decode_batch([vectors.CHANGED_SUBJECT] * 2, [vectors.CHANGED, newer]).drop(["data"])
+    old, new = rows.to_pylist()
+    assert old == new
+    assert old["error"] is None

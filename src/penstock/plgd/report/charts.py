@@ -114,6 +114,7 @@ def count_axis(field: str, title: str, **more: Any) -> dict[str, Any]:
         "format": "~s",
         "labelExpr": "datum.value === 0 ? '0' : datum.label",
         "labelOverlap": True,
+        "labelFlush": False,
     }
     return {"field": field, "type": "quantitative", "axis": axis} | more
 
