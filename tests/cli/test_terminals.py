@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -348,3 +350,25 @@ def test_files_of_tls_that_cannot_be_used_are_named(cli: Run, tmp_path: Path) ->
             assert says in ran.err
             assert "TlsOptions" not in ran.err
             assert ran.err.count("\n") == 1
+
+
+def test_only_the_names_of_facts_are_dim_and_a_bare_table_says_so() -> None:
+    code = (
+        "from penstock.cli.output import print_facts, print_table;"
+        "print_facts('A', [('Name', 'value')]); print_table(('X',), [])"
+    )
+    primary, secondary = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80"}
+    environment.pop("NO_COLOR", None)
+    ran = subprocess.run(
+        [sys.executable, "-c", code], stdout=secondary, env=environment, check=True
+    )
+    os.close(secondary)
+    text = b""
+    with contextlib.suppress(OSError):
+        while piece := os.read(primary, 4096):
+            text += piece
+    os.close(primary)
+    assert ran.returncode == 0
+    assert b"\x1b[2m  Name: \x1b[0mvalue" in text
+    assert b"(none)" in text

@@ -115,6 +115,8 @@ def print_table(columns: Sequence[str], rows: Rows, *, right: frozenset[str] = f
         for row in rows:
             table.add_row(*(Text(cell) for cell in row))
         console.print(table)
+        if not rows:
+            console.print(Text("(none)", style="dim"))
         return
     widths = [max(len(cell) for cell in column) for column in zip(columns, *rows, strict=True)]
     for row in (columns, *rows):
@@ -198,11 +200,10 @@ def print_facts(title: str, facts: Sequence[tuple[str, str]]) -> None:
         from rich.text import Text
 
         console = Console()
-        console.print(Text(title, style=accent()))
+        console.print(Text(title, style=accent()), soft_wrap=True)
         for name, value in facts:
-            console.print(
-                Text(f"  {name.rjust(width)}: ", style="dim") + Text(value), soft_wrap=True
-            )
+            line = Text.assemble((f"  {name.rjust(width)}: ", "dim"), value)
+            console.print(line, soft_wrap=True)
         return
     print(title)
     for name, value in facts:

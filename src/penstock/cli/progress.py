@@ -42,14 +42,14 @@ def counting_bar(what: str, total: int, *, wanted: bool = True) -> Iterator[Call
         return
     from rich.console import Console
     from rich.markup import escape
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import BarColumn, Progress, TextColumn
 
     from penstock.core.base.quoting import shown
 
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
         TextColumn("{task.fields[rate]}"),
     )
     started = time.monotonic()
