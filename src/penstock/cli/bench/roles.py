@@ -50,8 +50,10 @@ class Flood(Role):
         if not (count := self._pace.allowed(self.done, left, now)):
             return self._pace.due(self.done)
         data, made = self._supply.take(count)
+        self.done += (
+            made  # before the write: an interrupt behind it must not forget messages that arrived
+        )
         self.link.write(data)
-        self.done += made
         self._pace.sent(now)
         return now
 

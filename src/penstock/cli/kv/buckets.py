@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.bucket_options import bucket_options, shared_changes
 from penstock.cli.kv.entries import entry_data, entry_value
 from penstock.cli.output import (
     age,
@@ -25,87 +26,60 @@ from penstock.cli.output import (
 )
 from penstock.cli.prompts import confirm
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION, SIZE, pairs
+from penstock.cli.values import DURATION, SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from penstock.client import BlockingJetStream, KeyValueConfig, KeyValueStatus
 
-F = TypeVar("F", bound="Callable[..., object]")
-
-_OPTIONS = [
-    click.option("--description", default=None, help="What the bucket is for."),
-    click.option(
-        "--history",
-        type=click.IntRange(1, 64),
-        default=None,
-        help="How many revisions of each key are kept; 1 by default.",
-    ),
-    click.option("--ttl", type=DURATION, default=None, help="How long values are kept."),
-    click.option(
-        "--marker-ttl",
-        type=DURATION,
-        default=None,
-        help="Allow keys to expire, and keep the marker of an expired key for this time.",
-    ),
-    click.option("--max-value-size", type=SIZE, default=None, help="Limit of the size of a value."),
-    click.option(
-        "--max-bucket-size", type=SIZE, default=None, help="Limit of the size of the bucket."
-    ),
-    click.option(
-        "--replicas", type=click.IntRange(1, 5), default=None, help="Copies in a cluster."
-    ),
-    click.option(
-        "--compress/--no-compress", default=None, help="Compress the bucket on the server's disk."
-    ),
-    click.option(
-        "--atomic/--no-atomic", default=None, help="Allow to change several keys at once."
-    ),
-    click.option("--metadata", multiple=True, metavar="NAME=VALUE", help="Metadata; repeatable."),
-    click.option("--cluster", default=None, help="Cluster that should hold the bucket."),
-    click.option("--tags", multiple=True, help="Tag that its servers must have; repeatable."),
-    click.option("--republish-source", default=None, help="Keys to publish again, as a subject."),
-    click.option("--republish-destination", default=None, help="Subject to publish them to."),
-    click.option("--republish-headers", is_flag=True, help="Publish only headers again."),
-]
-
-
-def _configured(function: F) -> F:
-    """The options that add and edit share."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+_configured = bucket_options(
+    "bucket",
+    values="values",
+    compressed="the bucket",
+    own=[
+        click.option(
+            "--history",
+            type=click.IntRange(1, 64),
+            default=None,
+            help="How many revisions of each key are kept; 1 by default.",
+        ),
+        click.option(
+            "--marker-ttl",
+            type=DURATION,
+            default=None,
+            help="Allow keys to expire, and keep the marker of an expired key for this time.",
+        ),
+        click.option(
+            "--max-value-size", type=SIZE, default=None, help="Limit of the size of a value."
+        ),
+    ],
+    last=[
+        click.option(
+            "--atomic/--no-atomic", default=None, help="Allow to change several keys at once."
+        ),
+        click.option(
+            "--republish-source", default=None, help="Keys to publish again, as a subject."
+        ),
+        click.option("--republish-destination", default=None, help="Subject to publish them to."),
+        click.option("--republish-headers", is_flag=True, help="Publish only headers again."),
+    ],
+)
+_FIELDS = {
+    "history": "history",
+    "max_value_size": "max_value_size",
+    "atomic": "allow_atomic",
+    "mirror": "mirror",
+}
 
 
 def _changes(given: dict[str, Any]) -> dict[str, Any]:
     """The fields of a KeyValueConfig that the options change."""
-    from penstock.client import Nanoseconds, Placement, Republish
+    from penstock.client import Nanoseconds, Republish
 
-    found: dict[str, Any] = {
-        field: given[option]
-        for option, field in (
-            ("description", "description"),
-            ("history", "history"),
-            ("max_value_size", "max_value_size"),
-            ("max_bucket_size", "max_bytes"),
-            ("replicas", "replicas"),
-            ("compress", "compression"),
-            ("atomic", "allow_atomic"),
-            ("storage", "storage"),
-            ("mirror", "mirror"),
-        )
-        if given.get(option) is not None
-    }
-    for option, field in (("ttl", "ttl"), ("marker_ttl", "limit_marker_ttl")):
-        if given[option] is not None:
-            found[field] = Nanoseconds(given[option])
-    if given["metadata"]:
-        found["metadata"] = pairs(given["metadata"], "--metadata")
+    found = shared_changes(given, _FIELDS)
+    if given["marker_ttl"] is not None:
+        found["limit_marker_ttl"] = Nanoseconds(given["marker_ttl"])
     if given.get("source"):
         found["sources"] = list(given["source"])
-    if given["cluster"] or given["tags"]:
-        found["placement"] = Placement(cluster=given["cluster"] or "", tags=list(given["tags"]))
     if given["republish_destination"]:
         found["republish"] = Republish(
             src=given["republish_source"] or ">",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.bucket_options import bucket_options, shared_changes
 from penstock.cli.output import (
     as_data,
     duration,
@@ -18,62 +19,11 @@ from penstock.cli.output import (
 )
 from penstock.cli.prompts import confirm
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION, SIZE, pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from penstock.client import BlockingJetStream, BlockingObjectStore, ObjectStoreStatus
 
-F = TypeVar("F", bound="Callable[..., object]")
-
-_OPTIONS = [
-    click.option("--description", default=None, help="What the object store is for."),
-    click.option("--ttl", type=DURATION, default=None, help="How long objects are kept."),
-    click.option(
-        "--max-bucket-size", type=SIZE, default=None, help="Limit of the size of the store."
-    ),
-    click.option(
-        "--replicas", type=click.IntRange(1, 5), default=None, help="Copies in a cluster."
-    ),
-    click.option(
-        "--compress/--no-compress", default=None, help="Compress objects on the server's disk."
-    ),
-    click.option("--metadata", multiple=True, metavar="NAME=VALUE", help="Metadata; repeatable."),
-    click.option("--cluster", default=None, help="Cluster that should hold the store."),
-    click.option("--tags", multiple=True, help="Tag that its servers must have; repeatable."),
-]
-
-
-def _configured(function: F) -> F:
-    """The options that add and edit share."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
-
-
-def _changes(given: dict[str, Any]) -> dict[str, Any]:
-    """The fields of an ObjectStoreConfig that the options change."""
-    from penstock.client import Nanoseconds, Placement
-
-    found: dict[str, Any] = {
-        field: given[option]
-        for option, field in (
-            ("description", "description"),
-            ("max_bucket_size", "max_bytes"),
-            ("replicas", "replicas"),
-            ("compress", "compression"),
-            ("storage", "storage"),
-        )
-        if given.get(option) is not None
-    }
-    if given["ttl"] is not None:
-        found["ttl"] = Nanoseconds(given["ttl"])
-    if given["metadata"]:
-        found["metadata"] = pairs(given["metadata"], "--metadata")
-    if given["cluster"] or given["tags"]:
-        found["placement"] = Placement(cluster=given["cluster"] or "", tags=list(given["tags"]))
-    return found
+_configured = bucket_options("object store", values="objects", compressed="objects")
 
 
 @click.command()
@@ -95,7 +45,7 @@ def add(session: Session, /, bucket: str, **given: Any) -> None:
     """
     from penstock.client import ObjectStoreConfig
 
-    config = ObjectStoreConfig(bucket=bucket, **_changes(given))
+    config = ObjectStoreConfig(bucket=bucket, **shared_changes(given))
     with session.connect() as client:
         show_store(session, session.jetstream(client).create_object_store(config).status())
 
@@ -109,7 +59,7 @@ def edit(session: Session, /, bucket: str, **given: Any) -> None:
     """Change the configuration of the object store BUCKET. What is not given stays as it is."""
     from penstock.client import ObjectStoreConfig
 
-    changes = _changes(given)
+    changes = shared_changes(given)
     if not changes:
         raise click.UsageError("nothing to change: give an option")
     with session.connect() as client:
