@@ -334,6 +334,51 @@ def test_the_modules_of_the_core_form_no_circle() -> None:
     assert order, "no module of the core was found"
 
 
+def module(path: Path) -> str:
+    """The name of a module in Python."""
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(["penstock", *(part for part in parts if part != "__init__")])
+
+
+def circle(paths: Iterable[Path]) -> list[str]:
+    """Modules that import each other when they run, also inside functions; [] if there are none."""
+    names = {module(path): path for path in paths}
+    graph = {
+        name: {
+            found
+            for _, each in imported(path, tree_of(path))
+            if (found := each if each in names else each.rpartition(".")[0]) in names
+        }
+        - {name}
+        for name, path in names.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_modules_form_no_circle() -> None:
+    assert not circle(PYTHON_FILES)
+
+
+@pytest.mark.parametrize(
+    ("second", "found"),
+    [
+        ("def late():\n    from penstock.one import name\n", {"penstock.one", "penstock.two"}),
+        ("if TYPE_CHECKING:\n    from penstock.one import name\n", set()),
+    ],
+)
+def test_the_check_sees_a_circle_through_a_function(
+    second: str, found: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.test_layers.SOURCE", tmp_path)
+    (tmp_path / "one.py").write_text("from . import two\n")
+    (tmp_path / "two.py").write_text(second)
+    assert set(circle(tmp_path.glob("*.py"))) == found
+
+
 def test_a_room_of_the_core_imports_only_the_rooms_below_it() -> None:
     assert {path.parent.name for path in CORE_FILES} == set(ROOMS)
     order = list(TopologicalSorter(ROOMS).static_order())

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.cli.audit import rules
 from penstock.cli.audit.archive import (
     SERVER_KINDS,
     STREAM_KIND,
@@ -20,6 +19,8 @@ from penstock.cli.audit.archive import (
     Reader,
     Writer,
 )
+from penstock.cli.audit.catalog import checks
+from penstock.cli.audit.check import Check, run
 from penstock.client import connect_blocking
 from tests.cli.test_server_reports import CONFIG
 from tests.peers import available_servers
@@ -65,8 +66,8 @@ def making(tmp_path: Path) -> Making:
     return Making(tmp_path / "a.zip")
 
 
-def check(code: str) -> rules.Check:
-    return next(each for each in rules.checks() if each.code == code)
+def check(code: str) -> Check:
+    return next(each for each in checks() if each.code == code)
 
 
 # -- archives
@@ -155,7 +156,7 @@ def test_checks_have_the_codes_of_others(cli: Run) -> None:
 
 def test_an_empty_archive_skips_all_checks(making: Making) -> None:
     reader = making.done()
-    assert {rules.run(each, reader, {}).outcome for each in rules.checks()} == {"SKIP"}
+    assert {run(each, reader, {}).outcome for each in checks()} == {"SKIP"}
 
 
 VARZ = {"version": "2.15.1", "cores": 2, "cpu": 3.0, "mem": 100, "auth_required": True,
@@ -201,7 +202,7 @@ def test_servers_are_checked(
     making: Making, code: str, kind: str, data: dict[str, Any], outcome: str
 ) -> None:
     making.page(kind, {**(VARZ if kind == "variables" else {}), **data})
-    result = rules.run(check(code), making.done(), {})
+    result = run(check(code), making.done(), {})
     assert (result.outcome, bool(result.examples)) == (outcome, outcome in ("WARN", "FAIL"))
 
 
@@ -222,7 +223,7 @@ def test_streams_are_checked(
     making: Making, code: str, detail: dict[str, Any], outcome: str
 ) -> None:
     making.stream(detail)
-    assert rules.run(check(code), making.done(), {}).outcome == outcome
+    assert run(check(code), making.done(), {}).outcome == outcome
 
 
 def test_copies_and_servers_are_compared(making: Making) -> None:
@@ -238,7 +239,7 @@ def test_copies_and_servers_are_compared(making: Making) -> None:
         making.page("gateways", {"outbound_gateways": outbound}, server)
     making.page("variables", {**VARZ, "mem": 10**9}, "d", UNCLUSTERED)
     reader = making.done()
-    results = {each.code: rules.run(each, reader, {}) for each in rules.checks()}
+    results = {each.code: run(each, reader, {}) for each in checks()}
     (lagging,) = results["JETSTREAM_001"].examples
     assert "b is at sequence 800, a at 1000" in lagging
     assert [results[code].outcome for code in ("SERVER_002", "META_002", "CLUSTER_002")] == [
@@ -246,15 +247,15 @@ def test_copies_and_servers_are_compared(making: Making) -> None:
     ] * 3
     (outlier,) = results["CLUSTER_001"].examples
     assert outlier.startswith("c uses 90 B")
-    assert rules.run(check("JETSTREAM_001"), reader, {"last_seq": 30}).outcome == "PASS"
-    assert rules.run(check("CLUSTER_001"), reader, {"memory": 3}).outcome == "PASS"
+    assert run(check("JETSTREAM_001"), reader, {"last_seq": 30}).outcome == "PASS"
+    assert run(check("CLUSTER_001"), reader, {"memory": 3}).outcome == "PASS"
 
 
 @pytest.mark.parametrize(("used", "outcome"), [(90, "PASS"), (91, "WARN"), (101, "FAIL")])
 def test_accounts_are_checked(making: Making, used: int, outcome: str) -> None:
     limits = {"conn": 100, "leaf": -1, "subs": 0}
     making.account({"client_connections": used, "decoded_jwt": {"nats": {"limits": limits}}})
-    assert rules.run(check("ACCOUNTS_001"), making.done(), {}).outcome == outcome
+    assert run(check("ACCOUNTS_001"), making.done(), {}).outcome == outcome
 
 
 def test_a_page_that_can_not_be_read_skips_a_check(making: Making, cli: Run) -> None:

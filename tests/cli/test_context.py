@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.cli.session import Session
+from penstock.client.addresses import TlsOptions, parse_servers
 from penstock.client.contexts import read_context
-from penstock.client.options import TlsOptions, parse_servers
 from penstock.testing import LocalServer
 
 if TYPE_CHECKING:

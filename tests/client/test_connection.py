@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.client.addresses import Server, TlsOptions
 from penstock.client.connection import (
     Connected,
     Connection,
@@ -23,7 +24,7 @@ from penstock.client.connection import (
     TlsRequired,
 )
 from penstock.client.message import BaseMessage
-from penstock.client.options import Options, Server, TlsOptions
+from penstock.client.options import Options
 from penstock.errors import (
     AuthenticationError,
     ConnectError,

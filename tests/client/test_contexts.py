@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.client import ContextError, Options, TlsOptions, connect, connect_blocking
+from penstock.client.addresses import parse_servers
 from penstock.client.contexts import context_names, options_of
-from penstock.client.options import make_options, parse_servers
+from penstock.client.options import make_options
 from tests.client.shells import connected
 
 if TYPE_CHECKING:

@@ -17,9 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.client import connect, connect_blocking
+from penstock.client.addresses import Server
 from penstock.client.connection import Connection, State
 from penstock.client.info import ServerInfo
-from penstock.client.options import Options, Server
+from penstock.client.options import Options
 from penstock.errors import ConnectError, PayloadTooLarge, PenstockError
 
 DEEP = b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"

@@ -9,11 +9,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.client.addresses import Server
 from penstock.client.consume.intake import PullIntake
 from penstock.client.consume.requests import Asking, Sizes, size_of
 from penstock.client.message import BaseMessage
 from penstock.client.models import ConsumerConfig, ConsumerInfo
-from penstock.client.options import Options, Server
+from penstock.client.options import Options
 from penstock.client.session import Session
 from penstock.client.streams import Streams
 from penstock.errors import ConnectionLost

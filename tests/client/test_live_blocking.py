@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.client import ConsumerConfig, Options, StreamConfig, connect_blocking
+from penstock.client.addresses import parse_servers
 from penstock.client.columns import ColumnReader
-from penstock.client.options import parse_servers
 from penstock.errors import (
     ConnectError,
     ConnectionClosed,

@@ -16,8 +16,9 @@ from penstock.client import (
     Status,
     Timeout,
 )
+from penstock.client.addresses import Server, parse_servers
 from penstock.client.connection import Connection
-from penstock.client.options import Options, Server, parse_servers
+from penstock.client.options import Options
 from penstock.client.pool import ServerPool
 from tests.client.shells import connected
 from tests.peers import ServerProcess, available_servers, free_port, running_server

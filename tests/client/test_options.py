@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.options import Options, Server, parse_server, parse_servers
+from penstock.client.addresses import Server, parse_server, parse_servers
+from penstock.client.options import Options
 from penstock.client.pool import ServerPool
 from penstock.errors import AuthenticationError
 

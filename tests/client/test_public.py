@@ -15,7 +15,8 @@ import pytest
 import penstock.client
 import penstock.errors
 from penstock.client import ConnectOptions, Options, TlsOptions, connect, connect_blocking
-from penstock.client.options import make_options, parse_servers
+from penstock.client.addresses import parse_servers
+from penstock.client.options import make_options
 
 ROOT = Path(__file__).parents[2]
 

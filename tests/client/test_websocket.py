@@ -15,7 +15,7 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import Protocol, Side
 
 from penstock.client import Options
-from penstock.client.options import Server, parse_server
+from penstock.client.addresses import Server, parse_server
 from penstock.client.websocket import GUID, OFFER, WebSocket, masked
 from penstock.errors import ConnectError
 

@@ -9,14 +9,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from penstock.api import encode
 from penstock.api.times import format_duration, format_time
+from penstock.cli.session import Session
 from penstock.core.base.quoting import quoted_letter, shown
 
 if TYPE_CHECKING:
     import msgspec
-
-    from penstock.cli.session import Session
 
 Rows = Sequence[Sequence[str]]
 
@@ -44,10 +45,6 @@ class Figure(str):
 
 def form_in_use() -> str:
     """The form of lists that the running command was asked for: one of ``session.FORMS``."""
-    import click
-
-    from penstock.cli.session import Session
-
     context = click.get_current_context(silent=True)
     session = context.find_object(Session) if context else None
     return session.form if session else "table"
@@ -55,10 +52,6 @@ def form_in_use() -> str:
 
 def accent() -> str:
     """The style of the heads of tables and pages."""
-    import click
-
-    from penstock.cli.session import Session
-
     context = click.get_current_context(silent=True)
     session = context.find_object(Session) if context else None
     return f"bold {session.color}" if session else "bold cyan"

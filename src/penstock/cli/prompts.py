@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.session import Session
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from click.shell_completion import CompletionItem
-
-    from penstock.cli.session import Session
 
     _Kind = click.ParamType[Any] | type
 
@@ -68,8 +67,6 @@ def choose(what: str, names: Sequence[str]) -> str:
 
 def session_of(ctx: click.Context) -> Session:
     """The session; also while a shell completes a command line that does not run."""
-    from penstock.cli.session import Session
-
     if (session := ctx.find_object(Session)) is not None:
         return session
     given = dict(ctx.find_root().params)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from penstock.client.addresses import Server, TlsOptions
     from penstock.client.blocking import BlockingClient
     from penstock.client.blocking.jetstream import JetStream
-    from penstock.client.options import Options, Server, TlsOptions
+    from penstock.client.options import Options
     from penstock.embedded.stored import StoredServer
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -91,9 +92,14 @@ class Session:
 
     def _stored_server(self) -> StoredServer:
         if self._stored is None:
-            from penstock.cli.store.serving import serve
+            from penstock.cli.store.opening import serve
 
-            self._stored = serve(self)
+            self._stored = serve(
+                self.store,
+                account=self.store_account,
+                domain=self.domain,
+                backup=self.store_backup,
+            )
         return self._stored
 
     def server_and_tls(self) -> tuple[Server, TlsOptions | None]:
@@ -123,7 +129,7 @@ class Session:
 
     def _given(self) -> dict[str, Any]:
         """The options of the context, and over them those of the command line."""
-        from penstock.client.options import DEFAULT_URL, parse_servers
+        from penstock.client.addresses import DEFAULT_URL, parse_servers
 
         found: dict[str, Any] = {"servers": parse_servers(self.server or DEFAULT_URL)}
         proxy = {"socks_proxy": self.socks_proxy} if self.socks_proxy else {}
@@ -148,7 +154,7 @@ class Session:
     def _tls(self, found: TlsOptions | None) -> TlsOptions | None:
         if not (self.tlscert or self.tlskey or self.tlsca or self.tlsfirst):
             return found
-        from penstock.client.options import TlsOptions
+        from penstock.client.addresses import TlsOptions
 
         if bool(self.tlscert) != bool(self.tlskey):
             raise click.UsageError("--tlscert and --tlskey go together")

@@ -81,6 +81,7 @@ from penstock.errors import (
     WrongStream,
 )
 
+from .addresses import Server, TlsOptions
 from .blocking import BlockingClient, connect_blocking
 from .blocking.messages import BlockingMessage
 from .blocking.status import StatusEvents as BlockingStatusEvents
@@ -106,7 +107,7 @@ from .models import (
     StreamState,
     SubjectTransform,
 )
-from .options import ConnectOptions, Options, Server, TlsOptions
+from .options import ConnectOptions, Options
 from .session import Stats
 from .status import Status
 

@@ -44,7 +44,8 @@ from .message import BaseMessage
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from .options import Options, Server
+    from .addresses import Server
+    from .options import Options
     from .protocol_lines import ProtocolLines
 
 PING = b"PING\r\n"

@@ -18,7 +18,7 @@ import msgspec
 
 from penstock.errors import ContextError
 
-from .options import DEFAULT_URL, TlsOptions, parse_servers
+from .addresses import DEFAULT_URL, TlsOptions, parse_servers
 
 _OUTSIDE = {
     "nsc": "ask nsc for the user's .creds file and set creds",

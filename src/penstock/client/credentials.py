@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstock.nkeys import Credentials, KeyPair, NkeyError, read_credentials, read_seed, sign_nonce
 
-from .info import text_of
+from .options import text_of
 
 if TYPE_CHECKING:
     from .options import Options

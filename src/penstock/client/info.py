@@ -10,8 +10,11 @@ import msgspec
 from penstock import __version__
 from penstock.errors import ProtocolError
 
+from .options import text_of
+
 if TYPE_CHECKING:
-    from .options import Given, Options, Server
+    from .addresses import Server
+    from .options import Options
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,16 +58,6 @@ def decode_info(text: bytes) -> ServerInfo:
         return _decoder.decode(text)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
         raise ProtocolError(f"bad INFO from the server: {error}") from error
-
-
-def text_of(given: Given) -> str:
-    """A credential as text: itself, or what the user's function returns now."""
-    if isinstance(given, str):
-        return given
-    text = given()
-    if not isinstance(text, str):
-        raise TypeError(f"a function for a credential must return text, not {type(text).__name__}")
-    return text
 
 
 def connect_line(options: Options, server: Server, info: ServerInfo, tls: bool) -> bytes:

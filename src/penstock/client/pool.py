@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import AuthenticationError, ConnectError
 
-from .options import Server, parse_server
+from .addresses import Server, parse_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -25,10 +25,10 @@ from penstock.errors import (
 from penstock.nuid import Nuid
 
 from . import connection as machine
+from .addresses import parse_servers
 from .durations import Duration, to_seconds
 from .jetstream import Headers, encode_header_map
 from .message import BaseMessage
-from .options import parse_servers
 from .pool import ServerPool
 from .protocol_lines import OnProtocol, ProtocolLines
 from .requests import Answers, Gathered, Question, is_end
@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterable
 
+    from .addresses import Server
     from .info import ServerInfo
-    from .options import Options, Server
+    from .options import Options
     from .steps import Flow, Steps
 
 M = TypeVar("M", bound=BaseMessage)

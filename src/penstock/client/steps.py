@@ -40,9 +40,9 @@ from .arguments import check_of
 if TYPE_CHECKING:
     from penstock.errors import PenstockError, PermissionsViolation
 
+    from .addresses import Server
     from .connection import Interest
     from .message import BaseMessage
-    from .options import Server
 
 T = TypeVar("T")
 S = TypeVar("S")

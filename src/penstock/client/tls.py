@@ -6,7 +6,7 @@ import ssl
 
 from penstock.errors import ConnectError
 
-from .options import Server, TlsOptions
+from .addresses import Server, TlsOptions
 
 
 def begins_with_tls(server: Server, options: TlsOptions | None) -> bool:

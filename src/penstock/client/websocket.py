@@ -25,7 +25,8 @@ from penstock.errors import ConnectError, ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from .options import Options, Server
+    from .addresses import Server
+    from .options import Options
 
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10

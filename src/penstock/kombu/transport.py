@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kombu.transport import virtual
 
 from penstock.client import Options
-from penstock.client.options import TlsOptions, parse_servers
+from penstock.client.addresses import TlsOptions, parse_servers
 from penstock.errors import (
     ApiError,
     ConnectError,

@@ -12,9 +12,9 @@ import os
 from typing import TYPE_CHECKING
 
 from penstock.api.times import format_time
+from penstock.client.addresses import TlsOptions, parse_servers
 from penstock.client.blocking import connect_blocking
 from penstock.client.options import Options as ClientOptions
-from penstock.client.options import TlsOptions, parse_servers
 from penstock.errors import NoResponders, PenstockError, StreamNotFound
 from penstock.spark.parsing import OptionError
 from penstock.spark.reading.offsets import StreamState

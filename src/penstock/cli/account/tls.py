@@ -19,7 +19,7 @@ from penstock.core.base.quoting import shown
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
-    from penstock.client.options import Server, TlsOptions
+    from penstock.client.addresses import Server, TlsOptions
 
 _INSTALL = "certificates are read with the package cryptography: pip install 'penstock[nkeys]'"
 _LINE_MOST = 1 << 20

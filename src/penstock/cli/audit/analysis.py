@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.audit import rules
 from penstock.cli.audit.archive import ArchiveError, Reader
+from penstock.cli.audit.catalog import checks
+from penstock.cli.audit.check import FAIL, OUTCOMES, PASS, SKIP, WARN, Check, Result, run
 from penstock.cli.output import print_facts, print_json, print_table
 from penstock.cli.session import Session, command
 from penstock.core.base.quoting import shown
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 KIND = "io.nats.audit.v1.analysis"
-_COLOURS = {rules.PASS: "green", rules.WARN: "yellow", rules.FAIL: "red", rules.SKIP: "cyan"}
+_COLOURS = {PASS: "green", WARN: "yellow", FAIL: "red", SKIP: "cyan"}
 
 
 @click.command("checks")
@@ -26,7 +27,7 @@ _COLOURS = {rules.PASS: "green", rules.WARN: "yellow", rules.FAIL: "red", rules.
 @click.pass_obj
 def checks_(session: Session) -> None:
     """List the checks with their thresholds."""
-    found = rules.checks()
+    found = checks()
     if session.as_json:
         print_json([_check_data(each) for each in found])
         return
@@ -45,7 +46,7 @@ def checks_(session: Session) -> None:
     print_table(("Code", "Suite", "Name", "Sound is", "Thresholds"), rows)
 
 
-def _check_data(check: rules.Check) -> dict[str, Any]:
+def _check_data(check: Check) -> dict[str, Any]:
     return {
         "code": check.code,
         "suite": check.suite,
@@ -66,7 +67,7 @@ def _check_data(check: rules.Check) -> dict[str, Any]:
 
 def _thresholds(function: Any) -> Any:
     """An option for each threshold, such as --accounts_001_connections."""
-    for check in reversed(rules.checks()):
+    for check in reversed(checks()):
         for each in reversed(check.thresholds):
             name = f"{check.code.lower()}_{each.key}"
             function = click.option(
@@ -131,7 +132,7 @@ def analyze(
         print(_markdown(shortened), end="")
     else:
         _print(shortened, verbose)
-    return 1 if report["outcomes"].get(rules.FAIL) else 0
+    return 1 if report["outcomes"].get(FAIL) else 0
 
 
 def _analyzed(
@@ -141,7 +142,7 @@ def _analyzed(
 
     from penstock.api.times import format_time
 
-    known = {name for each in rules.checks() for name in (each.code, each.suite)}
+    known = {name for each in checks() for name in (each.code, each.suite)}
     skipped = {each.upper() for each in skip}
     unknown = skipped - {each.upper() for each in known}
     if unknown:
@@ -151,9 +152,9 @@ def _analyzed(
     except ArchiveError as error:
         raise click.ClickException(str(error)) from None
     results = []
-    for check in rules.checks():
+    for check in checks():
         if {check.code.upper(), check.suite.upper()} & skipped:
-            results.append(rules.Result(check, rules.SKIP, error="skipped as asked"))
+            results.append(Result(check, SKIP, error="skipped as asked"))
             continue
         prefix = f"{check.code.lower()}_"
         given = {
@@ -161,8 +162,8 @@ def _analyzed(
             for name, value in thresholds.items()
             if name.startswith(prefix) and value is not None
         }
-        results.append(rules.run(check, archive, given))
-    outcomes = {name: sum(each.outcome == name for each in results) for name in rules.OUTCOMES}
+        results.append(run(check, archive, given))
+    outcomes = {name: sum(each.outcome == name for each in results) for name in OUTCOMES}
     metadata = archive.metadata()
     archive.close()
     return {
@@ -175,10 +176,10 @@ def _analyzed(
     }
 
 
-def _result_data(result: rules.Result) -> dict[str, Any]:
+def _result_data(result: Result) -> dict[str, Any]:
     return {
         "check": _check_data(result.check),
-        "outcome": rules.OUTCOMES.index(result.outcome),
+        "outcome": OUTCOMES.index(result.outcome),
         "outcome_string": result.outcome,
         "examples": {"examples": list(result.examples), "error": result.error},
     }

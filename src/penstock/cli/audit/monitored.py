@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.audit.archive import STREAM_KIND, Reader
-from penstock.cli.audit.rules import Check, Findings, Thresholds
+from penstock.cli.audit.check import Check, Findings, Thresholds
 from penstock.cli.server import check_rules
 from penstock.cli.server.check_report import Report
 

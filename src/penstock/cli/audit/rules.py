@@ -6,76 +6,16 @@ finds; ``critical`` makes it fail, ``warning`` is a warning. A check that has no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from penstock.cli.audit.archive import STREAM_KIND, UNCLUSTERED, ArchiveError, Reader
+from penstock.cli.audit.archive import STREAM_KIND, UNCLUSTERED, Reader
+from penstock.cli.audit.check import Check, Findings, Threshold, Thresholds
 from penstock.cli.output import size
 
-PASS, WARN, FAIL, SKIP = "PASS", "WARN", "FAIL", "SKIP"
-OUTCOMES = (PASS, WARN, FAIL, SKIP)
-Thresholds = Mapping[str, float]
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
 _BLANKS = frozenset(" \t\r\n")
-
-
-@dataclass(frozen=True)
-class Threshold:
-    """A number that a check compares with."""
-
-    key: str
-    text: str
-    default: float
-    unit: str = ""  # "%", "days" or none
-
-
-@dataclass
-class Findings:
-    """What a check has found. ``seen``: how much there was to look at."""
-
-    critical: list[str] = field(default_factory=list)
-    warning: list[str] = field(default_factory=list)
-    seen: int = 0
-
-    @property
-    def outcome(self) -> str:
-        """One of the outcomes."""
-        if not self.seen:
-            return SKIP
-        return FAIL if self.critical else WARN if self.warning else PASS
-
-
-@dataclass(frozen=True)
-class Check:
-    """A check: its code, and what looks at the archive."""
-
-    code: str
-    suite: str
-    name: str
-    text: str
-    look: Callable[[Reader, Thresholds, Findings], None]
-    thresholds: tuple[Threshold, ...] = ()
-
-
-@dataclass(frozen=True)
-class Result:
-    """The outcome of a check and what it found."""
-
-    check: Check
-    outcome: str
-    examples: tuple[str, ...] = ()
-    error: str = ""
-
-
-def run(check: Check, archive: Reader, given: Thresholds) -> Result:
-    """Make a check; ``given`` are thresholds by their key."""
-    found = Findings()
-    thresholds = {each.key: given.get(each.key, each.default) for each in check.thresholds}
-    try:
-        check.look(archive, thresholds, found)
-    except (ArchiveError, AttributeError, KeyError, TypeError, ValueError) as error:
-        return Result(check, SKIP, error=str(error) or type(error).__name__)
-    return Result(check, found.outcome, (*found.critical, *found.warning))
 
 
 def _pages(archive: Reader, kind: str) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
@@ -352,14 +292,7 @@ def _leaf_names(archive: Reader, thresholds: Thresholds, found: Findings) -> Non
                 found.warning.append(f'{server}: leaf node "{each["name"]}"')
 
 
-def checks() -> tuple[Check, ...]:
-    """All checks, in the order of their codes."""
-    from penstock.cli.audit.monitored import CHECKS as MONITORED
-
-    return tuple(sorted((*_CHECKS, *MONITORED), key=lambda each: each.code))
-
-
-_CHECKS = (
+CHECKS = (
     Check(
         "ACCOUNTS_001",
         "accounts",

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.apply.watching import Event, Patience, Watch
-from penstock.cli.configuration.applying import (
+from penstock.cli.configuration.declaring import (
     CHANGES,
     FILES,
     OWNER,

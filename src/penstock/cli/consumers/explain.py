@@ -82,7 +82,7 @@ def _pending(
 def _pending_in(session: Session, stream: str, consumer: str, seq: int) -> Pending | None:
     """What the folder says of the message; None if it has no state of the consumer. StoreError."""
     from penstock.cli.consumers.explaining import Pending
-    from penstock.cli.store.session import vault
+    from penstock.cli.store.opening import vault
     from penstock.core.base.readonly_disk import ReadOnlyDisk
     from penstock.store.describe import consumer_states
     from penstock.store.layout import find

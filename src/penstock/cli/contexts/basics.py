@@ -90,8 +90,8 @@ def add(
     stays as it is. The `nats` command uses the same contexts.
     """
     from penstock.cli.contexts import files as context_files
+    from penstock.client.addresses import DEFAULT_URL
     from penstock.client.contexts import context_names
-    from penstock.client.options import DEFAULT_URL
 
     fields = context_files.read(name) if name in context_names() else {"url": DEFAULT_URL}
     for option, field in _FIELDS.items():

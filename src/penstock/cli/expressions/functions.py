@@ -15,13 +15,6 @@ if TYPE_CHECKING:
 
     Predicate = Callable[[Any, int], Any]
 
-PREDICATES = frozenset(
-    (
-        *("all", "any", "one", "none", "filter", "map", "count", "sum", "groupBy", "sortBy"),
-        *("find", "findIndex", "findLast", "findLastIndex"),
-    )
-)
-"""Functions whose second argument is a predicate."""
 
 _DAY_NS = 86_400_000_000_000
 

@@ -8,6 +8,14 @@ from typing import Any, NamedTuple
 
 from penstock.errors import PenstockError
 
+PREDICATES = frozenset(
+    (
+        *("all", "any", "one", "none", "filter", "map", "count", "sum", "groupBy", "sortBy"),
+        *("find", "findIndex", "findLast", "findLastIndex"),
+    )
+)
+"""Functions whose second argument is a predicate."""
+
 
 class ExpressionError(PenstockError, ValueError):
     """The expression is wrong, or has no value for these data; ``at`` is the place in it, -1 for none."""
@@ -258,8 +266,6 @@ class _Reader:
         return Node("name", (word.text,), word.at)
 
     def _arguments(self, name: str, *, piped: bool = False) -> list[Node]:
-        from penstock.cli.expressions.functions import PREDICATES
-
         self.expect("(")
         first = not piped
 

@@ -61,7 +61,7 @@ def lake_of(tables: Path, given: dict[str, Any]) -> Lake:
     try:
         from penstock.plgd.spark.lake import Lake
         from penstock.plgd.tables import Settings
-        from penstock.plgd.tables.opening import is_delta, is_iceberg
+        from penstock.plgd.tables.folders import is_delta, is_iceberg
         from penstock.spark.parsing import OptionError
         from penstock.spark.tables.places import TableError
     except ImportError as problem:

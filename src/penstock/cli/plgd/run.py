@@ -301,7 +301,7 @@ def backfill(session: Session, /, folder: Path, stream: str, **given: Any) -> in
     lake = lake_of(folder / "tables", given)
     with session.connect(lasting=True) as client:
         state = check_stream(client, stream)
-        from penstock.client.options import DEFAULT_URL
+        from penstock.client.addresses import DEFAULT_URL
 
         source = source_of(session, session.server or DEFAULT_URL, stream)
         progress = Progress(client, stream, as_json=session.as_json)

@@ -18,8 +18,8 @@ def prepare(session: Session) -> None:
     penstock.spark.session, and the pipeline, then start sooner.
     """
     try:
-        from penstock.spark.classes import PrepareError, prepare
         from penstock.spark.java import JavaNotFoundError
+        from penstock.spark.preparing import PrepareError, prepare
 
         made = prepare()
     except ImportError as problem:

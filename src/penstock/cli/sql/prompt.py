@@ -64,8 +64,8 @@ def answer(database: Database, line: str, form: str) -> None:
     import duckdb
     import pyarrow
 
+    from penstock.cli.sql.failures import show_place
     from penstock.cli.sql.formats import output_for
-    from penstock.cli.sql.query import show_place
     from penstock.errors import PenstockError
 
     if line.startswith("."):

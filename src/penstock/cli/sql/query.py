@@ -14,8 +14,8 @@ import click
 
 from penstock.cli.failures import DONE, USAGE
 from penstock.cli.session import Session, command
+from penstock.cli.sql.failures import QueryError
 from penstock.cli.values import DURATION
-from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,26 +30,6 @@ if TYPE_CHECKING:
 _FORMATS = ("table", "json", "jsonl", "csv", "md", "parquet", "arrow")
 _BINARY = ("parquet", "arrow")
 _FIELD = re.compile(r"\{([^{}]+)\}")
-
-
-class QueryError(click.ClickException):
-    """The query is wrong, or could not be answered; has the exit status."""
-
-    def __init__(self, text: str, status: int) -> None:
-        """``text`` may have several lines: the first ones say what is wrong, the last ones where."""
-        super().__init__(show_place(text))
-        self.exit_code = status  # type: ignore[misc]  # a class variable of click
-
-
-def show_place(text: str) -> str:
-    """What is wrong; where, with a mark below, is shown to somebody at a terminal."""
-    reason, found, place = text.partition("\n\nLINE ")
-    _, _, place = place.partition(": ")
-    line, _, mark = place.partition("\n")
-    if found and mark and sys.stderr.isatty():
-        skipped = len(found.strip()) + len(" 1: ")  # as far as the line is indented
-        click.echo(f"{shown(line)}\n{mark[skipped:]}", err=True)
-    return reason
 
 
 @click.command()
@@ -176,7 +156,7 @@ def _database(session: Session, asked: dict[str, Any]) -> Iterator[Database]:
     decoders = dict(_decoder(each, asked["descriptor"]) for each in asked["decodes"])
     source: FolderSource | LiveSource
     if session.store and os.path.isdir(session.store) and not _is_backup(session.store):
-        from penstock.cli.store.session import more_files, vault
+        from penstock.cli.store.opening import more_files, vault
 
         more_files()
         source = _Folder(session, vault())
@@ -199,7 +179,7 @@ def _decoder(given: str, descriptor: Path | None) -> tuple[str, Any]:
 
 
 def _is_backup(path: str) -> bool:
-    from penstock.cli.store.serving import is_backup
+    from penstock.cli.store.opening import is_backup
 
     return is_backup(path)
 

@@ -11,12 +11,12 @@ import click
 
 from penstock.cli.output import number, print_table, size
 from penstock.cli.session import Session, command
+from penstock.cli.store.opening import more_files
 from penstock.cli.store.session import (
     DAMAGED,
     SOUND,
     STREAMS,
     locked,
-    more_files,
     plural,
     progress,
     show_json,

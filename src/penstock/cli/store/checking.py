@@ -9,17 +9,16 @@ import click
 
 from penstock.cli.output import number, print_table, size
 from penstock.cli.session import Session, command
+from penstock.cli.store.opening import more_files, vault
 from penstock.cli.store.session import (
     DAMAGED,
     SOUND,
     STREAMS,
-    more_files,
     plural,
     progress,
     show_json,
     store_argument,
     style,
-    vault,
 )
 from penstock.core.base.quoting import shown
 

@@ -10,13 +10,12 @@ import click
 from penstock.api.times import format_time, parse_time
 from penstock.cli.output import payload, print_json, print_json_line, readable
 from penstock.cli.session import Session, command
+from penstock.cli.store.opening import more_files, vault
 from penstock.cli.store.session import (
     DAMAGED,
     SOUND,
     complain,
-    more_files,
     store_argument,
-    vault,
 )
 from penstock.core.base.quoting import shown
 

@@ -10,18 +10,17 @@ import click
 from penstock.cli.output import number, size
 from penstock.cli.session import Session, command
 from penstock.cli.store.checking import show_problem
+from penstock.cli.store.opening import more_files, vault
 from penstock.cli.store.session import (
     DAMAGED,
     SOUND,
     STREAMS,
     locked,
-    more_files,
     plural,
     progress,
     show_json,
     store_argument,
     style,
-    vault,
 )
 from penstock.core.base.quoting import shown
 

@@ -6,15 +6,11 @@ The commands ask the same questions with the same client; a server of this proce
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from penstock.cli.session import Session
-
-if TYPE_CHECKING:
-    from penstock.embedded.stored import StoredServer
 
 PATH = "store_path"
 """The name of the parameter: some commands have one that is called ``store`` already."""
@@ -60,32 +56,3 @@ def _set(field: str) -> Any:
             setattr(session, field, value)
 
     return callback
-
-
-def serve(session: Session) -> StoredServer:
-    """The server of the streams that ``--store`` names; it ends with the command.
-
-    Raises NotStoredError, StoreError, VaultError, OSError.
-    """
-    from penstock.cli.store.session import key_of_store, more_files
-    from penstock.embedded.stored import StoredServer
-
-    more_files()
-    server = StoredServer(
-        session.store,
-        account=session.store_account,
-        domain=session.domain,
-        backup=session.store_backup,
-        key=key_of_store(),
-    )
-    context = click.get_current_context(silent=True)
-    if context is not None:
-        context.find_root().call_on_close(server.close)
-    return server
-
-
-def is_backup(path: str) -> bool:
-    """Whether there is a backup, which only the server of ``serve`` reads, and no store folder."""
-    return not any(
-        each.name == "jetstream" or each.name.startswith("domain_") for each in os.scandir(path)
-    )

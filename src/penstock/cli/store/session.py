@@ -7,8 +7,6 @@ not do its work (no store there, in use, the disk refuses, wrong usage); 130 int
 from __future__ import annotations
 
 import contextlib
-import os
-import resource
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,14 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from penstock.cli.session import Session
-    from penstock.vault import Vault
 
 F = TypeVar("F", bound="Callable[..., object]")
 
 SOUND, DAMAGED, FAILED = 0, 1, 2
 
 STORE = "PENSTOCK_STORE"
-KEY = "PENSTOCK_STORE_KEY"
 
 STREAMS = click.option("--stream", "streams", multiple=True, help="Only this stream; repeatable.")
 
@@ -65,33 +61,6 @@ def store_argument(function: F) -> F:
     """The folder, from an argument or the environment."""
     made = click.argument("store", envvar=STORE, required=True, type=click.Path(file_okay=False))
     return made(function)
-
-
-def vault() -> Vault | None:
-    """The keys of an encrypted store, from the environment."""
-    key = os.environ.get(KEY, "")
-    if not key:
-        return None
-    from penstock.vault import Vault, VaultError
-
-    try:
-        return Vault.of(key, random=os.urandom)
-    except VaultError as problem:
-        raise click.ClickException(str(problem)) from None
-
-
-def key_of_store() -> str:
-    """The key of an encrypted store, from the environment, "" for none; ClickException for a bad one."""
-    vault()
-    return os.environ.get(KEY, "")
-
-
-def more_files() -> None:
-    """Raise the limit of open files: a store in use is held open while it is read."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 @contextlib.contextmanager

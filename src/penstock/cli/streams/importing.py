@@ -241,7 +241,7 @@ def _rows(
 
 @contextlib.contextmanager
 def _stored(session: Session, path: Path, source: str | None) -> Iterator[Iterator[Row]]:
-    from penstock.cli.store.session import key_of_store, more_files
+    from penstock.cli.store.opening import key_of_store, more_files
     from penstock.embedded.stored import StoredServer
 
     more_files()

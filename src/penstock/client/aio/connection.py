@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable, Coroutine
 
+    from ..addresses import Server
     from ..durations import Duration
-    from ..options import Options, Server
+    from ..options import Options
     from ..services.models import ServiceConfig
     from ..steps import Owner
     from .handlers import Handlers

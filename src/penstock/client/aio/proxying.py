@@ -12,7 +12,7 @@ from ..socks import parse_proxy, talk
 if TYPE_CHECKING:
     import asyncio
 
-    from ..options import Server
+    from ..addresses import Server
 
 
 async def open_through(loop: asyncio.AbstractEventLoop, url: str, server: Server) -> socket.socket:

@@ -16,7 +16,7 @@ from ..websocket import WebSocket
 if TYPE_CHECKING:
     import ssl
 
-    from ..options import Server
+    from ..addresses import Server
     from .connection import Client
 
 

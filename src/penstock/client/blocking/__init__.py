@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
-from ..options import ConnectOptions, Options, TlsOptions, make_options
+from ..options import ConnectOptions, Options, make_options
 from ..requests import Question
 from .connection import BlockingClient
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Iterable
 
+    from ..addresses import TlsOptions
     from ..protocol_lines import OnProtocol
     from ..status import Status
 

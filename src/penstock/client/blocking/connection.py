@@ -33,18 +33,19 @@ from ..steps import Mailbox, call, made
 from ..tls import begins_with_tls
 from .guard import Sleeper
 from .messages import BlockingMessage
+from .opening import open_transport
 from .running import Blocking, exclusive, run
 from .sharing import KEEPER, Shared, forget
 from .status import StatusEvents
 from .subscription import Subscription
-from .transport import Transport, open_transport
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
+    from ..addresses import Server
     from ..durations import Duration
-    from ..options import Options, Server
+    from ..options import Options
     from ..protocol_lines import OnProtocol
     from ..requests import Question
     from ..services.models import ServiceConfig
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from ..steps import Owner
     from .jetstream import JetStream
     from .services import Service, ServiceClient
+    from .transport import Transport
 
 logger = logging.getLogger(__name__)
 LOOK_AFTER_S = 0.5  # a connection not read for this time is checked before use

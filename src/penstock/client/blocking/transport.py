@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import ConnectError
 
-from ..memory import open_socket
-from ..socks import parse_proxy
 from ..tls import make_context
 from .dialing import READABLE, Patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..options import Options, Server, TlsOptions
+    from ..addresses import Server, TlsOptions
     from .guard import Bell, Guard
 
 RECEIVE_BYTES = 16 * 1024
@@ -169,27 +167,3 @@ class Transport:
         self.closed = True
         self._socket.close()
         self._bell.wake()
-
-
-def open_transport(
-    server: Server,
-    options: Options,
-    guard: Guard,
-    bell: Bell,
-    over: Callable[[], bool],
-    deadline: float,
-) -> Transport:
-    """Connect to the server; raises OSError, and ConnectError as soon as the client is ``over``."""
-    if server.memory:
-        connected = guard.without(lambda: open_socket(server.host, waits=True))
-    elif options.socks_proxy:
-        proxy = parse_proxy(options.socks_proxy)
-        patience = Patience(guard, bell, over, deadline)
-        connected = patience.connect_through(proxy, server.host, server.port)
-    else:
-        connected = Patience(guard, bell, over, deadline).connect(server.host, server.port)
-    if not server.websocket:
-        return Transport(connected, guard, bell)
-    from .websocket import WebSocketTransport
-
-    return WebSocketTransport(connected, guard, bell, server, options)

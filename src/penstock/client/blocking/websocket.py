@@ -13,7 +13,8 @@ from .transport import Transport
 if TYPE_CHECKING:
     import socket
 
-    from ..options import Options, Server
+    from ..addresses import Server
+    from ..options import Options
     from .guard import Bell, Guard
 
 

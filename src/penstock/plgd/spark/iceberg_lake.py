@@ -26,7 +26,7 @@ from penstock.spark.tables.files import StoredFile
 from penstock.spark.tables.parquet import partition_text
 from penstock.spark.tables.places import TableError
 
-from ..tables.opening import CATALOG
+from ..tables.folders import CATALOG
 from ..tables.schemas import TABLES, Way
 from .lake import Begun, Lake, check_columns, held_of
 

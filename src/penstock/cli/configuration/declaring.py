@@ -1,0 +1,153 @@
+"""What the commands of configuration as code share: their options, the declared files, the plan and its picture."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.output import print_json
+from penstock.core.base.quoting import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.apply.model import Declared
+    from penstock.apply.planning import Plan
+    from penstock.cli.session import Session
+    from penstock.client.blocking.jetstream import JetStream
+
+CHANGES = 2
+_COLOURS = {"create": "green", "update": "yellow", "replace": "magenta", "delete": "red"}
+
+
+class Wrong(click.ClickException):
+    """Mistakes of files, each on a separate line."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Print the lines."""
+        return tuple(self.message.splitlines())
+
+
+class WrongUsage(click.ClickException):
+    """The command line is wrong."""
+
+    exit_code = 1
+
+    def __init__(self, mistake: click.UsageError) -> None:
+        """Say what click says."""
+        super().__init__(mistake.format_message())
+        self.ctx = mistake.ctx
+
+
+class Command(click.Command):
+    """A command whose wrong usage ends with 1, because 2 means that there are changes."""
+
+    def make_context(self, *given: Any, **extra: Any) -> click.Context:
+        """Parse the command line."""
+        try:
+            return super().make_context(*given, **extra)
+        except click.UsageError as mistake:
+            raise WrongUsage(mistake) from None
+
+
+FILES = click.argument("files", nargs=-1, required=True, metavar="FILE...")
+VARIABLES = click.option(
+    "--var", "variables", multiple=True, metavar="NAME=VALUE", help="A variable of Terraform files."
+)
+OWNER = click.option(
+    "--owner", default="", help="Label what is declared: metadata managed-by is this name."
+)
+PRUNE = click.option(
+    "--prune", is_flag=True, help="Delete what has the owner's label and is not declared."
+)
+
+
+def planned(declared: Declared, jetstream: JetStream, owner: str, prune: bool) -> Plan:
+    """What has to be done on this server. Raises ClickException, PenstockError."""
+    from penstock.apply.inspecting import inspect
+    from penstock.apply.planning import plan as make
+
+    try:
+        live = inspect(jetstream, [each.key for each in declared.entries])
+        return make(declared, live, owner=owner, prune=prune)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def show(session: Session, found: Plan) -> None:
+    """Print a plan."""
+    from penstock.apply.showing import as_json, lines
+
+    if session.as_json:
+        print_json(as_json(found))
+        return
+    for line in lines(found):
+        text = shown(line.text)
+        colour = _COLOURS.get(line.style, "bright_red" if line.style == "refuse" else "")
+        click.echo(click.style(text, fg=colour) if colour and sys.stdout.isatty() else text)
+
+
+def warn(warnings: Iterable[object]) -> None:
+    """Print warnings on stderr."""
+    for each in warnings:
+        click.echo(f"penstock: warning: {shown(str(each))}", err=True)
+
+
+def declared_in(files: tuple[str, ...], variables: tuple[str, ...]) -> Declared:
+    """What files declare. Raises ClickException with every mistake; warnings go to stderr."""
+    from penstock.apply.model import ConfigurationError
+    from penstock.apply.reading import checked, read
+
+    given: dict[str, str] = {}
+    for each in variables:
+        name, sign, value = each.partition("=")
+        if not sign:
+            raise click.ClickException(f'--var "{each}": expected NAME=VALUE')
+        given[name] = value
+    try:
+        declared = checked(read(_texts(files), given))
+    except ConfigurationError as error:
+        raise Wrong(str(error)) from None
+    warn(declared.warnings)
+    return declared
+
+
+def _texts(files: tuple[str, ...]) -> list[Any]:
+    """The files with their texts; a folder is all files in it that may be configurations."""
+    from penstock.apply.reading import known
+    from penstock.apply.terraform import File
+
+    found: list[File] = []
+    for name in files:
+        path = Path(name)
+        if name == "-":
+            found.append(File("stdin", sys.stdin.read()))
+        elif path.is_dir():
+            inside = sorted(
+                each
+                for each in path.rglob("*")
+                if each.is_file() and known(each.name) and not _hidden(each.relative_to(path))
+            )
+            if not inside:
+                raise click.ClickException(f"{name}: no configuration files in this folder")
+            found += [File(str(each), _text(each)) for each in inside]
+        else:
+            found.append(File(name, _text(path)))
+    return found
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise click.ClickException(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise click.ClickException(f"cannot read {path}: it is not UTF-8") from None

@@ -1,0 +1,66 @@
+"""Opening a store folder that the user names: its key, the limit of open files, and the server of its streams."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from penstock.embedded.stored import StoredServer
+    from penstock.vault import Vault
+
+KEY = "PENSTOCK_STORE_KEY"
+
+
+def vault() -> Vault | None:
+    """The keys of an encrypted store, from the environment."""
+    key = os.environ.get(KEY, "")
+    if not key:
+        return None
+    from penstock.vault import Vault, VaultError
+
+    try:
+        return Vault.of(key, random=os.urandom)
+    except VaultError as problem:
+        raise click.ClickException(str(problem)) from None
+
+
+def key_of_store() -> str:
+    """The key of an encrypted store, from the environment, "" for none; ClickException for a bad one."""
+    vault()
+    return os.environ.get(KEY, "")
+
+
+def more_files() -> None:
+    """Raise the limit of open files: a store in use is held open while it is read."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def serve(store: str, *, account: str, domain: str, backup: str) -> StoredServer:
+    """The server of the streams in a store folder or a backup; it ends with the command.
+
+    Raises NotStoredError, StoreError, VaultError, OSError.
+    """
+    from penstock.embedded.stored import StoredServer
+
+    more_files()
+    key = key_of_store()
+    server = StoredServer(store, account=account, domain=domain, backup=backup, key=key)
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.find_root().call_on_close(server.close)
+    return server
+
+
+def is_backup(path: str) -> bool:
+    """Whether there is a backup, which only the server of ``serve`` reads, and no store folder."""
+    return not any(
+        each.name == "jetstream" or each.name.startswith("domain_") for each in os.scandir(path)
+    )
