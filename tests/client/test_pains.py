@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,6 +36,36 @@ def again(call: Callable[[], Any]) -> Any:
             return call()
         except ConnectionLost:
             continue
+
+
+def test_a_publish_with_an_id_outlives_its_connection(shell: str) -> None:
+    """The ack is lost with the connection: with an id the message is sent again, and stored once."""
+    with (
+        penstock.testing.broker() as broker,
+        connected(shell, broker.memory_url, timeout=30) as client,
+        ThreadPoolExecutor() as pool,
+    ):
+        js = client.jetstream()
+        make(js)
+
+        def cut(subject: str) -> None:
+            while not any(each.subject == subject for each in broker.published):
+                pass
+            broker.disconnect()
+
+        broker.drop("s.*")
+        breaks = pool.submit(cut, "s.id")
+        ack = js.publish("s.id", b"x", msg_id="1")
+        breaks.result()
+        assert (ack.seq, ack.duplicate) == (1, False)
+        assert js.publish("s.id", b"x", msg_id="1").duplicate
+        broker.drop("s.*")
+        breaks = pool.submit(cut, "s.none")
+        with pytest.raises(ConnectionLost):
+            js.publish("s.none", b"x")
+        breaks.result()
+        assert [each.subject for each in broker.published if each.subject == "s.none"] == ["s.none"]
+        assert js.stream_info("S").state.messages == 1
 
 
 @pytest.mark.timeout(180)

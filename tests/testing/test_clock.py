@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock import testing
 from penstock.client import ConsumerConfig, ConsumerNotFound, MessageNotFound, StreamConfig
-from tests.client.shells import SHELLS, connected
+from tests.client.shells import SHELLS, Waited, connected
 
 WAIT = 30
 
@@ -62,6 +63,34 @@ def test_a_message_comes_again_after_its_ack_wait(broker, client):
     broker.assert_redelivered("ORDERS", "packing", 1, times=1)
     broker.clock.advance(timedelta(hours=1))
     assert pull.fetch(1, no_wait=True) == []
+
+
+def test_a_wait_for_messages_ends_by_either_clock(broker, client):
+    """The client's timeout is of the machine; nothing is left that would take a later message."""
+    js = orders(client)
+    js.create_consumer("ORDERS", ConsumerConfig(durable_name="packing", ack_wait=WAIT))
+    packing = js.consumer("ORDERS", "packing")
+    assert packing.next(timeout=0.05) is None
+    assert packing.fetch(10, timeout=0.05) == []
+    assert js.pull("ORDERS", "packing").fetch(2, timeout=0.05) == []
+    assert packing.info().num_waiting == 0
+    js.publish("orders.new", b"42 bolts")
+    assert [each.metadata.delivered for each in packing.fetch(5, timeout=0.05)] == [1]
+    broker.clock.advance(WAIT)
+    assert packing.next(timeout=0.05).metadata.delivered == 2
+    with broker.connect_blocking() as other, ThreadPoolExecutor() as pool:
+        waiting = pool.submit(other.jetstream().consumer("ORDERS", "packing").next, 1800)
+        while not packing.info().num_waiting:
+            pass
+        broker.clock.advance(WAIT)
+        message = waiting.result(60)
+        assert message.metadata.delivered == 3
+        message.ack_sync()
+        waiting = pool.submit(other.jetstream().pull("ORDERS", "packing").fetch, 1, timeout=20)
+        while not packing.info().num_waiting:
+            pass
+        broker.clock.advance(20)
+        assert waiting.result(60) == []
 
 
 def test_a_push_consumer_gets_every_redelivery_at_its_time(broker):
@@ -140,6 +169,32 @@ def test_a_schedule_fires_each_time(broker, client):
             found.append((message.timestamp_ns - start_ns) / 1e9)
     assert len(found) == 3
     assert all(abs(span - want) < 1 for span, want in zip(found, (10, 20, 30), strict=True))
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_delay_counts_by_the_clock_of_the_broker(broker, shell):
+    """Of a client that the broker made; to the second, as the protocol has it."""
+    broker.clock.advance(timedelta(days=30))
+
+    def fires(js):
+        js.create_stream(StreamConfig(name="S", subjects=["s.>"], allow_msg_schedules=True))
+        js.schedule("s.plan", b"x", target="s.due", delay="1h")
+        broker.clock.advance(3590)
+        assert js.stream_info("S").state.num_subjects == 1
+        broker.clock.advance(10)
+        assert js.get_message("S", last_by_subject="s.due").data == b"x"
+
+    if shell == "blocking":
+        with broker.connect_blocking() as client:
+            fires(client.jetstream())
+        return
+    with asyncio.Runner() as runner:
+
+        async def opened():
+            return await broker.connect()
+
+        with Waited(runner.run(opened()), runner.get_loop()) as client:
+            fires(client.jetstream())
 
 
 def test_years_pass_at_once(broker, client):

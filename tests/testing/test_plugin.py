@@ -263,6 +263,28 @@ def test_an_asyncio_client(run):
         result.assert_outcomes(passed=1)
 
 
+@pytest.mark.parametrize(("backend", "outcome"), [("asyncio", "passed"), ("trio", "skipped")])
+def test_an_asyncio_client_with_the_plugin_of_anyio(run, backend, outcome):
+    pytest.importorskip("anyio")
+    code = f"""
+    import pytest
+
+    @pytest.fixture
+    def anyio_backend_name():  # anyio's own fixture asks the backend, which may not be installed
+        return "{backend}"
+
+    @pytest.fixture
+    def anyio_backend():
+        return "{backend}"
+
+    @pytest.mark.anyio
+    async def test_a(penstock_async_client):
+        assert await penstock_async_client.jetstream().stream_names() == []
+    """
+    result = run(code, "-p", "anyio.pytest_plugin")
+    result.assert_outcomes(**{outcome: 1})
+
+
 def test_pytest_finds_the_plugin_by_itself():
     """The entry point of the package, as pyproject.toml declares it."""
     import tomllib

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from penstock.errors import NoResponders, PenstockError
+from penstock.errors import ConnectionLost, NoResponders, PenstockError
 
 from .durations import Duration, to_seconds
 from .jetstream import Headers, Plans, decode_pub_ack, publish_headers
@@ -105,7 +105,9 @@ class Streams(Scheduling[M]):
         """Store a message and wait for the stream's ack.
 
         Raises NoResponders when no stream takes the subject (in a cluster only after ``timeout``, because the
-        stream may be electing a leader), WrongLastSequence when an expectation does not hold.
+        stream may be electing a leader), WrongLastSequence when an expectation does not hold, ConnectionLost
+        when the connection breaks before the ack: with a ``msg_id`` the message is sent again instead, until
+        ``timeout`` is over, because the stream stores it once.
         """
         block = publish_headers(
             headers,
@@ -116,14 +118,24 @@ class Streams(Scheduling[M]):
             expected_last_msg_id=expected_last_msg_id,
             ttl=ttl,
         )
-        return (yield from self.storing(subject, data, block, timeout))
+        return (yield from self.storing(subject, data, block, timeout, once=bool(msg_id)))
 
     publish = call(publishing)
 
     def storing(
-        self, subject: str, data: bytes, block: bytes, timeout: Duration | None = None
+        self,
+        subject: str,
+        data: bytes,
+        block: bytes,
+        timeout: Duration | None = None,
+        *,
+        once: bool = False,
     ) -> Steps[PubAck]:
-        """Publish a message with this header block, and wait for the stream's ack."""
+        """Publish a message with this header block, and wait for the stream's ack.
+
+        ``once``: the stream stores it once however often it is sent, so it is sent again when the
+        connection breaks.
+        """
         client = self.client
         seconds = self.seconds_of(timeout)
         deadline = client.clock() + seconds
@@ -137,6 +149,10 @@ class Streams(Scheduling[M]):
                 if seconds <= 0 or not client.clustered:
                     raise
                 yield Until(Mailbox(), never, RETRY_S)
+            except ConnectionLost:
+                seconds = deadline - client.clock()
+                if seconds <= 0 or not once:
+                    raise
             else:
                 return decode_pub_ack(answer.data)
 

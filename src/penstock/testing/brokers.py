@@ -18,6 +18,7 @@ from . import expectations, states
 from .clock import BrokerClock
 from .expectations import Data, Expected, Facts
 from .faults import Fault, Faults, Refusal, answer_of
+from .pull_timeouts import PullTimeouts
 from .recording import Recorder, client_name
 from .running import Runner
 
@@ -66,6 +67,7 @@ class Broker:
         self._runner = Runner(manual=manual, store=store, port=port, name=name, options=options)
         self._faults = Faults(None if manual else self._later)
         self._recorder = Recorder()
+        self._timeouts = PullTimeouts(self._runner.soon) if manual else None
         self._clients: weakref.WeakSet[Client] = weakref.WeakSet()
         self.clock = BrokerClock(self._call, self._runner.clock, self._faults, manual=manual)
 
@@ -81,6 +83,8 @@ class Broker:
 
     def _install(self, app: Server) -> None:
         self._faults.install(app)
+        if self._timeouts is not None:
+            self._timeouts.install(app)
         self._recorder.install(app)
 
     def __enter__(self) -> Self:
@@ -139,13 +143,22 @@ class Broker:
     # -- clients
 
     def connect(self, **options: Unpack[ConnectOptions]) -> Connecting:
-        """An asyncio client over memory, as of ``penstock.client.connect``."""
+        """An asyncio client over memory, as of ``penstock.client.connect``.
+
+        What it counts from now (the ``delay`` of a schedule) counts by the broker's clock.
+        """
         settings, context = make_options(self.memory_url, None, options)
-        return _Connecting(self._clients, settings, Handlers(), context)
+        return _Connecting(self._adopt, settings, Handlers(), context)
 
     def connect_blocking(self, **options: Unpack[ConnectOptions]) -> BlockingClient:
-        """A blocking client over memory, as of ``penstock.client.connect_blocking``."""
-        return connect_blocking(self.memory_url, **options)
+        """A blocking client over memory, as of ``penstock.client.connect_blocking``; see ``connect``."""
+        client = connect_blocking(self.memory_url, **options)
+        client.now_ns = lambda: self.clock.now_ns
+        return client
+
+    def _adopt(self, client: Client) -> None:
+        client.now_ns = lambda: self.clock.now_ns
+        self._clients.add(client)
 
     def _flush_clients(self) -> None:
         """Send what asyncio clients of the running loop have queued. Blocking clients write at once."""
@@ -347,13 +360,13 @@ class Broker:
 class _Connecting(Connecting):
     """A connect() whose client the broker knows."""
 
-    def __init__(self, clients: weakref.WeakSet[Any], *settings: Any) -> None:
+    def __init__(self, adopt: Callable[[Client], None], *settings: Any) -> None:
         super().__init__(*settings)
-        self._clients = clients
+        self._adopt = adopt
 
     async def _open(self) -> Client:
         client = await super()._open()
-        self._clients.add(client)
+        self._adopt(client)
         return client
 
 

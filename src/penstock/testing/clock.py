@@ -41,7 +41,8 @@ class BrokerClock:
     """The time of a broker.
 
     A manual clock stands still until ``advance``: nothing expires, no ack wait ends, no schedule fires
-    meanwhile. Clients have the machine's clock: their timeouts go on.
+    meanwhile. Clients have the machine's clock: their timeouts go on, and a pull request ends after its
+    time by either clock.
     """
 
     def __init__(

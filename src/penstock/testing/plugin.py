@@ -3,7 +3,7 @@
 ========================== ==========================================================================
 ``penstock_server``        the broker of the test; by default its own, see ``--penstock-scope``
 ``penstock_client``        a blocking client of it
-``penstock_async_client``  an asyncio client of it (needs pytest-asyncio)
+``penstock_async_client``  an asyncio client of it (with pytest-asyncio or anyio's plugin)
 ``penstock_connect``       ``async with penstock_connect() as nc``: asyncio clients with any plugin
 ``penstock_module_server`` one broker for the tests of a module
 ``penstock_session_server`` one broker for all tests of the process
@@ -165,22 +165,30 @@ def penstock_connect(penstock_server: Broker) -> Callable[..., Connecting]:
 
 
 async def _async_client(penstock_server: Broker) -> AsyncIterator[Client]:
-    """An asyncio client of ``penstock_server``."""
     async with penstock_server.connect() as client:
         yield client
 
 
+_of_anyio = pytest.fixture(_async_client, name="_penstock_client_of_anyio")
 if importlib.util.find_spec("pytest_asyncio") is not None:
-    penstock_async_client: Any = importlib.import_module("pytest_asyncio").fixture(
-        _async_client, name="penstock_async_client"
+    _of_asyncio: Any = importlib.import_module("pytest_asyncio").fixture(
+        _async_client, name="_penstock_client_of_asyncio"
     )
-else:
 
-    @pytest.fixture
-    def penstock_async_client() -> None:
-        """Without pytest-asyncio: an error that says what to do."""
+
+@pytest.fixture
+def penstock_async_client(request: pytest.FixtureRequest) -> Client:
+    """An asyncio client of ``penstock_server``, in the loop of pytest-asyncio or of anyio's plugin."""
+    name = "_penstock_client_of_asyncio"
+    if "anyio_backend" in request.fixturenames:
+        if str(request.getfixturevalue("anyio_backend_name")) != "asyncio":
+            skip('Penstock\'s client needs asyncio: let a fixture anyio_backend return "asyncio"')
+        name = "_penstock_client_of_anyio"
+    elif importlib.util.find_spec("pytest_asyncio") is None:
         pytest.fail(
-            "penstock_async_client needs pytest-asyncio: install it, or write "
-            "`async with penstock_connect() as nc`",
+            "penstock_async_client needs pytest-asyncio, or a test with pytest.mark.anyio: use one of "
+            "them, or write `async with penstock_connect() as nc`",
             pytrace=False,
         )
+    client: Client = request.getfixturevalue(name)
+    return client

@@ -79,6 +79,8 @@ class Consumer(Task):
     api_subjects: object | None
     def unpin(self, group: str, reason: str) -> None:
         """Unpin the pinned client: another client gets the messages. The advisory has the reason: admin or timeout."""
+    def expire_requests(self, reply: str) -> None:
+        """End the pull requests with this reply subject as if their time were over."""
     def reset(self, seq: int) -> int:
         """Start again at a sequence, 0: behind the ack floor; returns the sequence."""
     paused: bool

@@ -207,6 +207,10 @@ cdef class Consumer(ConsumerTask):
         latest = max(latest, d.last_wait_ns())
         return 0 if latest > self.reactor.now_ns else latest
 
+    def expire_requests(self, str reply) -> None:
+        """End the pull requests with this reply subject as if their time were over."""
+        self.pull.expire(reply.encode("utf-8", "surrogateescape"))
+
     def unpin(self, str group, str reason) -> None:
         """Unpin the pinned client: another client gets the messages. The advisory has the reason: admin or timeout."""
         self.pull.unpin(group, reason)

@@ -26,6 +26,7 @@ cdef class PullDelivery:
 
     cdef int set_groups(self, int policy, tuple names, uint64_t pin_ttl_ns) except -1
     cdef int end(self, str reason) except -1                       # the consumer is closed
+    cdef int expire(self, bytes reply) except -1                   # the requests with this reply subject
     cdef int run(self) except -1                                   # deliver; 1: there is more to do in the next turn
     cdef int rest(self, int why) except -1
     cdef int tick(self) except -1

@@ -66,6 +66,18 @@ cdef class PullDelivery:
         self.consumer = ENDED
         return 0
 
+    cdef int expire(self, bytes reply) except -1:
+        """End the requests with this reply subject as if their time were over."""
+        cdef PullRequest r = self.requests.detach(), following
+        while r is not None:
+            following = r.next
+            if r.reply == reply:
+                self.end_request(r, "408 Request Timeout")
+            else:
+                self.requests.add(r)
+            r = following
+        return 0
+
     # --- delivery ------------------------------------------------------------------------------------------------------
     cdef int run(self) except -1:
         cdef Delivery delivery = self.delivery
