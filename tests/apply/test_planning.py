@@ -159,3 +159,35 @@ def test_a_plan_for_people_and_for_programs() -> None:
             {"field": "max_age", "now": 0, "wanted": 86_400_000_000_000},
         ],
     }
+
+
+def test_a_subject_that_another_stream_has_is_refused_when_the_plan_is_made() -> None:
+    there = live(stream("A", subjects=["a.>"]), stream("B", subjects=["b"]))
+    found = plan(Declared([stream("C", subjects=["c", "*.x"]), consumer("C", "c")]), there)
+    assert made(found) == [("refuse", "stream C"), ("refuse", "consumer C > c")]
+    assert found.changes[0].reasons == ('its subject "*.x" overlaps with "a.>" of stream A',)
+    found = plan(Declared([stream("C", subjects=["c.*", "c.x"])]), there)
+    assert found.changes[0].reasons == ('its subjects "c.*" and "c.x" overlap',)
+    both = [stream("C", subjects=["c"]), stream("D", subjects=["*"])]
+    found = plan(Declared(both), live())
+    assert made(found) == [("create", "stream C"), ("refuse", "stream D")]
+    # a stream that stays as it is has the better right, wherever it is declared
+    found = plan(
+        Declared([stream("C", subjects=["b"]), stream("B", subjects=["b"])]), live(there_b())
+    )
+    assert made(found) == [("refuse", "stream C"), ("keep", "stream B")]
+
+
+def there_b() -> Resource:
+    return stream("B", subjects=["b"])
+
+
+def test_subjects_may_move_from_a_stream_that_goes_or_gives_them_up() -> None:
+    mine = {"managed-by": "me"}
+    there = live(stream("A", subjects=["a"], metadata=mine))
+    found = plan(Declared([stream("B", subjects=["a"])]), there, owner="me", prune=True)
+    assert made(found) == [("delete", "stream A"), ("create", "stream B")]
+    found = plan(Declared([stream("B", subjects=["a"])]), there, owner="you", prune=True)
+    assert made(found) == [("refuse", "stream B")]
+    wanted = [stream("B", subjects=["a"]), stream("A", subjects=["z"], metadata=mine)]
+    assert made(plan(Declared(wanted), there)) == [("update", "stream A"), ("create", "stream B")]

@@ -154,6 +154,8 @@ def test_a_manifest_without_storage_is_warned_of() -> None:
         '{"stream_name": "S", "durable_name": "C", "ack_policy": "explicit"}',
         '{"consumers": {"S": {"C": {"ack_policy": "explicit"}}}}',
         '[{"consumers": {"S": [{"name": "C", "ack_policy": "explicit"}]}}]',
+        '{"consumers": [{"stream_name": "S", "name": "C", "ack_policy": "explicit"}]}',
+        '{"consumers": [{"stream_name": "S", "durable_name": "C", "ack_policy": "explicit"}]}',
     ],
 )
 def test_a_consumer_in_every_shape(text: str) -> None:

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.apply.planning import Change, Difference, Plan
-from penstock.apply.watching import LONGEST_WAIT_S, Patience, Watch
+from penstock.apply.watching import LONGEST_WAIT_S, Glances, Patience, Watch
 from penstock.client import StreamConfig
 from penstock.client.blocking.jetstream import JetStream
 from penstock.testing import LocalServer
@@ -75,6 +75,15 @@ def test_the_wait_after_failures_doubles_up_to_a_minute() -> None:
     assert waits == [1, 2, 4, 8, 16, 32, LONGEST_WAIT_S, LONGEST_WAIT_S, LONGEST_WAIT_S]
     patience.succeeded()
     assert patience.failed() == 1
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=12))
+def test_a_change_is_told_when_it_rests(seen: list[str]) -> None:
+    glances, known, before = Glances("a"), "a", "a"
+    for each in seen:
+        rests = each == before
+        assert glances.changed(each) == (rests and each != known)
+        known, before = each if rests else known, each
 
 
 # -- the commands ----------------------------------------------------------------------------------

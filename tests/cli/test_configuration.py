@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from penstock.cli.__main__ import main
-from penstock.client import connect_blocking
+from penstock.client import StreamConfig, connect_blocking
 from penstock.testing import LocalServer
 
 LOGS = '{"name": "LOGS", "subjects": ["logs.>"]} // all of them\n'
@@ -175,3 +175,37 @@ def test_a_state_of_terraform_is_refused_by_name(run, jetstream, tmp_path, state
     assert err == (
         "penstock: state.json:1:1: this is a state or a plan of Terraform; give its .tf files instead\n"
     )
+
+
+def test_of_very_many_mistakes_the_first_are_said(run, jetstream, tmp_path):
+    streams = [{"name": f"S{each}", "max_mgs": 1} for each in range(400)]
+    (tmp_path / "a.json").write_text(json.dumps({"streams": streams}))
+    status, _, err = run("validate", "a.json")
+    assert (status, err.count("\n")) == (1, 51)
+    assert err.endswith("\npenstock: and 350 more mistakes\n")
+
+
+def test_messages_that_came_after_the_plan_are_not_lost(run, jetstream, tmp_path, monkeypatch):
+    (tmp_path / "logs.json").write_text(LOGS)
+    run("apply", "--yes", "logs.json")
+    (tmp_path / "logs.json").write_text(LOGS.replace("}", ', "storage": "memory"}'))
+
+    def answer(*_, **__):
+        jetstream.publish("logs.a", b"one")
+
+    monkeypatch.setattr("penstock.cli.configuration.applying.confirm", answer)
+    status, _, err = run("apply", "logs.json")
+    assert status == 1
+    assert "1 message came since the plan was made; --allow-data-loss loses them" in err
+    assert jetstream.stream_info("LOGS").state.messages == 1
+
+
+def test_subjects_that_another_stream_has_are_refused_before_anything_is_done(
+    run, jetstream, tmp_path
+):
+    jetstream.create_stream(StreamConfig(name="THERE", subjects=["logs.*"]))
+    (tmp_path / "a.json").write_text('{"streams": {"A": {}, "LOGS": {"subjects": ["logs.>"]}}}')
+    status, _, err = run("apply", "--yes", "a.json")
+    text = 'cannot change stream LOGS: its subject "logs.>" overlaps with "logs.*" of stream THERE'
+    assert (status, err) == (1, f"penstock: {text}\n")
+    assert jetstream.stream_names() == ["THERE"]

@@ -95,6 +95,15 @@ def test_a_stream_out_of_a_file_and_back(at: Run, stream: str, tmp_path: Path) -
     assert at("stream", "add", "--config", other).status == 1  # its subjects are taken
     assert at("stream", "rm", "-f", stream).status == 0
     assert at("stream", "add", "--config", other).status == 0
+    file.write_text(
+        '{"name": "X", // comments and units are allowed\n"subjects": ["x"], "max_age": "1d",}'
+    )
+    ran = at("stream", "add", "--config", file, "--output", other)
+    assert (ran.status, json.loads(other.read_text())["max_age"]) == (0, 86_400_000_000_000)
+    file.write_text('{"name": "X", "subject": ["x"]}')
+    ran = at("stream", "add", "--config", file)
+    said = f'penstock: {file}:1:15: unknown key "subject"; did you mean "subjects"?\n'
+    assert (ran.status, ran.err) == (2, said)
     file.write_text('{"name": "X", "max_age": "soon"}')
     ran = at("stream", "add", "--config", file)
     assert (ran.status, ran.err.count("\n")) == (2, 1)

@@ -8,7 +8,7 @@ from penstock.api import ConsumerConfig, Placement, Republish, StreamConfig, Str
 from penstock.api.fields import Duration, Int, Int32, Int64, Storage
 from penstock.api.keyvalue import valid_key
 from penstock.api.subjects import valid_name
-from penstock.apply.model import Declared, Entry, Node, Resource, title
+from penstock.apply.model import Declared, Entry, Key, Node, Resource, title
 from penstock.apply.values import bytes_of, shown, structured
 from penstock.client.keyvalue.config import KeyValueConfig
 from penstock.client.models import StreamConfig as ClientStreamConfig
@@ -52,6 +52,8 @@ class Assembly:
     def __init__(self, declared: Declared) -> None:
         """Nothing is declared yet."""
         self.declared = declared
+        self._resources: dict[Key, Resource] = {}
+        self._entries: dict[Key, Entry] = {}
 
     def stream(
         self, node: Node, prevent_delete: bool = False, prevent_update: bool = False
@@ -150,10 +152,10 @@ class Assembly:
             wrong(value.at, f"entry {key.value}: {problem}")
             return
         made = Entry(bucket.value, key.value, data, value.at, prevent_delete)
-        for each in self.declared.entries:
-            if each.key == made.key:
-                wrong(made.place, f"{made.title} is declared twice, also at {each.place}")
-                return
+        first = self._entries.setdefault(made.key, made)
+        if first is not made:
+            wrong(made.place, f"{made.title} is declared twice, also at {first.place}")
+            return
         self.declared.entries.append(made)
 
     def _add_bucket(
@@ -208,12 +210,11 @@ class Assembly:
         return True
 
     def _add(self, resource: Resource) -> None:
-        for each in self.declared.resources:
-            if each.key == resource.key:
-                what = title(*resource.key)
-                text = f"{what} is declared twice, also at {each.place}"
-                self.declared.wrong(resource.place, text)
-                return
+        first = self._resources.setdefault(resource.key, resource)
+        if first is not resource:
+            text = f"{title(*resource.key)} is declared twice, also at {first.place}"
+            self.declared.wrong(resource.place, text)
+            return
         self.declared.resources.append(resource)
 
 

@@ -54,7 +54,7 @@ def execute(
     check(plan, allow_data_loss=allow_data_loss)
     for number, change in enumerate(plan.pending):
         try:
-            _make(jetstream, change)
+            _make(jetstream, change, allow_data_loss)
         except PenstockError as error:
             rest = f"{number} of {len(plan.pending)} changes were made"
             text = f"cannot {change.action} {change.title}: {error}; {rest}"
@@ -90,7 +90,7 @@ def execute_each(
             held(change, f"it would lose {change.loss}; --allow-data-loss does it")
         else:
             try:
-                _make(jetstream, change)
+                _make(jetstream, change, allow_data_loss)
             except (ConnectionClosed, Timeout):
                 raise
             except PenstockError as error:
@@ -102,7 +102,7 @@ def execute_each(
             left.add(change.stream)
 
 
-def _make(jetstream: JetStream, change: Change) -> None:
+def _make(jetstream: JetStream, change: Change, allow_data_loss: bool) -> None:
     if change.entry:
         _write_entry(jetstream, change)
         return
@@ -110,6 +110,8 @@ def _make(jetstream: JetStream, change: Change) -> None:
         _make_consumer(jetstream, change)
         return
     if change.action in ("delete", "replace"):
+        if not allow_data_loss:
+            _still_empty(jetstream, change.stream)
         jetstream.delete_stream(change.stream)
     if change.action == "delete":
         return
@@ -119,6 +121,14 @@ def _make(jetstream: JetStream, change: Change) -> None:
         jetstream.update_stream(config)
     else:
         _create_stream(jetstream, config)
+
+
+def _still_empty(jetstream: JetStream, stream: str) -> None:
+    """Raise DataLossError if messages have come into a stream since the plan was made."""
+    count = jetstream.stream_info(stream).state.messages
+    if count:
+        text = f"{count:,} message{'s' * (count > 1)} came since the plan was made"
+        raise DataLossError(f"{text}; --allow-data-loss loses them")
 
 
 def _write_entry(jetstream: JetStream, change: Change) -> None:

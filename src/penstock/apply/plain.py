@@ -8,6 +8,7 @@
     {"stream_name": "ORDERS", "durable_name": "packing", ...}       a consumer
     {"streams": {"ORDERS": {...}}, "consumers": {"ORDERS": {"packing": {...}}}, "kv": {...}, "objects": {...},
      "entries": {"SETTINGS": {"colour": "blue", "limits": {"rate": 5}}}}
+    {"streams": [{"name": "ORDERS", ...}], "consumers": [{"stream_name": "ORDERS", "name": "packing", ...}]}
     [..., ...]                                                      several of these
 """
 
@@ -82,6 +83,9 @@ def _sections(assembly: Assembly, fields: dict[str, Node]) -> None:
         elif section == "streams":
             for name, each in _entries(assembly, node, "name"):
                 assembly.stream(_with(each, "name", name))
+        elif section == "consumers" and isinstance(node.value, list):
+            for each in node.value:
+                _listed_consumer(assembly, each)
         elif section == "consumers":
             for stream, group in _entries(assembly, node, "name", groups=True):
                 for name, each in _entries(assembly, group, "name"):
@@ -98,6 +102,17 @@ def _sections(assembly: Assembly, fields: dict[str, Node]) -> None:
         else:
             for name, each in _entries(assembly, node, "bucket"):
                 assembly.object_store(_with(each, "bucket", name))
+
+
+def _listed_consumer(assembly: Assembly, node: Node) -> None:
+    """A consumer of a list, which names its stream itself."""
+    if not isinstance(node.value, dict):
+        text = f"expected a consumer in braces, got {shown(node.value)}"
+        assembly.declared.wrong(node.at, text)
+        return
+    fields = {name: each for name, each in node.value.items() if name != "stream_name"}
+    inner = Node(fields, node.place, node.key)
+    assembly.consumer(_durable(inner) if "name" in fields else inner, node.value.get("stream_name"))
 
 
 def _durable(node: Node) -> Node:

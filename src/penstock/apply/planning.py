@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from msgspec.structs import replace
 
 from penstock.api import ConsumerConfig, StreamConfig, encode
+from penstock.apply.crossings import crossings
 from penstock.apply.defaults import settled_consumer, settled_stream
 from penstock.apply.model import OWNER_KEY, Config, Declared, Entry, Place, Resource, title
 
@@ -34,6 +35,7 @@ _ONLY_ON = {
     "allow_msg_schedules": "allow_msg_schedules cannot be taken back",
 }
 _FIXED_STREAM = ("storage", "allow_msg_counter", "persist_mode", "first_seq")
+_PULLS = ("push", "pull")
 _FIXED_CONSUMER = (
     "durable_name",
     "deliver_policy",
@@ -117,6 +119,7 @@ def plan(declared: Declared, live: Live, *, owner: str = "", prune: bool = False
         raise ValueError("to prune, an owner is needed: --owner NAME says what may be deleted")
     planner = _Planner(live, owner)
     streams = [planner.stream(each) for each in declared.resources if not each.consumer]
+    streams = planner.without_crossings(streams, prune)
     planner.note(streams)
     consumers = [planner.consumer(each) for each in declared.resources if each.consumer]
     entries = [planner.entry(each) for each in declared.entries]
@@ -143,6 +146,29 @@ class _Planner:
                 self.configs[each.stream] = each.wanted
             if each.action == "replace":
                 self.replaced.add(each.stream)
+
+    def without_crossings(self, changes: list[Change], prune: bool) -> list[Change]:
+        """The changes, and a refusal for each stream whose subjects another one has or will have."""
+        asked = {each.stream for each in changes}
+        there = {
+            name: each.config.subjects
+            for name, each in self.live.streams.items()
+            if name not in asked and not (prune and self._owns(each.config))
+        }
+        coming: dict[str, list[str]] = {}
+        for each in sorted(changes, key=lambda each: each.action != "keep"):
+            if isinstance(each.wanted, StreamConfig):
+                (there if each.action == "keep" else coming)[each.stream] = each.wanted.subjects
+        reasons = crossings(there, coming)
+        return [
+            Change("refuse", each.stream, place=each.place, reasons=(reasons[each.stream],))
+            if each.stream in reasons
+            else each
+            for each in changes
+        ]
+
+    def _owns(self, config: Config) -> bool:
+        return config.metadata.get(OWNER_KEY) == self.owner
 
     def stream(self, resource: Resource) -> Change:
         assert isinstance(resource.config, StreamConfig)
@@ -272,13 +298,15 @@ class _Planner:
         """What has the owner's label and is not declared."""
         gone = set()
         for name, live in sorted(self.live.streams.items()):
-            owned = live.config.metadata.get(OWNER_KEY) == self.owner
-            if owned and (name, "") not in declared:
+            if self._owns(live.config) and (name, "") not in declared:
                 gone.add(name)
                 yield Change("delete", name, loss=self.stream_loss(name, live))
         for key, each in sorted(self.live.consumers.items()):
-            owned = each.config.metadata.get(OWNER_KEY) == self.owner
-            if owned and key not in declared and key[0] not in gone | self.replaced:
+            if (
+                self._owns(each.config)
+                and key not in declared
+                and key[0] not in gone | self.replaced
+            ):
                 yield Change("delete", *key, loss=_position(each))
 
 
@@ -340,7 +368,7 @@ def _fixed_consumer(now: ConsumerConfig, wanted: ConsumerConfig) -> Iterator[str
     """Why a server would refuse an update of a consumer."""
     pulls = (not now.deliver_subject, not wanted.deliver_subject)
     if pulls[0] != pulls[1]:
-        yield f"a {'pull' if pulls[0] else 'push'} consumer stays one"
+        yield f"a {_PULLS[pulls[0]]} consumer cannot become a {_PULLS[pulls[1]]} consumer"
     for name in _FIXED_CONSUMER:
         if name == "max_waiting" and pulls[0] != pulls[1]:
             continue

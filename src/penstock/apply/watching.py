@@ -6,12 +6,14 @@ Callers hand in a plan after each look at the server and print the events that t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.apply.planning import Change, Plan
+
+T = TypeVar("T")
 
 Happening: TypeAlias = Literal["drift", "agrees", "done", "failed", "held"]
 
@@ -92,3 +94,22 @@ class Patience:
     def succeeded(self) -> None:
         """The next failure is the first again."""
         self._wait_s = 0.0
+
+
+class Glances(Generic[T]):
+    """Says when what is looked at has changed and rests: when two glances in a row find the same new state.
+
+    A file that is being written may say half of what it will say, and a folder may lack files that are being replaced.
+    """
+
+    def __init__(self, known: T) -> None:
+        """The state that is known."""
+        self._known = self._last = known
+
+    def changed(self, found: T) -> bool:
+        """Whether the state of this glance is a new one that rests; it is then the known one."""
+        rests, self._last = found == self._last, found
+        if not rests or found == self._known:
+            return False
+        self._known = found
+        return True

@@ -1,10 +1,16 @@
-"""Changes to existing streams and consumers: a plan is shown, a question asked, then all is applied."""
+"""Changes to existing streams and consumers: a plan is shown, a question asked, then all is applied.
+
+And what is common to ``--config`` of their commands: a configuration in a file.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Callable
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -14,12 +20,15 @@ from penstock.cli.prompts import confirm
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import msgspec
 
+    from penstock.api import ConsumerConfig, StreamConfig
     from penstock.apply.planning import Change
     from penstock.cli.session import Session
+
+F = TypeVar("F", bound=Callable[..., object])
 
 COLOURS = {"update": "yellow"}
 
@@ -36,10 +45,41 @@ def matching(patterns: Sequence[str], names: Sequence[str], what: str) -> list[s
     return list(found)
 
 
+class Mistakes(click.UsageError):
+    """Mistakes of a file, each on a separate line with its place."""
+
+    problems: tuple[str, ...]
+
+
+def read_fields(text: bytes, place: str, kind: type[StreamConfig] | type[ConsumerConfig]) -> bytes:
+    """The fields of a configuration in a text, as JSON of the API; Mistakes."""
+    from penstock.apply.model import ConfigurationError
+    from penstock.apply.single import read_fields as read
+
+    try:
+        return json.dumps(read(text.decode("utf-8-sig"), place, kind)).encode()
+    except UnicodeDecodeError:
+        problems: tuple[str, ...] = (f"{place}: this is not UTF-8",)
+    except ConfigurationError as error:
+        problems = tuple(map(str, error.problems))
+    mistakes = Mistakes("\n".join(problems))
+    mistakes.problems = problems
+    raise mistakes from None
+
+
+def config_option(function: F) -> F:
+    """``--config FILE``."""
+    return click.option(
+        "--config",
+        "file",
+        metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="A configuration in JSON (comments are allowed), YAML or TOML; options go over it.",
+    )(function)
+
+
 def edited(config: msgspec.Struct, read: Callable[[bytes, str], Any]) -> Any:
     """The configuration as the user leaves it in an editor; Abort if it is not saved."""
-    import json
-
     text = click.edit(json.dumps(as_data(config), indent=2) + "\n", extension=".json")
     if text is None:
         raise click.Abort

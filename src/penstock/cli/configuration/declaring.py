@@ -23,13 +23,19 @@ CHANGES = 2
 _COLOURS = {"create": "green", "update": "yellow", "replace": "magenta", "delete": "red"}
 
 
+_MISTAKES_SHOWN = 50
+
+
 class Wrong(click.ClickException):
-    """Mistakes of files, each on a separate line."""
+    """Mistakes of files, each on a separate line; of very many the first ones."""
 
     @property
     def problems(self) -> tuple[str, ...]:
         """Print the lines."""
-        return tuple(self.message.splitlines())
+        found = self.message.splitlines()
+        if (more := len(found) - _MISTAKES_SHOWN) > 0:
+            found[_MISTAKES_SHOWN:] = [f"and {more:,} more mistake{'s' * (more > 1)}"]
+        return tuple(found)
 
 
 class WrongUsage(click.ClickException):

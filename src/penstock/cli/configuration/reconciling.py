@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.apply.watching import Event, Patience, Watch
+from penstock.apply.watching import Event, Glances, Patience, Watch
 from penstock.cli.configuration.declaring import (
     CHANGES,
     FILES,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _ADVISORIES = "$JS.EVENT.ADVISORY.*.*.>"
 _TELLING = ("CREATED", "UPDATED", "DELETED", "PAUSE")
-_GLANCE_S = 0.5
+_GLANCE_S = 0.25
 """How often files are looked at."""
 _GATHER_S = 0.05
 """How long to gather the advisories that come together."""
@@ -157,8 +157,9 @@ def _ending() -> Iterator[None]:
 class _Reconciler:
     def __init__(self, session: Session, order: Order) -> None:
         self.session, self.order = session, order
+        before = _signature(order.files)
         self.declared: Declared = declared_in(order.files, order.variables)
-        self.seen = _signature(order.files)
+        self.glances = Glances(before)
         self.watch, self.patience = Watch(), Patience()
         self.trouble = ""
         self.agrees: bool | None = None
@@ -245,10 +246,8 @@ class _Reconciler:
 
     def files_changed(self) -> bool:
         """Read the files again if they have changed. Files with mistakes are told and not used."""
-        found = _signature(self.order.files)
-        if found == self.seen:
+        if not self.glances.changed(_signature(self.order.files)):
             return False
-        self.seen = found
         try:
             self.declared = declared_in(self.order.files, self.order.variables)
         except click.ClickException as error:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from penstock.cli.changes import change_all, edited, matching
+from penstock.cli.changes import change_all, config_option, edited, matching
 from penstock.cli.consumers.basics import show
 from penstock.cli.consumers.fields import (
     changes_anything,
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from penstock.client import ConsumerConfig
     from penstock.client.management import ConsumerPause
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _FORCE = click.option("-f", "--force", is_flag=True, help="Do not ask.")
 _ACCEPTED = click.option("-f", "--force", is_flag=True, help="Accepted for scripts.")
 
@@ -34,7 +33,7 @@ _ACCEPTED = click.option("-f", "--force", is_flag=True, help="Accepted for scrip
 @click.command()
 @click.argument("stream", cls=Asked)
 @click.argument("name", required=False)
-@click.option("--config", "file", type=_FILE, help="A configuration in JSON; options go over it.")
+@config_option
 @click.option("--validate", is_flag=True, help="Only check the configuration.")
 @click.option(
     "--output", type=click.Path(dir_okay=False, path_type=Path), help="Only write it to this file."
@@ -109,7 +108,7 @@ def _ask(given: dict[str, Any]) -> list[tuple[str, object]]:
 @click.command()
 @click.argument("stream", cls=Asked)
 @click.argument("names", nargs=-1, metavar="NAME...")
-@click.option("--config", "file", type=_FILE, help="A configuration in JSON; options go over it.")
+@config_option
 @_FORCE
 @click.option("-i", "--interactive", is_flag=True, help="Change the configuration in $EDITOR.")
 @click.option("--dry-run", is_flag=True, help="Only show the changes; exit status 1 if any.")
@@ -131,6 +130,7 @@ def edit(
 
     What is not given stays. All changes are shown before the first one is made.
     """
+    from penstock.apply.defaults import settled_consumer
     from penstock.apply.planning import Change, differences
 
     if not names:
@@ -156,7 +156,8 @@ def edit(
             config = with_options(base, given, time.time_ns())
             own = {k: v for k, v in now.metadata.items() if k.startswith("_nats.")}
             wanted[name] = replace(config, metadata={**own, **config.metadata})
-            unlike = differences(now, wanted[name])
+            both = (settled_consumer(each, None) for each in (now, wanted[name]))
+            unlike = differences(*both)
             changes.append(Change("update" if unlike else "keep", stream, name, differences=unlike))
         return change_all(
             session,

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from penstock.cli.early.asking import Failed, connect, receive
+from penstock.cli.failures import failure_of
 from penstock.core.base.quoting import shown
 from penstock.errors import NoResponders, PenstockError, Timeout
 
@@ -54,7 +55,7 @@ def run(tool: str, arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         return 0
     except (PenstockError, OSError, ValueError) as problem:
-        print(shown(f"{tool}: {problem}"), file=sys.stderr)
+        print(shown(f"{tool}: {failure_of(problem).message}"), file=sys.stderr)
         return 1
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.api.times import format_time, parse_duration
 from penstock.cli.early.asking import Failed, ask, connect, pull
+from penstock.cli.failures import failure_of
 from penstock.core.base.quoting import quoted_letter
 from penstock.errors import PenstockError, Timeout
 
@@ -104,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Timeout:
         print("jsm: timeout: no answer", file=sys.stderr)
     except (PenstockError, OSError, ValueError) as problem:
-        print(f"jsm: {problem}", file=sys.stderr)
+        print(f"jsm: {failure_of(problem).message}", file=sys.stderr)
     return 1
 
 

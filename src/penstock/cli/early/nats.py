@@ -19,6 +19,7 @@ from penstock.api.dialects.configurations import DialectError, OldConsumer, cons
 from penstock.cli.early.asking import Failed, ask, connect, receive
 from penstock.cli.early.jsm import age_of, subjects_of
 from penstock.cli.early.pages import consumer_page, differences, stream_page
+from penstock.cli.failures import failure_of
 from penstock.client.models import ConsumerConfig, StreamConfig
 from penstock.core.base.quoting import shown
 from penstock.errors import ApiError, NoResponders, PenstockError, Timeout
@@ -70,8 +71,10 @@ def main(arguments: Sequence[str]) -> int:
         return _error("nats: timeout, try --help")
     except ApiError as error:
         return _error(error.description)
-    except (PenstockError, DialectError, OSError, ValueError) as problem:
+    except DialectError as problem:
         return _error(str(problem))
+    except (PenstockError, OSError, ValueError) as problem:
+        return _error(failure_of(problem).message)
 
 
 def _error(text: str) -> int:

@@ -242,13 +242,12 @@ def facts_of(folder: Path) -> StreamRestoreRequest:
 
 
 def _config(path: Path, facts: StreamRestoreRequest) -> StreamConfig:
-    from penstock.api.codec import JsonError, decode_request
+    from penstock.api.codec import decode_response
     from penstock.api.streams import StreamConfig
+    from penstock.cli.changes import read_fields
 
-    try:
-        config = decode_request(StreamConfig, path.read_bytes(), strict=True)
-    except JsonError as error:
-        raise click.UsageError(f"{path}: {error}") from None
+    text = path.read_bytes()
+    config = decode_response(StreamConfig, read_fields(text, str(path), StreamConfig))
     if config.name not in ("", facts.config.name):
         raise click.UsageError(f"{path} is of stream {config.name}; a restore can't rename")
     config.name = facts.config.name

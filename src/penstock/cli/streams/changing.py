@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from penstock.cli.changes import change_all, edited, matching
+from penstock.cli.changes import change_all, config_option, edited, matching
 from penstock.cli.output import as_data, print_json
 from penstock.cli.prompts import Asked, ask, command_line, confirm, may_ask
 from penstock.cli.session import Session, command
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from penstock.apply.planning import Change
     from penstock.client import StreamConfig
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _QUESTIONS: list[tuple[str, str, object, Any]] = [
     ("storage", "Storage", "file", click.Choice(["file", "memory"])),
     ("retention", "Retention", "limits", click.Choice(["limits", "interest", "workqueue"])),
@@ -37,7 +36,7 @@ _QUESTIONS: list[tuple[str, str, object, Any]] = [
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--config", "file", type=_FILE, help="A configuration in JSON; options go over it.")
+@config_option
 @click.option("--validate", is_flag=True, help="Only check the configuration.")
 @click.option(
     "--output", type=click.Path(dir_okay=False, path_type=Path), help="Only write it to this file."
@@ -146,7 +145,7 @@ def _tell_valid(session: Session, config: StreamConfig) -> None:
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="NAME...")
-@click.option("--config", "file", type=_FILE, help="A configuration in JSON; options go over it.")
+@config_option
 @click.option("-f", "--force", is_flag=True, help="Do not ask.")
 @click.option("-i", "--interactive", is_flag=True, help="Change the configuration in $EDITOR.")
 @click.option("--dry-run", is_flag=True, help="Only show the changes; exit status 1 if any.")
@@ -204,13 +203,14 @@ def edit(
 
 def _change(name: str, now: StreamConfig, wanted: StreamConfig) -> tuple[Change, StreamConfig]:
     """The change, and the configuration to send; what the server adds to metadata is kept."""
+    from penstock.apply.defaults import settled_stream
     from penstock.apply.planning import Change, differences
 
     if wanted.name != name:
         raise click.UsageError(f"a stream can't be renamed: {name} to {wanted.name}")
     given = {key: text for key, text in now.metadata.items() if key.startswith("_nats.")}
     wanted = replace(wanted, metadata={**given, **wanted.metadata})
-    found = differences(now, wanted)
+    found = differences(settled_stream(now), settled_stream(wanted))
     return Change("update" if found else "keep", name, differences=found), wanted
 
 

@@ -6,7 +6,6 @@ not given changes nothing.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -273,14 +272,10 @@ def _limits(base: StreamConfig, said: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_config(text: bytes, place: str) -> StreamConfig:
-    """The configuration in JSON, alone or in the output of ``stream info --json``; UsageError."""
-    from penstock.api.codec import JsonError, decode_request
+    """The configuration in a text, alone or in the output of ``stream info --json``; Mistakes."""
+    from penstock.api import StreamConfig as Wire
+    from penstock.api.codec import decode_response
+    from penstock.cli.changes import read_fields
     from penstock.client import StreamConfig
 
-    try:
-        data = json.loads(text)
-        if isinstance(data, dict) and isinstance(data.get("config"), dict):
-            text = json.dumps(data["config"]).encode()
-        return decode_request(StreamConfig, text, strict=True)
-    except (JsonError, ValueError) as error:
-        raise click.UsageError(f"{place}: {error}") from None
+    return decode_response(StreamConfig, read_fields(text, place, Wire))
