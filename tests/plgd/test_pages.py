@@ -17,6 +17,7 @@ from penstock.plgd.spark.buckets import Job, Report, write_bucket
 from penstock.plgd.spark.lake import Lake
 from penstock.plgd.tables import TABLES, Settings, pages
 from penstock.plgd.tables.schemas import Way
+from penstock.spark.tables import syncing
 from penstock.spark.tables.marks import Mark
 from tests.plgd.tables_help import Memory, cut, messages_of
 from tests.plgd.test_tables_truth import FAULTS, run_of
@@ -112,3 +113,17 @@ def test_a_batch_writes_the_pages_that_it_changes(
             f.size for name in ("aggregates", "twin_latest") for f in report.files[name]
         )
     assert written[240] < 1.5 * written[60], written
+
+
+def test_a_bucket_reports_no_file_that_is_not_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[Path] = set()
+    monkeypatch.setattr(syncing, "to_disk", synced.add)
+    messages = run_of(seed=2, devices=6, duration_s=900.0)[1]
+    reports = Tables(tmp_path, Settings(buckets=2)).take(messages)
+    for report in reports:
+        for name, files in report.files.items():
+            for file in files:
+                path = tmp_path / name / file.path
+                assert {path, *path.parents[: len(Path(file.path).parts)]} <= synced

@@ -21,6 +21,7 @@ from penstock.spark.tables.files import files_of
 from penstock.spark.tables.parquet import folder_name, partition_text
 from penstock.spark.tables.places import place
 from penstock.spark.tables.rows import read_files
+from penstock.spark.tables.seen import DictionaryChoices
 
 ALL = pa.schema(
     [
@@ -342,3 +343,17 @@ def test_texts_of_partition_values():
     assert partition_text(Decimal("0E-7")) == "0.0000000"
     assert partition_text(math.nan) == "NaN"
     assert partition_text(-math.inf) == "-Infinity"
+
+
+def test_the_choice_of_dictionaries_is_made_anew_for_some_files_and_for_larger_ones():
+    same, different = (pa.table({"n": [n * step for n in range(100)]}) for step in (0, 1))
+    choices = DictionaryChoices()
+    assert choices.of("one", same) is True
+    assert choices.of("two", different) is False
+    assert [choices.of("one", different) for _ in range(choices.FILES)] == [
+        *[True] * (choices.FILES - 1),
+        False,
+    ]
+    many = pa.concat_tables([same] * 5)
+    assert choices.of("one", many) is True
+    assert choices.of("one", pa.table({"m": range(100)})) is False

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from penstock.spark.tables.data_files import write_rows
 from penstock.spark.tables.rows import read_files
+from penstock.spark.tables.syncing import Syncs
 
 from ..tables.batch import process
 from ..tables.pages import changed_pages, page_name, parts_of
@@ -93,6 +94,7 @@ class FilesState:
         """Reads nothing yet."""
         self.job = job
         self.bucket = bucket
+        self.syncs = Syncs()
 
     def live(self, table: TableSchema) -> list[StoredFile]:
         """The files with the rows that may change."""
@@ -139,6 +141,7 @@ def write_bucket(job: Job, bucket: int, messages: pa.Table) -> Report:
     unique = f"{job.prefix}-{uuid.uuid4().hex[:12]}-{bucket:05}-0"
     for name, change in outcome.changes.items():
         write_table(job, TABLES[name], state, change, unique, report)
+    state.syncs.wait()
     return report
 
 
@@ -164,7 +167,7 @@ def write_table(
         named = [(pa.concat_tables(rows), unique)]
     written: list[Any] = []
     for some, prefix in named:
-        written += write_files(job, table, some, prefix)
+        written += write_files(job, table, some, prefix, state.syncs)
     report.files[name] = written
     report.removed[name] = removed
     if change.instead is not None and table.way is not Way.APPEND:
@@ -174,7 +177,9 @@ def write_table(
         KEPT.put(where, state.bucket, live, change.instead.combine_chunks())
 
 
-def write_files(job: Job, table: TableSchema, rows: pa.Table, prefix: str) -> list[Any]:
+def write_files(
+    job: Job, table: TableSchema, rows: pa.Table, prefix: str, syncs: Syncs
+) -> list[Any]:
     """Write rows of a table as files that no table has yet."""
     batches = rows.combine_chunks().to_batches()
     if job.targets:
@@ -182,7 +187,9 @@ def write_files(job: Job, table: TableSchema, rows: pa.Table, prefix: str) -> li
 
         return write_iceberg(batches, job.targets[table.name], prefix)
     where = job.places[table.name]
-    return write_rows(batches, where, table.schema, prefix, partition_by=table.partition_by)
+    return write_rows(
+        batches, where, table.schema, prefix, partition_by=table.partition_by, syncs=syncs
+    )
 
 
 def is_live(file: Any, table: TableSchema) -> bool:

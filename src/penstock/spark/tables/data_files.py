@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from penstock.spark.tables.places import Place
     from penstock.spark.tables.seen import Seen
+    from penstock.spark.tables.syncing import Syncs
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class DataFiles(ParquetFiles["DataFile"]):
         partition_by: Sequence[str] = (),
         rows_per_file: int | None = None,
         bytes_per_file: int | None = None,
+        syncs: Syncs | None = None,
     ) -> None:
         """As :class:`ParquetFiles`."""
         super().__init__(
@@ -81,6 +83,7 @@ class DataFiles(ParquetFiles["DataFile"]):
             rows_per_file=rows_per_file,
             bytes_per_file=bytes_per_file,
             left_out=partition_by,
+            syncs=syncs,
         )
 
     def _value(self, value: Any) -> str | None:
@@ -107,14 +110,22 @@ def write_rows(
     *,
     partition_by: Sequence[str] = (),
     rows_per_file: int | None = None,
+    syncs: Syncs | None = None,
 ) -> list[DataFile]:
     """Write batches as files named ``PREFIX-<number>.parquet``; none when there are no rows.
+
+    With ``syncs`` they are on the disk when these have been waited for.
 
     Raises :class:`TableError` when they cannot be written, on a full disk for instance, and then leaves
     no file.
     """
     with DataFiles(
-        place, schema, prefix, partition_by=partition_by, rows_per_file=rows_per_file
+        place,
+        schema,
+        prefix,
+        partition_by=partition_by,
+        rows_per_file=rows_per_file,
+        syncs=syncs,
     ) as files:
         for batch in batches:
             files.write(batch)

@@ -34,12 +34,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.spark.tables.places import TableError, to_disk
-from penstock.spark.tables.seen import Seen, in_footer, with_dictionary
+from penstock.spark.tables.seen import CHOICES, Seen, in_footer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from penstock.spark.tables.places import Folder
+    from penstock.spark.tables.syncing import Syncs
 
 ROW_GROUP_ROWS = 128 * 1024
 _HELD_BYTES = 64 * 2**20
@@ -82,13 +83,16 @@ class ParquetFiles(ABC, Generic[Told]):
         rows_per_file: int | None = None,
         bytes_per_file: int | None = None,
         left_out: Sequence[str] = (),
+        syncs: Syncs | None = None,
     ) -> None:
         """``schema`` is that of the rows, in the table's types.
 
         No other attempt uses ``prefix``; ``left_out`` are columns that files do not hold. A file that has
-        ``bytes_per_file`` gets no more row groups.
+        ``bytes_per_file`` gets no more row groups. With ``syncs`` the files are on the disk when these have
+        been waited for, not before.
         """
         self._place = place
+        self._syncs = syncs
         self._files = place.files()
         self._schema = schema
         self._body = pa.schema([f for f in schema if f.name not in left_out])
@@ -143,7 +147,7 @@ class ParquetFiles(ABC, Generic[Told]):
                 self._hold(values, part)
 
     def finish(self) -> list[Told]:
-        """Write the held rows, and close and sync all files; returns those that have rows.
+        """Write the held rows, close all files, and sync them or have them synced; returns those that have rows.
 
         Raises :class:`TableError` when they cannot be written.
         """
@@ -152,10 +156,12 @@ class ParquetFiles(ABC, Generic[Told]):
                 self._close(values)
             folder = self._place.folder
             if folder is not None:
-                for parent in {(folder / path).parent for path in self._paths}:
-                    to_disk(parent)
-                    if parent != folder:
-                        to_disk(parent.parent)
+                names = {folder / above for path in self._paths for above in Path(path).parents}
+                if self._syncs is not None:
+                    self._syncs.folders(names)
+                else:
+                    for one in sorted(names, reverse=True):
+                        to_disk(one)
         return self._done
 
     def _hold(self, values: Values, part: pa.RecordBatch) -> None:
@@ -202,7 +208,7 @@ class ParquetFiles(ABC, Generic[Told]):
                     each.sink,
                     self._body,
                     compression="zstd",
-                    use_dictionary=with_dictionary(rows),
+                    use_dictionary=CHOICES.of(str(self._place), rows),
                     write_statistics=self._statistics,
                     metadata_collector=each.footers,
                 )
@@ -218,7 +224,8 @@ class ParquetFiles(ABC, Generic[Told]):
         size = each.sink.tell()
         each.sink.close()
         if self._place.folder is not None:
-            to_disk(self._place.folder / each.path)
+            sync = to_disk if self._syncs is None else self._syncs.file
+            sync(self._place.folder / each.path)
         del self._open[values]
         partition = tuple(zip(self._partition_by, values, strict=True))
         self._paths.append(each.path)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 # Parquet keeps no bounds of values longer than 4096 bytes.
 _LONG_TEXT = 1024
 _LOOKED_AT_ROWS = 16 * 1024
+_SCHEMAS = 256
 
 
 @dataclass
@@ -115,14 +117,57 @@ def with_dictionary(rows: pa.Table) -> bool | list[str]:
     return [path for path, owner in paths if owner not in different] or False
 
 
+@dataclass
+class _Choice:
+    """What one file's rows said, how many these were, and for how many files more it holds."""
+
+    columns: bool | list[str]
+    rows: int
+    left: int
+
+
+class DictionaryChoices:
+    """The columns with a dictionary in the files of tables, by `with_dictionary` for one file of some.
+
+    Files of a table are alike, and looking at one costs most of what writing it does. A file with many more rows than
+    the one that was looked at is looked at itself.
+    """
+
+    FILES = 32
+    MORE = 4
+
+    def __init__(self) -> None:
+        """Knows no table."""
+        self._known: dict[tuple[str, pa.Schema], _Choice] = {}
+
+    def of(self, table: str, rows: pa.Table) -> bool | list[str]:
+        """The argument ``use_dictionary`` for a file that begins with these rows."""
+        key = table, rows.schema
+        known = self._known.get(key)
+        count = min(len(rows), _LOOKED_AT_ROWS)
+        if known is not None and known.left and count <= known.rows * self.MORE:
+            known.left -= 1
+            return known.columns
+        if len(self._known) >= _SCHEMAS:
+            self._known.clear()
+        columns = with_dictionary(rows)
+        self._known[key] = _Choice(columns, count, self.FILES - 1)
+        return columns
+
+
+CHOICES = DictionaryChoices()
+"""Those of this process."""
+
+
 def _is_different(column: pa.ChunkedArray) -> bool:
     there = len(column) - column.null_count
     return bool(2 * pc.count_distinct(column, mode="only_valid").as_py() > there)
 
 
-def _paths(schema: pa.Schema) -> list[str]:
+@lru_cache(_SCHEMAS)
+def _paths(schema: pa.Schema) -> tuple[str, ...]:
     """The paths of the columns in a file with this schema, as its footer has them."""
     file = io.BytesIO()
     pq.write_table(schema.empty_table(), file)
     columns = pq.read_metadata(file).schema
-    return [columns.column(number).path for number in range(len(columns))]
+    return tuple(columns.column(number).path for number in range(len(columns)))
