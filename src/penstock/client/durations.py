@@ -84,13 +84,15 @@ def to_seconds(duration: Duration) -> float:
 
     ValueError for text that is none and for NaN; TypeError for anything else.
     """
-    if isinstance(duration, timedelta):
+    if isinstance(duration, float):
+        pass
+    elif isinstance(duration, timedelta):
         return duration.total_seconds()
-    if isinstance(duration, str):
+    elif isinstance(duration, str):
         return to_nanoseconds(duration) / _NS
-    if isinstance(duration, Nanoseconds):
+    elif isinstance(duration, Nanoseconds):
         return duration / _NS
-    if not isinstance(duration, float | int):
+    elif not isinstance(duration, int):
         if not hasattr(type(duration), "__float__"):
             raise TypeError(f"{duration!r} is no duration: expected seconds, a timedelta or text")
         duration = float(duration)

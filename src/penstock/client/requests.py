@@ -47,13 +47,14 @@ class Question(Mailbox):
         """The answer after a wait of ``seconds``; raises its error, or the reason why there is
         none.
         """
-        if self.answer is None:
+        answer = self.answer
+        if answer is None:
             if self.error is not None:
                 raise self.error
             raise Timeout(f"no answer from {self.subject!r} in {seconds} s")
-        if self.answer.status == 503:
+        if answer.raw_headers and answer.status == NO_RESPONDERS:
             raise NoResponders(self.subject)
-        return self.answer
+        return answer
 
     def lost(self, error: PenstockError) -> None:
         """The connection broke after the request was sent, or the client was closed."""

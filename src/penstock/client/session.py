@@ -395,7 +395,7 @@ class Session(ABC, Generic[M]):
             owner.interest = self.connection.subscribe(f"{self._inbox}.*", owner=owner)
         self._asked += 1
         question = Question(subject, f"{self._inbox}.{self._asked}")
-        self.connection.publish(subject, data, question.inbox, block)
+        self.connection.publish(subject, data, question.inbox, block, sound_reply=True)
         self._questions[question.inbox] = question
         return question
 
@@ -406,7 +406,7 @@ class Session(ABC, Generic[M]):
         owner.interest = self.connection.subscribe(question.inbox, owner=owner)
         try:
             self.connection.unsubscribe(owner.interest, 1)
-            self.connection.publish(subject, data, question.inbox, block)
+            self.connection.publish(subject, data, question.inbox, block, sound_reply=True)
         except BaseException:
             self.connection.unsubscribe(owner.interest)
             raise

@@ -475,6 +475,35 @@ def test_header_garbage(junk: bytes) -> None:
         assert all(headers.values())
 
 
+def by_lines(block: bytes) -> dict[str, list[str]] | None:
+    """The headers of a block without a status; None when it is no such block."""
+    if not block.startswith(b"NATS/1.0\r\n") or not block.endswith(b"\r\n\r\n"):
+        return None
+    headers: dict[str, list[str]] = {}
+    for line in block[:-4].split(b"\r\n")[1:]:
+        key, colon, value = line.decode("utf-8", "surrogateescape").partition(":")
+        if not key or not colon or "\r" in line.decode("latin-1") or "\n" in line.decode("latin-1"):
+            return None
+        headers.setdefault(key, []).append(value.lstrip(" \t"))
+    return headers
+
+
+PIECE = st.sampled_from(
+    [b"A", b"bc", b":", b" ", b"\t", b"\r\n", b"\r", b"\n", b"\x00", "\u00e9".encode(), b"\xff", b"\xe2\x82"]
+)  # fmt: skip
+
+
+@given(st.lists(PIECE, max_size=12).map(b"".join))
+def test_header_blocks_against_a_reader_by_lines(middle: bytes) -> None:
+    block = b"NATS/1.0\r\n" + middle + b"\r\n"
+    want = by_lines(block)
+    if want is None:
+        with pytest.raises(ValueError, match="header"):
+            decode_headers(block)
+    else:
+        assert decode_headers(block) == (0, "", want)
+
+
 def test_constants_differ() -> None:
     ops = [getattr(wire, name) for name in dir(wire) if name.startswith("OP_")]
     assert len(set(ops)) == len(ops) == 10

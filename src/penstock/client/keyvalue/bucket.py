@@ -209,17 +209,22 @@ class Bucket(Generic[V]):
         A deleted, purged or expired key counts as not there; ``history`` and ``watch`` have its marker. A
         revision that belongs to another key, or is not kept any more, counts as not there.
         """
-        entry = yield from self._reading(
-            key, revision or 0, timeout=timeout, direct=self._place.direct
+        return self._reading(
+            key, revision or 0, timeout=timeout, direct=self._place.direct, markers=False
         )
-        return None if entry is None or entry.deleted else entry
 
     get = call(getting)
 
     def _reading(
-        self, key: str, revision: int = 0, *, timeout: Duration | None = None, direct: bool = False
+        self,
+        key: str,
+        revision: int = 0,
+        *,
+        timeout: Duration | None = None,
+        direct: bool = False,
+        markers: bool = True,
     ) -> Steps[KvEntry[V] | None]:
-        """The entry of a key, also a marker."""
+        """The entry of a key, or with ``markers`` its marker."""
         subject = self._place.stored + self._stored_key(key)
         if revision < 0:
             raise ValueError(f"a revision is at least 1, got {revision}")
@@ -230,11 +235,13 @@ class Bucket(Generic[V]):
                 body = encode(MsgGetRequest(seq=revision)) if revision else b""
                 seconds = self.js.timeout if timeout is None else to_seconds(timeout)
                 answer = yield from self.client.requesting(asked, body, timeout=seconds)
-                return self._answered(subject, answer)
-            return (yield from self._stored(subject, revision, timeout))
+                entry = self._answered(subject, answer)
+            else:
+                entry = yield from self._stored(subject, revision, timeout)
         except (MessageNotFound, NoResponders, StreamNotFound) as error:
             yield from self.explaining(error)
             return None
+        return entry if markers or entry is None or not entry.deleted else None
 
     def _answered(self, subject: str, answer: BaseMessage) -> KvEntry[V] | None:
         """The entry in the answer to a direct get; None when it belongs to another key."""
