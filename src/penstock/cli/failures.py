@@ -18,6 +18,7 @@ from penstock.core.base.quoting import shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_BUCKETS = {"$KV": "bucket", "$O": "object store"}
 _ERRNO = re.compile(r"\[Errno -?\d+\] ")
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -106,4 +107,8 @@ def _nobody(subject: str) -> str:
     if subject.startswith("$JS.") and ".API." in subject:
         domain = subject[len("$JS.") :].partition(".API.")[0]
         return f'the server does not know the JetStream domain "{domain}"'
+    kind, _, rest = subject.partition(".")
+    if kind in _BUCKETS and rest:
+        name = rest.partition(".")[0]
+        return f"{_BUCKETS[kind]} {name} does not answer: it is not there, or it has no leader now"
     return f"nobody answers on {subject}"

@@ -140,11 +140,11 @@ class Session:
             found = {**read_context(context), **(found if self.server else {})}
         credentials = {name: getattr(self, name) for name in _CREDENTIALS if getattr(self, name)}
         if self.jwt:
-            credentials["jwt"] = _content(self.jwt)
+            credentials["jwt"] = _jwt(self.jwt)
         if self.seed:
             if self.nkey:
                 raise click.UsageError("--nkey and --seed exclude each other")
-            credentials["nkey"] = _content(self.seed)
+            credentials["nkey"] = _seed(self.seed)
         if credentials:
             found = {
                 name: each for name, each in found.items() if name not in (*_CREDENTIALS, "jwt")
@@ -181,9 +181,30 @@ def _content(text: str) -> str:
     from pathlib import Path
 
     try:
-        return Path(text).expanduser().read_text().strip()
-    except OSError:
+        return Path(text).expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
         return text
+
+
+def _seed(text: str) -> str:
+    """A user's seed: the text, or that in the file with this name; UsageError, which does not show it."""
+    from penstock.nkeys import NkeyError, read_seed
+
+    try:
+        return read_seed(_content(text))
+    except NkeyError:
+        raise click.UsageError("--seed is neither a seed nor a file with one") from None
+
+
+def _jwt(text: str) -> str:
+    """A user's JWT: the text, or that in the file with this name, which may be a ``.creds`` file."""
+    from penstock.nkeys import NkeyError, read_credentials
+
+    content = _content(text)
+    try:
+        return read_credentials(content).jwt
+    except NkeyError:
+        return content
 
 
 def _print_protocol(direction: str, line: str) -> None:

@@ -309,13 +309,22 @@ class Connection:
                 if not self._control(operation):
                     return
         if broken is not None:
-            self._disconnect(ProtocolError(f"the server broke the protocol: {broken}"))
+            strange = self.state is State.AWAITING_INFO
+            what = "this is no NATS server" if strange else "the server broke the protocol"
+            self._disconnect(ProtocolError(f"{what}: {broken}"))
 
     def receive_eof(self, error: Exception | None = None) -> None:
         """The transport is gone; ``error`` says why, when known."""
         if self.state in (State.DISCONNECTED, State.CLOSED):
             return
         reason = f": {error}" if error else ""
+        tls = self.options.tls
+        if (
+            self.state is State.AWAITING_PONG
+            and self.info.tls_verify
+            and not (tls and tls.cert_file)
+        ):
+            reason += "; it asks its clients for a certificate"
         if self.state is State.CONNECTED:
             self._disconnect(ConnectionLost(f"connection to {self._server} lost{reason}"))
         else:
@@ -633,11 +642,13 @@ class Connection:
             signs = options.authenticator or options.creds or options.nkey or options.jwt
             if self.info.nonce and not signs:
                 hint = "; the server takes nkey signatures: give creds, an nkey or an authenticator"
-            self._disconnect(AuthenticationError(f"{self._server} refused us: {text}{hint}"))
+            self._disconnect(
+                AuthenticationError(f"{self._server} refuses the credentials: {text}{hint}")
+            )
         elif self.state is State.CONNECTED:
             self._disconnect(error)
         else:
-            self._disconnect(ConnectError(f"{self._server} refused us: {text}"))
+            self._disconnect(ConnectError(f"{self._server} refuses the connection: {text}"))
 
     def _disconnect(self, error: PenstockError | None) -> None:
         self.state = State.DISCONNECTED

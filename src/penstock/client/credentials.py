@@ -66,6 +66,8 @@ def _seed(text: str) -> str:
     if text.startswith("SU") and len(text) == 58:
         with contextlib.suppress(NkeyError):
             return read_seed(text)
+    if "\n" in text:  # what a file holds, and no name of one
+        return read_seed(text)
     if _SEED_LIKE.fullmatch(text) and not Path(text).exists():
         # It may be an incomplete seed or another kind of nkey, so it is a secret all the same.
         raise CredentialsError("the nkey is no seed of a user, and no file that there is")

@@ -32,6 +32,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     auth_required: bool = False
     tls_required: bool = False
     tls_available: bool = False
+    tls_verify: bool = False
     nonce: str = ""
     client_id: int = 0
     client_ip: str = ""

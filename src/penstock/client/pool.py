@@ -148,7 +148,8 @@ class ServerPool:
         candidate.failures += 1
         refused = isinstance(error, AuthenticationError)
         candidate.refusals = candidate.refusals + 1 if refused else 0
-        reason = f"{candidate.server}: {error}"
+        reason, server = str(error), str(candidate.server)
+        reason = reason if reason.startswith(f"{server} ") else f"{server}: {reason}"
         self._reasons = [*(old for old in self._reasons if old != reason), reason][-REASONS_MAX:]
         over = 0 <= limit < candidate.failures or candidate.refusals >= AUTHENTICATION_FAILURES_MAX
         logger.log(

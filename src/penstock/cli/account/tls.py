@@ -43,7 +43,11 @@ def tls(session: Session, expire_warn: int, pem: bool) -> int:
     Ends with 1 if one expires soon. The server's host name and the trust are checked as at any connect.
     """
     server, options = session.server_and_tls()
-    chain = _chain(server, options, session.options().socks_proxy, session.timeout / 1e9)
+    seconds = session.timeout / 1e9
+    try:
+        chain = _chain(server, options, session.options().socks_proxy, seconds)
+    except TimeoutError:
+        raise click.ClickException(f"no answer from {server} in {seconds:g} s") from None
     now = datetime.datetime.now(datetime.UTC)
     soon = now + datetime.timedelta(microseconds=expire_warn / 1000)
     rows = [_facts(each) for each in chain]
@@ -111,7 +115,12 @@ def _chain(
     with contextlib.ExitStack() as stack:
         plain = stack.enter_context(_connected(server, proxy, seconds))
         if not begins_with_tls(server, options):
-            info = json.loads(_line(plain).removeprefix(b"INFO "))
+            line = _line(plain)
+            if not line.startswith(b"INFO "):
+                raise click.ClickException(
+                    f"{server} is no NATS server: it begins with {line[:40]!r}"
+                )
+            info = json.loads(line.removeprefix(b"INFO "))
             if not (info.get("tls_required") or info.get("tls_available")):
                 raise click.ClickException(f"the server {server} has no TLS")
         try:

@@ -19,6 +19,8 @@ from penstock.cli.values import DURATION, SIZE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.client import BlockingClient
+
 _STAMP = 8  # bytes of the time in each message
 PERCENTILES = (10.0, 50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999, 100.0)
 _STEPS_OF_HALF = 5
@@ -110,6 +112,7 @@ def latency(
         trips = sender.rtt(), receiver.rtt()
         places = sender.server_info.server_name, receiver.server_info.server_name
         subject = receiver.new_inbox()
+        _check_permissions(sender, receiver, subject)
         links = Link(sender), Link(receiver)
         with contextlib.closing(links[0]), contextlib.closing(links[1]):
             hears = _Receiver(links[1], subject, quota)
@@ -121,6 +124,17 @@ def latency(
     if histogram:
         Path(histogram).write_text(distribution(ordered))
     _show(session, places, trips, ordered, bytes_each, (rate, seconds))
+
+
+def _check_permissions(sender: BlockingClient, receiver: BlockingClient, subject: str) -> None:
+    """Raise what a server says of a client that may not subscribe, or may not publish."""
+    receiver.subscribe(subject).unsubscribe()
+    receiver.flush()
+    sender.publish(subject)
+    sender.flush()
+    for client in (receiver, sender):
+        if client.last_error is not None:
+            raise client.last_error
 
 
 def _await_subscription(links: tuple[Link, Link], subject: str) -> None:

@@ -64,7 +64,8 @@ def put(
 ) -> None:
     """Store FILE (or standard input) in the object store BUCKET.
 
-    An object of that name is replaced when the new one is complete.
+    An object of that name is replaced when the new one is complete. A transfer ends after four times
+    --timeout without progress.
     """
     stdin = str(file) == "-"
     if stdin and not name:
@@ -86,8 +87,14 @@ def put(
                 metadata=properties,
                 chunk_size=chunk_size,
                 progress=bar,
+                patience=_patience_s(session),
             )
     show_object(session, stored)
+
+
+def _patience_s(session: Session) -> float:
+    """How long a transfer may make no progress; it outlives a restart of the server, or a vote for a leader."""
+    return 4 * session.timeout / 1e9
 
 
 def _ask_to_replace(store: BlockingObjectStore, name: str, stdin: bool) -> None:
@@ -136,7 +143,12 @@ def get(
     with session.connect() as client:
         store = opened(session.jetstream(client), bucket)
         with progress_bar(name, wanted=progress and not session.as_json) as bar:
-            found = store.get_file(name, sys.stdout.buffer if stdout else target, progress=bar)
+            found = store.get_file(
+                name,
+                sys.stdout.buffer if stdout else target,
+                progress=bar,
+                patience=_patience_s(session),
+            )
     if stdout:
         sys.stdout.buffer.flush()
     elif session.as_json:

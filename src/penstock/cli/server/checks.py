@@ -134,6 +134,9 @@ def connection(session: Session, report: Report, limits: dict[str, int]) -> None
         waiting = client.subscribe(inbox)
         started = time.monotonic_ns()
         client.publish(inbox, b"round trip")
+        client.flush()
+        if client.last_error is not None:
+            raise client.last_error
         waiting.next(session.timeout / 1e9)
         took["req"] = time.monotonic_ns() - started
     rules.connection(report, took, limits)
