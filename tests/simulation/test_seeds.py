@@ -48,6 +48,7 @@ ONCE_FAILED = (
     83663,
     84727,
     901745,
+    5002963,
 )
 DRAWN = int(os.environ.get("SIMULATION_SEEDS", "0" if os.environ.get("CI") else "100"))
 BLOCK = 25  # seeds in one test

@@ -406,11 +406,12 @@ cdef bint still_futile(Log log, Segment s) except -1:
 
 
 cdef bint ranges_kept(Log log, Segment s, Ranges* kept) except -1:
-    # Collects the REMOVE ranges to keep: those that name sequences of older segments in the log, and removals of its own sequences.
+    # Collects the REMOVE ranges to keep: those that name sequences of older segments in the log, removals of its own sequences, and,
+    # while a lost sequence keeps the floor down, those between it and the oldest segment.
     cdef Ranges held
     cdef Segment older
     cdef size_t k, low, high, middle
-    cdef uint64_t end
+    cdef uint64_t end, below = log.files.removed_below()
     cdef list others = sorted([older for older in log.segments.items + log.files.retired.items if older.first < s.first], key=first_of)
     memset(&held, 0, sizeof(Ranges))
     try:
@@ -444,6 +445,9 @@ cdef bint ranges_kept(Log log, Segment s, Ranges* kept) except -1:
                     ranges_add(kept, held.items[k].first, min(end - held.items[k].first, held.items[k].count))
                 else:
                     ranges_add(kept, older.first + older.count, end - older.first - older.count)
+            elif not low and held.items[k].first < s.first and end > below:
+                # The range lies below the oldest segment and above a lost sequence: no floor covers it.
+                ranges_add(kept, held.items[k].first, held.items[k].count)
         # Name its own removed sequences: a gap that no record names would count as damage.
         k = 0
         while k < s.count:

@@ -19,4 +19,4 @@ cdef class Removals:
     cdef list lost_within(self, uint64_t first, uint64_t end)   # the entries of `lost` that overlap first .. end - 1, ascending
     cdef int say_gone(self, uint64_t first, uint64_t end, list lost) except -1     # add first .. end - 1 to the ranges, except lost sequences
     cdef int forget_lost(self, uint64_t first, uint64_t last) except -1     # drop entries of `lost` that begin there: they never were messages
-    cdef int purged(self, uint64_t end) except -1               # everything below `end` was purged: drop its entries of `lost`
+    cdef int purged(self, uint64_t end) except -1               # everything below `end` was purged: `lost` has no sequence of it any more

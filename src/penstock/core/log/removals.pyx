@@ -62,5 +62,5 @@ cdef class Removals:
         return 0
 
     cdef int purged(self, uint64_t end) except -1:
-        self.lost[:] = [entry for entry in self.lost if entry[0] + entry[1] > end]
+        self.lost[:] = [(max(first, end), count - (max(first, end) - first), why) for first, count, why in self.lost if first + count > end]
         return 0
