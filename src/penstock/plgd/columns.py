@@ -18,7 +18,7 @@ from cramjam import snappy
 from google.protobuf.message import DecodeError
 
 from .codec import MAX_UNPACKED, Envelope, parse_registration, unpack
-from .content import content_json
+from .content_columns import contents_as_json
 from .ids import href_id
 from .kinds import EVENT_TYPES, EventType, Kind
 from .plain import PLAIN, fitted, named, scan
@@ -123,6 +123,7 @@ CONTENT = {
     "content_type": "content_type",
     "content_format": "coap_content_format",
 }
+CONTENTS = {"content": DATA, "content_type": TEXT, "content_format": pa.int32()}
 CONNECTION = {
     "connection_status": "status",
     "connected_at_ns": "connected_at",
@@ -292,7 +293,7 @@ class Group:
             )
         columns["data"] = self.data
         if as_json and "content" in columns:
-            columns |= contents_as_json(columns)
+            columns |= contents_as_json(*(pa.array(columns[n], t) for n, t in CONTENTS.items()))
         same = {
             "kind": self.type.kind.value,
             "event_type": self.type.name,
@@ -312,25 +313,6 @@ def disagreement(subject: Subject, envelope: Any) -> UndecodableEvent:
         Reason.MISMATCH,
         f"the subject says {subject.event_type} of device {subject.device_id!r}, the envelope {said}",
     )
-
-
-def contents_as_json(columns: Columns) -> Columns:
-    """The column ``content_json``; a content that is not of its type sets ``error`` of its row."""
-    texts: list[str | None] = []
-    errors: list[str | None] = []
-    details: list[str | None] = []
-    for row in zip(
-        columns["content"], columns["content_type"], columns["content_format"], strict=True
-    ):
-        text = error = detail = None
-        try:
-            text = content_json(*row)
-        except UndecodableEvent as bad:
-            error, detail = bad.reason.value, bad.detail
-        texts.append(text)
-        errors.append(error)
-        details.append(detail)
-    return {"content_json": texts, "error": errors, "error_detail": details}
 
 
 def arrow(count: int, columns: Columns, same: dict[str, Any]) -> pa.Table:
@@ -449,8 +431,7 @@ def plain_events(
     good = rows[~refused]
     told: Columns = dict(columns)
     if as_json and "content" in told:
-        parts = ("content", "content_type", "content_format")
-        told |= contents_as_json({part: columns[part].to_pylist() for part in parts})
+        told |= contents_as_json(*(columns[name] for name in CONTENTS))
     same = {
         "kind": event_type.kind.value,
         "event_type": event_type.name,

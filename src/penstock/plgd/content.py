@@ -34,6 +34,12 @@ FORMAT_OF_TYPE = {
 }
 
 
+def format_of(content_type: str) -> int | None:
+    """The format that a content type says; None if it is empty, `NONE` for one that is not known."""
+    media = content_type.partition(";")[0].strip().lower()
+    return FORMAT_OF_TYPE.get(media, NONE) if media else None
+
+
 def decode_content(data: bytes, content_type: str, content_format: int = NONE) -> Any:
     """The value of a content; None if it is empty.
 
@@ -41,8 +47,8 @@ def decode_content(data: bytes, content_type: str, content_format: int = NONE) -
     """
     if not data:
         return None
-    media = content_type.partition(";")[0].strip().lower()
-    kind = FORMAT_OF_TYPE.get(media, NONE) if media else content_format
+    said = format_of(content_type)
+    kind = content_format if said is None else said
     try:
         if kind in {OCF_CBOR, CBOR}:
             stream = io.BytesIO(data)

@@ -1,0 +1,1 @@
+"""CBOR values of many rows as JSON text; see cbor.pyi."""
