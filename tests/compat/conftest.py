@@ -29,10 +29,11 @@ def ports() -> Iterator[tuple[int, int]]:
 
 @pytest.fixture
 def client(ports: tuple[int, int]) -> Iterator[Twins]:
-    """A client of both; the inbox of pulls is subscription 2."""
+    """A client of both; the inbox of pulls is subscription 2, that of `Scene.fill` is "stored"."""
     with twins(*ports) as both:
-        both.say("SUB in.* 2\r\nSUB $JS.EVENT.ADVISORY.CONSUMER.> 3\r\n")
+        both.say("SUB in.* 2\r\nSUB $JS.EVENT.ADVISORY.CONSUMER.> 3\r\nSUB stored stored\r\n")
         yield both
+        both.settle()
         for name in both.made:
             both.theirs.delete_stream(name)
             both.ours.delete_stream(name)

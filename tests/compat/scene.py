@@ -43,10 +43,12 @@ class Scene:
         return answer
 
     def fill(self, count: int, *subjects: str) -> None:
-        """Publish so many messages over these subjects (below the stream's)."""
+        """Publish so many messages over these subjects (below the stream's), each when the one before
+        is stored.
+        """
         for index in range(count):
             subject = (subjects or ("a",))[index % len(subjects or ("a",))]
-            self.client.publish(f"{self.name}.{subject}", f"m{index}")
+            self.client.publish(f"{self.name}.{subject}", f"m{index}", reply="stored")
 
     def consumer(self, name: str = "c", *, check: bool = True, **config: Any) -> Any:
         """Create a durable consumer."""

@@ -209,7 +209,7 @@ def test_requests_and_groups(client, policy):
     scene = Scene(client)
     config = {} if policy == "none" else {"priority_policy": policy, "priority_groups": ["g", "h"]}
     scene.consumer(**config)
-    for body in (
+    bodies = (
         {"batch": 1},
         {"batch": 1, "group": ""},
         {"batch": 1, "group": "x"},
@@ -224,8 +224,12 @@ def test_requests_and_groups(client, policy):
         {"batch": 1, "group": "h", "id": "y\n", "min_pending": 1},
         {"batch": 1, "group": "h", "no_wait": True},
         {"batch": 1, "group": "x", "no_wait": True},
-    ):
-        scene.pull({**body, "expires": second(0.2)} if "no_wait" not in body else body)
+    )
+    # an inbox each: one may end before the next one is refused
+    client.say("".join(f"SUB own.{n} own{n}\r\n" for n in range(len(bodies))))
+    for n, body in enumerate(bodies):
+        pull = body if "no_wait" in body else {**body, "expires": second(0.2)}
+        scene.pull(pull, f"own.{n}")
     client.wait(0.3)
     scene.info()
 

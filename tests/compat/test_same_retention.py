@@ -11,13 +11,26 @@ from tests.compat.scene import NEEDS_BOTH, Scene, second
 
 pytestmark = NEEDS_BOTH
 
-QUIET_S = 0.05
+
+looked_at: dict[str, Scene] = {}
 
 
 def state(scene: Scene) -> Any:
     """What the stream holds; acks of the other server take effect a moment later."""
-    scene.client.wait(QUIET_S)
-    return scene.ok(f"STREAM.INFO.{scene.name}", {"deleted_details": True})["state"]
+    looked_at[scene.name] = scene
+    answer = scene.client.agree(f"STREAM.INFO.{scene.name}", {"deleted_details": True})
+    assert "error" not in answer, answer
+    return answer["state"]
+
+
+@pytest.fixture(autouse=True)
+def last_states(client):
+    """What takes effect after the last look is seen as well."""
+    looked_at.clear()
+    yield
+    client.settle()
+    for scene in [*looked_at.values()]:
+        state(scene)
 
 
 def update(scene: Scene, **config: Any) -> Any:

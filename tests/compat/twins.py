@@ -1,7 +1,8 @@
 """Two servers that get the same bytes: what a bare client sees of each is compared after every step.
 
 A step is sent to both; then both are read until what came is the same and nothing more comes, or
-until the patience is over (then the difference is the finding). Only what differs by nature is made
+until the patience is over (then the difference is the finding). What comes late is compared with the
+next step; a test ends with `settle`, a step that waits for it. Only what differs by nature is made
 equal: times, ids that servers draw, their versions.
 Messages are compared per subscription, in order; between subscriptions there is no order to compare.
 """
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 PATIENCE_S = 15.0
-QUIET_S = 0.03
+QUIET_S = 0.03  # where nothing has come yet, the answers may be late
+SETTLED_S = 0.002  # where both sent the same: what comes later than that is seen in the next step
 
 PING = b"PING\r\n"
 CONNECT = (
@@ -103,6 +105,7 @@ class Twin:
     def __init__(self, port: int, greeting: bytes = CONNECT) -> None:
         self.port = port
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.data = b""
         self.seen: dict[str, list[tuple[Any, ...]]] = {}
         self.acks: list[bytes] = []
@@ -222,7 +225,7 @@ class Twins:
         self.steps: list[str] = []
         self.made: list[str] = []  # streams, removed when the test is over
         self.inbox = False
-        self.quiet_s = QUIET_S
+        self.quiet_s = SETTLED_S
 
     def both(
         self,
@@ -247,18 +250,24 @@ class Twins:
         deadline = time.monotonic() + patience_s
         quiet_since = time.monotonic()
         while time.monotonic() < deadline:
-            came = [twin.read(0.005) for twin in (self.ours, self.theirs)]
+            came = self._read()
             now = time.monotonic()
-            if any(came):
+            if came:
                 quiet_since = now
                 continue
             if whole and not all(twin.pongs or twin.closed for twin in (self.ours, self.theirs)):
                 continue
-            # where nothing has come yet, the answers may be late
             enough_s = quiet_s if self.ours.seen else max(quiet_s, QUIET_S)
             if now - quiet_since >= enough_s and self._same():
                 break
         self._compare()
+
+    def _read(self) -> bool:
+        """Take what comes next from any of both; whether anything came soon."""
+        twins = [twin for twin in (self.ours, self.theirs) if not twin.closed]
+        select.select([twin.socket for twin in twins], [], [], SETTLED_S)
+        came = [twin.read(0) for twin in twins]
+        return any(came)
 
     def _same(self) -> bool:
         return in_one_order(self.ours.seen) == in_one_order(self.theirs.seen)
@@ -332,24 +341,36 @@ class Twins:
             words = twin.acks[at] + (b" " + reply.encode() if reply else b"")
             twin.send(b"PUB %s %d\r\n%s\r\n" % (words, len(raw), raw))
 
-        self.both(act, f"{of} {at} {body!r} {reply}", whole=True)
+        # nats-server lets a timer deliver again what was refused, whatever the delay is
+        quiet_s = QUIET_S if body.startswith("-NAK") else None
+        self.both(act, f"{of} {at} {body!r} {reply}", quiet_s, whole=True)
 
-    def info(self, stream: str, consumer: str) -> Any:
-        """The consumer's info; asked again while the two differ, for one of them may still have to count
-        what it was told.
+    def agree(self, subject: str, body: str | bytes | dict[str, Any] = b"") -> Any:
+        """A request for a state, asked again while the two differ: one of them may still have to count
+        what it was told. The answer.
         """
         deadline = time.monotonic() + PATIENCE_S
+        patience_s = QUIET_S
         while True:
             try:
-                return self.ask(f"CONSUMER.INFO.{stream}.{consumer}", patience_s=0.5)
+                return self.ask(subject, body, patience_s=patience_s)
             except AssertionError:
                 if time.monotonic() >= deadline:
                     raise
+            patience_s = min(2 * patience_s, 0.5)
+
+    def info(self, stream: str, consumer: str) -> Any:
+        """The consumer's info."""
+        return self.agree(f"CONSUMER.INFO.{stream}.{consumer}")
 
     def wait(self, seconds: float) -> None:
         """Let time pass; what came meanwhile is compared."""
         time.sleep(seconds)
-        self.say("PING\r\n")
+        self.say("PING\r\n", whole=True)
+
+    def settle(self) -> None:
+        """Compare what comes late, after the last step."""
+        self.say("PING\r\n", QUIET_S, whole=True)
 
 
 @contextlib.contextmanager
