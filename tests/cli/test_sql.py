@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import random
+from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,11 +24,11 @@ from penstock.client import (
     connect_blocking,
 )
 from penstock.testing import LocalServer
+from tests.cli.terminal import Terminal
 from tests.sql.sources import in_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from penstock.client import BlockingJetStream
     from tests.peers import ServerProcess
@@ -256,3 +258,41 @@ def test_failures_are_one_line(
     assert ran.status == status, ran.err
     assert ran.err.count("\n") == 1
     assert told in ran.err
+
+
+def test_what_duckdb_cannot_know_is_said(
+    at: Callable[..., Ran], js: BlockingJetStream, orders: str
+) -> None:
+    assert f"; did you mean {orders}?" in at("sql", f"select * from {orders[:-1]}").err
+    assert "--json-columns STREAM makes columns" in at("sql", f"select price from {orders}").err
+    wrong = at("sql", f'select * from "{orders}:a..b"')
+    assert (wrong.status, wrong.err) == (
+        2,
+        f'penstock: "{orders}:a..b": a..b cannot be a subject\n',
+    )
+
+
+def test_a_stream_that_is_deleted_while_it_is_followed(
+    at: Callable[..., Ran], js: BlockingJetStream, orders: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(_: float) -> None:
+        js.delete_stream(orders)
+
+    monkeypatch.setattr("penstock.cli.sql.query.time", SimpleNamespace(sleep=gone))
+    ran = at("sql", f"select seq from {orders}", "--follow", "--format", "csv")
+    assert ran.out.splitlines() == ["seq", *map(str, range(1, 8))]
+    said = f"penstock: stream {orders} is not there any more\n"
+    assert (ran.status, ran.err) == (1, said)
+
+
+@pytest.mark.parametrize("words", [[], ["--format", "csv"]])
+def test_ctrl_c_ends_a_query_that_takes_long(
+    peer: ServerProcess, orders: str, words: list[str]
+) -> None:
+    endless = f"select a.seq from range(10000000) x, range(10000000) y, {orders} a where x.range + y.range < -a.seq"
+    with Terminal("-s", peer.url, "sql", endless, *words) as terminal:
+        while (query := Path(f"/proc/{terminal.pid}/task")) and len(list(query.iterdir())) < 3:
+            terminal.glance(0.02)  # until DuckDB has its threads
+        terminal.interrupt()
+        assert terminal.status() == 130
+        assert "Traceback" not in terminal.shown

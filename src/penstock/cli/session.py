@@ -198,13 +198,9 @@ def _seed(text: str) -> str:
 
 def _jwt(text: str) -> str:
     """A user's JWT: the text, or that in the file with this name, which may be a ``.creds`` file."""
-    from penstock.nkeys import NkeyError, read_credentials
+    from penstock.nkeys import read_jwt
 
-    content = _content(text)
-    try:
-        return read_credentials(content).jwt
-    except NkeyError:
-        return content
+    return read_jwt(_content(text))
 
 
 def _print_protocol(direction: str, line: str) -> None:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
+from penstock.core.protocol.subjects import valid
+from penstock.errors import PenstockError
 from penstock.sql import documents, kinds
 from penstock.sql.described import CONSUMERS, STREAMS
 from penstock.sql.selection import EVERYTHING, Selection
@@ -62,6 +64,7 @@ class Database:
         self._decoders = dict(decoders or {})
         self._upto: dict[str, Upto] = {}
         self._floor: dict[str, int] = {}
+        self._made: dict[str, str] = {}  # the stream of each table
         self.connection.execute("SET TimeZone = 'UTC'")
         # a name of a query is never a variable of this program
         self.connection.execute("SET python_enable_replacements = false")
@@ -120,14 +123,26 @@ class Database:
         self.scans = Scans()
         self._upto = {}
         names = self.source.streams()
+        self._forget_gone(names)
         for stream in _mentioned(names, sql):
             self._make_stream(stream)
         for found in _NAMED_PATTERN.finditer(sql):
             stream, pattern = (part.replace('""', '"') for part in found.groups())
             if stream in names:
+                if not valid(pattern):
+                    raise ValueError(f'"{stream}:{pattern}": {pattern} cannot be a subject')
                 self._register(f"{stream}:{pattern}", stream, Selection(subjects=(pattern,)))
         self._make_views(names, sql)
         self._make_lists(sql)
+
+    def _forget_gone(self, names: Iterable[str]) -> None:
+        """Let no table stay whose stream is gone. PenstockError when a query follows it."""
+        gone = set(self._made.values()) - set(names)
+        for table in [table for table, stream in self._made.items() if stream in gone]:
+            self.connection.unregister(table)
+            del self._made[table]
+        if lost := sorted(gone & self._floor.keys()):
+            raise PenstockError(f"stream {lost[0]} is not there any more")
 
     def _register(self, table: str, stream: str, within: Selection) -> None:
         upto = self._upto.setdefault(stream, Upto())
@@ -138,6 +153,7 @@ class Database:
             self.source, stream, upto=upto, within=within, scans=self.scans, decode=decode
         )
         self.connection.register(table, made)
+        self._made[table] = stream
 
     def _make_stream(self, stream: str) -> None:
         if not self._all_json and stream not in self._json:
@@ -196,6 +212,10 @@ class Database:
         for stream, upto in self._upto.items():
             if upto.seq is not None:
                 self._floor[stream] = max(self._floor.get(stream, 0), upto.seq)
+
+    def named(self) -> list[str]:
+        """The streams that the last query names."""
+        return sorted(self._upto)
 
     def followed(self) -> list[str]:
         """The streams of the last query."""

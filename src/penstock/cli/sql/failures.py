@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from penstock.core.base.quoting import shown
+
+if TYPE_CHECKING:
+    from penstock.sql import Database
 
 
 class QueryError(click.ClickException):
@@ -16,6 +21,46 @@ class QueryError(click.ClickException):
         """``text`` may have several lines: the first ones say what is wrong, the last ones where."""
         super().__init__(show_place(text))
         self.exit_code = status  # type: ignore[misc]  # a class variable of click
+
+
+_NO_TABLE = re.compile(
+    r"Catalog Error: Table with name (.+?) does not exist!(?:\nDid you mean .*)?"
+)
+_NO_COLUMN = re.compile(r'Referenced column "[^"]*" not found in FROM clause!')
+_NO_ADVISORIES = (
+    "no stream stores advisories; this one would: "
+    "penstock stream add ADVISORIES --subjects '$JS.EVENT.ADVISORY.>' --defaults"
+)
+
+
+def hinted(text: str, database: Database) -> str:
+    """DuckDB's text with what it cannot know: the names of streams, and where columns come from."""
+    if found := _NO_TABLE.match(text):
+        name = found[1]
+        if name.lower() == "advisories":
+            return _NO_ADVISORIES + text[found.end() :]
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, names_of(database), 1, 0.6)
+        hint = f"; did you mean {near[0]}?" if near else "; the streams are the tables"
+        return f"there is no table {name}{hint}{text[found.end() :]}"
+    if (found := _NO_COLUMN.search(text)) and database.named():
+        hint = " --json-columns STREAM makes columns of JSON payloads."
+        return f"{text[: found.end()]}{hint}{text[found.end() :]}"
+    return text
+
+
+def names_of(database: Database) -> list[str]:
+    """The tables that a query can name."""
+    found = []
+    for name in database.source.streams():
+        for prefix, schema in (("KV_", "kv"), ("OBJ_", "object")):
+            if name.startswith(prefix):
+                found.append(f"{schema}.{name.removeprefix(prefix)}")
+                break
+        else:
+            found.append(name)
+    return [*found, "streams", "consumers", "advisories"]
 
 
 def show_place(text: str) -> str:

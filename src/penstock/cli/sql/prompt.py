@@ -25,6 +25,8 @@ def prompt(database: Database, form: str) -> int:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter
 
+    from penstock.cli.sql.failures import names_of
+
     words = [*names_of(database), "select", "from", "where", "group by all", "order by", "limit"]
     session: PromptSession[str] = PromptSession(completer=WordCompleter(words, ignore_case=True))
     text = ""
@@ -46,26 +48,14 @@ def prompt(database: Database, form: str) -> int:
             text = ""
 
 
-def names_of(database: Database) -> list[str]:
-    """The tables that a query can name."""
-    found = []
-    for name in database.source.streams():
-        for prefix, schema in (("KV_", "kv"), ("OBJ_", "object")):
-            if name.startswith(prefix):
-                found.append(f"{schema}.{name.removeprefix(prefix)}")
-                break
-        else:
-            found.append(name)
-    return [*found, "streams", "consumers", "advisories"]
-
-
 def answer(database: Database, line: str, form: str) -> None:
     """Print what a statement or a dot command gives; a failure is one line on stderr."""
     import duckdb
     import pyarrow
 
-    from penstock.cli.sql.failures import show_place
+    from penstock.cli.sql.failures import hinted, names_of, show_place
     from penstock.cli.sql.formats import output_for
+    from penstock.cli.sql.interrupting import interruptible
     from penstock.errors import PenstockError
 
     if line.startswith("."):
@@ -74,17 +64,25 @@ def answer(database: Database, line: str, form: str) -> None:
         return
     began = time.monotonic()
     try:
-        reader = database.rows(line)
-        output = output_for(form, reader.schema, sys.stdout.buffer)
         count = 0
-        for batch in reader:
-            output.write(batch)
-            count += batch.num_rows
-        output.end()
+        with interruptible(database):
+            reader = database.rows(line)
+            output = output_for(form, reader.schema, sys.stdout.buffer)
+            for batch in reader:
+                output.write(batch)
+                count += batch.num_rows
+            output.end()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return
     except (duckdb.Error, pyarrow.ArrowException, PenstockError, OSError, ValueError) as error:
-        reason = " ".join(show_place(str(database.failure(error))).split())
+        text = hinted(str(database.failure(error)), database)
+        reason = " ".join(show_place(text).split())
         print(f"penstock: {shown(reason)}", file=sys.stderr)
         return
     read = database.scans.rows_read
     took = time.monotonic() - began
-    print(f"{count:,} rows from {read:,} messages, {took:.2f} s", file=sys.stderr)
+    rows, messages = (
+        f"{n:,} {what}{'s' * (n != 1)}" for n, what in ((count, "row"), (read, "message"))
+    )
+    print(f"{rows} from {messages}, {took:.2f} s", file=sys.stderr)

@@ -14,13 +14,15 @@ import click
 
 from penstock.cli.failures import DONE, USAGE
 from penstock.cli.session import Session, command
-from penstock.cli.sql.failures import QueryError
+from penstock.cli.sql.failures import QueryError, hinted
+from penstock.cli.sql.interrupting import interruptible
 from penstock.cli.values import DURATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import BinaryIO
 
+    from penstock.cli.sql.formats import Output
     from penstock.sql import Database
     from penstock.sql.documents import Structure
     from penstock.vault import Vault
@@ -87,17 +89,17 @@ def sql(session: Session, /, query: str | None, **asked: Any) -> int:
 
                 return prompt(database, form)
             statements = [query] if query is not None else _statements(sys.stdin.read())
-            with _target(session, asked, form) as take:
+            with _target(session, asked, form) as take, interruptible(database):
                 for statement in statements:
                     _answer(database, statement, asked, take)
         except duckdb.Error as error:
-            raise _told(database.failure(error)) from error
+            raise _told(database.failure(error), database) from error
         except pyarrow.ArrowException as error:  # of a result that was being read
-            raise _told(database.failure(error)) from error
+            raise _told(database.failure(error), database) from error
     return DONE
 
 
-def _told(error: Exception) -> Exception:
+def _told(error: Exception, database: Database | None = None) -> Exception:
     """The error for the user: that of the source as it is, that of DuckDB as a text."""
     import duckdb
     import pyarrow
@@ -105,7 +107,8 @@ def _told(error: Exception) -> Exception:
     if not isinstance(error, duckdb.Error | pyarrow.ArrowException):
         return error
     wrong = duckdb.ParserException | duckdb.BinderException | duckdb.CatalogException
-    return QueryError(str(error), USAGE if isinstance(error, wrong) else 1)
+    text = str(error) if database is None else hinted(str(error), database)
+    return QueryError(text, USAGE if isinstance(error, wrong) else 1)
 
 
 def _check(session: Session, asked: dict[str, Any], form: str, query: str | None) -> None:
@@ -206,8 +209,10 @@ def _target(session: Session, asked: dict[str, Any], form: str) -> Iterator[Take
     file: BinaryIO = sys.stdout.buffer
     if asked["output"]:
         file = open(asked["output"], "xb")  # noqa: SIM115  # closed below, removed on a failure
+    go_on = form == "csv" and asked["follow"]  # the names of the columns are the first line alone
+    begun: list[Output] = []
     try:
-        yield lambda reader: _print(reader, form, file)
+        yield lambda reader: _print(reader, form, file, begun if go_on else [])
         file.flush()
     except BaseException:
         if asked["output"]:
@@ -218,10 +223,13 @@ def _target(session: Session, asked: dict[str, Any], form: str) -> Iterator[Take
         file.close()
 
 
-def _print(reader: Any, form: str, file: BinaryIO) -> None:
+def _print(reader: Any, form: str, file: BinaryIO, begun: list[Output]) -> None:
+    """Print rows; behind others, if an output has begun."""
     from penstock.cli.sql.formats import output_for
 
-    output = output_for(form, reader.schema, file)
+    if not begun:
+        begun.append(output_for(form, reader.schema, file))
+    output = begun[0]
     for batch in reader:
         output.write(batch)
     output.end()

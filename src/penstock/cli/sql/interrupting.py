@@ -1,0 +1,79 @@
+"""Ctrl-C while DuckDB works: Python hears of a signal only when DuckDB returns, so another thread tells DuckDB."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+    from penstock.sql import Database
+
+
+@contextlib.contextmanager
+def interruptible(database: Database) -> Iterator[None]:
+    """Ctrl-C ends the query that runs; then KeyboardInterrupt is raised, as anywhere else."""
+    import duckdb
+    import pyarrow
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals do not come here
+        return
+    heard = threading.Event()
+
+    def hear(_: int, frame: FrameType | None) -> None:
+        heard.set()
+        if not _scans(frame):  # DuckDB would print what is raised inside of a table that it reads
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, hear)
+    try:
+        with _telling(database):
+            yield
+    except (duckdb.Error, pyarrow.ArrowException, RuntimeError):
+        if heard.is_set():
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if heard.is_set():
+        raise KeyboardInterrupt
+
+
+def _scans(frame: FrameType | None) -> bool:
+    """Whether DuckDB reads a stream in this thread."""
+    from penstock.sql.tables import StreamTable
+
+    while frame is not None:
+        if frame.f_code is StreamTable._rows.__code__:  # where a scan is
+            return True
+        frame = frame.f_back
+    return False
+
+
+@contextlib.contextmanager
+def _telling(database: Database) -> Iterator[None]:
+    """A thread that learns of Ctrl-C at once, and tells DuckDB."""
+    ours, signals = socket.socketpair()
+    signals.setblocking(False)
+    before = signal.set_wakeup_fd(signals.fileno(), warn_on_full_buffer=False)
+
+    def watch() -> None:
+        while numbers := ours.recv(64):
+            if signal.SIGINT in numbers:
+                database.connection.interrupt()
+
+    watcher = threading.Thread(target=watch, name="interrupt", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        signals.close()
+        watcher.join()
+        ours.close()
