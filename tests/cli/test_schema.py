@@ -198,6 +198,6 @@ def test_errors_are_edited(cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [each["error_code"] for each in json.loads(path.read_text())] == [12000, 12001]
     before = path.read_text()
     monkeypatch.setenv("EDIT", "s/12000/12001/")
-    assert cli("errors", "edit", path, "12000").status == 1
+    assert cli("errors", "edit", path, "12000").status == 2
     assert cli("errors", "edit", path, "13000").status == 1
     assert path.read_text() == before

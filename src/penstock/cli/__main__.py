@@ -35,7 +35,14 @@ def _run(click: "ModuleType", given: list[str]) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         # a name that is not UTF-8 then becomes an escape in JSON, whatever the locale
         sys.stdout.reconfigure(errors="backslashreplace")
-    from penstock.cli.failures import Failure, ReaderGone, failure_of, tell, wants_json
+    from penstock.cli.failures import (
+        Failure,
+        ReaderGone,
+        failure_of,
+        tell,
+        wants_json,
+        without_number,
+    )
     from penstock.cli.tree import penstock
     from penstock.errors import PenstockError
 
@@ -49,7 +56,7 @@ def _run(click: "ModuleType", given: list[str]) -> int:
     except click.ClickException as mistake:
         context = getattr(mistake, "ctx", None)
         hint = f"; see {context.command_path} --help" if context is not None else ""
-        text = mistake.format_message()
+        text = without_number(mistake.format_message())
         problems = getattr(mistake, "problems", ())
         text = text if problems else text.rstrip(".") + hint
         return tell(Failure(text, mistake.exit_code, problems=problems), as_json=as_json)

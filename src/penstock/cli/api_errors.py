@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.editing import Mistakes, edited
 from penstock.cli.output import print_facts, print_json, print_table
-from penstock.cli.prompts import confirm, may_ask
 from penstock.cli.session import Session, command
 from penstock.core.base.quoting import shown
 
@@ -195,19 +195,9 @@ def edit(session: Session, file: Path, code: int | None) -> int:
     highest = max((int(each.get("error_code") or 0) for each in found), default=_LOWEST - 1)
     new = {"constant": "", "code": 400, "error_code": highest + 1, "description": ""}
     text = json.dumps(new if at is None else found[at], indent=2) + "\n"
-    while True:
-        edited = click.edit(text, extension=".json")
-        if edited is None:
-            raise click.Abort
-        changed, bad = _edited(found, at, edited)
-        if not bad:
-            break
-        for each in bad:
-            click.echo(f"penstock: {shown(each)}", err=True)
-        if not may_ask():
-            return 1
-        confirm("Edit again?")
-        text = edited
+    changed = edited(text, lambda after: _edited(found, at, after))
+    if changed is None:
+        raise click.Abort
     file.write_text(json.dumps(changed, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     if session.as_json:
         print_json({"file": str(file), "errors": len(changed)})
@@ -216,15 +206,15 @@ def edit(session: Session, file: Path, code: int | None) -> int:
     return 0
 
 
-def _edited(
-    found: list[dict[str, Any]], at: int | None, text: str
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """The list with the edited error, and what is wrong with it."""
+def _edited(found: list[dict[str, Any]], at: int | None, text: str) -> list[dict[str, Any]]:
+    """The list with the edited error; Mistakes."""
     try:
         entry = json.loads(text)
     except ValueError as error:
-        return found, [f"this is no JSON: {error}"]
+        raise Mistakes(f"this is no JSON: {error}") from None
     if not isinstance(entry, dict):
-        return found, ["this is no JSON object"]
+        raise Mistakes("this is no JSON object")
     changed = [*found, entry] if at is None else [*found[:at], entry, *found[at + 1 :]]
-    return changed, problems(changed)
+    if bad := problems(changed):
+        raise Mistakes(*bad)
+    return changed

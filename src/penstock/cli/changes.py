@@ -10,10 +10,11 @@ import sys
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from penstock.cli.editing import Mistakes, edited
 from penstock.cli.failures import DONE, FAILED
 from penstock.cli.output import as_data, print_json
 from penstock.cli.prompts import confirm
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.cli.session import Session
 
 F = TypeVar("F", bound=Callable[..., object])
+C = TypeVar("C", bound="msgspec.Struct")
 
 COLOURS = {"update": "yellow"}
 
@@ -45,12 +47,6 @@ def matching(patterns: Sequence[str], names: Sequence[str], what: str) -> list[s
     return list(found)
 
 
-class Mistakes(click.UsageError):
-    """Mistakes of a file, each on a separate line with its place."""
-
-    problems: tuple[str, ...]
-
-
 def read_fields(text: bytes, place: str, kind: type[StreamConfig] | type[ConsumerConfig]) -> bytes:
     """The fields of a configuration in a text, as JSON of the API; Mistakes."""
     from penstock.apply.model import ConfigurationError
@@ -62,9 +58,7 @@ def read_fields(text: bytes, place: str, kind: type[StreamConfig] | type[Consume
         problems: tuple[str, ...] = (f"{place}: this is not UTF-8",)
     except ConfigurationError as error:
         problems = tuple(map(str, error.problems))
-    mistakes = Mistakes("\n".join(problems))
-    mistakes.problems = problems
-    raise mistakes from None
+    raise Mistakes(*problems) from None
 
 
 def config_option(function: F) -> F:
@@ -78,12 +72,11 @@ def config_option(function: F) -> F:
     )(function)
 
 
-def edited(config: msgspec.Struct, read: Callable[[bytes, str], Any]) -> Any:
-    """The configuration as the user leaves it in an editor; Abort if it is not saved."""
-    text = click.edit(json.dumps(as_data(config), indent=2) + "\n", extension=".json")
-    if text is None:
-        raise click.Abort
-    return read(text.encode(), "the edited configuration")
+def edited_config(config: C, read: Callable[[bytes, str], C]) -> C:
+    """The configuration as the user leaves it in an editor."""
+    text = json.dumps(as_data(config), indent=2) + "\n"
+    found = edited(text, lambda after: read(after.encode(), "the edited configuration"))
+    return config if found is None else found
 
 
 def change_all(
@@ -113,7 +106,7 @@ def change_all(
             print("no difference in configuration")
         return FAILED if updates else DONE
     if not force:
-        count = f"{len(updates)} {what}s" if len(updates) > 1 else f"{what} {updates[0].title}"
+        count = f"{len(updates)} {what}s" if len(updates) > 1 else updates[0].title
         confirm(f"Really change {count}?")
     infos = []
     for each in updates:

@@ -39,6 +39,11 @@ class Failure:
     """The single findings, if a command has several; each is printed on a separate line."""
 
 
+def without_number(text: str) -> str:
+    """A text without the numbers of the system's errors."""
+    return _ERRNO.sub("", text)
+
+
 def wants_json(arguments: Sequence[str]) -> bool:
     """Whether the command line asks for JSON, even if the rest of it cannot be parsed."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
@@ -82,7 +87,7 @@ def failure_of(problem: Exception) -> Failure:
         PenstockError,
     )
 
-    text = _ERRNO.sub("", str(problem)) or type(problem).__name__
+    text = without_number(str(problem)) or type(problem).__name__
     if isinstance(problem, OSError) and problem.strerror and problem.filename is not None:
         text = f"{os.fsdecode(problem.filename)}: {problem.strerror}"
     if isinstance(problem, NoResponders):

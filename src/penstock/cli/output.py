@@ -96,6 +96,9 @@ def print_table(columns: Sequence[str], rows: Rows, *, right: frozenset[str] = f
         from rich.text import Text
 
         console = Console()
+        if not rows and sum(map(len, columns)) + 3 * (len(columns) - 1) > console.width:
+            console.print(Text("(none)", style="dim"))
+            return
         if rows and _least_width(columns, rows, right) > console.width:
             _print_records(columns, rows)
             return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from penstock.cli.changes import change_all, config_option, edited, matching
+from penstock.cli.changes import change_all, config_option, edited_config, matching
 from penstock.cli.consumers.basics import show
 from penstock.cli.consumers.fields import (
     changes_anything,
@@ -152,7 +152,7 @@ def edit(
             if from_file is not None:
                 base = replace(from_file, name=now.name, durable_name=now.durable_name)
             if interactive:
-                base = edited(base, read_config)
+                base = edited_config(base, read_config)
             config = with_options(base, given, time.time_ns())
             own = {k: v for k, v in now.metadata.items() if k.startswith("_nats.")}
             wanted[name] = replace(config, metadata={**own, **config.metadata})

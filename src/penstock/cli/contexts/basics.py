@@ -262,18 +262,19 @@ def _problems(session: Session, name: str, connect: bool) -> list[str]:
 def edit(session: Session, name: str) -> None:
     """Open the context NAME in $EDITOR. What no client could use is not saved."""
     from penstock.cli.contexts import files as context_files
+    from penstock.cli.editing import edited
     from penstock.errors import ContextError
 
-    before = json.dumps(context_files.read(name), indent=2, ensure_ascii=False) + "\n"
-    after = click.edit(before, extension=".json")
-    if after is not None and after != before:
+    def save(text: str) -> None:
         try:
-            fields = json.loads(after)
+            fields = json.loads(text)
         except ValueError as error:
             raise ContextError(f"nothing is saved, this is not JSON: {error}") from None
         if not isinstance(fields, dict):
             raise ContextError("nothing is saved, this is not a JSON object")
         context_files.save(name, fields)
+
+    edited(json.dumps(context_files.read(name), indent=2, ensure_ascii=False) + "\n", save)
     _show(session, name)
 
 

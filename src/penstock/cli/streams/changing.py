@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from penstock.cli.changes import change_all, config_option, edited, matching
+from penstock.cli.changes import change_all, config_option, edited_config, matching
 from penstock.cli.output import as_data, print_json
 from penstock.cli.prompts import Asked, ask, command_line, confirm, may_ask
 from penstock.cli.session import Session, command
@@ -184,7 +184,7 @@ def edit(
             now = js.stream_info(name).config
             base = now if from_file is None else replace(from_file, name=name)
             if interactive:
-                base = edited(base, read_config)
+                base = edited_config(base, read_config)
             changes.append(_change(name, now, with_options(base, given)))
 
         def apply(change: Change) -> Any:
