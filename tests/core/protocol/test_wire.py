@@ -57,7 +57,10 @@ def cut(data: bytes, at: list[int]) -> list[bytes]:
 BLANK = st.text(" \t", min_size=1, max_size=3).map(str.encode)
 MAYBE_BLANK = st.text(" \t", max_size=2).map(str.encode)
 END = st.sampled_from([b"\r\n", b"\r\n", b"\n"])
-TOKEN = st.text("ab.*>$_-ö", min_size=1, max_size=12)
+_SIGNS = "ab.*>$_-ö"
+TOKEN = st.one_of(
+    st.text(_SIGNS, min_size=1, max_size=12), st.text(_SIGNS, min_size=13, max_size=70)
+)
 BODY = st.one_of(st.binary(max_size=30), st.sampled_from([b"\r\n", b"PUB a 1\r\n", b"x" * 5000]))
 JSON = st.sampled_from([b"{}", b'{"verbose": false}', b'{"name":"' + b"n" * 4000 + b'"}'])
 CUTS = st.lists(st.integers(0, 20_000), max_size=12)

@@ -23,6 +23,7 @@ F = TypeVar("F", bound="Callable[..., object]")
 
 STREAM = "benchstream"
 ATOMIC_MAX = 1000
+ACK_PENDING = 1000  # as a consumer of the server's defaults: requests rarely wait for acks
 _SECRET_BYTES = 8
 
 _stream = click.option(
@@ -292,7 +293,7 @@ def _pull(session: Session, asked: dict[str, Any], what: str, *, overlapped: boo
         config = ConsumerConfig(
             durable_name=name,
             ack_policy=acks,
-            max_ack_pending=-1 if acks == "none" else batch * load.clients,
+            max_ack_pending=-1 if acks == "none" else max(ACK_PENDING, batch * load.clients),
             inactive_threshold=10,
             num_replicas=info.config.num_replicas,
             **filters_of(tuple(names(asked["filters"]))),

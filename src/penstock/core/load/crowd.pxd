@@ -18,7 +18,7 @@ cdef class Link:
     cdef object error_of               # the exception for the text of -ERR
     cdef Out out                       # bytes that the kernel has not taken
     cdef bint held                     # the kernel had no room
-    cdef bint more                     # bytes were received that the socket does not tell of
+    cdef bint more                     # another recv may find bytes at once, perhaps some that epoll does not tell of
     cdef size_t chunk                  # of one recv
     cdef int put(self, const char* p, size_t n) except -1      # to be sent at the end of the turn
     cdef char* room(self, size_t n) except NULL                # where n bytes to be sent may be written

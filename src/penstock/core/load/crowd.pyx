@@ -141,7 +141,8 @@ cdef class Link:
             got = recv(self.fd, self.parser.room(self.chunk), self.chunk, MSG_DONTWAIT)
             if got > 0:
                 self.parser.received(<size_t>got)
-                if <size_t>got == self.chunk < READ_MAX:
+                self.more = <size_t>got == self.chunk       # a short read emptied the socket
+                if self.more and self.chunk < READ_MAX:
                     self.chunk *= 2
                 return 1
             if got == 0:

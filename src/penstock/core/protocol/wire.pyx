@@ -103,6 +103,42 @@ cdef char* reader_room(Reader* r, size_t n) except NULL:
     return r.data + held
 
 
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+    #if defined(__SSE2__)
+    #include <emmintrin.h>
+    #endif
+
+    /* The first space or tab of s..stop, or stop: many bytes at a time, as reply subjects are long. */
+    static inline const char* penstock_next_blank(const char* s, const char* stop) {
+    #if defined(__SSE2__)
+        while (stop - s >= 16) {
+            __m128i v = _mm_loadu_si128((const __m128i*)s);
+            int found = _mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(v, _mm_set1_epi8(' ')), _mm_cmpeq_epi8(v, _mm_set1_epi8('\\t'))));
+            if (found) return s + __builtin_ctz((unsigned)found);
+            s += 16;
+        }
+    #elif defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+        const uint64_t ones = 0x0101010101010101ULL, highs = ones << 7;
+        while (stop - s >= 8) {
+            uint64_t v, space, tab;
+            memcpy(&v, s, 8);
+            space = v ^ ones * ' ';
+            tab = v ^ ones * '\\t';
+            v = (((space - ones) & ~space) | ((tab - ones) & ~tab)) & highs;   /* its lowest bit is exact */
+            if (v) return s + (__builtin_ctzll(v) >> 3);
+            s += 8;
+        }
+    #endif
+        while (s < stop && *s != ' ' && *s != '\\t') s++;
+        return s;
+    }
+    """
+    const char* penstock_next_blank(const char* s, const char* stop) noexcept nogil
+
+
 cdef inline bint is_blank(char c) noexcept nogil:
     return c == c' ' or c == c'\t'
 
@@ -192,8 +228,11 @@ cdef inline int split(const char* s, const char* stop, Token* tokens, bint cr_pa
         if n == ARGS_MAX:
             return ARGS_MAX + 1
         tokens[n].at = s
-        while s < stop and not (is_blank(s[0]) or (cr_parts and s[0] == c'\r')):
-            s += 1
+        if cr_parts:
+            while s < stop and not (is_blank(s[0]) or s[0] == c'\r'):
+                s += 1
+        else:
+            s = penstock_next_blank(s, stop)
         tokens[n].len = <uint32_t>(s - tokens[n].at)
         n += 1
 
