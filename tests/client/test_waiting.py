@@ -27,8 +27,8 @@ class Loop:
     def get_debug(self) -> bool:
         return False
 
-    def call_at(self, due: float, call: Any) -> Any:
-        loop = self
+    def call_later(self, delay: float, call: Any) -> Any:
+        loop, due = self, self.now + delay
 
         class Timer:
             def cancel(self) -> None:
@@ -60,7 +60,7 @@ class Loop:
 def test_waits_are_over_at_their_deadline_and_not_before(moves: list[tuple[str, int]]) -> None:
     """Beside a list of (deadline, wait); one timer stands while anybody waits, and none is left."""
     loop: Any = Loop()
-    all_waits = Waits(loop)
+    all_waits = Waits(loop, loop.time)
     waits: list[Waiting] = []
     for verb, number in moves:
         if verb == "wait":
@@ -88,7 +88,7 @@ class House:
     """A client with waits, whose bytes the test makes up."""
 
     def __init__(self) -> None:
-        self.waits = Waits(asyncio.get_running_loop())
+        self.waits = Waits(asyncio.get_running_loop(), asyncio.get_running_loop().time)
         self.connection = Output()
 
     def receive(self, *boxes: Mailbox) -> None:

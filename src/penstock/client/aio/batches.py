@@ -63,7 +63,7 @@ class FastBatch(Entered, Fast):
         if self.flow.full:
             await run(client, self._making_room())
         self._put(subject, data, headers)
-        self._published_at = client.loop.time()
+        self._published_at = client.clock()
         if self._timer is None and not self._closed:
             self._keep_alive()
         client.plan_flush()
@@ -71,9 +71,9 @@ class FastBatch(Entered, Fast):
             await client.wait_writable()
 
     def _keep_alive(self) -> None:
-        loop = self.client.loop
-        self._timer = loop.call_later(KEEP_ALIVE_S, self._keep_alive)
-        if loop.time() - self._published_at >= KEEP_ALIVE_S:
+        client = self.client
+        self._timer = client.loop.call_later(KEEP_ALIVE_S, self._keep_alive)
+        if client.clock() - self._published_at >= KEEP_ALIVE_S:
             try:
                 self._ping()
             except PenstockError as error:

@@ -31,7 +31,7 @@ from .running import Awaited, run
 from .status import StatusEvents
 from .subscription import Subscription
 from .transport import Link
-from .waiting import Waits
+from .waiting import Waits, clock_of
 
 if TYPE_CHECKING:
     import ssl
@@ -71,8 +71,8 @@ class Client(Awaited, Session[Message]):
     ) -> None:
         """Opens no connection: ``open`` does."""
         self.loop = asyncio.get_running_loop()
-        self.waits = Waits(self.loop)
-        super().__init__(options, Message, self.loop.time, random.SystemRandom())
+        self.waits = Waits(self.loop, clock_of(self.loop))
+        super().__init__(options, Message, self.waits.clock, random.SystemRandom())
         self._handlers = handlers
         self.listen(handlers.on_status, handlers.on_protocol)
         self._tls_context = tls_context

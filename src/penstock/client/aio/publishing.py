@@ -66,9 +66,11 @@ class Publisher(Entered, Publishing):
         """Look when the first message is overdue, even if no call waits."""
         if self._timer is not None:
             self._timer.cancel()
+        self._timer = None
         deadline = self._window.next_deadline()
-        loop = self.client.loop
-        self._timer = None if deadline is None else loop.call_at(deadline, self._on_timer)
+        if deadline is not None:
+            wait = max(0.0, deadline - self.client.clock())
+            self._timer = self.client.loop.call_later(wait, self._on_timer)
 
     def _on_timer(self) -> None:
         self._look()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
@@ -21,6 +22,17 @@ if TYPE_CHECKING:
 
 LOOK_S = 1e-6
 """More than the time of checking one wait for its deadline, in seconds."""
+
+
+def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
+    """The clock for what happens in a loop, in seconds: as precise as the system's.
+
+    That of uvloop counts whole milliseconds, and a round trip takes a tenth of one.
+    """
+    usual = getattr(loop.time, "__func__", None) is asyncio.BaseEventLoop.time
+    if isinstance(loop, asyncio.BaseEventLoop) and not usual:
+        return loop.time  # a time of the test's own
+    return time.monotonic
 
 
 class Waiting(asyncio.Future[None]):
@@ -95,9 +107,10 @@ class Waits:
     time, and a timer for each would cost more than everything else.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Starts without waits."""
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float]) -> None:
+        """Starts without waits; ``clock`` is that of ``clock_of``."""
         self.loop = loop
+        self.clock = clock
         self.held: list[Waiting] | None = None
         """The waits that were woken since ``hold``."""
         self._waiting: set[Waiting] = set()
@@ -140,10 +153,10 @@ class Waits:
         if self._timer is not None:
             self._timer.cancel()
         self._due = due
-        self._timer = self.loop.call_at(due, self._look)
+        self._timer = self.loop.call_later(max(0.0, due - self.clock()), self._look)
 
     def _look(self) -> None:
-        now = self.loop.time()
+        now = self.clock()
         self._timer, self._due = None, math.inf
         for each in [each for each in self._waiting if each.deadline <= now]:
             self._waiting.remove(each)
@@ -161,7 +174,7 @@ async def until(client: Client, step: Until) -> bool:
         return True
     if client.connection.bytes_waiting:
         client.flush_for_wait()
-    deadline = waits.loop.time() + step.seconds
+    deadline = waits.clock() + step.seconds
     while True:
         waiting = Waiting(waits, deadline)
         waits.add(waiting)
