@@ -4,6 +4,8 @@
     .venv/bin/python bench/bench_plgd.py
     .venv/bin/python bench/bench_plgd.py --devices 100,300,1000 --json figures.json
     .venv/bin/python bench/bench_plgd.py --end-to-end --events 300000 --by-hand --rate 10000
+    .venv/bin/python bench/bench_plgd.py --save 10k.arrow --devices 10000 --events 10000000
+    .venv/bin/python bench/bench_plgd.py --end-to-end --linear 10k.arrow --events 10000000 --batch 250000
 
 On one core, decoding and everything that makes the tables:
 
@@ -22,6 +24,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import plgd_load
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -105,11 +108,18 @@ def main() -> None:
     parser.add_argument("--tables-only", action="store_true", help="on one core, time tables alone")
     parser.add_argument("--end-to-end", action="store_true", help="from a server's stream by Spark")
     parser.add_argument("--by-hand", action="store_true", help="end to end, the same by hand too")
+    parser.add_argument("--save", metavar="FILE", help="only save the messages of a fleet")
+    parser.add_argument(
+        "--linear", metavar="FILE", nargs="+", default=[], help="end to end, with saved messages"
+    )
     parser.add_argument("--rate", type=int, default=0, help="end to end, follow so many a second")
     parser.add_argument("--seconds", type=int, default=60, help="for so long")
     given = parser.parse_args()
     counts = [int(count) for count in given.events.split(",")]
     devices = [int(count) for count in given.devices.split(",")]
+    if given.save:
+        plgd_load.save(given.save, devices[0], counts[0])
+        return
     if given.end_to_end:
         from plgd_end_to_end import measure
 

@@ -22,6 +22,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import plgd_by_hand
+import plgd_load
 import pyarrow as pa
 import pyarrow.compute as pc
 from bench_spark_cost import Processes, bytes_below, per_million
@@ -44,19 +45,9 @@ TWINS = ["aggregate_id", "version"]
 RATIOS = ("events_per_second", "events_per_processor_second")
 
 
-def publish(url: str, file: str, start: int, count: int, rate: int) -> None:
-    """Rows of a file of messages, at a rate a second (0: as fast as it goes)."""
-    rows = pa.ipc.open_file(file).read_all().slice(start, count)
-    pairs = zip(rows["subject"].to_pylist(), rows["data"].to_pylist(), strict=True)
-    with connect_blocking(url) as client, client.jetstream().publisher(window=4096) as publisher:
-        began = time.monotonic()
-        for number, (subject, data) in enumerate(pairs):
-            publisher.publish(subject, data)
-            if rate and number % 500 == 499:
-                early = began + number / rate - time.monotonic()
-                if early > 0:
-                    publisher.flush()
-                    time.sleep(early)
+def publisher(told: multiprocessing.SimpleQueue, *given: object) -> None:
+    """`plgd_load.publish` in a process of its own; it tells its seconds."""
+    told.put(plgd_load.publish(*given))
 
 
 class Bench:
@@ -104,7 +95,10 @@ class Bench:
             js.create_stream(
                 StreamConfig(name=STREAM, subjects=["plgd.>"], duplicate_window=window)
             )
-        publish(self.server.url, file, 0, count, 0)
+        plgd_load.publish(self.server.url, file, 0, count, 0)
+        with connect_blocking(self.server.url) as client:
+            if (found := client.jetstream().stream_info(STREAM).state.messages) != count:
+                raise SystemExit(f"the stream has {found} messages instead of {count}")
 
     def processes(self) -> Processes:
         """What takes part in a run."""
@@ -128,10 +122,15 @@ class Bench:
     def backlog(self, count: int, folder: str) -> dict[str, object]:
         """The query over the stream as it is."""
         ends: list[tuple[float, int]] = []
+        parts = self.processes()
+        spent: list[tuple[int, float]] = []
 
         def told(number: int, counts: Counts) -> None:
             del number
             ends.append((time.monotonic(), counts.messages))
+            spent.append((counts.messages, sum(parts.spent().values())))
+            if len(known := each_million(spent)) > len(each_million(spent[:-1])):
+                print(f"million {len(known)}: {known[-1]} processor seconds", flush=True)
 
         def work() -> None:
             lake = Lake(f"{folder}/tables", Settings())
@@ -153,6 +152,7 @@ class Bench:
             bytes_below(f"{folder}/tables", ".parquet") / count
         )
         figures["stream_bytes_per_event"] = round(bytes_below(self.server.store) / count)
+        figures["each_million"] = each_million(spent)
         figures["batches"] = [round(end - before, 2) for (before, _), (end, _) in pairwise(ends)]
         return figures
 
@@ -194,13 +194,19 @@ class Bench:
             )
             try:
                 query.processAllAvailable()
-                publisher = multiprocessing.get_context("spawn").Process(
-                    target=publish, args=(self.server.url, file, 1, count, rate)
+                spawn = multiprocessing.get_context("spawn")
+                said = spawn.SimpleQueue()
+                load = spawn.Process(
+                    target=publisher, args=(said, self.server.url, file, 1, count, rate)
                 )
+                processes = self.processes()
                 began = time.monotonic()
-                publisher.start()
-                publisher.join()
+                load.start()
+                load.join()
                 took = time.monotonic() - began
+                spent = processes.spent()
+                published, of_load = said.get()
+                spent["driver"] -= of_load
                 behind = js.stream_info(STREAM).state.last_seq - held
                 query.processAllAvailable()
             finally:
@@ -208,12 +214,28 @@ class Bench:
         check(f"{folder}/tables", count + 1)
         lags.sort()
         return {
-            "rate": round(count / took),
+            "rate": round(count / published),
             "lag_seconds_median": round(lags[len(lags) // 2], 2),
             "lag_seconds_most": round(lags[-1], 2),
             "behind_at_the_end": behind,
+            "cores": {name: round(used / took, 2) for name, used in spent.items()},
+            "cores_of_publisher": round(of_load / published, 2),
             "batches": len(lags),
         }
+
+
+def each_million(spent: list[tuple[int, float]]) -> list[float]:
+    """Processor seconds of each million of messages, by those of batches; a batch is shared out evenly."""
+    found: list[float] = []
+    there, used = 0, 0.0
+    for count, seconds in spent:
+        each, left = seconds / count, count
+        while there + left >= 1_000_000:
+            some = 1_000_000 - there
+            found.append(round(used + some * each, 1))
+            there, used, left = 0, 0.0, left - some
+        there, used = there + left, used + left * each
+    return found
 
 
 def check(folder: str, count: int) -> None:
@@ -247,6 +269,17 @@ def measure(
         results[name] = figures
         print(name, json.dumps(figures), flush=True)
 
+    for file in given.linear:
+        with LocalServer() as server, tempfile.TemporaryDirectory() as folder:
+            bench = Bench(server, folder, file, given.batch)
+            try:
+                for count in counts:
+                    bench.use("ours", count)
+                    tell(f"{file}, {count:,} events", bench.backlog(count, f"{folder}/{count}"))
+            finally:
+                bench.end()
+    if given.linear:
+        return results
     for devices in fleets:
         with LocalServer() as server, tempfile.TemporaryDirectory() as folder:
             file = f"{folder}/messages.arrow"
