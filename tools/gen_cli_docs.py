@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from penstock.cli.cheats import CHEATS
+from penstock.cli.cheat_sheets import CHEATS
 from penstock.cli.tree import Lazy, penstock, servers
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs/reference"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from penstock.cli.cheats import CHEATS
+from penstock.cli.cheat_sheets import CHEATS
 from penstock.cli.commands import SECTIONS, TOP, asks_servers
 from penstock.cli.session import Session
 from penstock.cli.tree import penstock, servers
@@ -90,9 +90,9 @@ def test_every_line_of_a_cheat_sheet_is_understood(
     topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("orders.json", "config.jsonl", "report.pdf", "prod.creds"):
+    for name in ("orders.json", "config.jsonl", "report.pdf", "prod.creds", "user.nk", "audit.zip"):
         (tmp_path / name).write_text("{}")
-    for name in ("backups/orders", "streams"):
+    for name in ("backups/orders", "backups/all", "streams"):
         (tmp_path / name).mkdir(parents=True)
     for lines in CHEATS[topic].values():
         for line in lines:
@@ -186,3 +186,21 @@ def test_the_table_of_a_page_names_all_commands() -> None:
     page = (ROOT / "docs/reference/cli.md").read_text()
     named = set(re.findall(r"^\| \[`penstock ([^`]*)`\]", page, re.MULTILINE))
     assert named == {path for path, _ in commands(penstock)}
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("str edit", "  penstock stream edit ORDERS -i"),
+        ("auth op add", "  penstock auth operator add acme"),
+        ("ctx save", "context add prod --select"),
+    ],
+)
+def test_a_help_text_shows_lines_to_copy(cli: Run, words: str, line: str) -> None:
+    text = cli(*words.split(), "--help").out
+    assert line in text.partition("\nExamples:\n")[2]
+
+
+def test_a_help_text_has_one_set_of_examples_and_a_group_its_cheat_sheet(cli: Run) -> None:
+    assert "Examples:" not in cli("sql", "--help").out
+    assert cli("kv", "--help").out.endswith("\npenstock cheat kv shows lines to copy.\n")

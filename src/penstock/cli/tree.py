@@ -63,6 +63,7 @@ class Lazy(click.Group):
             from penstock.cli.placement import take_connection_options
 
             take_connection_options(found, penstock)
+            found.format_epilog = _write_examples  # type: ignore[method-assign]  # of this command
         return found
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -117,6 +118,14 @@ class Lazy(click.Group):
         ]
         return found + click.Command.shell_complete(self, ctx, incomplete)
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the name of the cheat sheet."""
+        if self.rows is commands.TOP:
+            return
+        from penstock.cli.examples import write_sheet
+
+        write_sheet(formatter, (self.name or "").rstrip("_"))
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of the help text, without importing any command."""
         parts = {"Commands": " ".join(self.rows)}
@@ -127,6 +136,19 @@ class Lazy(click.Group):
             with formatter.section(title):
                 rows = [(name.ljust(widest), self.rows[name][0]) for name in names.split()]
                 formatter.write_dl(rows)
+
+
+def _write_examples(ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    """Write lines that show the command, whichever of its names was typed."""
+    from penstock.cli.examples import write_examples
+
+    words: list[str] = []
+    here: click.Context | None = ctx
+    while here is not None and here.parent is not None:
+        group, name = here.parent.command, here.info_name or ""
+        words.insert(0, group.aliases.get(name, name) if isinstance(group, Lazy) else name)
+        here = here.parent
+    write_examples(ctx, formatter, words)
 
 
 def _group(name: str, text: str, rows: dict[str, Row], *, table: str = "") -> Lazy:
