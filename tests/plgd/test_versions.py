@@ -194,3 +194,11 @@ def table(messages: list[tuple[int, int, str]], first: int) -> pa.Table:
     return pa.Table.from_pylist(
         rows, pa.schema([(name, types.get(name, pa.string())) for name in rows[0]])
     )
+
+
+def test_a_version_far_away_takes_no_time_for_each_version_between() -> None:
+    one = Track()
+    assert one.take(seen(0, 100)) is Arrival.FIRST
+    assert one.take(seen(2**63 - 1, 200)) is Arrival.GAP
+    assert [gap.missing for gap in one.gaps] == [2**63 - 2]
+    assert one.take(seen(7, 300)) is Arrival.RESTORE

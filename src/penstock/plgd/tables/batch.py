@@ -22,7 +22,7 @@ from google.protobuf.message import DecodeError
 
 from ..codec import Envelope, unpack
 from ..columns import decode_batch
-from ..reasons import UndecodableEvent
+from ..reasons import Reason, UndecodableEvent
 from . import commands, connections, links, registrations, twins
 from .rows import Ended, OpenRows
 from .schemas import (
@@ -46,6 +46,9 @@ from .tracking import ARRIVALS, LEFT_OUT, track
 
 if TYPE_CHECKING:
     from datetime import date
+
+VERSION_MAX = 2**63 - 1
+"""The greatest version that a store of a hub can hold."""
 
 MESSAGES = pa.schema([one for one in RAW.schema if one.name != "day"])
 """What a batch is made of: messages with their bucket."""
@@ -317,7 +320,9 @@ def with_day(table: pa.Table, time: str) -> pa.Table:
 def decoded_rows(messages: pa.Table, settings: Settings) -> pa.Table:
     """Messages decoded: the columns of `EVENTS` but for arrival and incarnation, and what dead letters need."""
     content = "json" if settings.with_json else "raw"
-    table = decode_batch(messages["subject"], messages["data"], content=content)
+    table = without_impossible_versions(
+        decode_batch(messages["subject"], messages["data"], content=content)
+    )
     arrays: dict[str, Any] = {name: table[name] for name in table.schema.names}
     arrays |= {name: messages[name] for name in ("stream", "seq", "received", "bucket")}
     arrays |= {name: messages[name] for name in ("subject", "headers")}
@@ -333,6 +338,25 @@ def decoded_rows(messages: pa.Table, settings: Settings) -> pa.Table:
     return pa.table({name: arrays[name] for name in names})
 
 
+def without_impossible_versions(table: pa.Table) -> pa.Table:
+    """A decoded batch; what has a version that no store of a hub can hold is no event of it."""
+    too_large = pc.fill_null(
+        pc.greater(table["version"], pa.scalar(VERSION_MAX, pa.uint64())), False
+    )
+    if not pc.any(too_large).as_py():
+        return table
+    told = pc.binary_join_element_wise(
+        "version", table["version"].cast(pa.string()), "is none of a hub", " "
+    )
+    instead: dict[str, Any] = {"error": pa.scalar(Reason.EVENT.value), "error_detail": told}
+    for name in ("error", "error_detail", "event_type", "kind", "version"):
+        place, kind = table.schema.get_field_index(name), table.schema.field(name).type
+        value = instead.get(name, pa.scalar(None, kind))
+        column = pc.if_else(too_large, value, table[name]).cast(kind)
+        table = table.set_column(place, name, column)
+    return table
+
+
 def versioned(events: pa.Table, letters: pa.Table) -> pa.Table:
     """The messages that carry versions, in the order of the stream: events, then damaged ones among them."""
     names = ("aggregate_id", "kind", "device_id", "href", "owner_id", "version", "timestamp_ns")
@@ -341,9 +365,8 @@ def versioned(events: pa.Table, letters: pa.Table) -> pa.Table:
     table = events.select(columns)
     table = table.append_column("is_damaged", pa.repeat(False, count))
     table = table.append_column("is_repair", is_repair(events["headers"]))
-    broken = letters.filter(
-        pc.and_(pc.is_valid(letters["aggregate_id"]), pc.not_equal(letters["reason"], "content"))
-    )
+    has_place = pc.and_(pc.is_valid(letters["aggregate_id"]), pc.is_valid(letters["version"]))
+    broken = letters.filter(pc.and_(has_place, pc.not_equal(letters["reason"], "content")))
     if not len(broken):
         return table
     rows = [

@@ -211,9 +211,17 @@ class Track:
     def is_last(self, version: int) -> bool:
         """Whether a version is missing, and all later ones came damaged: nothing says how late it is."""
         assert self.last_version is not None
-        gaps = [gap for gap in self.gaps if gap.incarnation == self.incarnation]
-        later = range(version, self.last_version + 1)
-        return all(any(gap.has(one) for gap in gaps) for one in later)
+        missing = (
+            part
+            for gap in self.gaps
+            if gap.incarnation == self.incarnation
+            for part in gap.remaining
+        )
+        due = version
+        for first, last in sorted(missing):
+            if first <= due <= last:
+                due = last + 1
+        return due > self.last_version
 
     def began(self, seen: Seen) -> None:
         """The first event that was seen; versions before it are unknown."""
