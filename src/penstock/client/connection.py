@@ -245,7 +245,7 @@ class Connection:
         self._kept: list[bytes] = []  # published without a connection
         self._kept_bytes = 0
         self._pings: deque[object] = deque()
-        self._abandoned: deque[Interest] = deque()
+        self._abandoned: deque[int] = deque()
         self._failure = ""  # why the client was closed, unless its owner closed it
         self._subjects_known: set[str] = set()
 
@@ -479,17 +479,18 @@ class Connection:
         if self.state is State.CONNECTED:
             self._send(b"UNSUB %d\r\n" % interest.sid)
 
-    def abandon(self, interest: Interest) -> None:
+    def abandon(self, sid: int) -> None:
         """Unsubscribe later, because the owner was garbage collected; the event ``Ended`` follows.
 
-        May be called at any time, in any thread.
+        May be called at any time, in any thread. A number and no Interest: what waits to call this must not
+        keep its owner.
         """
-        self._abandoned.append(interest)
+        self._abandoned.append(sid)
 
     def _release(self) -> None:
         while self._abandoned:
-            interest = self._abandoned.popleft()
-            if self.interests.get(interest.sid) is interest:
+            interest = self.interests.get(self._abandoned.popleft())
+            if interest is not None:
                 self.unsubscribe(interest)
                 self._events.append(Ended(interest))
 

@@ -170,7 +170,9 @@ class Pulling(Generic[M]):
             yield Attach(f"{inbox.name}.*", inbox)
             self._inbox = inbox
             self.client.watchers.add(inbox)
-            weakref.finalize(self, self.client.connection.abandon, inbox.interest).atexit = False
+            weakref.finalize(
+                self, self.client.connection.abandon, inbox.interest.sid
+            ).atexit = False
         inbox.interest.check()
         self._check_open()
         inbox.error = None

@@ -378,9 +378,12 @@ class Client(Awaited, Session[Message]):
         seconds = self.timeout_of(timeout)
         try:
             async with asyncio.timeout(seconds):
-                for subscription in subscriptions:
-                    await subscription.drain()
-                await self.flush()
+                for each in subscriptions:
+                    self.connection.drain(each.interest)
+                await self.flush(seconds)
+                for each in subscriptions:
+                    await each._end_drained()
+                await self.flush(seconds)
         except TimeoutError:
             raise Timeout(f"not drained in {seconds} s") from None
         finally:

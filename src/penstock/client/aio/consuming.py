@@ -59,7 +59,7 @@ class _Operation(Entered, Operation[Message]):
         client.spawn(run(client, intake.keeping()))
         if callback is None:
             # Nobody can take messages of an operation that was garbage-collected.
-            finalizer = weakref.finalize(self, client.connection.abandon, intake.interest)
+            finalizer = weakref.finalize(self, client.connection.abandon, intake.interest.sid)
             finalizer.atexit = False
             if self._auto_extend:
                 intake.extend_acks()

@@ -118,6 +118,15 @@ class Subscription(Entered, Subscribed[Message]):
         With a callback, wait until all of them are handled; without one, they can be taken afterwards.
         """
         await run(self.client, self.draining(timeout))
+        await self._all_handled()
+
+    async def _end_drained(self) -> None:
+        """For the client, which has unsubscribed and flushed: end, and wait for the callback."""
+        self.client.connection.forget(self.interest)
+        self.end()
+        await self._all_handled()
+
+    async def _all_handled(self) -> None:
         if self._worker is not None:
             await self._worker
 

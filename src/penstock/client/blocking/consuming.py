@@ -48,10 +48,8 @@ class _Operation(Entered, Operation[BlockingMessage]):
         self._ended: deque[tuple[int, BlockingMessage, Exception | None]] = deque()
         intake = self._intake
         intake.begin()
-        if self._callback is None:
-            connection = self.client.connection
-            # Nobody can take messages of an operation that was garbage-collected.
-            weakref.finalize(self, connection.abandon, intake.interest).atexit = False
+        # Nobody can take or handle messages of an operation that was garbage-collected.
+        weakref.finalize(self, self.client.connection.abandon, intake.interest.sid).atexit = False
         by_default = self._concurrency is not None and self._auto_extend is None
         if self._auto_extend or by_default:
             intake.extend_acks()

@@ -217,7 +217,9 @@ class Watching(Generic[V]):
             entry = yield from self._advancing(
                 deadline, lambda: self.position.starts > 0 and self._listens()
             )
-        except PenstockError:
+        except GeneratorExit:  # nobody carries out steps
+            raise
+        except BaseException:
             yield from self.stopping()
             raise
         if entry is not None:

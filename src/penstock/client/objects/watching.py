@@ -66,7 +66,9 @@ class Watching:
         """Create the first consumer, or leave none: from now on every change is told."""
         try:
             yield from self._begin()
-        except PenstockError:
+        except GeneratorExit:  # nobody carries out steps
+            raise
+        except BaseException:
             yield from self.stopping()
             raise
 
