@@ -114,6 +114,24 @@ def parse_duration(text: str) -> int:
     return sign * total
 
 
+_LONG_PART = re.compile(r"(\d+)([yYMwWdD])")
+_DAYS = {"y": 365, "m": 30, "w": 7, "d": 1}
+
+
+def parse_long_duration(text: str) -> int:
+    """`1y2M3w4d5h` as nanoseconds: years of 365 and months (M) of 30 days; ValueError for anything else."""
+    total, position = 0, 0
+    while part := _LONG_PART.match(text, position):
+        total += int(part[1]) * _DAYS[part[2].lower()] * 24 * _UNITS_NS["h"]
+        position = part.end()
+    if not position:
+        return parse_duration(text)
+    rest = text[position:]
+    if rest.startswith(("-", "+")):
+        raise ValueError(f'time: invalid duration "{text}"')
+    return total + (parse_duration(rest) if rest else 0)
+
+
 def _decimal(value: int, size: int) -> str:
     whole, rest = divmod(value, size)
     if not rest:

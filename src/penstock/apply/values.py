@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_a
 import msgspec
 
 from penstock.api.fields import Choice, Instant, Number
-from penstock.api.times import parse_duration, parse_instant, parse_time
+from penstock.api.times import parse_instant, parse_long_duration, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,10 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=msgspec.Struct)
 
 SECOND_NS = 1_000_000_000
-_DAY_NS = 86_400 * SECOND_NS
 _SHORTEST_NS = 1_000_000
-_LONG = re.compile(r"(\d+)([ywd])(.*)")
-_UNITS = {"y": 365 * _DAY_NS, "w": 7 * _DAY_NS, "d": _DAY_NS}
 _SIZE = re.compile(r"(\d+)\s*([KMGTPE])(i?B|i)?", re.IGNORECASE)
 _SIZES = frozenset({"max_bytes", "max_msg_size", "max_value_size"})
 
@@ -71,16 +68,13 @@ def duration_ns(value: object) -> int:
         if 0 < value < _SHORTEST_NS:
             raise ValueError(f'{value} needs a unit, such as "{value}s"; a number is nanoseconds')
         return max(value, 0)
-    text, total = value.strip(), 0
+    text = value.strip()
     if not text:
         return 0
     if re.fullmatch(r"-?\d+", text):
         return duration_ns(int(text))
-    while found := _LONG.fullmatch(text):
-        total += int(found[1]) * _UNITS[found[2]]
-        text = found[3]
     try:
-        total += parse_duration(text) if text or not total else 0
+        total = parse_long_duration(text)
     except ValueError:
         raise ValueError(f'"{value}" is not a duration such as 250ms, 10m, 1h30m or 7d') from None
     if total < 0:

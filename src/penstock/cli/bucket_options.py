@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from penstock.cli.values import DURATION, SIZE, pairs
+from penstock.cli.values import LIFETIME, SIZE, pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,13 +33,24 @@ def bucket_options(
     """
     options = [
         click.option("--description", default=None, help=f"What the {what} is for."),
-        click.option("--ttl", type=DURATION, default=None, help=f"How long {values} are kept."),
+        click.option(
+            "--ttl",
+            type=LIFETIME,
+            default=None,
+            help=f"How long {values} are kept, such as 30d; -1: for ever, the default.",
+        ),
         *own,
         click.option(
-            "--max-bucket-size", type=SIZE, default=None, help=f"Limit of the size of the {what}."
+            "--max-bucket-size",
+            type=SIZE,
+            default=None,
+            help=f"Most bytes of the {what}, such as 10GB; -1: no limit, the default.",
         ),
         click.option(
-            "--replicas", type=click.IntRange(1, 5), default=None, help="Copies in a cluster."
+            "--replicas",
+            type=click.IntRange(1, 5),
+            default=None,
+            help="Copies in a cluster; 1 by default.",
         ),
         click.option(
             "--compress/--no-compress",
@@ -47,7 +58,10 @@ def bucket_options(
             help=f"Compress {compressed} on the server's disk.",
         ),
         click.option(
-            "--metadata", multiple=True, metavar="NAME=VALUE", help="Metadata; repeatable."
+            "--metadata",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="A name and a value for the metadata; repeatable.",
         ),
         click.option("--cluster", default=None, help=f"Cluster that should hold the {what}."),
         click.option("--tags", multiple=True, help="Tag that its servers must have; repeatable."),

@@ -284,5 +284,5 @@ FORMAT = click.option(
     default=None,
     expose_value=False,
     callback=set_form,
-    help="Form of lists.",
+    help="Print lists in this form; table by default.",
 )

@@ -18,7 +18,7 @@ _SIZE = re.compile(r"(\d+)([kmgt]?)(?:i?b)?", re.IGNORECASE)
 
 
 class Duration(_Kind):
-    """``250ms``, ``10s``, ``2m``, ``1h30m``; also whole days, ``30d``. In nanoseconds."""
+    """``250ms``, ``10s``, ``2m``, ``1h30m``; also ``1y``, ``6M``, ``2w``, ``30d``. In nanoseconds."""
 
     name = "duration"
 
@@ -26,17 +26,24 @@ class Duration(_Kind):
         """Nanoseconds."""
         if isinstance(value, int):
             return value
-        from penstock.api.times import parse_duration  # not needed by --help
+        from penstock.api.times import parse_long_duration  # not needed by --help
 
         text = str(value)
         try:
-            ns = int(text[:-1]) * 86_400_000_000_000 if re.fullmatch(r"\d+d", text) else None
-            ns = parse_duration(text) if ns is None else ns
+            ns = parse_long_duration(text)
         except ValueError:
             self.fail(f'"{text}" is not a duration such as 250ms, 10s, 2m, 1h30m or 7d', param, ctx)
         if ns < 0:
             self.fail(f'"{text}" is negative', param, ctx)
         return ns
+
+
+class Lifetime(Duration):
+    """A duration, or -1 for none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Nanoseconds; 0 for -1."""
+        return 0 if str(value) == "-1" else super().convert(value, param, ctx)
 
 
 class Size(_Kind):
@@ -57,6 +64,7 @@ class Size(_Kind):
 
 
 DURATION = Duration()
+LIFETIME = Lifetime()
 SIZE = Size()
 
 

@@ -25,7 +25,7 @@ _randomize = click.option(
     "--randomize",
     type=click.IntRange(0),
     default=0,
-    help="Keys below this number, by lot; 0 for one key after the other.",
+    help="Pick keys below this number at random; 0: one key after the other.",
 )
 
 

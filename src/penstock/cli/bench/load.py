@@ -94,7 +94,7 @@ _SUBJECTS = (
         show_default=True,
         help="How many of these subjects there are; 0 for no limit.",
     ),
-    click.option("--multisubjectrandomize", is_flag=True, help="Draw them by lot."),
+    click.option("--multisubjectrandomize", is_flag=True, help="Take them at random."),
 )
 PARTS = {
     "common": _COMMON,

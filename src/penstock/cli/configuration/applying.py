@@ -88,7 +88,12 @@ def plan(
     "--watch", is_flag=True, help="Go on: change the server whenever it or a FILE changes."
 )
 @click.option(
-    "--every", "every_ns", type=DURATION, default="30s", help="With --watch: look this often."
+    "--every",
+    "every_ns",
+    type=DURATION,
+    default="30s",
+    show_default=True,
+    help="With --watch: look at least this often.",
 )
 @command
 @click.pass_obj

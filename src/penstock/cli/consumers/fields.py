@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from msgspec.structs import replace
 
-from penstock.cli.values import DURATION, SIZE, pairs
+from penstock.cli.values import DURATION, LIFETIME, SIZE, pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,65 +29,125 @@ OPTIONS = [
         default=None,
         help="Where to begin: all, last, new, subject (the last of each), a sequence, an age (1h), a time.",
     ),
-    click.option("--description", default=None, help="Description of the consumer."),
-    click.option("--wait", "ack_wait", type=DURATION, default=None, help="Time to wait for acks."),
-    click.option("--max-deliver", type=int, default=None, help="Limit of deliveries of a message."),
+    click.option("--description", default=None, help="What the consumer is for."),
+    click.option(
+        "--wait",
+        "ack_wait",
+        type=DURATION,
+        default=None,
+        help="Deliver again what is not acked in this time; 30s by default.",
+    ),
+    click.option(
+        "--max-deliver",
+        type=int,
+        default=None,
+        help="Most deliveries of a message; -1: no limit, the default.",
+    ),
     click.option(
         "--max-pending",
         "--max-outstanding",
         type=int,
         default=None,
-        help="Limit of unacknowledged messages.",
+        help="Most messages that wait for acks; 1000 by default, -1: no limit.",
     ),
-    click.option("--max-waiting", type=int, default=None, help="Limit of waiting pulls."),
-    click.option("--max-pull-batch", type=int, default=None, help="Limit of messages of a pull."),
-    click.option("--max-pull-expire", type=DURATION, default=None, help="Limit of a pull's wait."),
-    click.option("--max-pull-bytes", type=SIZE, default=None, help="Limit of a pull's bytes."),
+    click.option(
+        "--max-waiting", type=int, default=None, help="Most pulls that wait; 512 by default."
+    ),
+    click.option(
+        "--max-pull-batch", type=int, default=None, help="Most messages that a pull may ask for."
+    ),
+    click.option(
+        "--max-pull-expire", type=DURATION, default=None, help="Longest time that a pull may wait."
+    ),
+    click.option(
+        "--max-pull-bytes",
+        type=SIZE,
+        default=None,
+        help="Most bytes that a pull may ask for, such as 1MB.",
+    ),
     click.option("--pull", is_flag=True, help="Wait for pulls; the default without --target."),
     click.option("--target", default=None, help="Push to this subject, do not wait for pulls."),
     click.option(
-        "--deliver-group", "--queue", "queue", default=None, help="Queue group of pushes."
+        "--deliver-group",
+        "--queue",
+        "queue",
+        default=None,
+        help="Push to a queue group: each message to one subscriber.",
     ),
-    click.option("--flow-control/--no-flow-control", default=None, help="Wait for slow clients."),
-    click.option("--heartbeat", default=None, help="How often an idle push consumer says so."),
-    click.option("--headers-only/--no-headers-only", default=None, help="No payloads."),
+    click.option(
+        "--flow-control/--no-flow-control",
+        default=None,
+        help="Push no faster than the client takes it; needs --heartbeat.",
+    ),
+    click.option(
+        "--heartbeat",
+        default=None,
+        help="Push a sign of life when nothing came for so long, such as 5s; -1: never.",
+    ),
+    click.option("--headers-only/--no-headers-only", default=None, help="Deliver headers only."),
     click.option(
         "--replay",
         type=click.Choice(["instant", "original"]),
-        help="As fast as possible, or as published.",
+        help="As fast as possible (instant, the default), or at the speed of the publishes.",
     ),
-    click.option("--bps", type=click.IntRange(0), default=None, help="Bits per second at most."),
-    click.option("--sample", type=click.IntRange(-1, 100), help="Percent of acks to report."),
     click.option(
-        "--backoff", type=click.Choice(["none", "linear"]), help="Growing times to a redelivery."
+        "--bps",
+        type=click.IntRange(0),
+        default=None,
+        help="Push at most so many bits per second; 0: no limit.",
+    ),
+    click.option(
+        "--sample",
+        type=click.IntRange(-1, 100),
+        help="Report this percentage of acks as advisories; -1: none.",
+    ),
+    click.option(
+        "--backoff",
+        type=click.Choice(["none", "linear"]),
+        help="Wait longer before each redelivery, from --backoff-min to --backoff-max.",
     ),
     click.option(
         "--backoff-steps",
         type=click.IntRange(1),
         default=10,
         show_default=True,
-        help="How many times.",
+        help="Number of different waits.",
     ),
     click.option(
-        "--backoff-min", type=DURATION, default="1m", show_default=True, help="The first time."
+        "--backoff-min", type=DURATION, default="1m", show_default=True, help="The first wait."
     ),
     click.option(
-        "--backoff-max", type=DURATION, default="20m", show_default=True, help="The last time."
+        "--backoff-max", type=DURATION, default="20m", show_default=True, help="The last wait."
     ),
     click.option(
         "--inactive-threshold",
         "--inactive",
         "inactive",
-        type=DURATION,
+        type=LIFETIME,
         default=None,
-        help="How long it may be unused.",
+        help="Remove it when it is unused for so long, such as 1h; -1: never.",
     ),
     click.option("--memory", is_flag=True, help="Keep its state in memory."),
-    click.option("--replicas", type=click.IntRange(0), default=None, help="Copies in a cluster."),
-    click.option("--metadata", multiple=True, metavar="NAME=VALUE", help="Metadata; repeatable."),
+    click.option(
+        "--replicas",
+        type=click.IntRange(0),
+        default=None,
+        help="Copies in a cluster; 0: as many as the stream has, the default.",
+    ),
+    click.option(
+        "--metadata",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A name and a value for the metadata; repeatable.",
+    ),
     click.option("--pause", default=None, help="Begin paused: until a time, or for a duration."),
     click.option("--pinned-groups", multiple=True, help="Priority groups with a pinned client."),
-    click.option("--pinned-ttl", type=DURATION, default=None, help="How long a pin lasts."),
+    click.option(
+        "--pinned-ttl",
+        type=DURATION,
+        default=None,
+        help="How long a pin lasts without a pull; 2m by default.",
+    ),
     click.option("--overflow-groups", multiple=True, help="Priority groups by overflow."),
     click.option("--prioritized-groups", multiple=True, help="Priority groups by priority."),
 ]

@@ -283,7 +283,7 @@ def purge(
     keep: int | None,
     force: bool,
 ) -> None:
-    """Remove messages of the stream NAME."""
+    """Remove the messages of the stream NAME: all, or those that options say."""
     if not force:
         confirm(f"Really remove messages of stream {name}?")
     with session.connect() as client:

@@ -14,7 +14,7 @@ from penstock.cli.prompts import Asked, ask, command_line, confirm, may_ask
 from penstock.cli.session import Session, command
 from penstock.cli.streams.basics import show
 from penstock.cli.streams.fields import changes_anything, configured, read_config, with_options
-from penstock.cli.values import DURATION, SIZE
+from penstock.cli.values import DURATION, LIFETIME, SIZE
 
 if TYPE_CHECKING:
     from penstock.apply.planning import Change
@@ -27,7 +27,7 @@ _QUESTIONS: list[tuple[str, str, object, Any]] = [
     ("max_msgs", "Limit of messages, -1 for none", -1, int),
     ("max_msgs_per_subject", "Limit of messages per subject, -1 for none", -1, int),
     ("max_bytes", "Limit of bytes, -1 for none", "-1", SIZE),
-    ("max_age", "How long to keep messages, 0s for ever", "0s", DURATION),
+    ("max_age", "How long to keep messages, such as 30d, 0s for ever", "0s", LIFETIME),
     ("max_msg_size", "Limit of the size of a message, -1 for none", "-1", SIZE),
     ("dupe_window", "How long to remember message ids", "2m", DURATION),
     ("replicas", "Copies in a cluster", 1, click.IntRange(1)),

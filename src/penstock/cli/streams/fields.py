@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from msgspec.structs import replace
 
-from penstock.cli.values import DURATION, SIZE, pairs
+from penstock.cli.values import DURATION, LIFETIME, SIZE, pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,72 +29,129 @@ def _flag(name: str, text: str) -> Callable[[F], F]:
 
 
 OPTIONS = [
-    click.option("--subjects", multiple=True, help="Subjects of the stream, also with commas."),
-    click.option("--description", default=None, help="Description of the stream."),
+    click.option(
+        "--subjects",
+        multiple=True,
+        help="Subjects to store, also with commas; by default the name of the stream.",
+    ),
+    click.option("--description", default=None, help="What the stream is for."),
     click.option(
         "--storage",
         type=click.Choice(["file", "memory", "f", "m"]),
-        help="Where messages are kept.",
+        help="Where messages are kept: file (the default) or memory.",
     ),
-    click.option("--compression", type=click.Choice(["none", "s2"]), help="On the disk."),
-    click.option("--replicas", type=click.IntRange(1), default=None, help="Copies in a cluster."),
-    click.option("--tag", "--tags", "tags", multiple=True, help="Place it on servers with this."),
+    click.option(
+        "--compression",
+        type=click.Choice(["none", "s2"]),
+        help="Compress blocks on the disk; none by default.",
+    ),
+    click.option(
+        "--replicas",
+        type=click.IntRange(1),
+        default=None,
+        help="Copies in a cluster; 1 by default.",
+    ),
+    click.option(
+        "--tag",
+        "--tags",
+        "tags",
+        multiple=True,
+        help="Place it on servers with this tag; repeatable.",
+    ),
     click.option("--cluster", default=None, help="Place it in this cluster."),
-    _flag("ack", "Acknowledge publishes."),
+    _flag("ack", "Acknowledge publishes; the default."),
     click.option(
         "--retention",
         type=click.Choice(["limits", "interest", "workqueue", "work", "workq"]),
         default=None,
-        help="When messages are removed.",
+        help="When messages are removed: at limits (the default), when all consumers, or one, have acked.",
     ),
     click.option(
         "--discard",
         type=click.Choice(["old", "new"]),
         default=None,
-        help="What a full stream discards.",
+        help="What a full stream does: drop old messages (the default), or refuse new ones.",
     ),
-    _flag("discard-per-subject", "Discard new messages of full subjects."),
-    click.option("--first-sequence", type=click.IntRange(0), help="Sequence of the first message."),
-    click.option("--max-age", type=DURATION, default=None, help="How long to keep messages."),
-    click.option("--max-bytes", type=SIZE, default=None, help="Limit of bytes."),
-    click.option("--max-consumers", type=int, default=None, help="Limit of consumers."),
-    click.option("--max-msg-size", type=SIZE, default=None, help="Limit of the size of a message."),
-    click.option("--max-msgs", type=int, default=None, help="Limit of messages."),
-    click.option(
-        "--max-msgs-per-subject", type=int, default=None, help="Limit of messages per subject."
+    _flag(
+        "discard-per-subject", "With --discard new: refuse messages of a subject that is full, too."
     ),
     click.option(
-        "--dupe-window", type=DURATION, default=None, help="How long to remember message ids."
+        "--first-sequence",
+        type=click.IntRange(0),
+        help="Sequence of the first message; 1 by default.",
+    ),
+    click.option(
+        "--max-age",
+        type=LIFETIME,
+        default=None,
+        help="How long to keep messages, such as 12h, 30d, 1y; -1: for ever.",
+    ),
+    click.option(
+        "--max-bytes",
+        type=SIZE,
+        default=None,
+        help="Most bytes to keep, such as 10GB (powers of 1024); -1: no limit.",
+    ),
+    click.option("--max-consumers", type=int, default=None, help="Most consumers; -1: no limit."),
+    click.option(
+        "--max-msg-size",
+        type=SIZE,
+        default=None,
+        help="Largest message with its headers, such as 1MB; -1: no limit.",
+    ),
+    click.option("--max-msgs", type=int, default=None, help="Most messages to keep; -1: no limit."),
+    click.option(
+        "--max-msgs-per-subject",
+        type=int,
+        default=None,
+        help="Most messages to keep of each subject; -1: no limit.",
+    ),
+    click.option(
+        "--dupe-window",
+        type=DURATION,
+        default=None,
+        help="How long message ids are remembered to drop duplicates; 2m by default.",
     ),
     click.option("--mirror", default=None, help="Copy this stream, with the same sequences."),
-    click.option("--no-mirror", is_flag=True, help="Be no mirror any more."),
+    click.option("--no-mirror", is_flag=True, help="Make the mirror a stream of its own."),
     click.option(
-        "--source", "sources", multiple=True, help="Also store what this stream stores; or JSON."
+        "--source",
+        "sources",
+        multiple=True,
+        help="Also store what this stream stores: a name, or JSON; repeatable.",
     ),
     _flag("allow-batch", "Allow atomic batches."),
     _flag("allow-fast", "Allow fast-ingest batches."),
     _flag("allow-counter", "Let the subjects be counters."),
-    _flag("allow-rollup", "Allow messages that replace earlier ones."),
-    _flag("deny-delete", "Refuse to delete single messages."),
-    _flag("deny-purge", "Refuse to purge."),
-    _flag("allow-direct", "Allow direct gets."),
+    _flag("allow-rollup", "Allow messages that replace all earlier ones (Nats-Rollup)."),
+    _flag("deny-delete", "Refuse to delete single messages, for ever."),
+    _flag("deny-purge", "Refuse to purge, for ever."),
+    _flag("allow-direct", "Let clients read messages without the leader; add does by default."),
     _flag("allow-mirror-direct", "Let a mirror answer direct gets of its origin."),
-    _flag("allow-msg-ttl", "Allow messages with their own lifetime."),
+    _flag("allow-msg-ttl", "Allow messages with their own lifetime (Nats-TTL)."),
     _flag("allow-schedules", "Allow messages that are published later."),
     click.option(
-        "--subject-del-markers-ttl", type=DURATION, default=None, help="How long markers stay."
+        "--subject-del-markers-ttl",
+        type=DURATION,
+        default=None,
+        help="Leave a marker when the last message of a subject expires, for so long.",
     ),
     click.option("--transform-source", default=None, help="Store messages of this subject ..."),
     click.option("--transform-destination", default=None, help="... with this one."),
     click.option("--no-transform", is_flag=True, help="Do not transform subjects any more."),
-    click.option("--metadata", multiple=True, metavar="NAME=VALUE", help="Metadata; repeatable."),
+    click.option(
+        "--metadata",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A name and a value for the metadata; repeatable.",
+    ),
     click.option("--republish-source", default=None, help="Publish stored messages of this ..."),
     click.option("--republish-destination", default=None, help="... again on this subject."),
     click.option("--republish-headers", is_flag=True, help="Only their headers."),
     click.option("--no-republish", is_flag=True, help="Do not republish any more."),
     click.option(
         "--limit-consumer-inactive",
-        type=DURATION,
+        type=LIFETIME,
         default=None,
         help="How long a consumer may be unused at most.",
     ),
