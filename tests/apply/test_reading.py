@@ -207,6 +207,27 @@ MISTAKES = [
         "x.json:1:17: stream S is declared twice, also at x.json:1:2",
     ),
     ("x.yaml", "name: S\nsubjects: [a\n", "x.yaml:3:1:"),
+    (
+        "x.yaml",
+        "a: &a [x, x]\n"
+        + "".join(
+            f"{n}: &{n} [{', '.join([f'*{m}'] * 9)}]\n"
+            for m, n in zip("abcdefghi", "bcdefghij", strict=True)
+        ),
+        "aliases stand for too many values",
+    ),
+    ("x.yaml", "&a [*a]\n", "x.yaml:1:1: values are nested too deeply"),
+    ("x.yaml", "name: !secret S\n", 'x.yaml:1:7: the tag "!secret" is not understood'),
+    (
+        "x.yaml",
+        "name: !!python/object/apply:os.getcwd []\n",
+        'x.yaml:1:7: the tag "python/object/apply:os.getcwd" is not understood',
+    ),
+    (
+        "x.tf",
+        'resource "jetstream_stream" "S" {\n  name = var.n\n}\n',
+        'x.tf:2:10: unknown variable "n"; there are none here',
+    ),
     ("x.yaml", "name: S\n  x: 1\n", "x.yaml:2:4: mapping values are not allowed here"),
     (
         "x.yaml",

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 import tomllib
 from datetime import date, datetime, time
+from typing import Any
 
 from penstock.apply.model import Node, NodeValue, Place, fault
 
 _TOML_PLACE = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
 _DEPTH_MOST = 100
-_SCALARS = {
-    "tag:yaml.org,2002:int",
-    "tag:yaml.org,2002:float",
-    "tag:yaml.org,2002:bool",
-    "tag:yaml.org,2002:null",
-}
+_ALIASED_MOST = 100_000
+"""So many values may a text have besides those that are written out."""
+_TAG = "tag:yaml.org,2002:"
+_SCALARS = frozenset({"int", "float", "bool", "null"})
+_KNOWN = _SCALARS | {"str", "timestamp", "seq", "map", "value"}
 
 
 def read_yaml(text: str, file: str) -> list[Node]:
@@ -30,8 +30,9 @@ def read_yaml(text: str, file: str) -> list[Node]:
     loader = None
     try:
         loader = yaml.SafeLoader(text)
+        made = _Yaml(loader, file, len(text) + _ALIASED_MOST)
         while loader.check_node():
-            node = _yaml(loader, loader.get_node(), file, 0)
+            node = made.node(loader.get_node())
             if node.value is not None:
                 found.append(node)
     except yaml.MarkedYAMLError as error:
@@ -48,33 +49,51 @@ def read_yaml(text: str, file: str) -> list[Node]:
     return found
 
 
-def _yaml(loader: object, node: object, file: str, depth: int) -> Node:
-    import yaml
+class _Yaml:
+    """Makes nodes of YAML's own; a text of some lines may stand for billions of them (aliases of aliases)."""
 
-    assert isinstance(node, yaml.Node)
-    place = Place(file, node.start_mark.line + 1, node.start_mark.column + 1)
-    if depth > _DEPTH_MOST:
-        raise fault(place, "values are nested too deeply")
-    if isinstance(node, yaml.SequenceNode):
-        return Node([_yaml(loader, each, file, depth + 1) for each in node.value], place)
-    if isinstance(node, yaml.MappingNode):
+    def __init__(self, loader: Any, file: str, most: int) -> None:
+        self.loader, self.file, self.left = loader, file, most
+
+    def node(self, node: Any, depth: int = 0) -> Node:
+        import yaml
+
+        place = self.place(node)
+        self.left -= 1
+        if depth > _DEPTH_MOST:
+            raise fault(place, "values are nested too deeply")
+        if self.left < 0:
+            raise fault(place, "aliases stand for too many values")
+        if node.tag.removeprefix(_TAG) not in _KNOWN:
+            raise fault(place, f'the tag "{node.tag.removeprefix(_TAG)}" is not understood')
+        if isinstance(node, yaml.SequenceNode):
+            return Node([self.node(each, depth + 1) for each in node.value], place)
+        if isinstance(node, yaml.MappingNode):
+            return Node(self.mapping(node, depth), place)
+        if node.tag.removeprefix(_TAG) not in _SCALARS:  # text; so are times in the API
+            return Node(str(node.value), place)
+        try:
+            value: NodeValue = self.loader.construct_object(node)
+        except ValueError as error:
+            raise fault(place, str(error)) from None
+        return Node(value, place)
+
+    def mapping(self, node: Any, depth: int) -> dict[str, Node]:
+        import yaml
+
         found: dict[str, Node] = {}
         for key, inner in node.value:
-            at = Place(file, key.start_mark.line + 1, key.start_mark.column + 1)
-            if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
+            at = self.place(key)
+            if not isinstance(key, yaml.ScalarNode) or key.tag == f"{_TAG}merge":
                 raise fault(at, "a key is a plain word; merge keys (<<) are not understood")
             if key.value in found:
                 raise fault(at, f'"{key.value}" is given twice, also at {found[key.value].at}')
-            found[key.value] = _yaml(loader, inner, file, depth + 1)
+            found[key.value] = self.node(inner, depth + 1)
             found[key.value].key = at
-        return Node(found, place)
-    if node.tag not in _SCALARS:  # text, and times, which the API writes as text
-        return Node(str(node.value), place)
-    try:
-        value: NodeValue = loader.construct_object(node)  # type: ignore[attr-defined]  # yaml has no types
-    except ValueError as error:
-        raise fault(place, str(error)) from None
-    return Node(value, place)
+        return found
+
+    def place(self, node: Any) -> Place:
+        return Place(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
 
 
 def read_toml(text: str, file: str) -> list[Node]:

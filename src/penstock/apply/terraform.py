@@ -216,7 +216,8 @@ class _Module:
     def add_resource(self, block: Block, file: str) -> None:
         kind, label = block.labels
         if kind not in TABLES:
-            text = f'resources "{kind}" are not understood; {unknown(kind, TABLES)}'
+            hint = unknown(kind, TABLES).partition("; ")[2]
+            text = f'resources "{kind}" are not understood; {hint}'
             self.assembly.declared.wrong(block.place, text)
         elif (kind, label) in self.resources:
             place = self.resources[kind, label].body.place

@@ -57,7 +57,8 @@ def unknown(name: str, known: Iterable[str]) -> str:
     close = get_close_matches(name.lower().replace("_", ""), folded, 1, 0.6)
     if close:
         return f'unknown key "{name}"; did you mean "{folded[close[0]]}"?'
-    return f'unknown key "{name}"; known are {", ".join(names)}'
+    known_are = f"known are {', '.join(names)}" if names else "there are none here"
+    return f'unknown key "{name}"; {known_are}'
 
 
 def duration_ns(value: object) -> int:
