@@ -4,7 +4,6 @@ our server and a nats-server, byte for byte, and leave the same stream behind; t
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 from tests.compat.pair import Judges, both
+from tests.compat.seeds import examples, seed_of
 from tests.compat.test_publish_verdicts import (
     CALLS,
     HEADERS,
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.peer
 
 # How many examples of each kind of stream, and from which seed on.
-EXAMPLES = int(os.environ.get("BATCH_EXAMPLES", "15"))
-SEED = int(os.environ.get("BATCH_SEED", "0"))
 
 OF_BATCHES = ("Nats-Batch-Id", "Nats-Batch-Sequence", "Nats-Batch-Commit")
 HERE: dict[str, list[str]] = {
@@ -147,8 +145,8 @@ def judges() -> Iterator[Judges]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_batches_with_headers(judges: Judges, kind: str) -> None:
-    @seed(SEED + sorted(KINDS).index(kind))
-    @settings(CALLS, max_examples=EXAMPLES)
+    @seed(seed_of(sorted(KINDS).index(kind)))
+    @settings(CALLS, max_examples=examples(15))
     @given(_scripts(kind))
     def judge(publishes: list[Publish]) -> None:
         run(judges, KINDS[kind], publishes)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.compat.configs import CONSUMER, SECOND, drawn
 from tests.compat.pair import Judges, both
+from tests.compat.seeds import examples, seed_of
 from tests.compat.waivers import CONSUMER_WAIVERS, waived
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.peer
 
 Config = dict[str, Any]
 CALLS = settings(
-    max_examples=50,
+    max_examples=examples(50),
     database=None,
     suppress_health_check=list(HealthCheck),
     report_multiple_bugs=False,
@@ -94,7 +95,7 @@ def test_each_value_alone(judges: Judges, pair: tuple[str, Any]) -> None:
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("repeat", range(2))
 def test_values_together(judges: Judges, stream: str, repeat: int) -> None:
-    @seed(repeat)
+    @seed(seed_of(repeat))
     @CALLS
     @given(drawn(CONSUMER, 5), drawn(CONSUMER, 3), st.booleans(), st.sampled_from(["", "create"]))
     def judge(config: Config, change: Config, pedantic: bool, action: str) -> None:

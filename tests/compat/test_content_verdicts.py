@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from tests.compat.pair import Judges, both
+from tests.compat.seeds import examples, seed_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,7 +22,7 @@ Config = dict[str, Any]
 Step = tuple[str, Any]
 
 CALLS = settings(
-    max_examples=25,
+    max_examples=examples(25),
     database=None,
     suppress_health_check=list(HealthCheck),
     report_multiple_bugs=False,
@@ -117,10 +118,23 @@ def run(judges: Judges, kind: str, steps: Sequence[Step]) -> None:
 
 @pytest.mark.parametrize("kind", STREAMS)
 def test_steps_in_any_order(judges: Judges, kind: str) -> None:
-    @seed(sorted(STREAMS).index(kind))
+    @seed(seed_of(sorted(STREAMS).index(kind)))
     @CALLS
     @given(st.lists(STEPS, min_size=3, max_size=14))
     def judge(steps: list[Step]) -> None:
         run(judges, kind, steps)
 
     judge()
+
+
+def test_limits_that_fall_together(judges: Judges) -> None:
+    """The limit of the stream applies first, that of each subject to what is left."""
+    for storage in ("file", "memory"):
+        run(
+            judges,
+            storage,
+            [
+                *(("publish", subject) for subject in "abb"),
+                ("update", {"max_msgs": 2, "max_msgs_per_subject": 1}),
+            ],
+        )

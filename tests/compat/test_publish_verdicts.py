@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from tests.compat.pair import Judges, both
+from tests.compat.seeds import examples, seed_of
 from tests.compat.waivers import PUBLISH_WAIVERS
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ Publish = tuple[str, Headers, bytes]  # subject behind "v.", headers, body
 
 SECOND = 1_000_000_000
 CALLS = settings(
-    max_examples=20,
+    max_examples=examples(20),
     database=None,
     suppress_health_check=list(HealthCheck),
     report_multiple_bugs=False,
@@ -219,7 +220,7 @@ PUBLISHES = st.lists(
 
 @pytest.mark.parametrize("kind", STREAMS)
 def test_headers_together(judges: Judges, kind: str) -> None:
-    @seed(sorted(STREAMS).index(kind))
+    @seed(seed_of(sorted(STREAMS).index(kind)))
     @CALLS
     @given(PUBLISHES)
     def judge(publishes: list[Publish]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.compat.scene import NEEDS_BOTH, Scene, second
+from tests.compat.seeds import seed_of, walks
 
 pytestmark = NEEDS_BOTH
 
@@ -453,10 +454,10 @@ def test_a_nak_from_before_the_ack_floor(client):
     assert scene.info()["num_redelivered"] == 0
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", walks(6))
 def test_random_walk(client, number, seed):
-    source = random.Random(f"{seed} {number}")
-    client.steps.append(f"seed {seed} {number}")
+    source = random.Random(f"{seed} {seed_of(number)}")
+    client.steps.append(f"seed {seed} {seed_of(number)}")
     scene = Scene(client)
     policy = source.choice(["explicit", "explicit", "all", "none"])
     config: dict[str, Any] = {"ack_policy": policy}

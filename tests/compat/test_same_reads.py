@@ -205,6 +205,7 @@ def test_purge(both: Twins, storage: str, first: bool) -> None:
         {"seq": 6}, {"seq": 1}, {"seq": 0}, {"seq": 12}, {"seq": 13}, {"seq": 20}, {"keep": 3},
         {"keep": 9}, {"keep": 99}, {"filter": "s.0"}, {"filter": "s.*", "keep": 1},
         {"filter": "s.*", "seq": 7}, {"filter": "none"}, {"filter": ">"}, {"filter": ">", "seq": 6},
+        {"filter": ">", "seq": 20}, {"filter": "*.*", "seq": 20},
         {"filter": ">", "keep": 2}, {"filter": "a b"}, {"seq": 3, "keep": 1}, {"filter": "t.x.*"},
         {"filter": "s.0", "seq": 1}, {"filter": "s.0", "seq": 99}, {"filter": "s.0", "keep": 99},
         {"seq": 1, "keep": 1}, "garbage", "[]", "{}", {"filter": "s.0", "seq": 2, "keep": 1},

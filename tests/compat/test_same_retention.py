@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.compat.scene import NEEDS_BOTH, Scene, second
+from tests.compat.seeds import seed_of, walks
 
 pytestmark = NEEDS_BOTH
 
@@ -220,9 +221,9 @@ POLICIES = ["explicit", "explicit", "all", "none"]
 
 
 @pytest.mark.parametrize("retention", ["interest", "workqueue"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", walks(6))
 def test_random_walks(client, retention, seed):
-    rng = random.Random(seed)
+    rng = random.Random(seed_of(seed))
     limits = rng.choice([{}, {"max_msgs": 8}, {"max_msgs_per_subject": 2}])
     scene = Scene(client, retention=retention, **limits)
     scene.fill(1)  # the other server lists a deleted message 0 of a stream that never held any

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.compat.configs import STREAM, drawn
 from tests.compat.pair import Judges, both
+from tests.compat.seeds import examples, seed_of
 from tests.compat.waivers import STREAM_WAIVERS, waived
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.peer
 
 Config = dict[str, Any]
 CALLS = settings(
-    max_examples=60,
+    max_examples=examples(60),
     database=None,
     suppress_health_check=list(HealthCheck),
     report_multiple_bugs=False,
@@ -65,7 +66,7 @@ def test_each_value_alone(judges: Judges, pair: tuple[str, Any]) -> None:
 
 @pytest.mark.parametrize("repeat", range(4))
 def test_values_together(judges: Judges, repeat: int) -> None:
-    @seed(repeat)
+    @seed(seed_of(repeat))
     @CALLS
     @given(drawn(STREAM, 5), drawn(STREAM, 3), st.booleans())
     def judge(config: Config, change: Config, pedantic: bool) -> None:

@@ -153,7 +153,7 @@ def purge(
         # below 1 there are no messages, and an invalid subject matches none
         return StreamPurgeResponse(success=True)
     try:
-        if not request.filter and request.seq > entry.core.log.last_seq + 1:
+        if request.filter in ("", ">") and request.seq > entry.core.log.last_seq + 1:
             # like other servers: the named sequence becomes the next one
             entry.core.log.skip(request.seq)
             entry.core.log.fsync()

@@ -109,11 +109,11 @@ cdef class PublishPath:
         self.sealed = sealed
         if self.acks.speak(dialect):
             self.refusal_texts.clear()
+        self.trim()                            # first, as nats-server: the limit of a subject then applies to what is left
         if self.max_msgs_per_subject > 0 and not obeyed:
             for i in range(self.log.subject_ids):
                 if self.log.subjects_table.table[i].state.msgs > <uint64_t>self.max_msgs_per_subject:
                     self.trim_subject(i)
-        self.trim()
 
     def select(self, bint selective) -> None:
         """Whether a message that no consumer takes gets a sequence and is not stored."""
