@@ -87,6 +87,7 @@ def condition(pick: random.Random, stored: list[Stored], depth: int = 0) -> str:
 COLUMNS = (
     "seq, ts, subject, headers, data, text, ts_ns",
     "seq",
+    "seq, subject",
     "count(*)",
     "subject, count(*)",
     "seq, text, headers",

@@ -2,7 +2,8 @@
 
 The folder is opened as the next start would find it (core/log/segment_reader); nothing is written. A
 server may write to it meanwhile: a scan sees the state of one moment. Segments outside the selected
-sequences and times are not read.
+sequences and times are not read. A query for subjects and sequences alone reads index files and no
+messages.
 """
 
 from __future__ import annotations
@@ -107,6 +108,9 @@ def fill(reader: LogReader, wanted: Selection, needs: Needs, upto: Upto) -> Iter
     more = first <= last
     while more:
         columns = Columns(BATCH_ROWS, BATCH_BYTES)
-        more = reader.fill(columns, upto=last, patterns=patterns, payloads=payloads)
+        if needs.subject_alone:
+            more = reader.fill_subjects(columns, upto=last, patterns=patterns)
+        else:
+            more = reader.fill(columns, upto=last, patterns=patterns, payloads=payloads)
         if columns.count:
             yield columns

@@ -45,20 +45,32 @@ bytes of headers and payload; ``ts_ns`` is the time in nanoseconds since 1970, w
 microseconds."""
 
 _PAYLOAD = frozenset(("data", "text"))
+_TIMES = frozenset(("ts", "ts_ns"))
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What of each message a query uses besides sequence, time and subject."""
+    """What of each message a query uses besides sequence and subject."""
 
     headers: bool = True
     payload: bool = True
     size: bool = True
+    time: bool = True
 
     @classmethod
-    def of(cls, columns: Sequence[str]) -> Needs:
-        """The needs of these columns."""
-        return cls("headers" in columns, not _PAYLOAD.isdisjoint(columns), "size" in columns)
+    def of(cls, columns: Sequence[str], *, time: bool = False) -> Needs:
+        """The needs of these columns; ``time``: also of those who see no column of it."""
+        return cls(
+            "headers" in columns,
+            not _PAYLOAD.isdisjoint(columns),
+            "size" in columns,
+            time or not _TIMES.isdisjoint(columns),
+        )
+
+    @property
+    def subject_alone(self) -> bool:
+        """Whether sequence and subject are all."""
+        return not (self.headers or self.payload or self.size or self.time)
 
 
 class Source(Protocol):
@@ -145,8 +157,9 @@ class StreamTable(datasets.Dataset):  # type: ignore[misc]  # pyarrow has no typ
         wanted = self.within.also(selection_of(condition))
         self.scans.selections.append((self.stream, wanted))
         used = names if condition is None else _used(names, condition)
+        needs = Needs.of(used, time=self.within.since_ns > 0 or self.within.until_ns < END)
         try:
-            for columns in self._source.read(self.stream, wanted, Needs.of(used), self.upto):
+            for columns in self._source.read(self.stream, wanted, needs, self.upto):
                 self.scans.rows_read += columns.count
                 self.scans.bytes_read += columns.nbytes
                 batch = to_batch(columns, used, self._decode)

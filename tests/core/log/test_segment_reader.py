@@ -309,3 +309,53 @@ def test_what_each_damage_costs_and_where_it_is(tmp_path: Path) -> None:
     assert reader.segments[0].faults == [(at, end, [(5, 1, "checksum")], True)]
     assert reader.lost == [(5, 1, "checksum")]
     assert SegmentReader(ReadOnlyDisk(), str(path), 1).piece(at, end) == bytes(data[at:end])
+
+
+@settings(max_examples=length(40, 400), deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    seed=st.integers(0, 1 << 32),
+    low=st.integers(0, 1500),
+    span=st.integers(0, 500),
+    patterns=st.sampled_from([(), (b"s.3",), (b"s.*",), (b"s.1", b"s.9"), (b"nobody",)]),
+)
+def test_subjects_of_the_index_are_those_of_the_records(
+    tmp_path: Path, seed: int, low: int, span: int, patterns: tuple[bytes, ...]
+) -> None:
+    folder = tmp_path / f"log{next(NUMBERS)}"
+    build(folder, seed)
+    reader = LogReader(ReadOnlyDisk(), str(folder), quick=True, survey=False)
+    for upto in (0, low + span):
+        reader.seek(low)
+        want = [(row[0], row[2]) for row in rows(reader, upto=upto, patterns=patterns)]
+        reader.seek(low)
+        found: list[tuple[int, str]] = []
+        more = True
+        while more:
+            columns = Columns(7, 1 << 20)
+            more = reader.fill_subjects(columns, upto=upto, patterns=patterns)
+            found += [(row[0], row[2]) for row in columns.rows()]
+        assert found == want
+    reader.close()
+
+
+def test_subjects_come_without_the_records(tmp_path: Path) -> None:
+    log = open_log(str(tmp_path), segment_bytes=4096)
+    for i in range(200):
+        log.add(1000 + i, f"s.{i % 7}", b"x" * 100)
+    log.flush()
+    while maintenance.maintain(log):
+        pass
+    maintenance.close(log)
+    sealed = [path for path in segments(tmp_path)[:-1] if path.with_suffix(".idx").exists()]
+    assert len(sealed) > 3
+    for path in sealed:
+        data = path.read_bytes()
+        path.write_bytes(data[:32] + bytes(len(data) - 32))
+    reader = LogReader(ReadOnlyDisk(), str(tmp_path), quick=True, survey=False)
+    columns = Columns(1000, 1 << 20)
+    reader.seek(0)
+    assert not reader.fill_subjects(columns)
+    assert [(row[0], row[2]) for row in columns.rows()] == [
+        (i + 1, f"s.{i % 7}") for i in range(200)
+    ]
+    reader.close()

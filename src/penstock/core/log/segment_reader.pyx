@@ -24,6 +24,7 @@ from penstock.core.log.record cimport (
     get_segment_head, is_packed_head, is_sealed_head, mend_segment_head, put_segment_head, resync,
 )
 from penstock.core.log.segment cimport Segment, is_live
+from penstock.core.log.subject_table cimport SubjectTable
 from penstock.core.protocol.subjects cimport subject_matches
 
 from penstock.core.log.checksum_repair import mend_record
@@ -454,3 +455,41 @@ cdef class LogReader:
             columns.put(subject, r.head.subject_len, subject + r.head.subject_len, r.head.hlen, length, numbers)
             self.next_seq = r.head.seq + 1
         return True
+
+    def fill_subjects(self, Columns columns, *, uint64_t upto=0, tuple patterns=()) -> bool:
+        """Add sequences and subjects alone, from the entries; see the stub."""
+        cdef list items = self.log.segments.items
+        cdef SubjectTable table = self.log.subjects_table
+        cdef Segment s
+        cdef uint32_t i
+        cdef uint32_t id
+        cdef uint64_t seq
+        cdef int64_t[5] numbers
+        cdef const char* name
+        memset(numbers, 0, sizeof(numbers))
+        if patterns != self.patterns:
+            self.patterns = patterns
+            self.wanted = {}
+        k = self.log.segments.position(self.next_seq)
+        while k < len(items):
+            s = <Segment>items[k]
+            if upto and s.first > upto:
+                return False
+            self.log.segments.need(s)
+            i = s.next_live(<uint32_t>(self.next_seq - s.first) if self.next_seq > s.first else 0)
+            while i < s.count:
+                seq = s.first + i
+                if upto and seq > upto:
+                    return False
+                if columns.is_full():
+                    return True
+                id = s.entries[i].subject
+                name = table.table[id].state.name
+                self.next_seq = seq + 1
+                if not self.patterns or self.wants(name, table.table[id].state.name_len):
+                    numbers[1] = <int64_t>seq
+                    columns.put(name, table.table[id].state.name_len, name, 0, 0, numbers)
+                i = s.next_live(i + 1)
+            self.next_seq = max(self.next_seq, s.first + s.count)
+            k += 1
+        return False
