@@ -43,7 +43,7 @@ CORES = $(if $(filter 1,$(JOBS)),,-p tests.schedule -n $(shell nproc) --dist loa
 check: $(VENV)/.with-test build/.core ## the quick look, two minutes: lint, types, the tests that connect to nothing
 	@$(MAKE) lint types && $(BIN)/python -m pytest -q $(CORES) -m 'not slow and not peer' $$($(BIN)/python -m tests.pure) $(ARGS)
 
-test: setup $(VENV)/.peer $(VENV)/.browser $(VENV)/.go-client $(VENV)/.spark-classes $(VENV)/.fuzz build/asan/.built ## the test suite, long families in part; a few that fail run once more (ARGS: options for pytest)
+test: setup $(VENV)/.peer $(VENV)/.browser $(VENV)/.go-client $(VENV)/.js-client $(VENV)/.spark-classes $(VENV)/.fuzz build/asan/.built ## the test suite, long families in part; a few that fail run once more (ARGS: options for pytest)
 	@test ! -x $(OLDER) || export NATS_SERVER_OLDER="$${NATS_SERVER_OLDER:-$(OLDER)}"; \
 	    $(PEERS) $(BIN)/python -m tests.steady --jobs $(JOBS) $(ARGS)
 
@@ -147,4 +147,9 @@ $(VENV)/.browser: | $(VENV)/.ready
 # nats.go, for the tests that exchange data with it: Debian's package, built into a program of ours. Tried once; never fails.
 $(VENV)/.go-client: tools/get-go-client $(wildcard tests/interop/go/*.go tests/interop/go/flate/*.go) | $(VENV)/.ready
 	@tools/get-go-client $(VENV)/go-client tests/interop/go
+	@touch $@
+
+# nats.js, for the tests that exchange data with it: npm's packages, with a program of ours. Tried once; never fails.
+$(VENV)/.js-client: tools/get-js-client $(wildcard tests/interop/js/*) | $(VENV)/.ready
+	@tools/get-js-client $(VENV)/js-client tests/interop/js
 	@touch $@

@@ -27,7 +27,7 @@ PAGE = ROOT / "docs/howto/use-the-client.md"
 def test_the_examples_of_the_howto_run(own_server: ServerProcess) -> None:
     """The last example names servers that do not exist, so it is only compiled."""
     examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(examples) == 8
+    assert len(examples) == 9
     shown = []
     for number, example in enumerate(examples):
         text = example.replace("connect()", f"connect({own_server.url!r})")
@@ -35,7 +35,7 @@ def test_the_examples_of_the_howto_run(own_server: ServerProcess) -> None:
         text = text.replace("nats://127.0.0.1:4222", own_server.url)
         code = compile(text, f"example {number + 1} of {PAGE.name}", "exec")
         output = io.StringIO()
-        if number < 7:
+        if number < 8:
             with contextlib.redirect_stdout(output):
                 exec(code, {"__name__": "__main__"})
         shown.append(output.getvalue().splitlines())
@@ -48,6 +48,7 @@ def test_the_examples_of_the_howto_run(own_server: ServerProcess) -> None:
     assert len(shown[4]) == 1102
     assert shown[5] == ["the last one is 1102"]
     assert shown[6][0].startswith("1102 ")
+    assert shown[7][0].endswith(" ms")
 
 
 def test_the_reference_is_what_the_tool_writes() -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import penstock.testing
 from penstock.client import (
     Client,
     ConsumerConfig,
@@ -192,6 +193,28 @@ def test_cancelled_tasks_leave_nothing(server: ServerProcess, unique: str) -> No
     with connect_blocking(server.url, timeout=60) as admin:
         prepare(admin, unique)
         asyncio.run(whole(admin))
+
+
+def test_a_creation_that_comes_behind_its_removal() -> None:
+    """As nats-server may carry them out; the answer to the creation is awaited no more."""
+
+    async def whole(broker: penstock.testing.Broker) -> None:
+        async with broker.connect(timeout=60) as nc:
+            js = nc.jetstream()
+            bucket = await js.create_key_value(KeyValueConfig(bucket="b"))
+            broker.delay("$JS.API.CONSUMER.CREATE.>", 0.1, times=1)
+            watch = asyncio.ensure_future(bucket.watch().__aenter__())
+            while not any(".CONSUMER.CREATE." in each.subject for each in broker.published):
+                await asyncio.sleep(0)
+            watch.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watch
+            assert await js.consumer_names("KV_b") == []
+            subjects = [each.subject for each in broker.published]
+            assert sum(".CONSUMER.DELETE." in each for each in subjects) == 2
+
+    with penstock.testing.broker() as broker:
+        asyncio.run(whole(broker))
 
 
 # -- blocking: exceptions in the middle of everything, iterations that are given up

@@ -1,4 +1,4 @@
-"""Servers, and the two clients that meet there."""
+"""Servers, and the clients that meet there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.client import Client, connect
-from tests.interop.probe import GoClient, go_client
+from tests.interop.probe import GoClient, JsClient, OtherClient
 from tests.peers import ServerProcess, available_servers, running_server
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ WAIT_S = 120
 @pytest.fixture(scope="session", params=available_servers())
 def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
     """One server for all tests of this folder."""
-    go_client()
     with running_server(request.param) as process:
         yield process
 
@@ -32,19 +31,36 @@ def unique() -> str:
     return f"T{uuid.uuid4().hex[:12]}"
 
 
-@pytest.fixture
-def exchange(server: ServerProcess) -> Callable[..., None]:
-    """Carries out a coroutine function with our client and nats.go, both on one server."""
-
-    def run(body: Callable[[Client, GoClient], Coroutine[Any, Any, None]]) -> None:
+def exchange_with(other: type[OtherClient], url: str) -> Callable[..., None]:
+    def run(body: Callable[[Client, Any], Coroutine[Any, Any, None]]) -> None:
         async def whole() -> None:
-            async with (
-                asyncio.timeout(WAIT_S),
-                connect(server.url) as ours,
-                GoClient(server.url) as go,
-            ):
-                await body(ours, go)
+            async with asyncio.timeout(WAIT_S), connect(url) as ours, other(url) as theirs:
+                await body(ours, theirs)
 
         asyncio.run(whole())
 
     return run
+
+
+@pytest.fixture(scope="session")
+def go_client() -> None:
+    """Skips the tests when nats.go is not here, before a server starts."""
+    GoClient.path()
+
+
+@pytest.fixture(scope="session")
+def js_client() -> None:
+    """Skips the tests when nats.js is not here, before a server starts."""
+    JsClient.path()
+
+
+@pytest.fixture
+def exchange(go_client: None, server: ServerProcess) -> Callable[..., None]:
+    """Carries out a coroutine function with our client and nats.go, both on one server."""
+    return exchange_with(GoClient, server.url)
+
+
+@pytest.fixture
+def exchange_js(js_client: None, server: ServerProcess) -> Callable[..., None]:
+    """Carries out a coroutine function with our client and nats.js, both on one server."""
+    return exchange_with(JsClient, server.url)

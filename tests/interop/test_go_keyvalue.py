@@ -8,7 +8,7 @@ import pytest
 
 from penstock.client import Client, KeyValueConfig, StreamSource, SubjectTransform
 from penstock.errors import KeyExists, RevisionConflict
-from tests.interop.probe import GoRefusedError, plain
+from tests.interop.probe import RefusedError, plain
 from tests.ways import SEED
 
 if TYPE_CHECKING:
@@ -73,17 +73,17 @@ async def write_in_turns(client: Client, go: GoClient, bucket: str) -> None:
     with pytest.raises(RevisionConflict):
         await kv.update("k", b"3", 1)
     assert await kv.update("k", b"3", 2) == 3
-    with pytest.raises(GoRefusedError) as refused:
+    with pytest.raises(RefusedError) as refused:
         await go("kv.update", bucket=bucket, key="k", value=b"4", revision=2)
     assert refused.value.code == WRONG_LAST_SEQUENCE
-    with pytest.raises(GoRefusedError, match="key exists") as refused:
+    with pytest.raises(RefusedError, match="key exists") as refused:
         await go("kv.create", bucket=bucket, key="k", value=b"4")
     with pytest.raises(KeyExists):
         await kv.create("k", b"4")
     await go("kv.delete", bucket=bucket, key="k", revision=3)
     assert await kv.get("k") is None
     assert await kv.create("k", b"5") == 5
-    with pytest.raises(GoRefusedError):
+    with pytest.raises(RefusedError):
         await go("kv.delete", bucket=bucket, key="k", revision=4)
     assert await kv.delete("k") == 6
     assert await go("kv.get", bucket=bucket, key="k") is None

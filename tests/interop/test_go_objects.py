@@ -16,7 +16,7 @@ from penstock.client import (
     ObjectStoreConfig,
 )
 from penstock.errors import ApiError
-from tests.interop.probe import GoRefusedError, plain
+from tests.interop.probe import RefusedError, plain
 from tests.ways import SEED
 
 if TYPE_CHECKING:
@@ -140,14 +140,14 @@ async def share(client: Client, go: GoClient, bucket: str, other: str) -> None:
     for name in ("ours", "theirs"):
         with pytest.raises(ObjectNotFound):
             await ours.info(name)
-        with pytest.raises(GoRefusedError, match="object not found"):
+        with pytest.raises(RefusedError, match="object not found"):
             await go("obj.info", bucket=bucket, name=name)
     await ours.delete("renamed")
     await go("obj.delete", bucket=bucket, name="again")
     await compare_lists(ours, go, bucket)
     with pytest.raises(ObjectNotFound):
         await ours.get("again")
-    with pytest.raises(GoRefusedError, match="object not found"):
+    with pytest.raises(RefusedError, match="object not found"):
         await go("obj.get", bucket=bucket, name="renamed")
     deleted = await ours.info("again", show_deleted=True)
     assert (deleted.deleted, deleted.size) == (True, 0)
@@ -172,7 +172,7 @@ async def links(client: Client, go: GoClient, bucket: str, other: str) -> None:
         assert (await ours.info(name)).link == ObjectLink(other)
         with pytest.raises(LinkNotFollowed):
             await ours.get(name)
-        with pytest.raises(GoRefusedError, match="bucket"):
+        with pytest.raises(RefusedError, match="bucket"):
             await go("obj.get", bucket=bucket, name=name)
     await compare_lists(ours, go, bucket)
     for name in ("py-link", "go-bucket"):
@@ -245,7 +245,7 @@ def test_a_sealed_store_is_sealed_for_both(
         assert status["size"] == (await ours.status()).size
         with pytest.raises(ApiError):
             await ours.put("p", b"1")
-        with pytest.raises(GoRefusedError):
+        with pytest.raises(RefusedError):
             await go("obj.put", bucket=unique, name="p", value=b"1")
         assert plain(await go("obj.get", bucket=unique, name="o")) == await ours.get("o") == BLOB
         await js.delete_object_store(unique)

@@ -12,6 +12,8 @@ from msgspec.structs import replace
 
 from penstock.errors import ApiError, NoResponders, PenstockError
 
+from .steps import Mailbox, Until
+
 if TYPE_CHECKING:
     from .jetstream import Plans
     from .models import ConsumerConfig, ConsumerInfo
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 MADE_MAX = 100
 """The most consumers of one reader that are remembered to be removed."""
+NOT_FOUND = 404
+RETRY_S = 0.25
+"""How long a creation may take that was sent before the removal."""
 
 
 class OwnConsumers:
@@ -34,20 +39,24 @@ class OwnConsumers:
         self._stream = stream
         self._prefix = f"{name_prefix}_" if name_prefix else ""
         self._made: list[str] = []  # the server may have them: that in use, and doubtful ones
+        self._unanswered: set[str] = set()  # the server may be making these only now
 
     def creating(self, config: ConsumerConfig) -> Steps[ConsumerInfo]:
         """Create the next consumer."""
         name = self._prefix + self._client.new_id()
         self._made.append(name)
         del self._made[:-MADE_MAX]
+        self._unanswered.intersection_update(self._made)
+        self._unanswered.add(name)
         try:
-            return (
-                yield from self._plans.create_consumer(self._stream, replace(config, name=name))
-            )
+            info = yield from self._plans.create_consumer(self._stream, replace(config, name=name))
         except (ApiError, NoResponders) as error:
+            self._unanswered.discard(name)
             if not isinstance(error, ApiError) or error.code < 500:
                 self._made.remove(name)  # it was not made
             raise
+        self._unanswered.discard(name)
+        return info
 
     def removing(self, keep: str = "") -> Steps[None]:
         """Remove every consumer but ``keep`` that the server may have.
@@ -59,7 +68,7 @@ class OwnConsumers:
             if not self._client.connection.connected:
                 return
             try:
-                yield from self._plans.delete_consumer(self._stream, name)
+                yield from self._deleting(name)
             except ApiError as error:
                 if error.code >= 500:
                     continue
@@ -69,3 +78,14 @@ class OwnConsumers:
                 continue
             if name in self._made:
                 self._made.remove(name)
+            self._unanswered.discard(name)
+
+    def _deleting(self, name: str) -> Steps[None]:
+        """Delete a consumer. nats-server may delete one first, in vain, whose creation it has just got."""
+        try:
+            yield from self._plans.delete_consumer(self._stream, name)
+        except ApiError as error:
+            if error.code != NOT_FOUND or name not in self._unanswered:
+                raise
+            yield Until(Mailbox(), lambda: False, RETRY_S)
+            yield from self._plans.delete_consumer(self._stream, name)
