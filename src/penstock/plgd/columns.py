@@ -391,6 +391,7 @@ class Places:
     def __init__(self, texts: list[str]) -> None:
         """Parse them."""
         self.found: list[Subject | UndecodableEvent] = []
+        self.columns: dict[str, pa.Array] = {}
         self.plain: dict[str, int] = {}
         codes: list[int] = []
         for text in texts:
@@ -406,7 +407,10 @@ class Places:
 
     def column(self, name: str) -> pa.Array:
         """What each subject says of something."""
-        return pa.array([getattr(one, name, None) for one in self.found], TEXT)
+        if name not in self.columns:
+            told = [getattr(one, name, None) for one in self.found]
+            self.columns[name] = pa.array(told, TEXT)
+        return self.columns[name]
 
 
 def plain_events(

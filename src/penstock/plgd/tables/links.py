@@ -104,25 +104,26 @@ class Links:
             }
         )
 
-    def said(self, row: Row, href: str) -> Row:
-        """What an event says of every link."""
+    def said(self, row: Row) -> Row:
+        """What an event says of every link; it is shared, not to be changed."""
         if self.shared_of is not row:
             names = ("device_id", "owner_id", "hub_id", "incarnation", "version", "timestamp_ns")
             self.shared = dict.fromkeys(LINKS_CURRENT.schema.names)
             self.shared |= {name: row[name] for name in (*names, "seq", "bucket")}
             self.shared["time"] = time_of(row["timestamp_ns"])
             self.shared_of = row
-        return self.shared | {"href": href}
+        return self.shared
 
     def gone_link(self, row: Row, href: str) -> Row:
         """A link that was taken back."""
-        return self.said(row, href) | {"is_published": False}
+        return {**self.said(row), "href": href, "is_published": False}
 
     def link(self, row: Row, link: Any) -> Row:
         """A link that was published."""
         flags = link.policy.bit_flags
-        new = self.said(row, link.href)
-        new |= {
+        return {
+            **self.said(row),
+            "href": link.href,
             "is_published": True,
             "resource_types": list(link.resource_types),
             "interfaces": list(link.interfaces),
@@ -133,7 +134,6 @@ class Links:
             "is_observable": bool(flags & OBSERVABLE),
             "endpoints": [one.endpoint for one in link.endpoint_informations],
         }
-        return new
 
     def table(self) -> pa.Table:
         """All links of the bucket."""
