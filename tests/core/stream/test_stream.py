@@ -322,12 +322,20 @@ class Shelf:
     def rule(self, name: str) -> int:
         return self.rules.get(name, -1)
 
-    def trim(self) -> None:
+    def configure(self, rules: dict[str, int]) -> None:
+        """The limits of the stream apply before those of the subjects."""
+        self.rules = rules
+        self.trim()
+        self.trim_subjects()
+
+    def trim_subjects(self) -> None:
         per_subject = self.rule("max_msgs_per_subject")
         for subject in SUBJECTS:
             mine = [m for m in self.kept if m[1] == subject]
             for m in mine[: max(len(mine) - per_subject, 0)] if per_subject > 0 else []:
                 self.kept.remove(m)
+
+    def trim(self) -> None:
         if self.rules.get("discard_new"):
             return
         while self.rule("max_msgs") > 0 and len(self.kept) > self.rule("max_msgs"):
@@ -353,6 +361,7 @@ class Shelf:
                 return "maximum bytes exceeded"
         self.last += 1
         self.kept.append(message)
+        self.trim_subjects()
         self.trim()
         return ""
 
@@ -364,8 +373,7 @@ def test_limits_keep_what_a_list_would(steps: list[tuple[str, int] | dict[str, A
     for step in steps:
         if isinstance(step, dict):
             site.stream.configure(**step)
-            shelf.rules = step
-            shelf.trim()
+            shelf.configure(step)
         else:
             refusal = shelf.add(*step)
             assert site.answer(step[0], b"x" * step[1]) == (
