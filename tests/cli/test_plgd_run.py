@@ -15,6 +15,7 @@ import click
 import pytest
 
 from penstock.cli.plgd import beside
+from penstock.cli.plgd.going_on import alone_on
 from penstock.client.blocking import connect_blocking
 from penstock.plgd.fleet import FleetConfig, FleetRun
 from penstock.plgd.gateway import BlockingGatewayClient
@@ -86,6 +87,19 @@ def test_a_gateway_that_ends_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         gateway.thread.join(10)
         with pytest.raises(click.ClickException, match="has ended: its port was taken away"):
             gateway.check()
+
+
+def test_two_runs_do_not_work_on_one_folder(
+    cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with alone_on(Path("lake")):
+        for verb in ("run", "backfill"):
+            ran = cli("plgd", verb, "lake")
+            assert (ran.status, "another run works on lake (process " in ran.err) == (1, True)
+    assert not Path("lake/tables").exists()
+    with alone_on(Path("lake")):
+        pass
 
 
 @pytest.mark.slow

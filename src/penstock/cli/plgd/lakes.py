@@ -24,9 +24,8 @@ def table_options(function: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--buckets",
                 type=click.IntRange(1, 4096),
-                default=8,
-                show_default=True,
-                help="Into how many shares devices are divided; new tables alone can choose.",
+                default=None,
+                help="Into how many shares devices are divided: 8, or as tables that are there.",
             ),
             click.option(
                 "--tables",
@@ -69,12 +68,14 @@ def lake_of(tables: Path, given: dict[str, Any]) -> Lake:
     there = ICEBERG if is_iceberg(tables) or catalog else DELTA if is_delta(tables) else None
     if kind and there and kind != there:
         raise click.ClickException(f"the tables at {tables} are {there} tables, not {kind}")
-    settings = Settings(buckets=buckets)
+    settings = Settings() if buckets is None else Settings(buckets=buckets)
     try:
         if (kind or there) == ICEBERG:
             lake = _iceberg(tables, settings, catalog, namespace)
         else:
             lake = Lake(tables, settings)
+        if buckets is None and (made := lake.made_with()) is not None:
+            lake.settings = Settings(buckets=made)
         lake.create()
     except (TableError, OptionError) as error:
         raise click.ClickException(str(error)) from None

@@ -19,6 +19,7 @@ from penstock.cli.plgd.alerting import alert_options, back_to, looks, taken, wat
 from penstock.cli.plgd.beside import OPTION_PREFIX, gateway_asked, gateway_beside
 from penstock.cli.plgd.bundle import configuration
 from penstock.cli.plgd.gateway import gateway_options
+from penstock.cli.plgd.going_on import alone_on, beginning
 from penstock.cli.plgd.lakes import lake_of, table_options
 from penstock.cli.session import Session, command
 
@@ -133,7 +134,7 @@ def wait_for_server(child: subprocess.Popen[bytes], url: str, log: Path) -> None
             time.sleep(LOOK_SECONDS)
 
 
-def source_of(session: Session, url: str, stream: str) -> Source:
+def source_of(session: Session, url: str, stream: str, *, allow_data_loss: bool = False) -> Source:
     """The stream with the connection that the options ask for."""
     from penstock.plgd.spark.running import Source
 
@@ -151,16 +152,17 @@ def source_of(session: Session, url: str, stream: str) -> Source:
         "domain": session.domain,
         "apiPrefix": session.api_prefix,
         "tlsFirst": "true" if session.tlsfirst else "",
+        "failOnDataLoss": "false" if allow_data_loss else "",
     }
     return Source(stream, url, options={name: text for name, text in named.items() if text})
 
 
 def check_stream(client: BlockingClient, stream: str) -> Any:
-    """The stream's state; an error that says how to make it."""
+    """The stream; an error that says how to make it."""
     from penstock.errors import StreamNotFound
 
     try:
-        return client.jetstream().stream_info(stream).state
+        return client.jetstream().stream_info(stream)
     except StreamNotFound:
         raise click.ClickException(
             f"there is no stream {stream}: penstock stream add {stream} --subjects 'plgd.>'"
@@ -182,6 +184,11 @@ def own_session(log: Path, master: str) -> SparkSession:
 @FOLDER
 @STREAM
 @click.option("--once", is_flag=True, help="Bring what is there into the tables, and end.")
+@click.option(
+    "--allow-data-loss",
+    is_flag=True,
+    help="Go on if the stream lost messages that were not read yet, or was made again.",
+)
 @alert_options
 @click.option("--every", default=None, help="The time between batches, as '5 seconds'.")
 @click.option(
@@ -213,12 +220,16 @@ def run(session: Session, /, folder: Path, stream: str, port: int, **given: Any)
     given["bounds"] = taken(given)
     gateway = gateway_asked(click.get_current_context(), given)
     with ExitStack() as cleanup:
+        cleanup.enter_context(alone_on(folder))
         lake = lake_of(folder / "tables", given)
         url = session.server or cleanup.enter_context(own_server(folder / "hub", port))
-        source = source_of(session, url, stream)
+        allowed = given.pop("allow_data_loss")
+        source = source_of(session, url, stream, allow_data_loss=allowed)
         session.server = url
         client = cleanup.enter_context(session.connect(lasting=True))
-        check_stream(client, stream)
+        info = check_stream(client, stream)
+        checkpoint = (folder / "checkpoint").absolute()
+        given["begin"] = beginning(lake, checkpoint, stream, info.state, info.created)
         if gateway is not None:
             beside = cleanup.enter_context(gateway_beside(session, gateway))
         progress = Progress(client, stream, as_json=session.as_json)
@@ -248,6 +259,7 @@ def run_query(lake: Lake, folder: Path, source: Source, progress: Progress, **gi
         stop_signals,
     )
     from penstock.plgd.spark.running import stream as start
+    from penstock.spark.reading.offsets import TO_GO_ON
     from penstock.spark.session import end_session
 
     stopping = threading.Event()
@@ -264,6 +276,7 @@ def run_query(lake: Lake, folder: Path, source: Source, progress: Progress, **gi
                 batch=given["batch"],
                 every=given["every"],
                 once=given["once"],
+                begin=given["begin"],
                 told=progress.told,
                 then=given["then"],
             )
@@ -273,7 +286,8 @@ def run_query(lake: Lake, folder: Path, source: Source, progress: Progress, **gi
                 else:
                     given["look"]()
         except QueryEnded as error:
-            raise click.ClickException(f"{error} (see {log})") from None
+            said = str(error).replace(TO_GO_ON, "--allow-data-loss goes on with what is left")
+            raise click.ClickException(f"{said} (see {log})") from None
         finally:
             end_session(spark)
     return stopping.is_set()
@@ -298,9 +312,11 @@ def backfill(session: Session, /, folder: Path, stream: str, **given: Any) -> in
     \b
     penstock --server nats://hub:4222 plgd backfill ./again
     """
-    lake = lake_of(folder / "tables", given)
-    with session.connect(lasting=True) as client:
-        state = check_stream(client, stream)
+    with ExitStack() as cleanup:
+        cleanup.enter_context(alone_on(folder))
+        lake = lake_of(folder / "tables", given)
+        client = cleanup.enter_context(session.connect(lasting=True))
+        state = check_stream(client, stream).state
         from penstock.client.addresses import DEFAULT_URL
 
         source = source_of(session, session.server or DEFAULT_URL, stream)

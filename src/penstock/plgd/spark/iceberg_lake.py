@@ -23,12 +23,14 @@ from penstock.spark.iceberg.catalogs import data_folder, failed, load
 from penstock.spark.iceberg.commits import HERE, Write, add, batch_of, prepare
 from penstock.spark.iceberg.options import DEFAULT_CATALOG, address
 from penstock.spark.tables.files import StoredFile
+from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.parquet import partition_text
 from penstock.spark.tables.places import TableError
 
 from ..tables.folders import CATALOG
-from ..tables.schemas import TABLES, Way
+from ..tables.schemas import RAW, TABLES, Way
 from .lake import Begun, Lake, check_columns, held_of
+from .lake import rows_of as stored_rows
 
 if TYPE_CHECKING:
     import os
@@ -38,8 +40,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from penstock.spark.iceberg.options import Address
-    from penstock.spark.tables.marks import Mark
 
+    from ..tables.schemas import TableSchema
     from ..tables.settings import Settings
 
 NAMESPACE = "plgd"
@@ -224,6 +226,29 @@ class IcebergLake(Lake):
         number = self.at(name).schema().find_field(column).field_id
         bounds = [(file.upper_bounds or {}).get(number) for file in self.now(name)]
         return max((int(from_bytes(LongType(), one)) for one in bounds if one), default=0)
+
+    def newest(self, table: TableSchema) -> tuple[Mark, pa.Table]:
+        """The last batch that a table holds, and its rows there."""
+        name, now = table.name, self.at(table.name)
+        for snapshot in reversed(now.metadata.snapshots):
+            told = snapshot.summary
+            if told is None or told["penstock.query"] is None:
+                continue
+            then, before = (
+                data_files(self.addresses[name], now, one)
+                for one in (snapshot.snapshot_id, snapshot.parent_snapshot_id)
+            )
+            old = {file.file_path for file in before}
+            new = self.stored(name, [file for file in then if file.file_path not in old])
+            mark = Mark(str(told["penstock.query"]), int(str(told["penstock.batch"])))
+            return mark, stored_rows(self.places[name], new, table)
+        raise TableError(f"the table {self.addresses[name]} does not say which batch it holds")
+
+    def made_with(self) -> int | None:
+        """The number of buckets of tables that are there."""
+        table = load(self.addresses[RAW.name])
+        number = None if table is None else table.properties.get(_BUCKETS)
+        return None if number is None else int(number)
 
     def last_batch(self, name: str, query: str) -> int | None:
         """The last batch of a query that a table holds."""

@@ -23,11 +23,13 @@ from deltalake.exceptions import DeltaError
 
 from penstock.spark.tables.commits import CHECKPOINT_INTERVAL, HERE, Write, batch_of, widen
 from penstock.spark.tables.files import files_of, table_at
+from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.places import Place, TableError, place
 from penstock.spark.tables.replacing import replace, snapshot
+from penstock.spark.tables.rows import read_files
 from penstock.spark.tables.schemas import schema_of
 
-from ..tables.schemas import TABLES, TableSchema, Way
+from ..tables.schemas import RAW, TABLES, TableSchema, Way
 from .buckets import Held
 
 if TYPE_CHECKING:
@@ -37,12 +39,12 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
     from penstock.spark.tables.files import StoredFile
-    from penstock.spark.tables.marks import Mark
 
     from ..tables.settings import Settings
     from .buckets import Report
 
 _HISTORY = 200
+_READ_ROWS = 128 * 1024
 
 
 @dataclass
@@ -146,11 +148,7 @@ class Lake:
                 mark.name,
                 mark.number,
             ):
-                return DeltaTable(
-                    where.uri,
-                    version=int(commit["version"]) - 1,
-                    storage_options=where.storage_options or None,
-                )
+                return self.as_of(where, int(commit["version"]) - 1)
         raise TableError(
             f"the table {where} holds batch {last} of query {mark.name}, this is batch {mark.number}:"
             " the checkpoint is older than the table"
@@ -204,6 +202,30 @@ class Lake:
         files = pa.table(table_at(self.places[name]).get_add_actions(flatten=True))
         return int(pc.max(files[f"max.{column}"]).as_py() or 0) if len(files) else 0
 
+    def newest(self, table: TableSchema) -> tuple[Mark, pa.Table]:
+        """The last batch that a table holds, and its rows there."""
+        where = self.places[table.name]
+        for commit in table_at(where).history(_HISTORY):
+            note = commit.get("penstock")
+            if isinstance(note, dict) and "name" in note:
+                then, before = (self.as_of(where, int(commit["version"]) - back) for back in (0, 1))
+                old = {file.path for file in files_of(before)}
+                new = [file for file in files_of(then) if file.path not in old]
+                return Mark(note["name"], int(note["number"])), rows_of(where, new, table)
+        raise TableError(f"the table {where} does not say which batch it holds")
+
+    @staticmethod
+    def as_of(where: Place, version: int) -> DeltaTable:
+        """A table as it was."""
+        return DeltaTable(where.uri, version=version, storage_options=where.storage_options or None)
+
+    def made_with(self) -> int | None:
+        """The number of buckets of tables that are there."""
+        table = HERE.opened(self.places[RAW.name])
+        told = "" if table is None else table.metadata().description or ""
+        number = told.rpartition("; ")[2].removesuffix(" buckets")
+        return int(number) if number.isdigit() else None
+
     def last_batch(self, name: str, query: str) -> int | None:
         """The last batch of a query that a table holds."""
         return batch_of(HERE.opened(self.places[name]), query)
@@ -211,6 +233,12 @@ class Lake:
     def where(self, name: str) -> str:
         """The place of a table, for a person."""
         return str(self.places[name])
+
+
+def rows_of(where: Any, files: Iterable[StoredFile], table: TableSchema) -> pa.Table:
+    """The rows of files of a table."""
+    found = read_files(where, list(files), table.schema, _READ_ROWS)
+    return pa.Table.from_batches(found, table.schema)
 
 
 def check_columns(schema: TableSchema, there: Iterable[str], where: object) -> None:

@@ -66,17 +66,19 @@ def stream(
     batch: int = BATCH,
     every: str | None = None,
     once: bool = False,
+    begin: str = "earliest",
     told: Callable[[int, Counts], None] | None = None,
     then: Callable[[Counts], None] | None = None,
 ) -> StreamingQuery:
     """A query that brings a stream into the tables, which `Lake.create` has made.
 
-    It begins with the first message. ``every`` is the time between batches (``5 seconds``), else they follow one
-    another; with ``once`` it ends when it has what was there. ``told`` hears of each batch that the tables hold.
-    ``then`` is called before it, for further work with what the tables hold now; again if that was interrupted.
+    It begins with the first message, or at the sequence ``begin`` (`resuming`). ``every`` is the time between batches
+    (``5 seconds``), else they follow one another; with ``once`` it ends when it has what was there. ``told`` hears of
+    each batch that the tables hold. ``then`` is called before it, for further work with what the tables hold now;
+    again if that was interrupted.
     """
     options = {
-        "startingOffsets": "earliest",
+        "startingOffsets": begin,
         "maxOffsetsPerTrigger": str(batch),
         "maxRecordsPerPartition": str(max(1000, batch // 4)),
         "minPartitions": str(spark.sparkContext.defaultParallelism),

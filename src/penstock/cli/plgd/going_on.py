@@ -1,0 +1,63 @@
+"""What ``penstock plgd run`` and ``backfill`` look at first: that they work alone on a folder, and where they go on."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from penstock.plgd.spark.lake import Lake
+
+EARLIEST = "earliest"
+
+
+@contextmanager
+def alone_on(folder: Path) -> Iterator[None]:
+    """Nobody else works on a folder for as long as the context; an error if somebody does."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / "run.lock").open("a+", encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"cannot write {folder}: {error.strerror}") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise click.ClickException(
+                f"another run works on {folder} (process {file.read().strip() or 'unknown'})"
+            ) from None
+        except OSError:
+            pass  # a file system without locks: the tables' marks still refuse the second
+        file.seek(0)
+        file.truncate()
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+
+
+def beginning(lake: Lake, checkpoint: Path, stream: str, state: Any, created_ns: int) -> str:
+    """Where a run begins to read: what its checkpoint says, else behind what the tables hold."""
+    from penstock.plgd.spark.resuming import begin_behind, finish_last_batch, is_fresh
+    from penstock.spark.tables.places import TableError
+
+    if not is_fresh(checkpoint):
+        return EARLIEST
+    try:
+        place = finish_last_batch(lake)
+        if place is None:
+            return EARLIEST
+        born = datetime.fromtimestamp(created_ns / 1e9, UTC)
+        begin = begin_behind(place, stream, born, state.last_seq)
+    except TableError as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(f"{checkpoint} has no position: going on behind sequence {place.seq}", err=True)
+    return begin
