@@ -13,18 +13,26 @@ from hypothesis import strategies as st
 
 import penstock.testing
 from penstock.client import (
+    Base64Keys,
+    Base64Values,
     ConsumerConfig,
+    InvalidKey,
+    InvalidSubject,
+    InvalidValue,
     KeyValueConfig,
     ObjectStoreConfig,
+    PathKeys,
+    ServiceConfig,
+    StaticGroupConfig,
     StreamConfig,
 )
 from penstock.client.arguments import rule_of
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, StreamSealed
 from tests.client.shells import SHELLS, connected
 from tests.ways import length
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 GOOD: dict[str, Any] = {
     "stream": "S",
@@ -189,6 +197,80 @@ def test_an_argument_of_a_wrong_kind_is_named_before_anything_is_sent(
         if len(broker.published) != before:
             wrong.append((kind, call, name, f"sent {broker.published[before:]}"))
     assert not wrong, "\n".join(map(str, wrong))
+
+
+def service(**fields: Any) -> Callable[[Handle], object]:
+    return lambda handle: handle.kinds["Client"].add_service(
+        ServiceConfig(**{"name": "s", "version": "1.0.0", **fields})
+    )
+
+
+def js(call: Callable[[Any], object]) -> Callable[[Handle], object]:
+    return lambda handle: call(handle.kinds["JetStream"])
+
+
+def bucket(call: Callable[[Any], object]) -> Callable[[Handle], object]:
+    return lambda handle: call(handle.kinds["KeyValue"])
+
+
+GROUP = StaticGroupConfig(max_members=1, members=["a"])
+WRONG: list[tuple[Callable[[Handle], object], type[Exception], str]] = [
+    (service(name="a b"), ValueError, "name 'a b'"),
+    (service(version="1"), ValueError, "version '1'"),
+    (service(metadata=[1]), TypeError, "metadata is a mapping"),
+    (service(metadata={"a": 1}), TypeError, "metadata: 'a'"),
+    (service(queue_group=5), TypeError, "queue_group is text"),
+    (service(queue_group="a b"), ValueError, "queue group 'a b'"),
+    (service(stats_handler=5), TypeError, "stats_handler is a function"),
+    (js(lambda js: js.atomic_batch(ack_every=0)), ValueError, "ack_every"),
+    (js(lambda js: js.atomic_batch().add("s.*", b"")), InvalidSubject, "'s.*'"),
+    (js(lambda js: js.atomic_batch().add("", b"")), InvalidSubject, "''"),
+    (js(lambda js: js.publisher(window=0)), ValueError, "window"),
+    (js(lambda js: js.publisher(attempts_max=0)), ValueError, "attempts_max"),
+    (js(lambda js: js.counter("S").increment("s.a", True)), TypeError, "True"),
+    (js(lambda js: js.counter("S").increment("s.*", 1)), InvalidSubject, "'s.*'"),
+    (js(lambda js: js.schedule("s.p", target="s.p", delay=1)), ValueError, "target"),
+    (js(lambda js: js.schedule("s.p", target="s.t", cron="x")), ValueError, "cron"),
+    (js(lambda js: js.schedule("s.p", target="s.t", delay=1, every=1)), ValueError, "one of"),
+    (js(lambda js: js.cancel_schedule("S", "s.*")), InvalidSubject, "'s.*'"),
+    (js(lambda js: StaticGroupConfig(max_members="x")), TypeError, "max_members"),
+    (js(lambda js: StaticGroupConfig(max_members=1, members=5)), TypeError, "members"),
+    (js(lambda js: StaticGroupConfig(max_members=1, members=["a b"])), ValueError, "'a b'"),
+    (js(lambda js: js.create_static_group("S", "g g", GROUP)), ValueError, "'g g'"),
+    (bucket(lambda kv: kv.with_keys(5)), TypeError, "5 is no codec"),
+    (bucket(lambda kv: kv.with_keys(Base64Keys)), TypeError, "is no codec"),
+    (bucket(lambda kv: kv.with_values(5)), TypeError, "5 is no codec"),
+    (bucket(lambda kv: kv.with_keys(PathKeys()).put("//", b"")), InvalidKey, "'//'"),
+    (bucket(lambda kv: kv.with_keys(Base64Keys()).put("", b"")), InvalidKey, "''"),
+    (bucket(lambda kv: kv.with_values(Base64Values()).put("k", "x")), TypeError, "bytes"),
+    (bucket(lambda kv: kv.typed(int).put("k", "x")), InvalidValue, "'k'"),
+]
+
+
+def test_wrong_values_are_refused_before_anything_is_sent(broker: Any, handle: Handle) -> None:
+    handle.kinds["Client"].flush()
+    before = len(broker.published)
+    for number, (call, kind, words) in enumerate(WRONG):
+        with pytest.raises(kind) as refused:
+            call(handle)
+        assert words in str(refused.value), number
+        assert is_told(refused.value), number
+    handle.kinds["Client"].flush()
+    assert broker.published[before:] == ()
+
+
+def test_a_store_known_as_sealed_gets_no_chunks(broker: Any, handle: Handle) -> None:
+    name = f"sealed-{handle.shell}"
+    js = handle.kinds["JetStream"]
+    sealing = js.create_object_store(ObjectStoreConfig(bucket=name))
+    sealing.seal()
+    for store in (sealing, js.object_store(name)):
+        with pytest.raises(StreamSealed):
+            store.put("x", bytes(300_000))
+    assert not [each for each in broker.published if each.subject.startswith(f"$O.{name}.")]
+    sealing.destroy()
+    js.create_object_store(ObjectStoreConfig(bucket=name))
+    sealing.put("x", b"1")  # another bucket of that name
 
 
 @settings(max_examples=length(150, 3000), deadline=None)

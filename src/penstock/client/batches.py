@@ -33,6 +33,7 @@ from penstock.errors import (
     Timeout,
 )
 
+from .connection import check_literal
 from .jetstream import Headers, decode_pub_ack, encode_header_map, publish_headers
 from .steps import SEND, Mailbox, Ready, Request, Until, call
 
@@ -87,10 +88,11 @@ class AtomicNumbers:
         """Add a message; returns the previous message to send, and whether it asks for an answer.
 
         None for the first message. Raises ValueError when the batch is over, or when a header cannot hold a
-        value.
+        value, and InvalidSubject.
         """
         if self.over:
             raise ValueError(f"batch {self.id} is over")
+        check_literal(subject)  # it is sent with the next message
         place: Headers = {"Nats-Batch-Id": self.id, "Nats-Batch-Sequence": str(self.count + 1)}
         block = publish_headers(
             {**headers, **place} if headers else place,

@@ -86,6 +86,8 @@ class Window:
         """``inbox``: the acks arrive one level below it."""
         if size < 1:
             raise ValueError(f"a window has room for at least one message, got {size}")
+        if attempts_max < 1:
+            raise ValueError(f"attempts_max is at least 1, got {attempts_max}")
         self.inbox = inbox
         self.size = size
         self._timeout_s = timeout_s

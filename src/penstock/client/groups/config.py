@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
 from penstock.errors import ProtocolError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 STATIC_BUCKET = "static-consumer-groups"
 ELASTIC_BUCKET = "elastic-consumer-groups"
@@ -171,6 +169,10 @@ def check_members(
     max_members: int, members: Sequence[str], mappings: Sequence[MemberMapping]
 ) -> None:
     """Raise ValueError unless members or mappings share so many partitions."""
+    if not isinstance(max_members, int):
+        raise TypeError(f"max_members is a whole number, not {max_members!r}")
+    if isinstance(members, str) or not isinstance(members, Sequence):
+        raise TypeError(f"members is a list of names, not {members!r}")
     if max_members < 1:
         raise ValueError(f"a group has at least one partition: max_members is {max_members}")
     if members and mappings:

@@ -613,7 +613,10 @@ class Bucket(Generic[V]):
     # -- other handles -----------------------------------------------------------------------------
 
     def _with(self, values: ValueCodec[Any], keys: KeyCodec | None = None) -> Any:
-        """A handle of the same bucket with other codecs."""
+        """A handle of the same bucket with other codecs; TypeError for what is none."""
+        for codec, needed in ((values, "decode_value"), (keys or self._keys, "decode_key")):
+            if isinstance(codec, type) or not callable(getattr(codec, needed, None)):
+                raise TypeError(f"{codec!r} is no codec: it has no method {needed}")
         return type(self)(
             self.js, self._info, values, keys=keys or self._keys, direct=self._place.direct
         )

@@ -146,7 +146,9 @@ class Base64Values:
     """
 
     def encode_value(self, value: bytes) -> bytes:
-        """The bytes in base64."""
+        """The bytes in base64. TypeError for other values."""
+        if not isinstance(value, bytes | bytearray | memoryview):
+            raise TypeError(f"a value is bytes, not {type(value).__name__}: encode it")
         return urlsafe_b64encode(value).rstrip(b"=")
 
     def decode_value(self, data: bytes) -> bytes:

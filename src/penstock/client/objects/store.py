@@ -15,6 +15,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from penstock.api import error_from
+from penstock.api.errors import ErrorBody
 from penstock.api.times import parse_instant
 from penstock.errors import (
     BucketExists,
@@ -80,6 +82,8 @@ REPLACED_MAX = 5
 ROLLUP = {"Nats-Rollup": "sub"}
 NOT_FOUND = 404
 
+SEALED = ErrorBody(code=400, err_code=10109, description="invalid operation on sealed stream")
+
 
 class Storing(Generic[W]):
     """The calls of one object store."""
@@ -94,6 +98,7 @@ class Storing(Generic[W]):
         self.client = js.client
         self.bucket = bucket
         """The bucket's name."""
+        self._sealed = False  # as far as this handle knows
 
     # -- properties --------------------------------------------------------------------------------
 
@@ -214,6 +219,8 @@ class Storing(Generic[W]):
         )
         meta_subject(self.bucket, name)
         source = make_source(content, size)
+        if self._sealed:
+            yield from self._check_unsealed()
         upload = Upload(self._js, self._stream, chunk_subject(self.bucket, info.nuid), patience_s)
         try:
             yield from source.begin()
@@ -241,6 +248,12 @@ class Storing(Generic[W]):
         return info
 
     put = call(putting)
+
+    def _check_unsealed(self) -> Steps[None]:
+        """Raise what the stream would answer, before the object is sent; another may have made it anew."""
+        self._sealed = (yield from self._describing()).sealed
+        if self._sealed:
+            raise error_from(SEALED)
 
     def _carrying(
         self, source: Source, upload: Upload, progress: Progress | None
@@ -594,7 +607,7 @@ class Storing(Generic[W]):
         Raises BucketNotFound when it does not exist any more.
         """
         info = yield from of_bucket(self.bucket, self._js.plans.stream_info(self._stream))
-        info.config.sealed = True
+        info.config.sealed = self._sealed = True
         return status_of((yield from self._js.plans.update_stream(info.config)))
 
     seal = call(sealing)
@@ -628,7 +641,8 @@ class Buckets(Generic[S]):
     def opening_store(self: Any, bucket: str) -> Steps[S]:
         """An object store that exists; BucketNotFound when it does not."""
         store: S = self._store_type(self, bucket)
-        yield from of_bucket(bucket, self.plans.stream_info(stream_of(bucket)))
+        info = yield from of_bucket(bucket, self.plans.stream_info(stream_of(bucket)))
+        store._sealed = info.config.sealed
         return store
 
     object_store = call(opening_store)

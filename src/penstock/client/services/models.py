@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,7 +15,7 @@ from penstock.errors import ProtocolError
 from ..connection import check_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 QUEUE_GROUP = "q"
 PING_TYPE = "io.nats.micro.v1.ping_response"
@@ -44,6 +45,8 @@ def check_name(name: str, what: str) -> str:
 
 def check_queue(queue_group: str | None) -> str | None:
     """A queue group, or None for none; ValueError for one that is no subject."""
+    if not isinstance(queue_group, str | None):
+        raise TypeError(f"queue_group is text, not {type(queue_group).__name__} ({queue_group!r})")
     if queue_group is not None and _QUEUE.fullmatch(queue_group) is None:
         raise ValueError(f"queue group {queue_group!r}: it must not have blanks")
     return queue_group
@@ -51,12 +54,16 @@ def check_queue(queue_group: str | None) -> str | None:
 
 def check_subject(subject: str) -> str:
     """The subject of an endpoint or a group; InvalidSubject for one that cannot be subscribed to."""
+    if not isinstance(subject, str):
+        raise TypeError(f"a subject is text, not {type(subject).__name__} ({subject!r})")
     check_pattern(subject)
     return subject
 
 
 def check_texts(metadata: Mapping[str, str]) -> dict[str, str]:
     """Metadata as a dict; TypeError for what is not text."""
+    if not isinstance(metadata, Mapping):
+        raise TypeError(f"metadata is a mapping, not {type(metadata).__name__} ({metadata!r})")
     found = dict(metadata)
     for name, value in found.items():
         if not isinstance(name, str) or not isinstance(value, str):
@@ -97,6 +104,8 @@ class ServiceConfig:
             raise TypeError(f"description is text, not {type(self.description).__name__}")
         check_texts(self.metadata)
         check_queue(self.queue_group)
+        if self.stats_handler is not None and not callable(self.stats_handler):
+            raise TypeError(f"stats_handler is a function, not {self.stats_handler!r}")
 
 
 class _Identity(msgspec.Struct, kw_only=True):
