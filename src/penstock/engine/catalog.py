@@ -124,6 +124,31 @@ class StreamEntry:
     changed: dict[ConsumerEntry, None] = field(default_factory=dict)
     internal_consumers: int = 0  # how many consumers are internal
     direct_consumers: int = 0  # how many consumers are hidden from the API
+    # names of the other ones in order; None: a consumer came or went since a list was asked for
+    _public_names: list[str] | None = None
+
+    def add_consumer(self, entry: ConsumerEntry) -> None:
+        """Take a consumer in."""
+        self.consumers[entry.name] = entry
+        self.internal_consumers += entry.internal
+        self.direct_consumers += entry.config.direct
+        self._public_names = None
+
+    def drop_consumer(self, entry: ConsumerEntry) -> None:
+        """Give a consumer up."""
+        del self.consumers[entry.name]
+        self.changed.pop(entry, None)
+        self.internal_consumers -= entry.internal
+        self.direct_consumers -= entry.config.direct
+        self._public_names = None
+
+    def public_names(self) -> list[str]:
+        """Return the names of the consumers that a list shows, in order; sorted once for all its pages."""
+        if self._public_names is None:
+            self._public_names = sorted(
+                name for name, entry in self.consumers.items() if not entry.config.direct
+            )
+        return self._public_names
 
     def file(self) -> StreamFile:
         """Return the configuration file of the stream."""

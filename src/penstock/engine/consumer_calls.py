@@ -88,17 +88,14 @@ def info(
     return ConsumerInfoResponse(info=consumer_info(owner, entry, account.settings, account.now_ns))
 
 
-def _public(stream: StreamEntry) -> list[str]:
-    """Return the names that a list shows."""
-    return sorted(name for name, entry in stream.consumers.items() if not entry.config.direct)
-
-
 def names(
     account: JetStreamAccount, request: ConsumersRequest, stream: str
 ) -> ConsumerNamesResponse:
     """CONSUMER.NAMES."""
     owner = account.stream(stream)
-    found = sorted([*_public(owner), *owner.offline])
+    found = owner.public_names()
+    if owner.offline:
+        found = sorted([*found, *owner.offline])
     offset = min(max(request.offset, 0), len(found))
     page = found[offset : offset + NAMES_LIMIT]
     return ConsumerNamesResponse(total=len(found), offset=offset, limit=NAMES_LIMIT, consumers=page)
@@ -109,7 +106,7 @@ def list_(
 ) -> ConsumerListResponse:
     """CONSUMER.LIST."""
     owner = account.stream(stream)
-    found = _public(owner)
+    found = owner.public_names()
     offset = min(max(request.offset, 0), len(found))
     page = [
         consumer_info(

@@ -142,10 +142,7 @@ def detach(
     account.alarms.set(entry.unused, 0)
     account.alarms.set(entry.resume, 0)
     entry.core.close(reason)
-    del stream.consumers[entry.name]
-    stream.changed.pop(entry, None)
-    stream.internal_consumers -= entry.internal
-    stream.direct_consumers -= entry.config.direct
+    stream.drop_consumer(entry)
 
 
 def recover(account: JetStreamAccount, stream: StreamEntry) -> None:
@@ -453,9 +450,7 @@ def _start(account: JetStreamAccount, stream: StreamEntry, meta: ConsumerFile) -
         stream.journal.watch(core, entry.created_ns)
         core.on_change = lambda: _note_change(account, stream, entry)
         _note_change(account, stream, entry)
-    stream.consumers[meta.name] = entry
-    stream.internal_consumers += entry.internal
-    stream.direct_consumers += meta.config.direct
+    stream.add_consumer(entry)
     if account.api_subjects is not None:
         account.api_subjects.add(core)
     configure_consumer(core, meta.config, stream.config)
