@@ -122,15 +122,12 @@ def encode_header_map(headers: Headers | None) -> bytes:
     for name, value in headers.items():
         if not isinstance(name, str):
             refuse("the name of a header", "text", name)
-        if not isinstance(value, str | Sequence) or isinstance(value, bytes):
+        if isinstance(value, str):
+            continue
+        if not isinstance(value, Sequence) or isinstance(value, bytes):
             refuse(f"header {name}", "text, or several texts", value)
-    if not headers:
-        return b""
-    lists = {
-        name: [value] if isinstance(value, str) else list(value) for name, value in headers.items()
-    }
     try:
-        return encode_headers(lists)
+        return encode_headers(headers) if headers else b""
     except TypeError as error:
         raise TypeError(f"headers are text, or several texts each: {error}") from None
 

@@ -1,8 +1,8 @@
 """Header blocks for Python callers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-def encode_headers(headers: Mapping[str, list[str]] | Mapping[str, str]) -> bytes:
+def encode_headers(headers: Mapping[str, str | Sequence[str]]) -> bytes:
     """A header block ``NATS/1.0 CRLF key: value CRLF ... CRLF``.
 
     ValueError on CR or LF anywhere, on ':' in a key, on an empty key.
