@@ -333,6 +333,11 @@ PLGD: dict[str, Row] = {
     "gateway": ("Serve the hub's gRPC gateway from an event store.", "plgd.gateway", "gateway"),
     "run": ("Bring a hub's events into tables as they come.", "plgd.run", "run"),
     "backfill": ("Make the tables of a stream's events.", "plgd.run", "backfill"),
+    "maintain": (
+        "Compact a hub's tables, delete old rows and files.",
+        "plgd.maintain",
+        "maintain",
+    ),
     "report": ("Make an HTML page about the devices of a hub.", "plgd.report", "report"),
 }
 SERVER_CHECK: dict[str, Row] = {
