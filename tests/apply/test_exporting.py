@@ -7,12 +7,16 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from penstock.api import StreamConfig
+from penstock.apply.assembling import wire
 from penstock.apply.defaults import settled_consumer, settled_stream
 from penstock.apply.exporting import FORMATS, export
 from penstock.apply.inspecting import Live, LiveConsumer, LiveStream
 from penstock.apply.planning import plan
 from penstock.apply.reading import checked, read
 from penstock.apply.terraform import File
+from penstock.client.keyvalue.config import KeyValueConfig
+from penstock.client.models import StreamConfig as ClientStreamConfig
+from penstock.client.objects.models import ObjectStoreConfig
 from tests.apply.strategies import consumers, streams
 from tests.ways import length
 
@@ -31,3 +35,40 @@ def test_what_is_written_is_read_again(form, data: st.DataObject, config: Stream
     found = plan(checked(read([File(FILES[form], text)])), live)
     assert [each.differences for each in found.pending] == []
     assert doubts == []
+
+
+buckets = st.builds(
+    KeyValueConfig,
+    bucket=st.just("B"),
+    description=st.sampled_from(["", "of tests"]),
+    history=st.integers(1, 64),
+    ttl=st.sampled_from([0, 1.5, 3600]),
+    limit_marker_ttl=st.sampled_from([0, 5, 3600]),
+    max_value_size=st.sampled_from([0, 1000]),
+    max_bytes=st.sampled_from([0, 1 << 20]),
+    storage=st.sampled_from(["file", "memory"]),
+    compression=st.booleans(),
+)
+stores = st.builds(
+    ObjectStoreConfig,
+    bucket=st.just("B"),
+    description=st.sampled_from(["", "of tests"]),
+    ttl=st.sampled_from([0, 1.5, 3600]),
+    max_bytes=st.sampled_from([0, 1 << 20]),
+    storage=st.sampled_from(["file", "memory"]),
+    compression=st.booleans(),
+)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@given(bucket=buckets, store=stores)
+@settings(max_examples=length(40, 1000))
+def test_buckets_are_written_and_read_again(
+    form, bucket: KeyValueConfig, store: ObjectStoreConfig
+) -> None:
+    made = (bucket.stream_config(), store.on(ClientStreamConfig(name="")))
+    live = Live({each.name: LiveStream(settled_stream(wire(each))) for each in made})
+    text, _ = export(live, form)
+    note(text)
+    found = plan(checked(read([File(FILES[form], text)])), live)
+    assert [(each.title, each.differences) for each in found.pending] == []

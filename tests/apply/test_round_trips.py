@@ -19,7 +19,7 @@ from penstock.apply.model import Declared, Place, Resource
 from penstock.apply.planning import plan
 from penstock.apply.reading import checked, read
 from penstock.apply.terraform import File
-from penstock.client import ApiError
+from penstock.client import ApiError, StreamSource
 from penstock.client.models import ConsumerConfig as ClientConsumerConfig
 from penstock.client.models import StreamConfig as ClientStreamConfig
 from tests.apply.conftest import clear
@@ -143,3 +143,14 @@ def test_the_plan_knows_which_consumers_a_server_updates(
     execute(jetstream, found)
     again = plan(declared(config, other), inspect(jetstream))
     assert [each.differences for each in again.pending] == []
+
+
+def test_consumers_that_a_server_makes_for_copies_are_none_of_the_users(
+    jetstream: JetStream,
+) -> None:
+    jetstream.create_stream(ClientStreamConfig(name="W", subjects=["w"], retention="workqueue"))
+    jetstream.create_stream(ClientStreamConfig(name="COPY", sources=[StreamSource(name="W")]))
+    jetstream.publish("w", b"one")
+    while not jetstream.stream_info("COPY").state.messages:
+        pass
+    assert [key for key in inspect(jetstream).consumers if key[0] == "W"] == []

@@ -70,7 +70,7 @@ def inspect(jetstream: JetStream, entries: Iterable[Key] = ()) -> Live:
         if not info.state.consumer_count:
             continue
         for each in jetstream.consumers(config.name):
-            if each.config is not None:
+            if each.config is not None and not _servers_own(each.name, each.config.sourcing):
                 live.consumers[config.name, each.name] = LiveConsumer(
                     decode_response(ConsumerConfig, encode(each.config)),
                     each.delivered.stream_seq if each.delivered.consumer_seq else 0,
@@ -78,6 +78,11 @@ def inspect(jetstream: JetStream, entries: Iterable[Key] = ()) -> Live:
                 )
     _inspect_entries(jetstream, live, entries)
     return live
+
+
+def _servers_own(name: str, sourcing: bool) -> bool:
+    """Whether a server has made a consumer for a stream that copies this one."""
+    return sourcing and name.startswith("JS_SRC_")
 
 
 def inspect_buckets(jetstream: JetStream, live: Live) -> None:

@@ -166,6 +166,8 @@ def _write(value: Any, attribute: Attribute) -> Any:
         return value // SECOND_NS if value % SECOND_NS == 0 else value / SECOND_NS
     if attribute.unit == "text":
         return duration_text(value)
+    if attribute.unit == "ns":
+        return int(value)  # of a type that no writer of YAML knows
     if attribute.unit == "not":
         return not value
     if attribute.unit == "percent":
