@@ -161,7 +161,7 @@ OPTIONS: dict[str, str] = {
         --since
     """,
     "latency": "--server-b --size --rate --duration --histogram",
-    "top": "--conns -n --interval -d --sort --raw -b --max-refresh -r --subs",
+    "top": "--conns -n --interval -d --sort --raw -b --max-refresh -r --subs --lookup --output -o --delimiter",
     "rtt": "",
     "trace": "--deliver --timestamp -T --header -H",
     "traffic": "",

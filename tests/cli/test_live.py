@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cli.live.event_texts import TEXTS, cloud_event, facts_of, line_of, title_of
+from penstock.cli.live.hosts import HostNames
 from penstock.cli.live.latency import distribution
-from penstock.cli.live.top import SORTS, Snapshots, seconds_of
+from penstock.cli.live.top import COLUMNS, SORTS, Snapshots, seconds_of
 from penstock.cli.live.trace import complete, lines_of, tree_of
 from penstock.cli.live.traffic import kind_of
 from tests.cli.terminal import Terminal
@@ -326,6 +328,49 @@ def test_top_without_a_terminal(url: str, cli: Run, monkeypatch: pytest.MonkeyPa
     assert cli("top", "--once", "--format", "csv").out.startswith("Host,CID,Name")
     gone = cli("top", "gone", "--once")
     assert (gone.status, gone.out) == (1, "")
+
+
+def test_top_writes_a_snapshot(
+    url: str, cli: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in {**ADMIN, "NATS_URL": url}.items():
+        monkeypatch.setenv(name, value)
+    file = tmp_path / "top"
+    done = cli("top", "--lookup", "-o", file, "--delimiter", ";")
+    assert (done.status, done.out) == (0, ""), done.err
+    lines = file.read_text().splitlines()
+    head = lines.index(";".join(COLUMNS))
+    assert lines[0].startswith("Server bertha ")
+    assert {line.count(";") for line in lines[head + 1 :]} == {len(COLUMNS) - 1}
+    assert cli("top", "-o", file, "--format", "csv").status == 0
+    assert file.read_text().startswith(",".join(COLUMNS))
+    assert cli("top", "-o", file).status == 0
+    assert file.read_text().startswith("Server bertha ")
+    assert cli("top", "-o", file, "--json").status == 0
+    assert json.loads(file.read_text())["server"]["name"] == "bertha"
+    refused = cli("top", "--delimiter", ";")
+    assert (refused.status, refused.out) == (2, "")
+    assert cli("top", "-o", tmp_path / "none" / "top").status != 0
+
+
+def test_hosts_have_their_names_once_dns_has_said_them() -> None:
+    slow, asked = threading.Event(), []
+
+    def ask(address: str) -> str:
+        asked.append(address)
+        if address == "10.0.0.9":
+            slow.wait(30)
+        return f"host{address[-1]}"
+
+    names = HostNames(ask)
+    names.learn(["10.0.0.1", "10.0.0.2", ""], 30)
+    assert [names.name(f"10.0.0.{at}") for at in (1, 2, 3)] == ["host1", "host2", "10.0.0.3"]
+    names.learn(["10.0.0.9", "10.0.0.1"], 0)
+    assert names.name("10.0.0.9") == "10.0.0.9"
+    slow.set()
+    names.learn([], 30)
+    assert names.name("10.0.0.9") == "host9"
+    assert sorted(asked) == ["10.0.0.1", "10.0.0.2", "10.0.0.9"]
 
 
 def test_top_at_a_terminal(url: str) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.live.hosts import HostNames
 from penstock.cli.live.screen import Screen, opened, table
 from penstock.cli.output import number, print_json_line, print_table, size
 from penstock.cli.session import Session, command
@@ -143,6 +147,14 @@ def _rates(now: dict[str, Any], before: dict[str, Any], seconds: float) -> dict[
 @click.option("-r", "--max-refresh", type=int, default=-1, help="End after this many snapshots.")
 @click.option("--once", is_flag=True, help="One snapshot.")
 @click.option("--subs", is_flag=True, help="With the subscriptions of each connection.")
+@click.option("--lookup", is_flag=True, help="Names of hosts out of DNS instead of addresses.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, writable=True),
+    help="Write one snapshot into this file, and end.",
+)
+@click.option("--delimiter", default="", help="With --output: what parts the columns.")
 @command
 @click.pass_obj
 def top(
@@ -155,15 +167,25 @@ def top(
     max_refresh: int,
     once: bool,
     subs: bool,
+    lookup: bool,
+    output: str | None,
+    delimiter: str,
 ) -> None:
     """Follow the connections of the server NAME, by default that of this connection.
 
     Needs a user of the system account. At a terminal the figures are rates, and keys change the view;
     elsewhere and with --once they are totals.
     """
+    if delimiter and not output:
+        raise click.UsageError("--delimiter needs --output")
     with session.connect(lasting=True) as client:
         server = name or client.server_info.server_id
-        view = _View(session, client, server, sort, conns=conns, raw=raw, subs=subs)
+        hosts = HostNames() if lookup else None
+        view = _View(session, client, server, sort, conns=conns, raw=raw, subs=subs, hosts=hosts)
+        if output:
+            view.refresh()
+            Path(output).write_text(view.text(delimiter), encoding="utf-8")
+            return
         limit = 1 if once else max_refresh
         with opened(wanted=not (session.as_json or once or session.form != "table")) as screen:
             done = 0
@@ -208,8 +230,10 @@ class _View:
         conns: int,
         raw: bool,
         subs: bool,
+        hosts: HostNames | None,
     ) -> None:
         self.paused = False
+        self._hosts = hosts
         self._session = session
         self._client = client
         self._server = server
@@ -230,6 +254,23 @@ class _View:
         varz = sound(live.ask("VARZ"))[0].whole
         connz = sound(live.ask("CONNZ", wanted))[0].whole
         self._snapshots.take(dict(varz), dict(connz), time.monotonic())
+        if self._hosts:
+            self._hosts.learn(str(each.get("ip") or "") for each in self._snapshots.connections)
+            for each in self._snapshots.connections:
+                each["host"] = self._hosts.name(str(each.get("ip") or ""))
+
+    def text(self, delimiter: str) -> str:
+        """What is printed where no terminal is; the columns parted by ``delimiter``, if there is one."""
+        if not delimiter:
+            with contextlib.redirect_stdout(io.StringIO()) as written:
+                self.show(Screen(None, keys=False))
+            return written.getvalue()
+        rows = [self._cells(each, totals=True) for each in self._snapshots.sorted(self._sort)]
+        lines = [delimiter.join(map(shown, row)) for row in [self._columns(), *rows]]
+        return "\n".join([*map(shown, self._title().splitlines()), *lines, ""])
+
+    def _columns(self) -> list[str]:
+        return [*COLUMNS, "Subscriptions"] if self._subs else COLUMNS
 
     def obey(self, key: str) -> None:
         """Change the view."""
@@ -258,7 +299,7 @@ class _View:
             )
             return
         title = self._title()
-        columns = [*COLUMNS, "Subscriptions"] if self._subs else COLUMNS
+        columns = self._columns()
         if not screen.is_terminal:
             rows = [self._cells(each, totals=True) for each in found.sorted(self._sort)]
             if self._session.form == "table":
@@ -311,7 +352,7 @@ class _View:
             return self._size((each.get(name) or 0) if totals else each["rates"][name])
 
         cells = [
-            f"{each.get('ip', '')}:{each.get('port', '')}",
+            f"{each.get('host') or each.get('ip', '')}:{each.get('port', '')}",
             str(each["cid"]),
             str(each.get("name") or ""),
             number(each.get("subscriptions") or 0),
