@@ -5,6 +5,9 @@ should be mended, too: it is named in the last line. The second run has the seed
 and its exit status counts. More failures than a few, or a run that did not come to its end, fail at
 once.
 
+What tests write goes to memory where there is room (unless TMPDIR says where): hundreds of servers that
+sync a disk wait for it. Tests about a disk bring one that is simulated.
+
     python -m tests.steady [--jobs N] [options for pytest]
 
 It is a plugin of pytest as well, which writes down what failed, and runs only what was written.
@@ -12,12 +15,16 @@ It is a plugin of pytest as well, which writes down what failed, and runs only w
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +32,8 @@ import pytest
 
 FEW = 15  # of more than ten thousand tests, in processes that share two cores
 MANY = 20  # files that compiling once is worth starting processes for
+MEMORY = Path("/dev/shm")
+ROOM_BYTES = 6 << 30  # a whole run writes less
 PYTEST = [sys.executable, "-m", "pytest", "-p", "tests.steady"]
 
 
@@ -119,9 +128,63 @@ def compile_once(jobs: int) -> None:
         process.wait()  # what can't be collected is told by the run
 
 
+def has_room(memory: Path) -> bool:
+    """Whether what tests write, programs among it, may go to a file system in memory."""
+    try:
+        there = os.statvfs(memory)
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return False
+    kib = {
+        name: int(value.split()[0]) for name, _, value in (line.partition(":") for line in lines)
+    }
+    return (
+        there.f_bavail * there.f_frsize >= ROOM_BYTES
+        and kib.get("MemAvailable", 0) << 10 >= 2 * ROOM_BYTES  # the tests need some, too
+        and not there.f_flag & os.ST_NOEXEC
+        and os.access(memory, os.W_OK)
+    )
+
+
+@contextmanager
+def scratch(memory: Path = MEMORY) -> Iterator[dict[str, str]]:
+    """What to add to the environment: a folder in memory for what tests write, if there is room.
+
+    A lock says that a run lives; what is left of one that was killed is removed by the next.
+    """
+    for left in memory.glob("pst-*"):
+        with suppress(OSError), locked(left):
+            shutil.rmtree(left, ignore_errors=True)
+    if "TMPDIR" in os.environ or not has_room(memory):
+        yield {}
+        return
+    folder = Path(tempfile.mkdtemp(prefix="pst-", dir=memory))  # short, as paths of sockets must be
+    try:
+        with locked(folder):
+            yield {"TMPDIR": str(folder)}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Within this the folder is locked; OSError when it is already."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(opened)
+
+
 def run(jobs: int, arguments: list[str]) -> int:
     """Run the tests, a few failed ones again; the exit status."""
-    environment: dict[str, Any] = dict(os.environ)
+    with scratch() as more:
+        return run_twice(jobs, arguments, {**os.environ, **more})
+
+
+def run_twice(jobs: int, arguments: list[str], environment: dict[str, Any]) -> int:
+    """Run the tests in an environment, a few failed ones again; the exit status."""
     if not environment.get("CI"):  # there it is always the same
         environment.setdefault("PENSTOCK_SEED", str(random.SystemRandom().randrange(2**32)))
     sharing = ["-p", "tests.schedule", "-n", str(jobs), "--dist", "loadfile"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.schedule import ROOT, SHORT_S, durations, longest, table, uses_spark
 
-LONG, SHORT = "tests/compat/test_same_deliveries.py", "tests/test_nuid.py"
+LONG, SHORT = "tests/client/test_consuming_recovery.py", "tests/test_nuid.py"
 LONG_WITH_SPARK, SHORT_WITH_SPARK = "tests/spark/test_holding.py", "tests/spark/test_delta.py"
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.steady import MANY, compile_once, compiled
+from tests import steady
+from tests.steady import MANY, compile_once, compiled, has_room, scratch
 
 ROOT = Path(__file__).parents[1]
 
@@ -126,3 +127,38 @@ def test_the_seed_stays(tmp_path: Path) -> None:
     assert status == 1
     first, second = (tmp_path / "seeds").read_text().split()
     assert first == second
+
+
+def test_what_tests_write_goes_to_memory_with_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setattr(steady, "ROOM_BYTES", 1)
+    left = tmp_path / "pst-killed"
+    (left / "inside").mkdir(parents=True)
+    with scratch(tmp_path) as more:
+        folder = Path(more["TMPDIR"])
+        assert folder.parent == tmp_path
+        assert folder.stat().st_mode & 0o777 == 0o700
+        (folder / "store").write_text("x")
+        with scratch(tmp_path) as other:  # another run
+            assert other["TMPDIR"] != str(folder)
+            assert not left.exists()
+        assert [*tmp_path.iterdir()] == [folder]
+        assert (folder / "store").exists()
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_without_room_or_with_a_folder_named_it_goes_where_it_went(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steady, "ROOM_BYTES", 1 << 60)
+    assert not has_room(tmp_path)
+    assert not has_room(tmp_path / "nothing")
+    monkeypatch.delenv("TMPDIR", raising=False)
+    with scratch(tmp_path) as more:
+        assert more == {}
+    monkeypatch.setattr(steady, "ROOM_BYTES", 1)
+    monkeypatch.setenv("TMPDIR", "/somewhere")
+    with scratch(tmp_path) as more:
+        assert more == {}
