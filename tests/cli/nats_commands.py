@@ -174,7 +174,7 @@ OPTIONS: dict[str, str] = {
     "service info": "--endpoint -e",
     "service stats": "",
     "service ping": "",
-    "service request": "--header -H --raw -r --count --translate --force-stdin",
+    "service request": "--header -H --raw -r --count --translate --force-stdin --send-on --templates",
     "service serve": "",
     "cheat": "",
 }

@@ -63,6 +63,12 @@ def test_a_service_is_found_called_and_counted(at: Run, serve: Serve, unique: st
     assert (none.status, none.out) == (1, "")
     assert f"no service {unique} with an endpoint ecco answers" in none.err
     assert at("service", "request", unique, "echo", "a", "b").status == 2
+    lines = ("service", "request", unique, "echo", "--raw", "--send-on", "newline")
+    assert at(*lines, stdin=b"a {{Count}}\nb {{Count}}\r\nc").out == "a 1\nb 2\nc\n"
+    plain = at("service", "request", f"{unique}.echo", "{{Count}}", "--raw", "--no-templates")
+    assert plain.out == "{{Count}}\n"
+    refused = at(*lines, "body")
+    assert (refused.status, refused.out) == (2, "")
     assert "Endpoint echo\n" in at("service", "info", unique, "-e", "^e").out
     assert "Endpoint" not in at("service", "info", unique, "--endpoint", "^x").out
     assert at("service", "info", unique, "-e", "(").status == 2
@@ -80,7 +86,7 @@ def test_a_service_is_found_called_and_counted(at: Run, serve: Serve, unique: st
     both = at("service", "info", unique, ids[1], "--json").json
     assert both["info"]["id"] == both["stats"]["id"] == ids[1]
     counted = patient(lambda: at("service", "stats", unique, "--json").json, 2)
-    assert sum(each["endpoints"][0]["num_requests"] for each in counted) == 6
+    assert sum(each["endpoints"][0]["num_requests"] for each in counted) == 10
     assert "echo" in at("service", "stats", unique).out
     pinged = patient(lambda: at("service", "ping", unique, "--json").lines, 2)
     assert sorted(each["id"] for each in pinged) == ids

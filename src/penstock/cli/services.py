@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.messages.decoding import Decoder, decoded
-from penstock.cli.messages.showing import body_of, headers_of, told_of_losses
+from penstock.cli.messages.requesting import filled_request
+from penstock.cli.messages.showing import body_of, headers_of, lines_of_stdin, told_of_losses
 from penstock.cli.output import (
     duration,
     number,
@@ -26,7 +27,7 @@ from penstock.cli.values import pairs
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from penstock.client import (
         BlockingClient,
@@ -202,6 +203,14 @@ def ping(session: Session, name: str) -> None:
 @click.option("-r", "--raw", is_flag=True, help="Only the payload.")
 @click.option("--count", default=1, type=click.IntRange(1), help="How many requests.")
 @click.option("--force-stdin", is_flag=True, help="Read standard input even if BODY is given.")
+@click.option(
+    "--send-on",
+    type=click.Choice(["eof", "newline"]),
+    default="eof",
+    show_default=True,
+    help="Standard input is one request, or each line is one.",
+)
+@click.option("--templates/--no-templates", default=True, help="Fill in {{Count}} and the like.")
 @decoded
 @command
 @click.pass_obj
@@ -213,6 +222,8 @@ def request(
     raw: bool,
     count: int,
     force_stdin: bool,
+    send_on: str,
+    templates: bool,
     decoder: Decoder,
 ) -> None:
     """Call an endpoint with BODY (or standard input) and print the answer.
@@ -228,11 +239,21 @@ def request(
         if found is None and len(words) == 2:
             raise click.ClickException(f"no service {subject} with an endpoint {words[0]} answers")
         rest = words if found is None else words[1:]
-        data = body_of(None if force_stdin or not rest else rest[0])
+        body = None if force_stdin or not rest else rest[0]
+        bodies: Iterable[bytes]
+        if send_on == "newline":
+            if body not in (None, "-"):
+                raise click.UsageError("--send-on newline reads standard input: leave out BODY")
+            bodies = lines_of_stdin()
+        else:
+            bodies = [body_of(body)] * count
         services = client.service_client()
-        for _ in range(count):
-            answer = services.request(found or subject, data, headers=headers)
-            _show_answer(session, answer, found or subject, raw, decoder)
+        for at, each in enumerate(bodies, 1):
+            to, data = found or subject, each
+            if templates:
+                to, data = filled_request(client, to, data, at)
+            answer = services.request(to, data, headers=headers)
+            _show_answer(session, answer, to, raw, decoder)
 
 
 def _endpoint(client: BlockingClient, service: str, name: str) -> str | None:

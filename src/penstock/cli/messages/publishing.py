@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from penstock.cli.messages.scheduling import schedule, scheduled, wants_schedule
-from penstock.cli.messages.showing import body_of, headers_of, hear_out
+from penstock.cli.messages.showing import body_of, headers_of, hear_out, lines_of_stdin
 from penstock.cli.messages.templates import filled, random_letters
 from penstock.cli.output import as_data, print_json, print_json_line
 from penstock.cli.session import Session, command
@@ -90,7 +89,7 @@ def pub(
     if send_on == "newline" and text not in (None, "-"):
         raise click.UsageError("--send-on newline reads standard input: leave out BODY")
     sending = Sending(subject, headers_of(header), reply, msg_id, sleep / 1e9, templates, quiet)
-    bodies = _lines() if send_on == "newline" else _repeated(body_of(text), count)
+    bodies = lines_of_stdin() if send_on == "newline" else _repeated(body_of(text), count)
     with session.connect() as client:
         if later:
             data = next(iter(bodies))
@@ -110,12 +109,6 @@ def pub(
 def _repeated(data: bytes, count: int) -> Iterator[bytes]:
     for _ in range(count):
         yield data
-
-
-def _lines() -> Iterator[bytes]:
-    """The lines of standard input, as they come."""
-    for line in sys.stdin.buffer:
-        yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
 def _messages(

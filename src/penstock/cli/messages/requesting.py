@@ -15,6 +15,7 @@ from penstock.cli.messages.showing import (
     body_of,
     headers_of,
     hear_out,
+    lines_of_stdin,
     print_message,
     told_of_losses,
 )
@@ -25,8 +26,6 @@ from penstock.cli.values import DURATION
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from penstock.client import BlockingClient
     from penstock.client.blocking.messages import BlockingMessage
 
@@ -80,16 +79,13 @@ def req(
     if send_on == "newline" and text not in (None, "-"):
         raise click.UsageError("--send-on newline reads standard input: leave out BODY")
     headers = headers_of(header)
-    bodies = _lines() if send_on == "newline" else iter([body_of(text)] * count)
+    bodies = lines_of_stdin() if send_on == "newline" else iter([body_of(text)] * count)
     many = replies != 1 or wait_for_empty
     with session.connect() as client:
         for number, data in enumerate(bodies, 1):
             to = subject
-            if templates and ("{{" in to or b"{{" in data):
-                given = (number, time.time_ns(), client.new_id, random_letters)
-                to = filled(to, *given)
-                readable = data.decode("utf-8", "surrogateescape")
-                data = filled(readable, *given).encode("utf-8", "surrogateescape")
+            if templates:
+                to, data = filled_request(client, to, data, number)
             if not wait:
                 client.publish(to, data, headers=headers)
                 continue
@@ -119,9 +115,16 @@ def _one(
         raise client.last_error or late from None
 
 
-def _lines() -> Iterator[bytes]:
-    for line in sys.stdin.buffer:
-        yield line.removesuffix(b"\n").removesuffix(b"\r")
+def filled_request(
+    client: BlockingClient, subject: str, data: bytes, number: int
+) -> tuple[str, bytes]:
+    """Subject and body of request ``number``, templates filled in."""
+    if "{{" not in subject and b"{{" not in data:
+        return subject, data
+    given = (number, time.time_ns(), client.new_id, random_letters)
+    readable = data.decode("utf-8", "surrogateescape")
+    body = filled(readable, *given).encode("utf-8", "surrogateescape")
+    return filled(subject, *given), body
 
 
 @click.command()

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 AS_IT_IS = Decoder()
 
 
+def lines_of_stdin() -> Iterator[bytes]:
+    """Each line as it comes, without its end."""
+    for line in sys.stdin.buffer:
+        yield line.removesuffix(b"\n").removesuffix(b"\r")
+
+
 def body_of(text: str | None) -> bytes:
     """The message: the argument, or standard input if there is none (or it is "-")."""
     if text is not None and text != "-":
