@@ -250,13 +250,17 @@ def test_a_server_that_comes_later_or_goes_away_is_waited_for(tmp_path: Path) ->
     with LocalServer() as server:
         url = server.url
         server.stop()
-        watching = Watching(url, "apply", "--watch", write(tmp_path / "x.json", ORDERS))
+        file = write(tmp_path / "x.json", ORDERS)
+        watching = Watching(url, "apply", "--watch", "--every", "1h", file)
         try:
             watching.until("unreachable")
+            server.start()
+            watching.until("done", "stream ORDERS")
+            watching.until("agrees")  # and then nothing is asked for an hour
             for _ in range(2):
+                server.stop()
                 server.start()
                 watching.until("done", "stream ORDERS")
-                server.stop()
         finally:
             watching.child.kill()
             watching.child.wait()

@@ -612,10 +612,8 @@ ALIASES: dict[str, dict[str, str]] = {
         **_SHOWS,
     },
     "auth_account_keys": {**dict.fromkeys(("new", "a", "n"), "add"), "list": "ls", **_SHOWS},
-    **{
-        key: {**dict.fromkeys(("new", "a", "n"), "add"), "update": "edit", "list": "ls", **_SHOWS}
-        for key in ("auth_account_exports", "auth_account_imports")
-    },
+    "auth_account_exports": _SHARED,
+    "auth_account_imports": _SHARED,
     "auth_account_mappings": {**dict.fromkeys(("new", "a"), "add"), "list": "ls", **_SHOWS},
     "auth_user": {
         **dict.fromkeys(("create", "new"), "add"),
