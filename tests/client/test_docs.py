@@ -10,14 +10,20 @@ import re
 import subprocess
 import sys
 import textwrap
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 import penstock.client
 import penstock.embedded
 import penstock.testing
+from penstock.client import ConsumerConfig, KeyValueConfig, ObjectStoreConfig, StreamConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.peers import ServerProcess
 
 ROOT = Path(__file__).parents[2]
@@ -91,3 +97,63 @@ def test_every_handle_has_an_example() -> None:
             code = textwrap.indent(textwrap.dedent("\n".join(lines)), "    ")
             head = "def" if each.startswith("Blocking") else "async def"
             compile(f"{head} example():\n{code}\n    pass\n", each, "exec")
+
+
+def example_of(name: str, thing: object) -> str:
+    """The example in a docstring, at the left margin."""
+    _, found, example = (inspect.getdoc(thing) or "").partition("::\n\n")
+    assert found, f"{name} has no example"
+    margin = example[: len(example) - len(example.lstrip(" "))]
+    return textwrap.dedent(
+        "\n".join(
+            itertools.takewhile(
+                lambda line: not line or line.startswith(margin), example.split("\n")
+            )
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[dict[str, Any]]:
+    """What the examples of values use: a client and some of what it can have."""
+    with penstock.testing.broker(port=0) as broker, broker.connect_blocking(timeout=30) as nc:
+        js = nc.jetstream()
+        for name, more in (("ORDERS", {}), ("VOTES", {"allow_msg_counter": True})):
+            subjects = [f"{name.lower()}.>"]
+            js.create_stream(StreamConfig(name=name, subjects=subjects, allow_direct=True, **more))
+        plans = StreamConfig(name="PLANS", subjects=["plans.>", "due.>"], allow_msg_schedules=True)
+        js.create_stream(plans)
+        for _ in range(9):
+            js.publish("orders.new", b"42 bolts")
+        bucket = js.create_key_value(KeyValueConfig(bucket="settings"))
+        store = js.create_object_store(ObjectStoreConfig(bucket="reports"))
+        names = {name: getattr(penstock.client, name) for name in penstock.client.__all__}
+        names |= {"penstock": penstock, "UTC": UTC, "datetime": datetime, "timedelta": timedelta}
+        names |= {"LocalServer": penstock.testing.LocalServer, "url": broker.url}
+        yield {**names, "nc": nc, "js": js, "bucket": bucket, "store": store}
+
+
+def values() -> Iterator[tuple[str, object]]:
+    """Public classes and functions that no shell has of its own."""
+    for module in (penstock.client, penstock.testing, penstock.embedded):
+        for name in module.__all__:
+            thing = getattr(module, name)
+            shells = f"Blocking{name.removeprefix('Blocking')}" in module.__all__
+            failure = inspect.isclass(thing) and issubclass(thing, BaseException)
+            if (inspect.isclass(thing) or inspect.isfunction(thing)) and not (shells or failure):
+                yield f"{module.__name__}.{name}", thing
+
+
+@pytest.mark.parametrize(
+    ("name", "thing"), list(values()), ids=lambda each: each if isinstance(each, str) else "-"
+)
+def test_the_example_of_each_value_runs(name: str, thing: object, world: dict[str, Any]) -> None:
+    """Those of asyncio are compiled only."""
+    code = example_of(name, thing)
+    if "await " in code or "async " in code:
+        compile(f"async def example():\n{textwrap.indent(code, '    ')}\n", name, "exec")
+        return
+    world["js"].create_consumer("ORDERS", ConsumerConfig(durable_name="packing"))
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(compile(code, name, "exec"), dict(world))
+    world["js"].delete_consumer("ORDERS", "packing")

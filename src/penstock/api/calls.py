@@ -356,7 +356,13 @@ class TierInfo(Struct, kw_only=True):
 
 
 class AccountInfo(Struct, kw_only=True):
-    """Usage and limits of an account."""
+    """Usage and limits of an account.
+
+    Example::
+
+        account = js.account_info()
+        print(account.streams, "streams use", account.storage, "bytes of files")
+    """
 
     memory: Uint64 = 0
     storage: Uint64 = 0
@@ -403,7 +409,13 @@ class ClientInfo(Struct, kw_only=True):
 
 
 class PubAck(Struct, kw_only=True):
-    """Answer to a publish: where the message is stored, or the error."""
+    """Answer to a publish: where the message is stored, or the error.
+
+    Example::
+
+        ack = js.publish("orders.new", b"42 bolts", msg_id="order-7")
+        print(ack.stream, ack.seq, ack.duplicate)
+    """
 
     error: Annotated[ErrorBody | None, OMIT] = None
     stream: str = ""

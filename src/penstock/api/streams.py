@@ -65,7 +65,12 @@ class ExternalStream(Struct, kw_only=True):
 
 
 class StreamSourceConsumer(Struct, kw_only=True):
-    """An existing durable consumer that a mirror or source uses."""
+    """An existing durable consumer that a mirror or source uses.
+
+    Example::
+
+        StreamSource(name="ORDERS", consumer=StreamSourceConsumer(name="copy", deliver_subject="copies"))
+    """
 
     name: Annotated[str, OMIT] = ""
     deliver_subject: Annotated[str, OMIT] = ""
@@ -155,7 +160,13 @@ class LostStreamData(Struct, kw_only=True):
 
 
 class StreamState(Struct, kw_only=True):
-    """The content of a stream."""
+    """The content of a stream.
+
+    Example::
+
+        state = js.stream_info("ORDERS").state
+        print(state.messages, state.first_seq, state.last_seq)
+    """
 
     messages: Uint64 = 0
     bytes: Uint64 = 0

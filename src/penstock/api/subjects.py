@@ -63,7 +63,14 @@ class Api:
 
 
 class AckSubject(NamedTuple):
-    """The fields of an ack subject: the reply subject of a delivered message."""
+    """The fields of an ack subject: the reply subject of a delivered message.
+
+    Example::
+
+        message = js.consumer("ORDERS", "packing").next()
+        print(message.metadata.stream_seq, message.metadata.delivered)
+        message.nak()
+    """
 
     domain: str
     account_hash: str

@@ -30,6 +30,11 @@ _DEFAULT_PORTS = {"ws": 80, "wss": 443}
 class Server:
     """One address of a server, with the credentials in its URL.
 
+    Example::
+
+        for server in nc.servers:
+            print(server.host, server.port)
+
     ``memory``: the server runs in this process, and ``host`` is its name there. ``websocket``: behind a
     WebSocket, at the ``path`` (with the query) of its URL.
     """
@@ -110,6 +115,10 @@ def parse_servers(urls: str | Iterable[str]) -> tuple[Server, ...]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsOptions:
     """TLS settings as file names, so that a configuration can travel to another process.
+
+    Example::
+
+        tls = TlsOptions(ca_file="ca.pem", hostname="hub.example.com")  # connect("tls://10.0.0.5", tls=tls)
 
     ca_file: certificates to trust; None for those of the system.
     cert_file: the client's own certificate, for servers that verify it.

@@ -63,6 +63,11 @@ END_OF_SEQUENCES = 1 << 62
 class ColumnReader:
     """Reads a consumer without acks in batches of columns; one reader per connection at a time.
 
+    Example::
+
+        with js.column_reader("ORDERS", "packing") as reader:
+            columns = reader.read(timeout=1)
+
     ``rows`` bounds a returned batch, ``batch`` a pull request; both are also bounded by ``max_bytes``.
     """
 

@@ -43,7 +43,15 @@ _NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 
 class CounterEntry(NamedTuple):
-    """One state of a counter."""
+    """One state of a counter.
+
+    Example::
+
+        counter = js.counter("VOTES")
+        counter.increment("votes.yes", 2)
+        for entry in counter.history("votes.yes"):
+            print(entry.subject, entry.value)
+    """
 
     subject: str
     value: int

@@ -39,7 +39,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Nanoseconds(int):
-    """A duration of the wire; in all else a plain integer."""
+    """A duration of the wire; in all else a plain integer.
+
+    Example::
+
+        print(ConsumerConfig(ack_wait=Nanoseconds(30_000_000_000)) == ConsumerConfig(ack_wait="30s"))
+    """
 
     __slots__ = ()
 

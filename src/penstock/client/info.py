@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of INFO that a client uses; unknown ones are ignored."""
+    """The fields of INFO that a client uses; unknown ones are ignored.
+
+    Example::
+
+        print(nc.server_info.version, nc.server_info.max_payload)
+    """
 
     server_id: str = ""
     server_name: str = ""

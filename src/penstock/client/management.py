@@ -29,7 +29,14 @@ STREAM_NOT_FOUND = 10059
 
 
 class ConsumerPause(NamedTuple):
-    """The state of a consumer after ``pause_consumer`` and ``resume_consumer``."""
+    """The state of a consumer after ``pause_consumer`` and ``resume_consumer``.
+
+    Example::
+
+        pause = js.pause_consumer("ORDERS", "packing", datetime.now(UTC) + timedelta(hours=1))
+        print(pause.paused, pause.pause_remaining_ns)
+        js.resume_consumer("ORDERS", "packing")
+    """
 
     paused: bool
     pause_until_ns: int

@@ -141,6 +141,10 @@ class StreamConsumerLimits(WireStreamConsumerLimits, kw_only=True):
 class StreamConfig(WireStreamConfig, kw_only=True):
     """The configuration of a stream. Only ``name`` is needed; 0 and "" leave the choice to the server.
 
+    Example::
+
+        js.create_stream(StreamConfig(name="READINGS", subjects=["readings.>"], max_age="168h", max_bytes=10**9))
+
     Durations are seconds, a timedelta or text ("30s", "1h30m"); a config shows them as the
     integers of the wire, nanoseconds. Invalid durations raise ValueError or TypeError.
 
@@ -372,6 +376,11 @@ class ConsumerConfig(WireConsumerConfig, kw_only=True):
 class StreamInfo(WireStreamInfo, kw_only=True):
     """A stream's configuration and state; ``config`` has the values that the server chose.
 
+    Example::
+
+        info = js.stream_info("ORDERS")
+        print(info.config.subjects, info.state.messages, info.created)
+
     config: the stream's StreamConfig.
     created: when the stream was created, nanoseconds since 1970.
     state: the contents of the stream (StreamState): messages, bytes, first_seq, last_seq ...
@@ -388,6 +397,11 @@ class StreamInfo(WireStreamInfo, kw_only=True):
 
 class ConsumerInfo(WireConsumerInfo, kw_only=True):
     """A consumer's configuration and state; ``config`` has the values that the server chose.
+
+    Example::
+
+        info = js.consumer_info("ORDERS", "packing")
+        print(info.num_pending, "to deliver,", info.num_ack_pending, "without an ack")
 
     stream_name: the consumer's stream.
     name: the consumer's name, also when the server chose it.

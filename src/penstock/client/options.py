@@ -34,6 +34,11 @@ _DURATIONS = ("connect_timeout", "timeout", "ping_interval", "reconnect_wait", "
 class Options:
     """All options of a client; ``connect`` takes the same as single arguments.
 
+    Example::
+
+        options = Options(servers=nc.servers, name="packer")
+        connect_blocking(options).close()
+
     Durations are seconds, a timedelta or text ("30s"), and are stored as seconds.
 
     servers: the servers to connect to; ``parse_servers`` makes them from URLs.
@@ -170,6 +175,11 @@ class Options:
 
 class ConnectOptions(TypedDict, total=False):
     """The options of ``connect`` and ``connect_blocking``; ``help(Options)`` explains them.
+
+    Example::
+
+        options: ConnectOptions = {"name": "packer", "timeout": "2s"}
+        connect_blocking(url, **options).close()
 
     ``context`` is the name of a context of the ``nats`` command, "" for the selected one; URLs and
     options that are given replace those of the context.

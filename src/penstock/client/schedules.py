@@ -47,7 +47,14 @@ _CRON = re.compile(
 
 
 class Schedule(NamedTuple):
-    """A schedule that a stream holds."""
+    """A schedule that a stream holds.
+
+    Example::
+
+        js.schedule("plans.tea", b"tea", target="due.tea", cron="@daily")
+        for schedule in js.iter_schedules("PLANS"):
+            print(schedule.subject, schedule.pattern, schedule.target)
+    """
 
     subject: str
     """The subject of the schedule itself."""

@@ -57,7 +57,12 @@ logger = logging.getLogger(__name__)
 
 
 class Stats(NamedTuple):
-    """Messages and bytes over the connection since the client was made."""
+    """Messages and bytes over the connection since the client was made.
+
+    Example::
+
+        print(nc.stats.messages_sent, nc.stats.bytes_received, nc.stats.reconnects)
+    """
 
     messages_received: int
     messages_sent: int

@@ -32,7 +32,15 @@ EVENTS_MAX = 1000
 
 
 class Status(NamedTuple):
-    """One event of a connection."""
+    """One event of a connection.
+
+    Example::
+
+        def tell(event: Status):
+            print(event.kind)
+
+        connect_blocking(url, on_status=tell).close()
+    """
 
     kind: Kind
     """connected: for the first time. disconnected: the connection broke, ``error`` says why.

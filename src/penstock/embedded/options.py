@@ -21,6 +21,11 @@ LOOPBACK = "127.0.0.1"
 class ServerOptions(TypedDict, total=False):
     """More options of an embedded server; durations are seconds, a timedelta or text ("30s").
 
+    Example::
+
+        options: ServerOptions = {"domain": "edge", "sync_interval": "1s"}
+        server = penstock.embedded.Server(**options)
+
     host: the address of the port (127.0.0.1).
     jetstream: False: no streams, no store.
     sync_interval: how often file streams are fsynced; "always" (the default): before each ack.

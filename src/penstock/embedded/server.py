@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 class Server:
     """A server with JetStream inside this process.
 
+    Example::
+
+        with penstock.embedded.Server() as server, server.connect_blocking() as nc:
+            nc.publish("news", b"sunny")
+
     ``async with Server(...) as server`` serves in the running asyncio loop: whatever blocks the loop
     blocks the server. ``with Server(...) as server`` serves in a thread of its own. Both stop it
     cleanly at the end, with everything on the disk. A stopped server can be started again.

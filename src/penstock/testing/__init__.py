@@ -63,6 +63,11 @@ def broker(
 ) -> Broker:
     """A server in this process, for ``with`` and ``async with``.
 
+    Example::
+
+        with penstock.testing.broker(clock="manual") as broker:
+            broker.clock.advance("1h")
+
     ``clock``: "manual" stands still until ``broker.clock.advance(30)``. ``store``: "memory" is a
     simulated disk, which can fill up and fail; or a folder. ``port``: for clients of other kinds and
     processes; 0: any free one; None: no port. ``options``: ``help(penstock.embedded.ServerOptions)``.
@@ -79,6 +84,11 @@ async def server(
     *, options: Sequence[str] = (), store: str | None = None, process: bool = False
 ) -> AsyncIterator[Client]:
     """A connected asyncio client and its own server, in this process or in one of its own.
+
+    Example::
+
+        async with penstock.testing.server() as nc:
+            await nc.publish("news", b"sunny")
 
     `options` are more options of penstock-server; `store` is a folder to keep (default: none is
     kept). Raises StartFailedError if the server does not start.
@@ -105,7 +115,13 @@ async def server(
 def server_blocking(
     *, options: Sequence[str] = (), store: str | None = None, process: bool = False
 ) -> Iterator[BlockingClient]:
-    """As `server`, with a blocking client."""
+    """As `server`, with a blocking client.
+
+    Example::
+
+        with penstock.testing.server_blocking() as nc:
+            nc.publish("news", b"sunny")
+    """
     if not process:
         with (
             broker(store=store or "memory", arguments=options) as made,

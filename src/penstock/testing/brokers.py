@@ -45,6 +45,12 @@ class NoSimulatedDiskError(PenstockError):
 class Broker:
     """A server of this process for tests; made by ``penstock.testing.broker``.
 
+    Example::
+
+        with penstock.testing.broker() as broker, broker.connect_blocking() as nc:
+            nc.publish("news", b"sunny")
+            broker.assert_published("news", times=1)
+
     It runs in a thread of its own, so that blocking clients of the test's thread, asyncio clients of
     any loop and clients of other processes (with a port) use it alike, and it outlives the loop of a
     single test. ``with`` and ``async with`` start and stop it. Its methods may be called from any

@@ -24,6 +24,11 @@ class StartFailedError(RuntimeError):
 class LocalServer:
     """A server on a free loopback port with JetStream on its own store.
 
+    Example::
+
+        with LocalServer() as server:  # penstock-server, a child process
+            print(server.url)
+
     In `with` it waits until the server is ready, and stops it at the end. `start` after `end`,
     `kill` or `stop` restarts the server on the same port and the same store, except that `stop`
     removes a temporary store. When the object is garbage-collected, or the program ends, the server

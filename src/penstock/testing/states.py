@@ -47,7 +47,14 @@ class MemoryStream:
 
 @dataclass(eq=False)
 class Snapshot:
-    """The JetStream state at a time; made by ``Broker.snapshot``."""
+    """The JetStream state at a time; made by ``Broker.snapshot``.
+
+    Example::
+
+        with penstock.testing.broker() as broker:
+            state = broker.snapshot()
+            broker.rollback(state)
+    """
 
     time_ns: int
     streams: list[MemoryStream] = field(default_factory=list)

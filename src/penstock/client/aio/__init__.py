@@ -70,6 +70,11 @@ def connect(
 ) -> Connecting:
     """Connect to one of the servers: ``await connect(...)`` or ``async with connect(...) as nc``.
 
+    Example::
+
+        async with connect("nats://127.0.0.1:4222", name="packer") as nc:
+            await nc.publish("news", b"sunny")
+
     ``servers``: a URL, several (also separated by commas), or whole ``Options``; None for
     nats://127.0.0.1:4222, or for those of the ``context``; ``options``: single options, which
     ``help(Options)`` explains; ``tls``: file names, or a context.

@@ -35,6 +35,11 @@ def connect_blocking(
 ) -> BlockingClient:
     """Connect to one of the servers; usable in ``with``.
 
+    Example::
+
+        with connect_blocking(url, name="packer") as nc:
+            nc.publish("news", b"sunny")
+
     ``servers``: a URL, several (also separated by commas), or whole ``Options``; None for
     nats://127.0.0.1:4222, or for those of the ``context``; ``options``: single options, which
     ``help(Options)`` explains; ``tls``: file names, or a context. on_status gets every event of the

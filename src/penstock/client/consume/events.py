@@ -37,6 +37,14 @@ EVENTS_MAX = 1000
 class ConsumerEvent:
     """An event of an operation that consumes.
 
+    Example::
+
+        def tell(event: ConsumerEvent):
+            print(event.kind, event.description)
+
+        operation = js.consumer("ORDERS", "packing").consume(on_event=tell)
+        operation.stop()
+
     ========================== =====================================================================
     consumer_deleted           the server ended a request because its consumer was deleted
     consumer_not_found         the consumer does not exist; ``count`` look-ups in a row

@@ -26,7 +26,12 @@ _GO_ESCAPES = {ord(each): f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"}
 
 @dataclass(slots=True)
 class MemberMapping:
-    """The partitions of one member: ``MemberMapping("m1", [0, 1])``."""
+    """The partitions of one member: ``MemberMapping("m1", [0, 1])``.
+
+    Example::
+
+        StaticGroupConfig(max_members=3, mappings=[MemberMapping("m1", [0, 1]), MemberMapping("m2", [2])])
+    """
 
     member: str
     partitions: list[int]
@@ -35,6 +40,10 @@ class MemberMapping:
 @dataclass(slots=True)
 class PartitioningFilter:
     """Which messages an elastic group takes, and which tokens of their subjects are the key.
+
+    Example::
+
+        ElasticGroupConfig(max_members=4, partitioning_filters=[PartitioningFilter("orders.*", [1])])
 
     filter: a subject with at least one ``*``, or ``>`` at its end.
     wildcards: the numbers, from 1, of the ``*`` that are the key; empty for the whole subject.

@@ -61,7 +61,13 @@ _COMMIT = "Nats-Batch-Commit"
 
 
 class KvSnapshot(dict[str, KvEntry[V]]):
-    """The entries of many keys as of one ``revision`` of the bucket."""
+    """The entries of many keys as of one ``revision`` of the bucket.
+
+    Example::
+
+        snapshot = bucket.snapshot("color", "size.>")
+        print(snapshot.revision, sorted(snapshot))
+    """
 
     revision = 0
     """Every key has the value that it had when this revision was the newest."""

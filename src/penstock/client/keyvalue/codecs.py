@@ -23,6 +23,16 @@ _ROOT = "_root_"
 class KeyCodec(Protocol):
     """Turns users' keys into keys of a bucket, and back.
 
+    Example::
+
+        class Reversed:
+            def encode_key(self, key):
+                return key[::-1]
+
+            decode_key = encode_key
+
+        bucket.with_keys(Reversed()).put("abc", b"1")  # stored as cba
+
     Both raise ValueError for what they cannot turn.
     """
 
@@ -35,14 +45,34 @@ class KeyCodec(Protocol):
 
 @runtime_checkable
 class FilterableKeyCodec(KeyCodec, Protocol):
-    """A key codec that can also encode patterns of keys, with ``*`` and ``>`` for whole tokens."""
+    """A key codec that can also encode patterns of keys, with ``*`` and ``>`` for whole tokens.
+
+    Example::
+
+        names = bucket.with_keys(Base64Keys())  # it is one
+        names.put("Zoë.x", b"1")
+        print(names.keys("Zoë.*"))
+        names.delete("Zoë.x")
+    """
 
     def encode_filter(self, pattern: str) -> str:
         """The pattern of keys in the bucket."""
 
 
 class ValueCodec(Protocol[V]):
-    """Turns users' values into bytes, and back. Both raise an exception for what they cannot turn."""
+    """Turns users' values into bytes, and back. Both raise an exception for what they cannot turn.
+
+    Example::
+
+        class Text:
+            def encode_value(self, value):
+                return value.encode()
+
+            def decode_value(self, data):
+                return data.decode()
+
+        bucket.with_values(Text()).put("color", "blue")
+    """
 
     def encode_value(self, value: V) -> bytes:
         """The bytes to store."""
@@ -92,6 +122,10 @@ class Base64Keys:
 
 class PathKeys:
     """Keys in the notation of paths: ``/users/anna`` is stored as ``_root_.users.anna``.
+
+    Example::
+
+        bucket.with_keys(PathKeys()).put("/users/anna", b"1")
 
     A slash at the end is dropped. A path has no dots, because they would come back as slashes.
     """
@@ -158,6 +192,11 @@ class Base64Values:
 
 class TypedValues(Generic[V]):
     """Values of one type, stored as JSON or MessagePack: anything that msgspec knows.
+
+    Example::
+
+        colors = bucket.with_values(TypedValues(dict))  # as bucket.typed(dict)
+        colors.put("color", {"name": "blue"})
 
     That is Structs, dataclasses, TypedDicts, builtin and generic types, ``Annotated`` with
     constraints. Both directions check the value.

@@ -209,6 +209,11 @@ def prefixes(config: StreamConfig, api_prefix: str, own_prefix: str) -> tuple[st
 class KeyValueStatus:
     """What a bucket holds, and its configuration.
 
+    Example::
+
+        status = bucket.status()
+        print(status.bucket, status.values, status.bytes, status.history)
+
     ``values``: stored revisions and markers of all keys. ``bytes``: their size in the store.
     """
 

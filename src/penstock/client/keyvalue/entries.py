@@ -26,6 +26,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class KvEntry(Generic[V]):
     """A value of a key at a revision, or the marker that says that the key was deleted.
 
+    Example::
+
+        bucket.put("color", b"blue")
+        entry = bucket.get("color")
+        print(entry.key, entry.value, entry.revision)
+
     bucket, key: what it belongs to.
     revision: the sequence in the bucket: a later operation has a higher one, whatever its key.
     operation: "PUT"; "DEL" and "PURGE" for markers.

@@ -62,6 +62,10 @@ def chunk_subject(bucket: str, nuid: str) -> str:
 class ObjectStoreConfig:
     """The configuration of an object store. Only ``bucket`` is needed.
 
+    Example::
+
+        js.create_object_store(ObjectStoreConfig(bucket="drafts", ttl="720h", compression=True))
+
     Raises ValueError and TypeError with the field's name.
 
     bucket: letters, digits, underscores and hyphens.
@@ -130,6 +134,11 @@ def _servers_own(metadata: Mapping[str, str]) -> dict[str, str]:
 class ObjectStoreStatus:
     """The state of an object store.
 
+    Example::
+
+        status = store.status()
+        print(status.bucket, status.size, status.sealed)
+
     bucket: its name.
     description: what it is for.
     ttl: how long objects are kept, nanoseconds; 0 for ever.
@@ -176,7 +185,13 @@ def status_of(info: StreamInfo) -> ObjectStoreStatus:
 
 @dataclass(frozen=True, slots=True)
 class ObjectLink:
-    """The target of a link: an object, or with ``name`` "" a whole bucket."""
+    """The target of a link: an object, or with ``name`` "" a whole bucket.
+
+    Example::
+
+        store.put("july", b"bytes")
+        print(store.add_link("newest", store.info("july")).link)
+    """
 
     bucket: str
     name: str = ""
@@ -185,6 +200,11 @@ class ObjectLink:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ObjectInfo:
     """The properties of an object, or of a link.
+
+    Example::
+
+        info = store.put("july", b"bytes", metadata={"by": "anna"})
+        print(info.size, info.digest, dict(info.metadata))
 
     name: the object's name.
     bucket: the bucket that holds it.

@@ -75,6 +75,11 @@ def check_texts(metadata: Mapping[str, str]) -> dict[str, str]:
 class ServiceConfig:
     """The configuration of a service. Raises ValueError and TypeError with the field's name.
 
+    Example::
+
+        config = ServiceConfig(name="weather", version="1.0.0", metadata={"region": "eu"})
+        nc.add_service(config).stop()
+
     name: letters, digits, hyphens and underscores; instances of one service share it.
     version: a semantic version, such as "1.0.2".
     description: what the service does.
@@ -118,6 +123,11 @@ class _Identity(msgspec.Struct, kw_only=True):
 class ServicePing(_Identity, kw_only=True):
     """An instance of a service.
 
+    Example::
+
+        for ping in nc.service_client().ping(max_wait=0.1):
+            print(ping.name, ping.id)
+
     name: the service. id: the instance. version, metadata: as configured. type: the kind of message.
     """
 
@@ -126,6 +136,11 @@ class ServicePing(_Identity, kw_only=True):
 
 class EndpointInfo(msgspec.Struct, kw_only=True):
     """An endpoint.
+
+    Example::
+
+        for service in nc.service_client().info(max_wait=0.1):
+            print([endpoint.subject for endpoint in service.endpoints])
 
     name: its name. subject: where it takes requests. queue_group: "" when it has none. metadata: as given.
     """
@@ -139,6 +154,11 @@ class EndpointInfo(msgspec.Struct, kw_only=True):
 class ServiceInfo(_Identity, kw_only=True):
     """An instance of a service with its endpoints.
 
+    Example::
+
+        for info in nc.service_client().info(max_wait=0.1):
+            print(info.name, info.version, info.description)
+
     description: what the service does. endpoints: its EndpointInfo. Otherwise as ServicePing.
     """
 
@@ -149,6 +169,12 @@ class ServiceInfo(_Identity, kw_only=True):
 
 class EndpointStats(msgspec.Struct, kw_only=True, omit_defaults=False):
     """The statistics of an endpoint.
+
+    Example::
+
+        for service in nc.service_client().stats(max_wait=0.1):
+            for endpoint in service.endpoints:
+                print(endpoint.name, endpoint.num_requests, endpoint.last_error)
 
     name, subject, queue_group: as in EndpointInfo.
     num_requests: requests that were handled.
@@ -172,6 +198,11 @@ class EndpointStats(msgspec.Struct, kw_only=True, omit_defaults=False):
 
 class ServiceStats(_Identity, kw_only=True):
     """An instance of a service with its statistics.
+
+    Example::
+
+        for stats in nc.service_client().stats(max_wait=0.1):
+            print(stats.name, stats.started, len(stats.endpoints))
 
     started: when it began to count. endpoints: its EndpointStats. Otherwise as ServicePing.
     """
