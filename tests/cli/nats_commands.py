@@ -93,7 +93,9 @@ OPTIONS: dict[str, str] = {
         --compress --metadata --republish-source --republish-destination --republish-headers --mirror
         --mirror-domain --source
     """,
-    "kv edit": "--history --ttl --replicas --max-value-size --max-bucket-size --metadata",
+    "kv edit": """
+        --history --ttl --replicas --max-value-size --max-bucket-size --metadata --mirror --mirror-domain --source
+    """,
     "kv put": "",
     "kv get": "--revision --raw",
     "kv create": "--ttl",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -220,6 +221,8 @@ def test_mistakes_are_told_in_one_line(at: Run, bucket: str) -> None:
         (2, ("add", "x", "--mirror-domain", "y"), "needs --mirror"),
         (2, ("add", "x", "--republish-source", "y"), "--republish-destination is missing"),
         (2, ("edit", bucket), "nothing to change"),
+        (2, ("edit", bucket, "--mirror-domain", "y"), "needs --mirror"),
+        (1, ("edit", bucket, "--mirror", f"{bucket}Y"), "mirror"),
         (2, ("update", bucket, "k", "v"), "give the expected revision"),
         (2, ("watch", bucket, "--history", "--updates"), "give one of"),
         (1, ("get", bucket, "k", "--revision", 99), "no value of key k at revision 99"),
@@ -231,3 +234,19 @@ def test_mistakes_are_told_in_one_line(at: Run, bucket: str) -> None:
         assert (ran.status, ran.out) == (status, ""), words
         assert ran.err.count("\n") == 1
         assert says in ran.err
+
+
+def test_sources_are_added_to_a_bucket(at: Run, unique: str) -> None:
+    for name in ("A", "B", ""):
+        assert at("kv", "add", f"{unique}{name}", "--storage", "memory").status == 0
+        assert at("kv", "put", f"{unique}{name}", f"k{name}", f"of {name}").status == 0
+    copied = at("kv", "edit", unique, "--source", f"{unique}A", "--source", f"{unique}B", "--json")
+    assert copied.status == 0, copied.err
+    sources = copied.json["stream"]["config"]["sources"]
+    assert [each["name"] for each in sources] == [f"KV_{unique}A", f"KV_{unique}B"]
+    deadline = time.monotonic() + 60
+    while at("kv", "ls", unique).out.split() != ["k", "kA", "kB"]:
+        assert time.monotonic() < deadline
+    one = at("kv", "edit", unique, "--source", f"{unique}B", "--description", "d", "--json")
+    assert len(one.json["stream"]["config"]["sources"]) == 1
+    assert at("kv", "get", unique, "kA", "--raw").out.startswith("of A")

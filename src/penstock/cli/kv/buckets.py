@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.bucket_options import bucket_options, shared_changes
+from penstock.cli.bucket_options import F, bucket_options, shared_changes
 from penstock.cli.kv.entries import entry_data, entry_value
 from penstock.cli.output import (
     age,
@@ -91,7 +91,19 @@ def _changes(given: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _origin(js: BlockingJetStream, mirror: str | None, domain: str) -> Any:
+def _copying(function: F) -> F:
+    """Options that name other buckets."""
+    options = (
+        click.option("--mirror", default=None, help="Bucket that this one copies."),
+        click.option("--mirror-domain", default="", help="JetStream domain of that bucket."),
+        click.option("--source", multiple=True, help="Bucket whose keys are copied; repeatable."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def _origin(mirror: str | None, domain: str) -> Any:
     """The bucket to mirror, also one of another domain."""
     from penstock.client import ExternalStream, StreamSource
 
@@ -112,9 +124,7 @@ def _origin(js: BlockingJetStream, mirror: str | None, domain: str) -> Any:
     show_default=True,
     help="Where it is kept.",
 )
-@click.option("--mirror", default=None, help="Bucket that this one copies.")
-@click.option("--mirror-domain", default="", help="JetStream domain of that bucket.")
-@click.option("--source", multiple=True, help="Bucket whose keys are copied; repeatable.")
+@_copying
 @command
 @click.pass_obj
 def add(session: Session, /, bucket: str, mirror_domain: str, **given: Any) -> None:
@@ -128,7 +138,7 @@ def add(session: Session, /, bucket: str, mirror_domain: str, **given: Any) -> N
     with session.connect() as client:
         js = session.jetstream(client)
         if mirror_domain:
-            changes["mirror"] = _origin(js, given["mirror"], mirror_domain)
+            changes["mirror"] = _origin(given["mirror"], mirror_domain)
         made = js.create_key_value(KeyValueConfig(bucket=bucket, **changes))
         show(session, made.status())
 
@@ -136,11 +146,18 @@ def add(session: Session, /, bucket: str, mirror_domain: str, **given: Any) -> N
 @click.command()
 @click.argument("bucket")
 @_configured
+@_copying
 @command
 @click.pass_obj
-def edit(session: Session, /, bucket: str, **given: Any) -> None:
-    """Change the configuration of BUCKET. What is not given stays as it is."""
+def edit(session: Session, /, bucket: str, mirror_domain: str, **given: Any) -> None:
+    """Change the configuration of BUCKET. What is not given stays as it is.
+
+    Buckets named with --source take the place of those before; the keys that were copied stay. No
+    server lets a bucket mirror another one than before.
+    """
     changes = _changes(given)
+    if mirror_domain:
+        changes["mirror"] = _origin(given["mirror"], mirror_domain)
     if not changes:
         raise click.UsageError("nothing to change: give an option")
     with session.connect() as client:
