@@ -15,7 +15,7 @@ import click
 import pytest
 
 from penstock.cli.plgd import beside
-from penstock.cli.plgd.going_on import alone_on
+from penstock.cli.plgd.going_on import Interval, alone_on
 from penstock.client.blocking import connect_blocking
 from penstock.plgd.fleet import FleetConfig, FleetRun
 from penstock.plgd.gateway import BlockingGatewayClient
@@ -52,6 +52,7 @@ FLEET = ["--devices", "3", "--for", "5m", "--seed", "3"]
         ("--flaps 1", 2, "one short session is not flapping"),
         ("--flap-window 0s", 2, "longer than 0s"),
         ("--late-after soon", 2, '"soon" is not a duration'),
+        ("--every soon", 2, '"soon" is not a duration'),
     ],
 )
 def test_wrong_options_are_told_before_anything_starts(
@@ -61,6 +62,11 @@ def test_wrong_options_are_told_before_anything_starts(
     ran = cli("plgd", "run", "lake", *words.split())
     assert (ran.status, text in ran.err) == (status, True), ran.err
     assert not Path("lake").exists()
+
+
+def test_the_time_between_batches_is_a_duration_or_in_words_of_spark() -> None:
+    found = [Interval().convert(text, None, None) for text in ("10 seconds", "1m", "250ms")]
+    assert found == ["10 seconds", "60000 milliseconds", "250 milliseconds"]
 
 
 def test_a_store_that_is_missing_is_told(

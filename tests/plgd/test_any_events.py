@@ -10,12 +10,13 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from penstock.plgd import EVENT_TYPES, encode, encode_registration
+from penstock.plgd.codec import Envelope
 from penstock.plgd.fleet.delivery import Delivery
 from penstock.plgd.tables import TABLES
 from penstock.plgd.tables.settings import Settings
 from tests.plgd.strategies import messages
 from tests.plgd.tables_help import Memory, as_messages, cut
-from tests.ways import length
+from tests.ways import FULL, length
 
 DEVICES = [f"00000000-0000-4000-8000-00000000000{number}" for number in range(3)]
 FEW = st.sampled_from([0, 1, 2, 3, 5, 16, 2**63 - 1, 2**63, 2**64 - 1])
@@ -65,7 +66,12 @@ def deliveries(draw: st.DrawFn) -> Delivery:
 
 
 @given(st.lists(deliveries(), min_size=1, max_size=16), st.integers(3, 16))
-@settings(deadline=None, max_examples=length(20, 1000), phases=[Phase.explicit, Phase.generate])
+@settings(
+    deadline=None,
+    max_examples=length(40, 2000),
+    phases=[Phase.explicit, Phase.generate],
+    derandomize=not FULL,
+)
 def test_every_message_is_in_a_table_whatever_it_says(found: list[Delivery], rows: int) -> None:
     memory = Memory(Settings(buckets=1, late_s=1.0))
     for part in cut(as_messages(found, 1), rows):
@@ -94,3 +100,30 @@ def test_a_version_that_no_store_can_hold_is_a_dead_letter() -> None:
     assert (letter["seq"], letter["reason"]) == (2, "event")
     assert letter["detail"] == "version 9223372036854775808 is none of a hub"
     assert memory.rows("version_gaps") == []
+
+
+def test_content_that_is_not_of_its_type_is_an_event_and_a_dead_letter() -> None:
+    message: Any = EVENT_TYPES["resourcechanged"].message()
+    message.resource_id.device_id, message.resource_id.href = DEVICES[0], "/light/1"
+    message.content.data, message.content.content_type = b"\xff", "application/vnd.ocf+cbor"
+    out = encode(message, owner="a")
+    memory = Memory(Settings(buckets=1))
+    memory.run(as_messages([Delivery(0, out.subject, out.payload, "")], 1))
+    [event], [letter] = memory.rows("events"), memory.rows("dead_letters")
+    assert (event["content"], event["content_json"]) == (b"\xff", None)
+    assert (letter["seq"], letter["reason"], letter["data"]) == (1, "content", out.payload)
+    assert memory.rows("version_gaps") == []
+
+
+def test_a_damaged_message_may_name_no_device() -> None:
+    message: Any = EVENT_TYPES["resourcechanged"].message()
+    message.resource_id.device_id, message.resource_id.href = DEVICES[0], "/light/1"
+    message.event_metadata.version = 3
+    whole = encode(message, owner="a")
+    damaged = Envelope(version=3, event_type="resourcechanged", aggregate_id="of nobody")
+    payloads = [damaged.SerializeToString(), whole.payload]
+    memory = Memory(Settings(buckets=1))
+    memory.run(as_messages([Delivery(0, whole.subject, one, "") for one in payloads], 1))
+    [letter] = memory.rows("dead_letters")
+    assert (letter["device_id"], letter["aggregate_id"]) == (None, "of nobody")
+    assert len(memory.table("events")) == 1

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from penstock.plgd import EVENT_TYPES, encode
 from penstock.plgd.fleet import Faults, FleetConfig
+from penstock.plgd.fleet.delivery import Delivery
 from penstock.plgd.tables import TABLES
 from penstock.plgd.tables.settings import Settings
 from penstock.plgd.wire import events_pb2
@@ -187,6 +189,29 @@ def test_every_fault_at_once(seed: int) -> None:
     causes = {row["cause"] for row in memory.rows("version_gaps")}
     assert causes >= {"lost", "damaged", "late", "restore"}
     check(memory, run)
+
+
+def test_a_clock_that_jumps_ahead_for_a_moment_harms_no_other_device() -> None:
+    busy = BUSY | {"devices": 8, "duration_s": 1200.0}
+    run = Told(FleetConfig(**busy, seed=3, faults=Faults(reorder=0.02, duplicate=0.02)))
+    deliveries = list(run.deliveries())
+    message: Any = EVENT_TYPES["resourcechanged"].message()
+    message.resource_id.href = "/light/1"
+    message.event_metadata.timestamp = deliveries[0].time_ns + 365 * 86_400 * 10**9
+    ahead = []
+    for number in range(6):  # of both buckets
+        message.resource_id.device_id = f"00000000-0000-4000-8000-00000000000{number}"
+        out = encode(message, owner="a")
+        ahead.append(Delivery(deliveries[100].time_ns, out.subject, out.payload, ""))
+    memory = tables_of(as_messages([*deliveries[:100], *ahead, *deliveries[100:]]), 300)
+    expected = Expected(run)
+    check_gaps(memory, expected)
+    check_sessions(memory, expected)
+    check_commands(memory, expected)
+    theirs = {row.pop("device_id") for row in memory.rows("twin_latest")} - {
+        e.device_id for e in run.stored
+    }
+    assert len(theirs) == len(ahead)
 
 
 def cut_free(memory: Memory) -> dict[str, list[str]]:

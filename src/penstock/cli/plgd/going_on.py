@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from penstock.cli.values import Duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +20,18 @@ if TYPE_CHECKING:
     from penstock.plgd.spark.lake import Lake
 
 EARLIEST = "earliest"
+_WORDS = re.compile(r"(\d+) *(millisecond|second|minute|hour)s?")
+
+
+class Interval(Duration):
+    """A duration as `Duration`, or in Spark's words (``5 seconds``). In Spark's words."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Spark's words."""
+        text = str(value).strip()
+        if _WORDS.fullmatch(text):
+            return text
+        return f"{super().convert(text, param, ctx) // 1_000_000} milliseconds"
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from penstock.cli.plgd.alerting import alert_options, back_to, looks, taken, wat
 from penstock.cli.plgd.beside import OPTION_PREFIX, gateway_asked, gateway_beside
 from penstock.cli.plgd.bundle import configuration
 from penstock.cli.plgd.gateway import gateway_options
-from penstock.cli.plgd.going_on import alone_on, beginning
+from penstock.cli.plgd.going_on import Interval, alone_on, beginning
 from penstock.cli.plgd.lakes import lake_of, table_options
 from penstock.cli.session import Session, command
 
@@ -190,7 +190,7 @@ def own_session(log: Path, master: str) -> SparkSession:
     help="Go on if the stream lost messages that were not read yet, or was made again.",
 )
 @alert_options
-@click.option("--every", default=None, help="The time between batches, as '5 seconds'.")
+@click.option("--every", type=Interval(), default=None, help="The time between batches, as 5s.")
 @click.option(
     "--port",
     type=click.IntRange(1, 65535),

@@ -53,7 +53,8 @@ def telling() -> Iterator[None]:
     try:
         yield
     except PyMongoError as error:
-        raise MongoError(f"MongoDB: {error}") from error
+        said = str(error).partition(" (configured timeouts")[0]  # settings and topology follow
+        raise MongoError(f"MongoDB: {said}") from error
 
 
 class MongoStore:

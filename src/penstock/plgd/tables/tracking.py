@@ -156,7 +156,7 @@ class _Slow:
         if not len(slow):
             return
         m, table = self.messages, self.messages.table
-        device_of: dict[int, str] = {}
+        device_of: dict[int, str | None] = {}
         places: list[tuple[int, int]] = []
         for group in slow.tolist():
             aggregate = ids[group].as_py()
@@ -164,15 +164,15 @@ class _Slow:
             first = int(starts[group])
             device_of[group] = table["device_id"][int(self.order[first])].as_py()
             places += [(place, group) for place in range(first, first + int(sizes[group]))]
-        began = self.devices_began(set(device_of.values()))
+        began = self.devices_began({one for one in device_of.values() if one is not None})
         places.sort(key=lambda pair: m.seq[self.order[pair[0]]])
         for place, group in places:
             track, device = self.tracks[group], device_of[group]
             row = int(self.order[place])
             seen = m.seen(row)
-            found = track.take(seen, began.get(device, 0))
+            found = track.take(seen, 0 if device is None else began.get(device, 0))
             is_device = table["kind"][row].as_py() == METADATA
-            if found is Arrival.RESTART and is_device and not seen.version:
+            if found is Arrival.RESTART and device is not None and is_device and not seen.version:
                 began[device] = max(began.get(device, 0), seen.time_ns)
             self.arrival[place] = LEFT_OUT if found is None else CODE_OF[found]
             self.incarnation[place] = track.of
