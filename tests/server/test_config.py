@@ -455,3 +455,14 @@ def test_a_real_server_accepts_and_refuses_the_same_files(text, tmp_path):
     except ConfigError:
         accepted = False
     assert accepted == (result.returncode == 0), result.stderr.decode()
+
+
+@pytest.mark.parametrize("text", ["jetstream { store_dir: %s }", "store_dir: %s"])
+def test_a_folder_that_begins_with_a_variable_in_quotes_is_warned_of(text):
+    quoted, bare = text % '"$WHERE"', text % "$WHERE"
+    settings, warnings = read_config(quoted, "t.conf", environ={"WHERE": "/tmp/x"})
+    assert settings.store_dir == "$WHERE"  # as nats-server takes it
+    (warning,) = warnings
+    assert "store_dir: variables in quotes are not replaced; write $WHERE without them" in warning
+    settings, warnings = read_config(bare, "t.conf", environ={"WHERE": "/tmp/x"})
+    assert (settings.store_dir, warnings) == ("/tmp/x", [])

@@ -108,6 +108,23 @@ def set_to(attribute: str, convert: Convert) -> Key:
     return apply
 
 
+_VARIABLE = re.compile(r"\$\w+")
+
+
+def folder(attribute: str) -> Key:
+    """A folder; one that begins with a variable in quotes is taken as it stands, with a warning."""
+
+    def apply(reader: Reader, name: str, item: Item) -> None:
+        path = text(item)
+        setattr(reader.target, attribute, path)
+        if found := _VARIABLE.match(path):
+            reader.warn(
+                item, f"{name}: variables in quotes are not replaced; write {found[0]} without them"
+            )
+
+    return apply
+
+
 def duration(attribute: str, low_ns: int = 0) -> Key:
     """A Go duration; a bare whole number counts as seconds, with a warning."""
 
