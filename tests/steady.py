@@ -161,7 +161,9 @@ def scratch(memory: Path = MEMORY) -> Iterator[dict[str, str]]:
     folder = Path(tempfile.mkdtemp(prefix="pst-", dir=memory))  # short, as paths of sockets must be
     try:
         with locked(folder):
-            yield {"TMPDIR": str(folder)}
+            # what a test that passed has written makes room for the next
+            options = f"{os.environ.get('PYTEST_ADDOPTS', '')} -o tmp_path_retention_policy=failed"
+            yield {"TMPDIR": str(folder), "PYTEST_ADDOPTS": options.strip()}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -377,7 +377,7 @@ def test_a_folder_at_a_terminal(server: LocalServer) -> None:
         terminal.expect("penstock>")
         terminal.press("select 40 + count(*) as n from W;\r")
         terminal.expect("45")
-        terminal.expect("1 rows from 5 messages")
+        terminal.expect("1 row from 5 messages")
         terminal.press("select nothing from W;\r")
         terminal.expect("Binder Error")
         terminal.press(".tables\r")
