@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from penstock.core.protocol.subjects import matches
+from penstock.engine import direct_get
 from tests.engine.house import House
 
 SUBJECTS = ["a", "a.b", "a.c", "b.c", "b.c.d"]
@@ -231,3 +232,26 @@ def test_nothing_is_shown_before_it_is_durable(tmp_path: Path) -> None:
     house.server.reactor.settle()
     assert core.visible == 4
     assert answers() == ["new", *["batch"] * 4, *["each"] * 5, "get"]
+
+
+def test_requests_wait_when_many_answers_do(tmp_path: Path) -> None:
+    """What waits for the disk is bounded in bytes; each request is answered, in its order."""
+    house = House(tmp_path)
+    house.stream(subjects=["s.*"], allow_direct=True)
+    reader = house.server.client()
+    reader.send("SUB in.> 1\r\n").events()
+    core = house.engine.accounts["$G"].streams["S"].core
+    house.server.reactor.max_pending = 10_000
+    asks = 40
+    house.client.send("PUB s.1 1000\r\n" + "x" * 1000 + "\r\n")
+    for n in range(asks):
+        house.client.send(f'PUB $JS.API.DIRECT.GET.S in.{n} 9\r\n{{"seq":1}}\r\n')
+    answers = direct_get.answers_of(house.engine.accounts["$G"].streams["S"])
+    assert answers.is_full()
+    house.server.reactor.max_pending = 1 << 20  # of the reader, who is sent all at once
+    house.server.reactor.settle()
+    assert core.visible == 1
+    assert not answers.is_full()
+    events: list[Any] = reader.parser.feed(reader.connection.take())
+    assert [event[1] for event in events] == [f"in.{n}" for n in range(asks)]
+    assert all(event[5].endswith(b"x" * 1000) for event in events)

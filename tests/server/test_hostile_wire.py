@@ -301,6 +301,40 @@ def test_subscribers_that_never_read(server: ServerProcess) -> None:
         assert most < 160 * MEGABYTE
 
 
+def test_answers_that_nobody_reads(server: ServerProcess) -> None:
+    """Each small request asks for megabytes: who does not read them is given no more."""
+    with witnessed(server, growth=64 * MEGABYTE) as other:
+        config = b'{"name":"BIG","subjects":["big"],"allow_direct":true}'
+        other.send(b"PUB $JS.API.STREAM.CREATE.BIG %d\r\n%s\r\n" % (len(config), config))
+        other.send((b"PUB big 10000\r\n" + b"x" * 10_000 + b"\r\n") * 300)
+        other.ping()
+        body = b'{"seq":1,"batch":300,"next_by_subj":">"}'
+        line = b"PUB $JS.API.DIRECT.GET.BIG z %d\r\n%s\r\n" % (len(body), body)
+        before = server.memory()
+        with contextlib.ExitStack() as stack:
+            for _ in range(4):
+                silent = stack.enter_context(raw(server.port()))
+                silent.sendall(b'CONNECT {"verbose":false}\r\nSUB z 1\r\n' + line * 100)
+            for _ in range(20):
+                other.ping()
+                # one connection may have twice its max_pending allocated, and so may what waits for the disk
+                assert server.memory() - before < 192 * MEGABYTE
+        other.send(b"PUB $JS.API.STREAM.DELETE.BIG 0\r\n\r\n")
+        other.ping()
+
+
+def test_a_reader_that_never_reads_ten_thousand_subscriptions(server: ServerProcess) -> None:
+    with witnessed(server, growth=64 * MEGABYTE) as other, raw(server.port()) as slow:
+        lines = b"".join(b"SUB fan.%s %d\r\n" % (b">" if i % 2 else b"*", i) for i in range(10_000))
+        slow.sendall(b'CONNECT {"verbose":false}\r\n' + lines + b"PING\r\n")
+        assert b"PONG" in slow.recv(65536) + slow.recv(65536)
+        before = server.memory()
+        for _ in range(50):
+            other.send(b"PUB fan.x 1000\r\n" + b"x" * 1000 + b"\r\n")
+            other.ping()
+            assert server.memory() - before < 96 * MEGABYTE
+
+
 def test_more_connections_than_there_may_be(server: ServerProcess) -> None:
     with witnessed(server, growth=24 * MEGABYTE), contextlib.ExitStack() as stack:
         refused = 0

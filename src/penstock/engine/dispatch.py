@@ -65,6 +65,7 @@ from penstock.engine import (
 )
 from penstock.engine.account import JetStreamAccount
 from penstock.engine.advisories import ApiAudit
+from penstock.engine.catalog import StreamEntry
 from penstock.engine.dialect_calls import DialectCalls
 
 _NO_MEMBERS = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
@@ -543,11 +544,20 @@ class Dispatcher:
         except ApiError:
             direct_get.answers_of(entry).status(reply, direct_get.TOO_NEW)
             return True
+        self._get_directly(entry, wanted, body, reply)
+        return True
+
+    def _get_directly(self, entry: StreamEntry, wanted: str, body: bytes, reply: str) -> None:
+        """Answer a direct get; when many answers wait for the disk already, the request waits instead."""
+        answers = direct_get.answers_of(entry)
+        if answers.is_full():
+            last = answers.stream.log.last_seq
+            answers.when_visible(last, lambda: self._get_directly(entry, wanted, body, reply))
+            return
         try:
             if wanted:
                 direct_get.by_subject(entry, body, wanted, reply)
             else:
                 direct_get.by_request(entry, body, reply, self._account.reactor.max_pending)
         except OSError as error:
-            direct_get.answers_of(entry).failed(reply, error.strerror or str(error))
-        return True
+            answers.failed(reply, error.strerror or str(error))

@@ -29,5 +29,9 @@ class Answers:
 
         The batch has at most `count` messages (0: all), and also ends as in batch().
         """
+    def is_full(self) -> bool:
+        """Whether a further answer may have to wait, and those that wait have reached a connection's
+        max_pending: requests wait instead.
+        """
     def when_visible(self, seq: int, then: Callable[[], object]) -> None:
         """Call then() when the stream is durable up to a sequence as promised: now, or in the delivery phase of a later turn."""

@@ -124,6 +124,10 @@ cdef class Answers(Listener):
         cdef bytes text = ("NATS/1.0 204 EOB\r\n" + lines + "\r\n").encode()
         self.put_text(PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
 
+    def is_full(self) -> bool:
+        """Whether a further answer may have to wait, and those that wait have reached a connection's max_pending: requests wait instead."""
+        return self.held_bytes >= self.stream.reactor.max_pending and self.stream.log.span.last_seq > self.stream.committer.visible
+
     def when_visible(self, seq: int, then: object) -> None:
         """Call then() when the stream is durable up to a sequence as promised: now, or in the delivery phase of a later turn."""
         if seq <= self.stream.committer.visible:
@@ -182,6 +186,7 @@ cdef class Answers(Listener):
                 self.send(to, &out)
             elif self.stream.log.state.condition < CLOSED:
                 self.held.append((barrier, to, PyBytes_FromStringAndSize(out.data, out.len)))
+                self.held_bytes += <int64_t>out.len
                 self.stream.listeners.await_more(self)
         finally:
             out_free(&out)
@@ -220,6 +225,7 @@ cdef class Answers(Listener):
                 text = one[2]
                 out.data = PyBytes_AS_STRING(text)
                 out.len = PyBytes_GET_SIZE(text)
+                self.held_bytes -= <int64_t>out.len
                 self.send(one[1], &out)
         if self.held and self.stream.log.state.condition < CLOSED:
             self.stream.listeners.await_more(self)
