@@ -127,3 +127,16 @@ def test_a_damaged_message_may_name_no_device() -> None:
     [letter] = memory.rows("dead_letters")
     assert (letter["device_id"], letter["aggregate_id"]) == (None, "of nobody")
     assert len(memory.table("events")) == 1
+
+
+def test_a_snapshot_may_say_of_its_change_what_cannot_be() -> None:
+    message: Any = EVENT_TYPES["resourcestatesnapshottaken"].message()
+    message.resource_id.device_id, message.resource_id.href = DEVICES[0], "/light/1"
+    message.event_metadata.version = 16
+    change = message.latest_resource_change
+    change.status, change.event_metadata.version = 1, 2**64 - 1
+    out = encode(message, owner="a")
+    memory = Memory(Settings(buckets=1))
+    memory.run(as_messages([Delivery(0, out.subject, out.payload, "")], 1))
+    assert memory.table("events")["version"].to_pylist() == [16]
+    assert memory.rows("twin_latest") == []

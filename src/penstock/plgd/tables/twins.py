@@ -71,10 +71,10 @@ def of_snapshots(events: pa.Table) -> pa.Table:
     rows = []
     for row in wanted.select([*SHARED, "data"]).to_pylist():
         snapshot = StateSnapshot.FromString(row.pop("data"))
-        if not snapshot.HasField("latest_resource_change"):
+        meta = snapshot.latest_resource_change.event_metadata
+        has_change = snapshot.HasField("latest_resource_change")
+        if not has_change or meta.version > row["version"]:  # none is newer than its snapshot
             continue
-        change = snapshot.latest_resource_change
-        meta = change.event_metadata
         rows.append(
             row
             | {
