@@ -148,8 +148,8 @@ OPTIONS: dict[str, str] = {
         {BENCH} --bucket --sleep --storage --replicas --maxbytes --history --purge --randomize --throughput --duration
     """,
     "bench kv get": f"{BENCH} --bucket --sleep --randomize",
-    "context add": "--description --select",
-    "context copy": "--description --select",
+    "context add": "--description --select --embed",
+    "context copy": "--description --select --embed",
     "context edit": "",
     "context ls": "--json -j --names",
     "context rm": "--force -f",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import stat
 from typing import TYPE_CHECKING
@@ -10,7 +11,8 @@ import pytest
 
 from penstock.cli.session import Session
 from penstock.client.addresses import TlsOptions, parse_servers
-from penstock.client.contexts import read_context
+from penstock.client.contexts import options_of, read_context
+from penstock.nkeys import KeyPair
 from penstock.testing import LocalServer
 
 if TYPE_CHECKING:
@@ -130,6 +132,40 @@ def test_credentials_of_a_context_let_in(cli: Run, folder: Path, guarded: LocalS
     # a server that is given gets no credentials of the selected context
     assert cli("-s", guarded.url, "pub", "x", "y").status == 1
     assert cli("-s", guarded.url, "--context", "a", "pub", "x", "y").status == 0
+
+
+def test_credentials_may_be_in_the_context_itself(cli: Run, folder: Path, tmp_path: Path) -> None:
+    seed = cli("auth", "nkey", "gen", "user").out.split()[0]
+    file = tmp_path / "user.nk"
+    file.write_text(seed + "\n")
+    config = tmp_path / "nkeys.conf"
+    public = KeyPair.from_seed(seed).public
+    config.write_text(f"authorization {{ users: [ {{ nkey: {public} }} ] }}\n")
+    with LocalServer(options=["-c", str(config)]) as local:
+        assert cli("context", "add", "f", "-s", local.url, "--nkey", file).status == 0
+        assert cli("context", "copy", "f", "e", "--embed").status == 0
+        made = cli("context", "add", "g", "-s", local.url, "--nkey", file, "--embed")
+        assert "in the context itself" in made.out
+        file.unlink()
+        for name in ("e", "g"):
+            assert cli("--context", name, "pub", "x", "y").status == 0
+            assert cli("context", "validate", name, "--connect").status == 0
+        assert cli("--context", "f", "pub", "x", "y").status == 1
+    fields = json.loads((folder / "context" / "e.json").read_text())
+    assert base64.b64decode(fields["nkey"].removeprefix("data:;base64,")).decode() == f"{seed}\n"
+    missing = cli("context", "copy", "f", "h", "--embed")
+    assert (missing.status, missing.err.count("\n")) == (1, 1)
+    assert cli("context", "ls", "--names").out.split() == ["e", "f", "g"]
+    (folder / "context" / "e.json").write_text(json.dumps(fields | {"nkey": "data:;base64,?"}))
+    assert "not Base64" in cli("--context", "e", "pub", "x", "y").err
+
+
+def test_credentials_in_a_context_are_those_of_a_file() -> None:
+    text = "-----BEGIN NATS USER JWT-----\nx\n"
+    data = "data:;base64," + base64.b64encode(text.encode()).decode()
+    fields = json.dumps({"creds": data, "user_jwt": data})
+    found = options_of(fields, "x", "/nowhere")
+    assert (found["creds"], found["jwt"]) == (text, text)
 
 
 def test_which_options_win(folder: Path) -> None:

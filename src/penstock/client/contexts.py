@@ -10,6 +10,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import os
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,8 @@ _TEXTS = {
     "user_jwt": "jwt",
 }
 """Fields that are options under another name."""
+EMBEDDED = "data:;base64,"
+"""What credentials begin with that are in the context itself and not in a file."""
 _FORBIDDEN = frozenset("/\\\0")
 
 
@@ -56,6 +60,11 @@ def options_of(text: bytes | str, name: str, home: str) -> dict[str, Any]:
     ]
     if wrong:
         raise ContextError(f"the context {name!r} has a wrong type in: {', '.join(wrong)}")
+    fields |= {
+        field: _embedded(fields[field], name)
+        for field in ("creds", "nkey", "user_seed", "user_jwt")
+        if str(fields.get(field) or "").startswith(EMBEDDED)
+    }
     found: dict[str, Any] = {}
     try:
         found["servers"] = parse_servers(fields.get("url") or DEFAULT_URL)
@@ -92,6 +101,8 @@ def _credentials(fields: dict[str, Any], name: str, home: str) -> dict[str, str]
     if fields.get("user"):
         return {"user": fields["user"], "password": fields.get("password") or ""}
     if creds := fields.get("creds"):
+        if "\n" in creds:  # it was in the context
+            return {"creds": creds}
         if "://" in creds:
             raise ContextError(
                 f"the context {name!r} has creds in {creds.partition(':')[0]}://: name a file"
@@ -100,6 +111,14 @@ def _credentials(fields: dict[str, Any], name: str, home: str) -> dict[str, str]
     if fields.get("user_seed"):
         return {"nkey": fields["user_seed"]}
     return {"nkey": _path(fields["nkey"], home)} if fields.get("nkey") else {}
+
+
+def _embedded(value: str, name: str) -> str:
+    """The text of credentials that are in the context itself; ContextError."""
+    try:
+        return base64.b64decode(value.removeprefix(EMBEDDED), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        raise ContextError(f"the context {name!r} has credentials that are not Base64") from None
 
 
 def _path(path: str, home: str) -> str:

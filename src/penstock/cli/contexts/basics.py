@@ -51,6 +51,9 @@ _LABELS = {
 
 _NAME = click.argument("name")
 _DESCRIPTION = click.option("--description", default=None, help="What the context is for.")
+_EMBED = click.option(
+    "--embed", is_flag=True, help="Keep the content of credential files in the context."
+)
 _SELECT = click.option("--select", "select_it", is_flag=True, help="Select the context, too.")
 
 
@@ -58,6 +61,7 @@ _SELECT = click.option("--select", "select_it", is_flag=True, help="Select the c
 @_NAME
 @_DESCRIPTION
 @_SELECT
+@_EMBED
 @click.option("-s", "--server", default="", help="URL of the server, or several with commas.")
 @click.option("--user", default="", help="User name.")
 @click.option("--password", default="", help="Password.")
@@ -80,6 +84,7 @@ def add(
     name: str,
     description: str | None,
     select_it: bool,
+    embed: bool,
     js_api_prefix: str,
     inbox_prefix: str,
     **given: Any,
@@ -104,7 +109,7 @@ def add(
     fields.update({field: value for field, value in more.items() if value})
     if description is not None:
         fields["description"] = description
-    context_files.save(name, fields)
+    context_files.save(name, context_files.embed(fields) if embed else fields)
     if select_it:
         context_files.select(name)
     _show(session, name)
@@ -220,6 +225,7 @@ def info(session: Session, name: str | None, connect: bool) -> int:
 
 def _show(session: Session, name: str, *, connect: bool = False) -> int:
     from penstock.cli.contexts import files as context_files
+    from penstock.client.contexts import EMBEDDED
 
     fields = context_files.read(name)
     problems = _problems(session, name, connect)
@@ -231,6 +237,8 @@ def _show(session: Session, name: str, *, connect: bool = False) -> int:
         value = fields.get(field)
         if value:
             text = "yes" if value is True else str(value)
+            if text.startswith(EMBEDDED):
+                text = "in the context itself"
             facts.append((label, "*****" if field in _SECRETS else text))
     facts.append(("Path", str(context_files.path_of(name))))
     facts += [("Problem", each) for each in problems]
@@ -283,10 +291,16 @@ def edit(session: Session, name: str) -> None:
 @_NAME
 @_DESCRIPTION
 @_SELECT
+@_EMBED
 @command
 @click.pass_obj
 def copy(
-    session: Session, source: str, name: str, description: str | None, select_it: bool
+    session: Session,
+    source: str,
+    name: str,
+    description: str | None,
+    select_it: bool,
+    embed: bool,
 ) -> None:
     """Copy the context SOURCE as NAME."""
     from penstock.cli.contexts import files as context_files
@@ -297,7 +311,7 @@ def copy(
         raise click.ClickException(f"there is a context {name} already")
     if description is not None:
         fields["description"] = description
-    context_files.save(name, fields)
+    context_files.save(name, context_files.embed(fields) if embed else fields)
     if select_it:
         context_files.select(name)
     _show(session, name)

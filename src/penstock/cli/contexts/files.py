@@ -11,13 +11,14 @@ A file is replaced as a whole, so that a reader never sees half of it.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from penstock.client.contexts import context_names, folder_of_contexts, options_of
+from penstock.client.contexts import EMBEDDED, context_names, folder_of_contexts, options_of
 from penstock.errors import ContextError
 
 FILES = ("creds", "nkey", "cert", "key", "ca")
@@ -54,6 +55,21 @@ def save(name: str, fields: dict[str, Any]) -> None:
     text = json.dumps(fields, indent=2, ensure_ascii=False)
     options_of(text, name, str(Path.home()))
     _write(path, text + "\n")
+
+
+def embed(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields with the content of credential files instead of their names; ContextError."""
+    found = dict(fields)
+    for field in ("creds", "nkey"):
+        path = fields.get(field)
+        if not path or path.startswith(EMBEDDED):
+            continue
+        try:
+            data = Path(os.path.expanduser(path)).read_bytes()
+        except OSError as error:
+            raise ContextError(f"cannot read {path}: {error.strerror}") from None
+        found[field] = EMBEDDED + base64.b64encode(data).decode()
+    return found
 
 
 def remove(name: str) -> None:
@@ -99,7 +115,11 @@ def problems_of(name: str) -> list[str]:
     found = []
     for field in FILES:
         path = fields.get(field)
-        if path and not os.access(os.path.expanduser(path), os.R_OK):
+        if (
+            path
+            and not path.startswith(EMBEDDED)
+            and not os.access(os.path.expanduser(path), os.R_OK)
+        ):
             found.append(f"{field}: cannot read {path}")
     return found
 
