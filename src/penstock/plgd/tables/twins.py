@@ -69,7 +69,7 @@ def of_snapshots(events: pa.Table) -> pa.Table:
     """
     wanted = events.filter(pc.equal(events["event_type"], "resourcestatesnapshottaken"))
     rows = []
-    for row in wanted.select([*SHARED, "data"]).to_pylist():
+    for row in wanted.select([*SHARED, "version", "data"]).to_pylist():
         snapshot = StateSnapshot.FromString(row.pop("data"))
         meta = snapshot.latest_resource_change.event_metadata
         has_change = snapshot.HasField("latest_resource_change")
