@@ -356,15 +356,15 @@ def test_heartbeats_of_push(client):
     scene.consumer(
         ack_policy="explicit",
         deliver_subject=f"to.{scene.name}",
-        idle_heartbeat=second(0.3),
+        idle_heartbeat=second(0.6),
         filter_subject=f"{scene.name}.a",
     )
     client.say(f"SUB to.{scene.name} 7\r\n")
-    client.wait(0.45)
+    client.wait(0.9)
     lines = "".join(f"PUB {scene.name}.{subject} 1\r\nx\r\n" for subject in "abb")
     client.say(lines)
     scene.info()
-    client.wait(0.45)
+    client.wait(0.9)
 
 
 @pytest.mark.parametrize("policy", ["explicit", "none"])

@@ -247,7 +247,11 @@ PAGES = [
 def test_the_same_page(path: str, pair: tuple[Side, Side]) -> None:
     ours, theirs = (side.get(path) for side in pair)
     assert ours[:2] == theirs[:2]
-    assert not differences(json.loads(ours[2]), json.loads(theirs[2]))
+    pages = [json.loads(each[2]) for each in (ours, theirs)]
+    if "sort=uptime" in path:  # which of the closed ones lived longer is chance
+        for page in pages:
+            page["connections"].sort(key=lambda each: ("stop" in each, each.get("name", "")))
+    assert not differences(*pages)
     assert ours[2].startswith("{\n  ") == theirs[2].startswith("{\n  ")
 
 

@@ -352,7 +352,7 @@ cdef class Crowd:
                 if kind < 0:
                     role.link.parser.fail(kind, [])
                 role.take(&op, now)
-            role.settle(now)
+            role.settle(clock_ns())  # after the work on what was read: all may have come at once
             if not role.link.more:
                 break
         self.unfinished -= role.over and not before
