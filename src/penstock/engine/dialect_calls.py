@@ -135,7 +135,7 @@ class DialectCalls:
         if asked.reply and asked.shown is not None:
             # a message is shown only when a crash cannot take it back
             answers = direct_get.answers_of(account.stream(asked.shown[0]))
-            answers.when_visible(asked.shown[1], publish)
+            answers.when_visible(asked.shown[1], publish, len(answer))
         elif asked.reply:
             publish()
         if account.advisories.audited():

@@ -398,12 +398,27 @@ class Dispatcher:
             self._account.on_request(source, subject, headers, body)
         if call.replied and not reply:
             return True
-        asked = _Asked(call, names, source, subject, reply, body)
-        self._account.caller = source
+        self._answer(_Asked(call, names, source, subject, reply, body), headers)
+        return True
+
+    def _answer(self, asked: _Asked, headers: bytes) -> None:
+        """Answer a request, or let it wait."""
+        if self._waits(asked, lambda: self._answer(asked, headers)):
+            return
+        self._account.caller = asked.source
         response, answer_headers = self._response(asked, headers)
         if response is not None:
             self._finish(asked, response, answer_headers)
         self._account.caller = None
+
+    def _waits(self, asked: _Asked, again: Callable[[], object]) -> bool:
+        """Whether a request for a message has to wait, for many answers wait for the disk already."""
+        if asked.call.response is not MsgGetResponse:
+            return False
+        entry = self._account.streams.get(asked.names[0])
+        if entry is None or not (answers := direct_get.answers_of(entry)).is_full():
+            return False
+        answers.when_visible(answers.stream.log.last_seq, again)
         return True
 
     def _find(self, tokens: list[str]) -> tuple[Call, list[str]] | None:
@@ -431,7 +446,7 @@ class Dispatcher:
         if asked.reply and isinstance(response, MsgGetResponse) and response.message is not None:
             # a message is shown only when a crash cannot take it back
             answers = direct_get.answers_of(account.stream(asked.names[0]))
-            answers.when_visible(response.message.seq, publish)
+            answers.when_visible(response.message.seq, publish, len(answer))
         elif asked.reply:
             publish()
         if told and account.advisories.audited():
@@ -454,8 +469,17 @@ class Dispatcher:
         if found is None:
             return Response(error=errors.BadRequestError().body())
         row, names = found
+        asked = _Asked(row, names, source, "", "", body, then)
+
+        def again() -> None:
+            late = self.answer(source, call, body, then)
+            if late is not None:
+                then(late)
+
+        if self._waits(asked, again):
+            return None
         self._account.caller = source
-        response, _ = self._response(_Asked(row, names, source, "", "", body, then), b"")
+        response, _ = self._response(asked, b"")
         self._account.caller = None
         return response
 

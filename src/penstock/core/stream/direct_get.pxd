@@ -10,7 +10,7 @@ cdef class Answers(Listener):
     cdef readonly Stream stream
     cdef Out out                     # answers that are composed and not sent
     cdef uint64_t barrier            # the highest sequence in `out`
-    cdef list held                   # (barrier, reply, answers) that wait until the stream is durable up to the barrier
+    cdef list held                   # (barrier, reply, answers) or (barrier, function, its bytes) that wait until the stream is durable up to the barrier
     cdef int64_t held_bytes          # of the answers in `held`
     cdef bytes name                  # of the stream, as a header line
     # Compose one message. `pending` < 0: a single message; else of a batch, with so many to follow; `previous`: the batch's sequence before it.

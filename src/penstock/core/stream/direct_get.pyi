@@ -33,5 +33,8 @@ class Answers:
         """Whether a further answer may have to wait, and those that wait have reached a connection's
         max_pending: requests wait instead.
         """
-    def when_visible(self, seq: int, then: Callable[[], object]) -> None:
-        """Call then() when the stream is durable up to a sequence as promised: now, or in the delivery phase of a later turn."""
+    def when_visible(self, seq: int, then: Callable[[], object], size: int = 0) -> None:
+        """Call then() when the stream is durable up to a sequence as promised: now, or in the delivery phase of a later turn.
+
+        `size`: the bytes that then() holds, which count as those of answers.
+        """

@@ -128,12 +128,16 @@ cdef class Answers(Listener):
         """Whether a further answer may have to wait, and those that wait have reached a connection's max_pending: requests wait instead."""
         return self.held_bytes >= self.stream.reactor.max_pending and self.stream.log.span.last_seq > self.stream.committer.visible
 
-    def when_visible(self, seq: int, then: object) -> None:
-        """Call then() when the stream is durable up to a sequence as promised: now, or in the delivery phase of a later turn."""
+    def when_visible(self, seq: int, then: object, size: int = 0) -> None:
+        """Call then() when the stream is durable up to a sequence as promised: now, or in the delivery phase of a later turn.
+
+        `size`: the bytes that then() holds, which count as those of answers.
+        """
         if seq <= self.stream.committer.visible:
             then()
         elif self.stream.log.state.condition < CLOSED:
-            self.held.append((seq, then, None))
+            self.held.append((seq, then, size))
+            self.held_bytes += <int64_t>size
             self.stream.listeners.await_more(self)
 
     # --- composing -----------------------------------------------------------------------------------------------------
@@ -219,7 +223,8 @@ cdef class Answers(Listener):
         for one in held:
             if one[0] > self.stream.committer.visible:
                 self.held.append(one)
-            elif one[2] is None:
+            elif isinstance(one[2], int):
+                self.held_bytes -= <int64_t>one[2]
                 one[1]()
             else:
                 text = one[2]
