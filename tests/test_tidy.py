@@ -233,16 +233,16 @@ SOMEBODYS_PATH = re.compile(
 )
 
 
-def is_kept_input(path: Path) -> bool:
-    """Whether it is an input that fuzzing found: bytes that nobody wrote."""
-    return "/tests/fuzz/corpus/" in path.as_posix()
+def is_kept(path: Path) -> bool:
+    """Whether it is bytes that nobody wrote: an input that fuzzing found, or a former version's store."""
+    return any(each in path.as_posix() for each in ("/tests/fuzz/corpus/", "/tests/store/kept/"))
 
 
 def test_nothing_is_left_over() -> None:
     found = [
         f"{name(path)}: {match.group()}"
         for path in FILES
-        if path.name != "LICENSE" and not is_kept_input(path)
+        if path.name != "LICENSE" and not is_kept(path)
         for pattern in (LEFTOVER, SOMEBODYS_PATH)
         for match in pattern.finditer(text_of(path))
     ]
@@ -270,5 +270,5 @@ def test_a_silenced_check_says_which_and_why() -> None:
 def test_committed_files_are_small_texts() -> None:
     big = {name(p): p.stat().st_size for p in FILES if p.stat().st_size > COMMITTED_BYTES}
     assert not big
-    binary = [name(p) for p in FILES if b"\0" in p.read_bytes()[:4096] and not is_kept_input(p)]
+    binary = [name(p) for p in FILES if b"\0" in p.read_bytes()[:4096] and not is_kept(p)]
     assert not binary
