@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.schedule import ROOT, SHORT_S, durations, longest, table, uses_spark
 
 LONG, SHORT = "tests/client/test_consuming_recovery.py", "tests/test_nuid.py"
@@ -22,7 +24,11 @@ def test_files_that_take_the_session_are_known_by_their_fixtures() -> None:
     assert uses_spark(SHORT_WITH_SPARK)
 
 
-def test_the_longest_comes_first_and_spark_goes_where_a_jvm_is() -> None:
+def test_the_longest_comes_first_and_spark_goes_where_a_jvm_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seconds = {LONG: 100, LONG_WITH_SPARK: 90, SHORT_WITH_SPARK: 20}
+    monkeypatch.setattr("tests.schedule.durations", lambda: seconds)
     waiting = [SHORT, SHORT_WITH_SPARK, LONG_WITH_SPARK, LONG]
     with_jvm: list[str] = []
     without: list[str] = []
