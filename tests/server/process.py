@@ -4,13 +4,14 @@ import contextlib
 import json
 import os
 import re
-import select
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from typing import IO
 
 PATIENCE_SECONDS = 20.0
 
@@ -19,36 +20,92 @@ class GoneError(AssertionError):
     """What was waited for did not come."""
 
 
-class ServerProcess:
-    """A penstock-server as a child process; its stderr is read as it comes."""
+class ServerLog:
+    """What a child writes to its stderr, read all the time so that the child never waits for a
+    reader. The beginning and the newest lines are kept; what a very long log has between them is
+    counted and forgotten.
+    """
 
-    def __init__(self, *arguments: str, env: dict[str, str] | None = None) -> None:
-        self.child = subprocess.Popen(
+    HEAD = 1 << 20
+    TAIL = 4 << 20
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._head, self._tail = bytearray(), bytearray()
+        self._left_out = 0
+        self._ended = False
+        self._changed = threading.Condition()
+        self._reader = threading.Thread(target=self._read, args=(pipe,), daemon=True)
+        self._reader.start()
+
+    def _read(self, pipe: IO[bytes]) -> None:
+        with pipe:
+            while data := os.read(pipe.fileno(), 65536):
+                with self._changed:
+                    self._keep(data)
+                    self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _keep(self, data: bytes) -> None:
+        room = self.HEAD - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:]
+        if (more := len(self._tail) - self.TAIL) > 0:
+            more = self._tail.find(b"\n", more) + 1 or more
+            del self._tail[:more]
+            self._left_out += more
+
+    @property
+    def text(self) -> str:
+        with self._changed:
+            gap = b"\n[%d bytes left out]\n" % self._left_out if self._left_out else b""
+            return bytes(self._head + gap + self._tail).decode(errors="replace")
+
+    def wait_for(self, pattern: str) -> re.Match[str]:
+        """Wait until the log has a match of the pattern."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        with self._changed:
+            while not (found := re.search(pattern, self.text)):
+                if self._ended or not self._changed.wait(deadline - time.monotonic()):
+                    raise GoneError(f"no {pattern!r} in the log:\n{self.text}")
+        return found
+
+    def join(self) -> None:
+        """Wait until the child has closed it."""
+        self._reader.join(PATIENCE_SECONDS)
+
+
+class ServerProcess:
+    """A penstock-server as a child process, or another child that has been started."""
+
+    def __init__(
+        self,
+        *arguments: str,
+        env: dict[str, str] | None = None,
+        child: subprocess.Popen[bytes] | None = None,
+    ) -> None:
+        self.child = child or subprocess.Popen(
             [sys.executable, "-m", "penstock.server", *arguments],
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             env={**os.environ, **(env or {})},
         )
-        self.text = ""
+        assert self.child.stderr is not None
+        self.log = ServerLog(self.child.stderr)
 
     @property
     def pid(self) -> int:
         return self.child.pid
 
+    @property
+    def text(self) -> str:
+        """The log so far; all of it after the end."""
+        return self.log.text
+
     def wait_for(self, pattern: str) -> re.Match[str]:
         """Wait until the log has a match of the pattern."""
-        assert self.child.stderr is not None
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            found = re.search(pattern, self.text)
-            if found:
-                return found
-            left = deadline - time.monotonic()
-            ready = select.select([self.child.stderr], [], [], max(left, 0))[0]
-            data = os.read(self.child.stderr.fileno(), 65536) if ready else b""
-            if not data:
-                raise GoneError(f"no {pattern!r} in the log:\n{self.text}")
-            self.text += data.decode()
+        return self.log.wait_for(pattern)
 
     def port(self) -> int:
         """The port for clients, once it listens."""
@@ -63,16 +120,15 @@ class ServerProcess:
         self.child.send_signal(number)
 
     def end(self) -> int:
-        """Wait until it has ended; the rest of its log is in text."""
-        assert self.child.stderr is not None
+        """Wait until it has ended; all of its log is in text."""
         try:
-            _, rest = self.child.communicate(timeout=PATIENCE_SECONDS)
+            status = self.child.wait(PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
             self.child.kill()
-            self.child.communicate()
+            self.child.wait()
             raise GoneError(f"the server did not end:\n{self.text}") from None
-        self.text += rest.decode()
-        return self.child.returncode
+        self.log.join()
+        return status
 
     def stop(self) -> int:
         if self.child.poll() is None:

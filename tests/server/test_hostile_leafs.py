@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import threading
 import urllib.request
 from typing import TYPE_CHECKING
 
@@ -36,19 +34,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, leaf_port: int) -> Iterator
     limits = f'{LIMITS}leafnodes {{ listen: "127.0.0.1:{leaf_port}" }}\n'
     with small_server(tmp_path_factory.mktemp("leafs"), limits=limits) as process:
         process.http_port()
-        # Hundreds of connections are logged: a pipe that nobody reads would stop the server.
-        assert process.child.stderr is not None
-        reader = threading.Thread(
-            target=drain, args=(os.dup(process.child.stderr.fileno()),), daemon=True
-        )
-        reader.start()
         yield process
-
-
-def drain(pipe: int) -> None:
-    with os.fdopen(pipe, "rb", buffering=0) as log:
-        while log.read(65536):
-            pass
 
 
 def join(port: int, number: int, interest: int) -> socket.socket:

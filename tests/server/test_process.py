@@ -16,7 +16,7 @@ import pytest
 
 from penstock.server.files import StoreLock
 
-from .process import GoneError, ServerProcess, Wire, running
+from .process import GoneError, ServerLog, ServerProcess, Wire, running
 
 
 def refused(*arguments, status=1):
@@ -297,8 +297,7 @@ def test_running_out_of_descriptors_is_survived():
     child = subprocess.Popen(
         [sys.executable, "-c", code, "-a", "127.0.0.1", "-p", "-1"], stderr=subprocess.PIPE
     )
-    server = ServerProcess.__new__(ServerProcess)
-    server.child, server.text = child, ""
+    server = ServerProcess(child=child)
     port = server.port()
     many = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(80)]
     server.wait_for("Cannot accept a connection: Too many open files")
@@ -420,3 +419,22 @@ def test_a_store_that_is_made_is_for_its_user_alone(tmp_path: Path) -> None:
         assert (tmp_path / folder).stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "new/inner/store/lock").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "there").stat().st_mode & 0o777 == 0o755  # as its owner wants it
+
+
+def test_a_server_that_logs_a_lot_is_not_stopped_by_a_test_that_does_not_read() -> None:
+    with running("-DV") as server, Wire(server.port()) as wire:
+        for _ in range(4):
+            wire.send(b"PUB a 1\r\nx\r\n" * 1000)
+            wire.ping()
+    assert len(re.findall(r"<<- \[PUB a 1\]", server.text)) == 4000
+
+
+def test_of_a_very_long_log_the_beginning_and_the_end_are_kept() -> None:
+    code = "import sys\nfor i in range(1_000_000): sys.stderr.write(f'line {i}.\\n')"
+    child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
+    server = ServerProcess(child=child)
+    assert server.end() == 0
+    assert server.text.startswith("line 0.\n")
+    assert server.text.endswith("line 999999.\n")
+    assert re.search(r"\n\[\d+ bytes left out\]\nline \d+\.\n", server.text)
+    assert len(server.text) < ServerLog.HEAD + ServerLog.TAIL + 100
