@@ -8,10 +8,13 @@ counters equal a recount.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.log import queries
+
+from .expecting import Expecting
 
 if TYPE_CHECKING:
     from .clients import Clients
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 RECORD_BYTES = 30  # bytes of a record besides subject, headers and payload
 TAKES = 0  # the condition of a log that accepts messages
+UPDATED = ("description", "ack_wait")  # what updates of consumers change
 UNCHECKED = ("metadata", "subjects")  # the server adds metadata, and a mirror has no subjects
 
 
@@ -58,6 +62,7 @@ class Checks:
     def __init__(self, world: World, clients: Clients) -> None:
         self.world = world
         self.clients = clients
+        self.expecting = Expecting(clients)
         # payload -> message, of all streams that ever existed
         self.known: dict[bytes, Publish] = {}
 
@@ -77,7 +82,7 @@ class Checks:
 
     def relaxed(self, stream: Stream) -> bool:
         """Return whether PubAcks are sent before the fsync."""
-        return bool(self.world.sync_interval_ns) or stream.config.get("persist_mode") == "async"
+        return any(self.world.intervals) or stream.config.get("persist_mode") == "async"
 
     def power_was_cut(self) -> None:
         for stream in self.clients.streams.values():
@@ -124,6 +129,7 @@ class Checks:
                 self.configuration(stream, entry)
                 self.messages(stream, entry, power=power)
                 self.consumers(stream, entry)
+        self.world.intervals = {self.world.changes.sync_interval_ns}
         for name in account.streams:
             if name not in self.clients.streams:
                 self.world.fail(f"stream {name} was never made")
@@ -159,7 +165,9 @@ class Checks:
         stream.lost |= lost if stream.flips else set()
         if power and self.relaxed(stream):
             self.take_back(stream, found, log)
-        if not stream.config.get("allow_msg_counter"):
+        if stream.config.get("allow_msg_counter"):
+            self.sums(stream, found)
+        else:
             self.contents(stream, found)
         self.presence(stream, found, log)
         self.note_gone(stream, log)
@@ -247,6 +255,8 @@ class Checks:
                 self.world.fail(
                     f"{stream.name} {seq}: {message.payload!r}, acked was {there.payload!r}"
                 )
+            if own and publish.expects:
+                self.expecting.met(stream, replace(publish, seq=seq))
             if own and publish.seq and publish.seq != seq:
                 self.world.fail(
                     f"{stream.name}: {message.payload!r} is {seq}, acked as {publish.seq}"
@@ -261,6 +271,30 @@ class Checks:
                 f"{stream.name} {seq} was removed, and is there: {found[seq].payload!r}"
             )
         self.batches(stream, seen)
+
+    def sums(self, stream: Stream, found: dict[int, Any]) -> None:
+        """Check that each message of a counter adds its increment to the message before it."""
+        if stream.config.get("sources") or stream.config.get("subject_transform"):
+            return
+        before: dict[str, tuple[int, int]] = {}  # subject -> (seq, sum)
+        gap = 0  # the highest sequence without a message: it may have been of any subject
+        for seq in range(1, max(found, default=0) + 1):
+            message = found.get(seq)
+            if message is None:
+                gap = seq
+                continue
+            total = int(json.loads(message.payload)["val"])
+            (added,) = [
+                int(line.removeprefix(b"Nats-Incr: "))
+                for line in message.headers.split(b"\r\n")
+                if line.startswith(b"Nats-Incr: ")
+            ]
+            at, last = before.get(message.subject, (0, 0))
+            if gap <= at:
+                self.world.counts["sums compared"] += 1
+                if total != last + added:
+                    self.world.fail(f"{stream.name} {seq}: {last} and {added} are {total}")
+            before[message.subject] = seq, total
 
     def batches(self, stream: Stream, seen: dict[bytes, int]) -> None:
         groups: dict[str, list[Publish]] = {}
@@ -277,7 +311,8 @@ class Checks:
                 for back, publish in enumerate(reversed(group))
                 if publish not in there
                 and not stream.may_be_gone(
-                    publish if publish.seq else replace(publish, seq=last - back), self.world.now_ns
+                    publish if publish.seq else replace(publish, seq=last - back),
+                    self.world.latest_ns,
                 )
             ]
             if missing:
@@ -296,7 +331,7 @@ class Checks:
                     )
             elif seq in stream.lost and seq not in stream.gone:
                 hit.append(seq)
-            elif not stream.may_be_gone(publish, self.world.now_ns):
+            elif not stream.may_be_gone(publish, self.world.latest_ns):
                 self.world.fail(
                     f"{stream.name}: acked message {seq} is missing: {publish}",
                     f"of {log.first_seq} to {log.last_seq}; lost {log.lost}; {self.world.reports}",
@@ -329,6 +364,7 @@ class Checks:
             consumer.there = "yes" if there is not None else "no"
             if there is None:
                 continue
+            self.consumer_configuration(stream, consumer, there.config)
             state = there.core.state()
             if state.floor_stream_seq < consumer.confirmed_upto and consumer.policy == "all":
                 self.world.fail(f"{stream.name} {name}: the floor went back", state)
@@ -339,6 +375,21 @@ class Checks:
                 self.world.fail(
                     f"{stream.name} {name}: {state.num_pending} pending, {waiting} counted"
                 )
+
+    def consumer_configuration(self, stream: Stream, consumer: Consumer, config: Any) -> None:
+        most = consumer.config.get("max_ack_pending", 0)
+        for one in [consumer.config, *consumer.maybe_configs]:
+            if all(getattr(config, key) == one[key] for key in UPDATED if key in one):
+                consumer.config = one
+                consumer.maybe_configs.clear()
+                consumer.unclear = False
+                break
+        else:
+            self.world.fail(
+                f"{stream.name} {consumer.name} has another configuration:", config, consumer.config
+            )
+        if config.max_ack_pending != most:
+            self.world.fail(f"{stream.name} {consumer.name} may have {config.max_ack_pending}")
 
     # --- the end ---------------------------------------------------------------------------------
 
@@ -378,4 +429,4 @@ class Checks:
         if stream.retention == "interest" and publish.number < consumer.created:
             return False
         # the consumer may have passed the message after a removal that was lost later
-        return not stream.may_be_gone(replace(publish, seq=message.seq), self.world.now_ns)
+        return not stream.may_be_gone(replace(publish, seq=message.seq), self.world.latest_ns)

@@ -8,6 +8,7 @@ them.
 from __future__ import annotations
 
 import json
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from . import configs
@@ -31,6 +32,7 @@ class Clients:
     def __init__(self, world: World) -> None:
         self.world = world
         self.random = world.random
+        self.wide = Random(f"{world.seed} wide choices")  # for what the wider choice adds
         self.streams: dict[str, Stream] = {}
         self.ever: list[Stream] = []  # also deleted streams, whose messages other streams may have
         self.count = 0
@@ -207,6 +209,9 @@ class Clients:
             if self.streams.get(stream.name) is stream and stream.there == "yes":
                 self.world.counts["publishes sent again"] += 1
                 stream.order.append(publish)  # its rollup takes place now
+                publish.sent_ns = min(
+                    publish.sent_ns, self.world.now_ns
+                )  # of a clock that went back
                 if publish.payload not in stream.held:
                     publish.forgotten.append(stream.opened_last)
                 self.send(stream, publish, lines, link)

@@ -129,6 +129,21 @@ KINDS = (
 )  # fmt: skip
 
 
+def wider(random: Random, config: dict[str, Any]) -> None:
+    """Give a consumer small limits, waits between deliveries, or a priority group."""
+    explicit = config["ack_policy"] == "explicit"
+    if explicit and random.random() < 0.3:
+        config["max_ack_pending"] = random.choice([1, 3])
+    if explicit and "max_deliver" not in config and random.random() < 0.2:
+        config |= {"backoff": [SECOND, 3 * SECOND], "max_deliver": 4}
+        del config["ack_wait"]
+    if explicit and "deliver_subject" not in config and random.random() < 0.3:
+        config["priority_groups"] = ["g"]
+        config["priority_policy"] = random.choice(["overflow", "pinned_client", "prioritized"])
+        if config["priority_policy"] == "pinned_client":
+            config["priority_timeout"] = 2 * SECOND
+
+
 def consumer(random: Random, name: str, stream: dict[str, Any], taken: int) -> dict[str, Any]:
     """Return the configuration of a consumer; `taken`: how many consumers the stream has."""
     config: dict[str, Any] = {

@@ -43,6 +43,17 @@ IN_A_HUNDRED = (
     "atomic batches",
     "fast batches",
     "removals",
+    "seeds with the wider choice",
+    "changes of keys",
+    "changes of file sizes",
+    "changes of sync_interval",
+    "clocks that went back",
+    "consumers paused",
+    "consumer updates",
+    "clients unpinned",
+    "publishes with an expectation",
+    "expectations not met",
+    "sums compared",
 )
 
 

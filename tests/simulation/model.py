@@ -35,6 +35,8 @@ class Publish:
     acked: bool = False
     durable: bool = False  # whether the PubAck promised the disk, or a later sync has covered it
     number: int = 0  # its place in the order of all messages that were sent to the stream
+    expects: str = ""  # "stream" or "subject", whose last message it expects to be `expected`
+    expected: int = 0
     plan: bool = False  # a schedule, which its last message removes
     # the stream's last sequence at each time when the message was sent again with its id and was not
     # stored any more: the ids of removed messages are known to one server only
@@ -66,6 +68,11 @@ class Consumer:
     confirmed_upto: int = 0
     delivered: dict[int, int] = field(default_factory=dict)  # seq -> number of deliveries
     drained: set[int] = field(default_factory=set)
+    pauses: int = 0  # how many requests to pause or to resume were sent
+    paused: tuple[int, int] = (0, 0)  # from this turn on, until this time
+    pin: str = ""  # what a group's pinned client shows
+    unclear: bool = False  # whether an update is in flight
+    maybe_configs: list[dict[str, Any]] = field(default_factory=list)  # of unanswered updates
 
     @property
     def policy(self) -> str:

@@ -7,6 +7,7 @@ delivered again.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from . import configs
@@ -52,6 +53,8 @@ class Readers:
         if there is not None and there.there != "no":
             return
         config = configs.consumer(self.random, name, stream.config, int(name[1:]))
+        if self.world.wide:
+            configs.wider(self.clients.wide, config)
         self.made += 1
         consumer = Consumer(name, config, 1 << 60, number=self.made)
         stream.consumers[name] = consumer
@@ -130,7 +133,12 @@ class Readers:
         if inbox not in link.inboxes:
             link.inboxes.add(inbox)
             link.subscribe(inbox, "", heard)
-        body = json.dumps({"batch": count, "no_wait": True}).encode()
+        request: dict[str, Any] = {"batch": count, "no_wait": True}
+        if "priority_groups" in consumer.config:
+            request["group"] = "g"
+            if consumer.pin:
+                request["id"] = consumer.pin
+        body = json.dumps(request).encode()
         link.send(f"$JS.API.CONSUMER.MSG.NEXT.{stream.name}.{consumer.name}", body, reply=inbox)
 
     def delivered(
@@ -144,11 +152,18 @@ class Readers:
         subject: str,
     ) -> None:
         if not reply.startswith("$JS.ACK."):
+            if headers.startswith(b"NATS/1.0 423"):
+                consumer.pin = ""  # another client is pinned
             return  # a status message
         if self.clients.streams.get(stream.name) is not stream:
             return  # another stream of the same name
         if stream.consumers.get(consumer.name) is not consumer:
             return  # another consumer of the same name
+        found = re.search(rb"\r\nNats-Pin-Id: (\S+)\r\n", headers)
+        if found:
+            consumer.pin = found[1].decode()
+        if self.world.turns >= consumer.paused[0] and self.world.now_ns < consumer.paused[1]:
+            self.world.fail(f"{stream.name} {consumer.name} is paused, and delivered", reply)
         numbers = reply.split(".")[-5:]
         times, seq = int(numbers[0]), int(numbers[1])
         self.world.counts["deliveries"] += 1

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 from penstock.engine.rules import message_ttl, saved_deadlines
 from penstock.testing.simulated_disk import PowerCut
 
+from .administering import Administering
 from .checks import Checks
 from .clients import Clients
+from .expecting import Expecting
 from .readers import Readers
 from .world import SECOND, Violation, World
 
@@ -28,6 +30,7 @@ STEPS = 45  # steps in the life of each server
 LAST_EVENTS = 40
 FULL = 0.2  # the part of restarts that find a full disk
 MADE_ROOM = 0.5  # the part of these that have room again before a client publishes
+WIDER = 0.2  # the part of steps with one of the wider choice before them
 SAVE_AFTER = 15  # messages between two saves of deadlines
 
 
@@ -41,8 +44,8 @@ class Outcome:
 
 
 class Run:
-    def __init__(self, seed: int) -> None:
-        self.world = World(seed)
+    def __init__(self, seed: int, wide: bool | None) -> None:
+        self.world = World(seed, wide)
         self.random = self.world.random
         # a second source, so that seeds without a full disk keep their histories
         self.room = Random(f"{seed} room")
@@ -63,6 +66,14 @@ class Run:
             self.clients.delete_stream: 1,
             self.trouble: 1,
         }
+        expecting, administering = Expecting(self.clients), Administering(self.readers)
+        self.wider = [
+            expecting.publish,
+            expecting.publish,
+            administering.pause,
+            administering.update,
+            administering.unpin,
+        ]
         self.acts = list(self.weights)
         self.each = list(self.weights.values())
 
@@ -110,6 +121,9 @@ class Run:
         world.counts["troubles of the disk"] += 1
 
     def step(self) -> None:
+        wide = self.clients.wide
+        if self.world.wide and wide.random() < WIDER:
+            wide.choice(self.wider)()
         self.random.choices(self.acts, self.each)[0]()
 
     # --- lives -----------------------------------------------------------------------------------
@@ -208,6 +222,16 @@ class Run:
         self.started()
 
     def pull_all(self) -> None:
+        """Pull from each consumer until nothing comes: some have few messages unacknowledged at a
+        time.
+        """
+        before = -1
+        while before < (before := self.world.counts["deliveries"]):
+            self.pull_from_each()
+            if not self.world.wide:
+                return
+
+    def pull_from_each(self) -> None:
         for stream in self.clients.streams.values():
             for consumer in stream.consumers.values():
                 if stream.there == consumer.there == "yes" and (
@@ -228,12 +252,14 @@ class Run:
         self.world.look_for_errors()
 
 
-def run(seed: int) -> Outcome:
-    """Run a seed."""
+def run(seed: int, *, wide: bool | None = None) -> Outcome:
+    """Run a seed; `wide`: with the wider choice of what may happen or without it (None: as the seed
+    says).
+    """
     before = saved_deadlines.SAVE_AFTER, message_ttl.SAVE_AFTER
     saved_deadlines.SAVE_AFTER = message_ttl.SAVE_AFTER = SAVE_AFTER
     failure = ""
-    history = Run(seed)
+    history = Run(seed, wide)
     try:
         history.all()
     except Violation as broken:

@@ -24,6 +24,8 @@ from penstock.vault import Vault
 from tests.core.wires import Client as Wire
 from tests.core.wires import Server
 
+from .changes import Changes
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -31,8 +33,7 @@ if TYPE_CHECKING:
 
 START_NS = 1_700_000_000_000_000_000
 SECOND = 1_000_000_000
-SEGMENT_BYTES = 4096  # the smallest size: segments are begun, compacted and removed in each run
-JOURNAL_BYTES = 2000
+WIDE = 0.5
 ENCRYPTED = 0.2  # the part of the seeds with an encrypted store
 
 
@@ -115,22 +116,29 @@ class Link:
 class World:
     """The world; run.py decides what happens in it."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, wide: bool | None = None) -> None:
         self.seed = seed
         self.random = Random(seed)
-        self.disk = SimDisk(random=Random(seed + 1))
+        # Half of the seeds take a wider choice of what may happen; the histories of the others
+        # stay as they were before there was this choice.
+        self.wide = Random(f"{seed} wide").random() < WIDE if wide is None else wide
         self.counts: Counter[str] = Counter()
+        self.disk = SimDisk(random=Random(seed + 1))
         self.trace: list[str] = []
         self.hash = hashlib.sha256()
         # a second source, for later additions: other histories stay the same
         self.aside = Random(f"{seed} aside")
-        self.sync_interval_ns = self.random.choice([0, 0, 0, 2 * SECOND])
-        self.vault: Vault | None = None
+        sync_interval_ns = self.random.choice([0, 0, 0, 2 * SECOND])
+        vault: Vault | None = None
         if self.aside.random() < ENCRYPTED:
             keys = Random(f"{seed} keys").randbytes
-            self.vault = Vault.of(f"key {seed}", cipher="aes", random=keys)
+            vault = Vault.of(f"key {seed}", cipher="aes", random=keys)
             self.counts["seeds with an encrypted store"] += 1
-        self.now_ns = START_NS
+        self.changes = Changes(seed, vault, sync_interval_ns, changing=self.wide)
+        self.counts["seeds with the wider choice"] += self.wide
+        self.now_ns = self.latest_ns = START_NS
+        self.turns = 0
+        self.intervals: set[int] = set()  # sync_interval of the servers since the last checks
         self.life = 0  # how many servers were started
         self.troubled = False  # whether the disk was told to fail during this server's life
         self.links: list[Link] = []
@@ -158,7 +166,11 @@ class World:
     def start(self) -> None:
         """Start the next server over the content of the disk."""
         self.life += 1
+        for what in self.changes.next(self.life, full=self.full_next_start):
+            self.note(what)
+            self.counts[what] += 1
         self.troubled = self.disk.room is not None
+        self.intervals.add(self.changes.sync_interval_ns)
         self.syncs: list[Running] = []
         self.reports: list[str] = []
         self.server = Server(self.now_ns, seed=self.life)
@@ -171,13 +183,13 @@ class World:
             settings=Settings(
                 server_name="world",
                 server_version="2.14.0",
-                sync_interval_ns=self.sync_interval_ns,
-                segment_bytes=SEGMENT_BYTES,
-                journal_bytes=JOURNAL_BYTES,
+                sync_interval_ns=self.changes.sync_interval_ns,
+                segment_bytes=self.changes.segment_bytes,
+                journal_bytes=self.changes.journal_bytes,
             ),
             random=Random(self.seed + self.life),
             report=self._reported,
-            vault=self.vault,
+            vault=self.changes.vault,
         )
         self.account = self.engine.add("$G", self.server.router)
         self.reactor.turn()
@@ -209,6 +221,7 @@ class World:
         running.sync.end(error)
 
     def turn(self) -> None:
+        self.turns += 1
         self.reactor.turn()
         for link in self.links:
             link.hear()
@@ -216,6 +229,7 @@ class World:
     def settle(self) -> None:
         """Deliver everything in flight; no client sends a new request."""
         for _ in range(200):
+            self.turns += 1
             more = self.reactor.turn()
             while self.syncs:
                 self.end_sync()
@@ -231,6 +245,7 @@ class World:
     def pass_time(self, ns: int, steps: int = 1) -> None:
         for _ in range(steps):
             self.now_ns += ns // steps
+            self.latest_ns = max(self.latest_ns, self.now_ns)
             self.server.clock.set(self.now_ns)
             self.engine.tick(self.now_ns)
             self.turn()
@@ -292,6 +307,11 @@ class World:
             self.counts["starts on a full disk"] += 1
             self.note("full")
         self.now_ns += self.random.choice([0, 1000, SECOND])
+        self.latest_ns = max(self.latest_ns, self.now_ns)
+        if back_ns := self.changes.step_back_ns():
+            self.note("the clock goes back", back_ns)
+            self.counts["clocks that went back"] += 1
+            self.now_ns -= back_ns
         if self.cut_next_start is not None:
             self.disk.cut_after(self.cut_next_start)
             self.cut_next_start = None
