@@ -70,6 +70,30 @@ def test_flow_acks_wait_for_the_disk() -> None:
     assert publisher.put("b", 4, COMMIT, flow=2)[0]["type"] == "err"
 
 
+@pytest.mark.parametrize("op", [APPEND, COMMIT])
+def test_an_answer_about_a_duplicate_waits_for_its_original(op: int) -> None:
+    """Another client has published the message, and its sync has not ended."""
+    house = House(Path("store"), disk=PyDisk(SimDisk(), background=True))
+    syncs: list[Any] = []
+    house.server.reactor.on_sync = syncs.append
+    house.client.send(b'PUB $JS.API.STREAM.CREATE.S 33\r\n{"name":"S","allow_batched":true}\r\n')
+    house.client.events()
+    publisher = Publisher(house)
+    block = b"NATS/1.0\r\nNats-Msg-Id: X\r\n\r\n"
+    house.client.send(b"PUB S fast.b.2.ok.1.0.$FI 1\r\nx\r\n").events()
+    assert len(syncs) == 1  # of the first message of the batch
+    house.client.send(b"HPUB S %d %d\r\n%sy\r\n" % (len(block), len(block) + 1, block)).events()
+    head = b"HPUB S fast.b.2.ok.2.%d.$FI %d %d\r\n" % (op, len(block), len(block) + 1)
+    assert publisher.house.client.send(head + block + b"y\r\n").events() == []
+    syncs.pop().end(0)
+    assert house.client.events() == []
+    assert len(syncs) == 1  # of the message that the other client has published
+    syncs.pop().end(0)
+    flow, *pubacks = [json.loads(event[5]) for event in house.client.events()]
+    assert flow == ack(2, 2)
+    assert pubacks == [{"stream": "S", "seq": 1, "batch": "b", "count": 2}] * (op == COMMIT)
+
+
 def test_a_batch_that_is_not_heard_of_ends(house: House) -> None:
     publisher = Publisher(house)
     ingest = house.engine.accounts["$G"].batches.fast

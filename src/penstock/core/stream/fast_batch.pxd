@@ -36,6 +36,7 @@ cdef class FastBatch:
     cdef uint64_t stored                   # highest batch sequence that the stream has processed
     cdef uint64_t told                     # batch sequence of the last flow ack
     cdef uint64_t stream_seq               # of the last stored message
+    cdef uint64_t barrier                  # answers wait for this sequence: the last stored message, or a duplicate's original behind it
     cdef uint32_t every, most              # messages between two flow acks: now, and the publisher's maximum
     cdef bint gap_ok
     cdef uint64_t due_ns                   # the batch is abandoned when no message comes until then

@@ -8,8 +8,8 @@ end a PubAck with the batch and its count:
 
     {"type":"ack","seq":40,"msgs":20}   {"type":"gap","last_seq":41,"seq":43}   {"type":"err","seq":43,"error":{...}}
 
-An answer about stored messages waits until the stream is durable up to the last of them. The number of messages between two flow acks
-depends on the number of open batches: 500 divided among all of them; each ack doubles or halves it towards that.
+An answer about stored messages waits until the stream is durable up to the last of them, and up to the originals of duplicates. The number of
+messages between two flow acks depends on the number of open batches: 500 divided among all of them; each ack doubles or halves it towards that.
 
 Knows nothing of configuration and has no timers: expire() abandons a batch that got no message for `timeout_ns`.
 """
@@ -182,6 +182,7 @@ cdef class OpenFastBatches(FastBatchHandler):
             return self.commit(b, m)
         if outcome == DUPLICATE:
             b.stored = b.last
+            b.barrier = max(b.barrier, seq)      # another client has published the original: it may not be durable yet
             self.flow(b, m)
             if not committing:
                 return 0
@@ -191,6 +192,7 @@ cdef class OpenFastBatches(FastBatchHandler):
                 return self.say(m, seq, path.acks.stored_text(seq, extra))
             return self.commit(b, m)
         b.stream_seq = seq if seq else path.log.span.last_seq
+        b.barrier = max(b.barrier, b.stream_seq)
         b.stored = b.last
         if committing:
             return self.commit(b, m)
@@ -222,7 +224,7 @@ cdef class OpenFastBatches(FastBatchHandler):
         """End the batch and send its PubAck."""
         self.end(b)
         extra = b',"batch":%b,"count":%d' % (json_string(b.id.decode("utf-8", "replace")).encode(), b.last)
-        return self.say(m, b.stream_seq, self.path.acks.stored_text(b.stream_seq, extra))
+        return self.say(m, b.barrier, self.path.acks.stored_text(b.stream_seq, extra))
 
     # --- flow ----------------------------------------------------------------------------------------------------------
     cdef bint flow(self, FastBatch b, Message* m) except -1:
@@ -240,7 +242,7 @@ cdef class OpenFastBatches(FastBatchHandler):
         return True
 
     cdef int flow_ack(self, FastBatch b, Message* m) except -1:
-        return self.say(m, b.stream_seq, b'{"type":"ack","seq":%d,"msgs":%d}' % (b.told, b.every))
+        return self.say(m, b.barrier, b'{"type":"ack","seq":%d,"msgs":%d}' % (b.told, b.every))
 
     cdef int say(self, Message* m, uint64_t barrier, bytes text) except -1:
         if self.path.committer.failure and barrier == 0:
