@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +23,11 @@ from .ids import href_id
 from .kinds import EVENT_TYPES, EventType, Kind
 from .plain import PLAIN, fitted, named, scan
 from .reasons import Reason, UndecodableEvent
-from .subjects import Subject, parse_subject
+from .subject_columns import Places
 from .wire import events_pb2 as events
+
+if TYPE_CHECKING:
+    from .subjects import Subject
 
 TEXT, TEXTS, COUNT, TIME = pa.string(), pa.list_(pa.string()), pa.uint64(), pa.int64()
 FLAG, DATA = pa.bool_(), pa.binary()
@@ -359,8 +362,8 @@ def decode_batch(subjects: Any, payloads: Any, *, content: str = "raw") -> pa.Ta
 def decode_slice(subjects: pa.Array, bodies: pa.Array, as_json: bool) -> pa.Table:
     """`decode_batch` of as many messages as stay in the processor's cache."""
     encoded = subjects.dictionary_encode()
-    places = Places(encoded.dictionary.to_pylist())
-    codes = encoded.indices.fill_null(len(places.found) - 1).to_numpy(zero_copy_only=False)
+    places = Places(encoded.dictionary)
+    codes = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
     tables: list[pa.Table] = []
     order: list[Any] = []
     left = np.ones(len(bodies), bool)
@@ -383,34 +386,6 @@ def decode_slice(subjects: pa.Array, bodies: pa.Array, as_json: bool) -> pa.Tabl
         back[numbers] = np.arange(len(numbers))
         whole = whole.take(pa.array(back))
     return whole.combine_chunks()
-
-
-class Places:
-    """The different subjects of some messages, the last for none at all: what each says, or why it says nothing."""
-
-    def __init__(self, texts: list[str]) -> None:
-        """Parse them."""
-        self.found: list[Subject | UndecodableEvent] = []
-        self.columns: dict[str, pa.Array] = {}
-        self.plain: dict[str, int] = {}
-        codes: list[int] = []
-        for text in texts:
-            try:
-                subject = parse_subject(text)
-                codes.append(self.plain.setdefault(subject.event_type, len(self.plain)))
-                self.found.append(subject)
-            except UndecodableEvent as bad:
-                codes.append(-1)
-                self.found.append(bad)
-        self.found.append(UndecodableEvent(Reason.SUBJECT, "no subject"))
-        self.type_of = np.array([*codes, -1])
-
-    def column(self, name: str) -> pa.Array:
-        """What each subject says of something."""
-        if name not in self.columns:
-            told = [getattr(one, name, None) for one in self.found]
-            self.columns[name] = pa.array(told, TEXT)
-        return self.columns[name]
 
 
 def plain_events(
@@ -454,7 +429,7 @@ def one_by_one(
     details: list[str] = []
     rows = zip(numbers.tolist(), codes.tolist(), bodies.to_pylist(), strict=True)
     for row, code, payload in rows:
-        found = places.found[code]
+        found = places.at(code)
         try:
             if isinstance(found, UndecodableEvent):
                 raise found

@@ -42,10 +42,12 @@ from .schemas import (
     TableSchema,
 )
 from .settings import REPAIR_HEADER, Settings
-from .tracking import ARRIVALS, LEFT_OUT, track
+from .tracking import ARRIVALS, LEFT_OUT, Tracked, track
 
 if TYPE_CHECKING:
     from datetime import date
+
+    Numbers = np.ndarray[Any, Any]
 
 VERSION_MAX = 2**63 - 1
 """The greatest version that a store of a hub can hold."""
@@ -145,10 +147,12 @@ class Batch:
         self.add(RAW, with_day(self.messages, "received"))
         decoded = decoded_rows(self.messages, self.settings)
         letters = self.dead_letters(decoded)
+        decoded = decoded.drop_columns(["error", "error_detail", "payload", "subject"])
         gaps = self.open_rows(VERSION_GAPS, "aggregate_id")
-        events, versions = self.tracked(decoded, letters, gaps)
-        new, rows, owners = self.registered(decoded)
-        events = in_order(pa.concat_tables([events, new]))
+        tracked = self.tracked(decoded, letters, gaps)
+        versions = tracked.aggregates
+        is_new, rows, owners = self.registered(decoded)
+        events = new_events(decoded, tracked, is_new)
         self.add(EVENTS, events)
         self.outcome.events = len(events)
         good = pc.sum(pc.is_valid(decoded["event_type"])).as_py() or 0
@@ -161,8 +165,9 @@ class Batch:
         self.connections(events, clock, late)
         gone = self.gone()
         self.commands(events, clock, late, gone)
-        of_links = links.current_links(self.state.current(LINKS_CURRENT), events, gone)
-        self.replace(LINKS_CURRENT, of_links, links.events_of(events))
+        of_links = links.events_of(events)
+        current = links.current_links(self.state.current(LINKS_CURRENT), of_links, gone)
+        self.replace(LINKS_CURRENT, current, of_links)
         self.age(gaps)
         self.end(VERSION_GAPS, gaps.finish())
         new = pa.concat_tables([with_gone(versions, gone), owners])
@@ -185,34 +190,29 @@ class Batch:
         self.add(DEAD_LETTERS, rows)
         return rows
 
-    def tracked(
-        self, decoded: pa.Table, letters: pa.Table, gaps: OpenRows
-    ) -> tuple[pa.Table, pa.Table]:
-        """The events of devices that are new, with arrival and incarnation; and how far aggregates are now."""
+    def tracked(self, decoded: pa.Table, letters: pa.Table, gaps: OpenRows) -> Tracked:
+        """What became of each message, `LEFT_OUT` of those of no device; and how far aggregates are now."""
+        kinds = decoded["kind"]
         of_devices = pc.and_(
-            pc.is_valid(decoded["event_type"]), pc.not_equal(decoded["kind"], registrations.KIND)
+            pc.is_valid(decoded["event_type"]), pc.not_equal(kinds, registrations.KIND)
         )
-        events = chosen_of(decoded, pc.fill_null(of_devices, False))
-        told = versioned(events, letters)
-        tracked = track(told, self.aggregates, gaps)
+        rows = np.flatnonzero(pc.fill_null(of_devices, False).to_numpy())
+        events = decoded.select([*VERSIONED, "headers"])
+        told = versioned(events if len(rows) == len(events) else events.take(rows), letters)
+        found = track(told, self.aggregates, gaps)
         is_event = np.flatnonzero(~told["is_damaged"].to_numpy())
-        arrival, incarnation = tracked.arrival[is_event], tracked.incarnation[is_event]
-        taken = np.flatnonzero(arrival != LEFT_OUT)
-        new = events if len(taken) == len(events) else events.take(pa.array(taken))
-        names = ARRIVALS.take(pa.array(arrival[taken].astype(np.int64)))
-        new = new.append_column("arrival", names)
-        new = new.append_column("incarnation", pa.array(incarnation[taken], pa.int64()))
-        return new, tracked.aggregates
+        arrival = np.full(len(decoded), LEFT_OUT, np.int64)
+        incarnation = np.zeros(len(decoded), np.int64)
+        arrival[rows], incarnation[rows] = found.arrival[is_event], found.incarnation[is_event]
+        return Tracked(arrival, incarnation, found.aggregates)
 
-    def registered(self, decoded: pa.Table) -> tuple[pa.Table, pa.Table, pa.Table]:
-        """Registrations that are new: as events, as rows of their table, and the state of their owners."""
-        found = decoded.filter(pc.fill_null(pc.equal(decoded["kind"], registrations.KIND), False))
-        count = len(found)
-        found = found.append_column("arrival", pa.nulls(count, pa.string()))
-        found = found.append_column("incarnation", pa.nulls(count, pa.int64()))
+    def registered(self, decoded: pa.Table) -> tuple[Numbers, pa.Table, pa.Table]:
+        """Which messages are registrations that are new, as rows of their table, and the state of their owners."""
+        is_one = pc.fill_null(pc.equal(decoded["kind"], registrations.KIND), False)
+        found = decoded.select(registrations.COLUMNS).filter(is_one)
         new, rows, state = registrations.registered(found, self.aggregates)
-        is_new = pc.is_in(found["seq"], value_set=pa.array(new, pa.int64()))
-        return found.filter(is_new), rows, state
+        is_new = is_one.to_numpy() & np.isin(decoded["seq"].to_numpy(), new)
+        return is_new, rows, state
 
     def clock_ns(self, versions: pa.Table) -> int:
         """The hub's latest time that the bucket has seen."""
@@ -282,6 +282,10 @@ class Batch:
         return pa.concat_tables([self.aggregates.filter(pc.invert(replaced)), new])
 
 
+VERSIONED = [
+    *("aggregate_id", "kind", "device_id", "href", "owner_id", "version", "timestamp_ns"),
+    *("seq", "received", "is_snapshot", "bucket"),
+]
 ENVELOPE_OF = ["error", "payload", "device_id", "aggregate_id", "version"]
 
 
@@ -307,9 +311,14 @@ def in_order(table: pa.Table) -> pa.Table:
     return table if (seq[1:] >= seq[:-1]).all() else table.sort_by("seq")
 
 
-def chosen_of(table: pa.Table, chosen: pa.ChunkedArray) -> pa.Table:
-    """The rows of a mask without nulls; nothing is copied if it is all of them."""
-    return table if pc.all(chosen).as_py() else table.filter(chosen)
+def new_events(decoded: pa.Table, tracked: Tracked, is_new: Numbers) -> pa.Table:
+    """The events that are new, with arrival and incarnation; registrations, which have neither, by a mask."""
+    is_left_out = tracked.arrival == LEFT_OUT
+    arrival = ARRIVALS.take(pa.array(tracked.arrival, mask=is_left_out))
+    incarnation = pa.array(tracked.incarnation, mask=is_left_out)
+    events = decoded.append_column("arrival", arrival).append_column("incarnation", incarnation)
+    taken = ~is_left_out | is_new
+    return events if taken.all() else events.filter(pa.array(taken))
 
 
 def with_day(table: pa.Table, time: str) -> pa.Table:
@@ -359,10 +368,8 @@ def without_impossible_versions(table: pa.Table) -> pa.Table:
 
 def versioned(events: pa.Table, letters: pa.Table) -> pa.Table:
     """The messages that carry versions, in the order of the stream: events, then damaged ones among them."""
-    names = ("aggregate_id", "kind", "device_id", "href", "owner_id", "version", "timestamp_ns")
-    columns = [*names, "seq", "received", "is_snapshot", "bucket"]
     count = len(events)
-    table = events.select(columns)
+    table = events.select(VERSIONED)
     table = table.append_column("is_damaged", pa.repeat(False, count))
     table = table.append_column("is_repair", is_repair(events["headers"]))
     has_place = pc.and_(pc.is_valid(letters["aggregate_id"]), pc.is_valid(letters["version"]))
