@@ -10,7 +10,8 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509 import ocsp
+from cryptography.x509.oid import AuthorityInformationAccessOID, ExtendedKeyUsageOID, NameOID
 
 Attributes = list[tuple[x509.ObjectIdentifier, str]]
 
@@ -33,14 +34,24 @@ class Authority:
         self._own = self._make(name, None, [], ca=True)
         self.ca_file = self._own.cert_file
 
-    def server(self, name: str = "server", *hosts: str, days: int = 2) -> Issued:
-        """For a server that is reached as localhost and 127.0.0.1, or as the hosts; valid for days."""
+    @property
+    def certificate(self) -> x509.Certificate:
+        """The authority's own."""
+        return self._own.certificate
+
+    def server(
+        self, name: str = "server", *hosts: str, days: int = 2, responder: str = ""
+    ) -> Issued:
+        """For a server that is reached as localhost and 127.0.0.1, or as the hosts; valid for days.
+
+        ``responder``: the URL of the OCSP responder that it names.
+        """
         alternatives: list[x509.GeneralName] = [
             x509.DNSName(host) for host in hosts or ("localhost",)
         ]
         if not hosts:
             alternatives.append(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
-        return self._make(name, None, alternatives, days=days)
+        return self._make(name, None, alternatives, days=days, responder=responder)
 
     def client(
         self, name: str, *alternatives: x509.GeneralName, subject: Attributes | None = None
@@ -56,6 +67,7 @@ class Authority:
         *,
         ca: bool = False,
         days: int = 2,
+        responder: str = "",
     ) -> Issued:
         key = ec.generate_private_key(ec.SECP256R1())
         parts = subject if subject is not None else [(NameOID.COMMON_NAME, name)]
@@ -79,6 +91,12 @@ class Authority:
         if not ca:
             uses = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
             builder = builder.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
+        if responder:
+            method = AuthorityInformationAccessOID.OCSP
+            place = x509.AccessDescription(method, x509.UniformResourceIdentifier(responder))
+            builder = builder.add_extension(
+                x509.AuthorityInformationAccess([place]), critical=False
+            )
         certificate = builder.sign(key if ca else self._own.key, hashes.SHA256())
         cert_file, key_file = self.folder / f"{name}.pem", self.folder / f"{name}.key"
         cert_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
@@ -90,3 +108,32 @@ class Authority:
             )
         )
         return Issued(certificate, key, str(cert_file), str(key_file))
+
+    def ocsp_response(
+        self,
+        issued: Issued,
+        *,
+        revoked: bool = False,
+        age: datetime.timedelta = datetime.timedelta(hours=1),
+        signer: Authority | None = None,
+    ) -> bytes:
+        """What its responder says of a certificate, valid for a day; ``signer``: another authority's name and key."""
+        since = datetime.datetime.now(datetime.UTC) - age
+        status = ocsp.OCSPCertStatus.REVOKED if revoked else ocsp.OCSPCertStatus.GOOD
+        by = signer or self
+        builder = (
+            ocsp.OCSPResponseBuilder()
+            .add_response(
+                cert=issued.certificate,
+                issuer=self.certificate,
+                algorithm=hashes.SHA1(),
+                cert_status=status,
+                this_update=since,
+                next_update=since + datetime.timedelta(days=1),
+                revocation_time=since if revoked else None,
+                revocation_reason=x509.ReasonFlags.key_compromise if revoked else None,
+            )
+            .responder_id(ocsp.OCSPResponderEncoding.HASH, by.certificate)
+        )
+        response = builder.sign(by._own.key, hashes.SHA256())
+        return response.public_bytes(serialization.Encoding.DER)

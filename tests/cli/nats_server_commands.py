@@ -10,7 +10,7 @@ OPTIONS: dict[str, str] = {
     """,
     "account report statistics": "",
     "account restore": "--cluster --tag",
-    "account tls": "--expire-warn --pem",
+    "account tls": "--expire-warn --ocsp --pem",
     "audit analyze": """
         --max-examples --skip --load --save --force -f --json -j --markdown --verbose
     """,

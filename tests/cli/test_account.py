@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import ssl
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.client import connect_blocking
-from tests.certificates import Authority
 from tests.cli.test_server_reports import CONFIG
 from tests.peers import ServerProcess, available_servers, running_server
 from tests.server.configured import configured
@@ -202,37 +199,3 @@ def test_an_account_reports_on_itself(
         assert "Account: A\n" in shown
         system = cli("--user", "admin", "--password", "secret", "account", "info")
         assert (system.status, "JetStream: no" in system.out) == (0, True)
-
-
-def test_certificates_are_shown(cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    authority = Authority(tmp_path)
-    files = authority.server()
-    for first in ("false", "true"):
-        text = f"""listen: 127.0.0.1:@port
-            tls {{ cert_file: "{files.cert_file}", key_file: "{files.key_file}"
-                   handshake_first: {first} }}"""
-        with configured("penstock", text) as running:
-            monkeypatch.setenv("NATS_URL", f"nats://localhost:{running.ports['port']}")
-            monkeypatch.setenv("NATS_CA", str(authority.ca_file))
-            options = ["--tlsfirst"] if first == "true" else []
-            found = cli(*options, "account", "tls", "--json", "--expire-warn", "1s")
-            assert found.status == 0
-            own = found.json[0]
-            assert "localhost" in own["dns_names"]
-            assert own["state"] == "valid"
-            assert ssl.PEM_cert_to_DER_cert(own["pem"]) == ssl.PEM_cert_to_DER_cert(
-                Path(files.cert_file).read_text()
-            )
-            soon = cli(*options, "account", "tls", "--expire-warn", "100000d", "--no-pem")
-            assert soon.status == 1
-            assert "expires soon" in soon.out
-            assert "BEGIN" not in soon.out
-            monkeypatch.delenv("NATS_CA")
-            assert "handshake failed" in cli(*options, "account", "tls").err
-
-
-def test_a_server_without_tls_is_told(run: Run) -> None:
-    ran = run("account", "tls")
-    assert (ran.status, ran.out) == (1, "")
-    assert "has no TLS" in ran.err
-    assert json.loads(run("account", "tls", "--json").err)["error"]["status"] == 1

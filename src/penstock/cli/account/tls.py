@@ -1,28 +1,24 @@
-"""``penstock account tls``: the certificates that the server shows, and when they expire."""
+"""``penstock account tls``: the certificates that the server shows, when they expire, whether they are revoked."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
-import json
-import socket
-import ssl
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from penstock.cli.output import print_json
-from penstock.cli.session import Session, command, not_here
+from penstock.cli.session import Session, command
 from penstock.cli.values import DURATION
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
-    from penstock.client.addresses import Server, TlsOptions
+    from .handshakes import Peer
 
-_INSTALL = "certificates are read with the package cryptography: pip install 'penstock[nkeys]'"
-_LINE_MOST = 1 << 20
+_BAD = ("revoked", "invalid")
 
 
 @click.command("tls")
@@ -33,22 +29,29 @@ _LINE_MOST = 1 << 20
     show_default=True,
     help="Fail if a certificate expires so soon; 0s: only if it has expired.",
 )
-@not_here("--ocsp", "Python's TLS shows no OCSP response; openssl s_client -status does", flag=True)
+@click.option("--ocsp", "wants_ocsp", is_flag=True, help="Also whether the server's is revoked.")
 @click.option("--pem/--no-pem", default=True, help="Print the certificates.")
 @command
 @click.pass_obj
-def tls(session: Session, expire_warn: int, pem: bool) -> int:
+def tls(session: Session, expire_warn: int, wants_ocsp: bool, pem: bool) -> int:
     """Show the certificates of the server, from its own to the root.
 
     Ends with 1 if one expires soon. The server's host name and the trust are checked as at any connect.
+
+    With --ocsp the response that the server staples to a handshake of TLS 1.2 is checked; without one, the responder
+    that its certificate names is asked. Ends with 1 if the certificate is revoked, or the response is invalid.
     """
+    from .handshakes import Peer
+
     server, options = session.server_and_tls()
     seconds = session.timeout / 1e9
+    peer = Peer(server, options, session.options().socks_proxy, seconds)
+    now = datetime.datetime.now(datetime.UTC)
     try:
-        chain = _chain(server, options, session.options().socks_proxy, seconds)
+        chain = peer.chain()
+        revocation = _revocation(peer, chain, now) if wants_ocsp else None
     except TimeoutError:
         raise click.ClickException(f"no answer from {server} in {seconds:g} s") from None
-    now = datetime.datetime.now(datetime.UTC)
     soon = now + datetime.timedelta(microseconds=expire_warn / 1000)
     rows = [_facts(each) for each in chain]
     for row, each in zip(rows, chain, strict=True):
@@ -56,102 +59,101 @@ def tls(session: Session, expire_warn: int, pem: bool) -> int:
         row["state"] = "expired" if ends <= now else "expires soon" if ends <= soon else "valid"
         if pem:
             row["pem"] = _pem(each)
-    bad = [row for row in rows if row["state"] != "valid"]
+    if revocation is not None:
+        rows[0]["ocsp"] = revocation
     if session.as_json:
         print_json(rows)
-        return 1 if bad else 0
+    else:
+        _show(rows, revocation)
+    revoked = revocation is not None and revocation["state"] in _BAD
+    return 1 if revoked or any(row["state"] != "valid" for row in rows) else 0
+
+
+def _show(rows: list[dict[str, Any]], revocation: dict[str, str] | None) -> None:
+    """The chain, in lines as scripts know them from the ``nats`` command."""
+    print("# TLS Verified Chains count: 1\n\n# chain: 1")
     for index, row in enumerate(rows, 1):
-        print(shown(f"# {index} of {len(rows)}: {row['subject']}"))
-        for name in (
-            "state",
-            "expires",
-            "issuer",
-            "ca",
-            "dns_names",
-            "addresses",
-            "serial",
-            "signed_with",
-        ):
-            value = row[name]
-            text = ", ".join(value) if isinstance(value, list) else str(value)
-            if text:
-                print(shown(f"#   {name.replace('_', ' ')}: {text}"))
-        if pem:
-            print(row["pem"], end="")
-    return 1 if bad else 0
+        ca = str(row["ca"]).lower()
+        print(shown(f'# chain=1 cert={index} isCA={ca} Subject="{row["subject"]}"'))
+        expires = _as_printed(row["expires"])
+        if row["state"] == "expired":
+            print(f"# EXPIRED after {expires}")
+        elif row["state"] == "expires soon":
+            print(f"# EXPIRING SOON: {expires}")
+        print(f"#   Expiration: {expires}")
+        print(shown(f"#   Issuer: {row['issuer']}"))
+        for name, title in (("dns_names", "DNS Names"), ("addresses", "IP Addresses")):
+            if row[name]:
+                print(shown(f"#   SAN: {title}: [{' '.join(row[name])}]"))
+        print(shown(f"#   Serial: {int(row['serial'], 16)}"))
+        print(shown(f"#   Signed-with: {row['signed_with']}"))
+        print(row.get("pem", ""), end="")
+    if revocation is not None:
+        _show_revocation(revocation)
 
 
-def _connected(server: Server, proxy: str, seconds: float) -> socket.socket:
-    from penstock.client.socks import parse_proxy, talk
+def _show_revocation(found: dict[str, str]) -> None:
+    print()
+    if "no_staple" in found:
+        print(shown(f"# No OCSP Response found in TLS connection: {found['no_staple']}"))
+    if found["state"] == "none":
+        print(shown(f"# {found['reason']}"))
+        return
+    parts = [f"# OCSP: {found['state'].upper()}", f"from={found['from']}"]
+    parts += [
+        f"{title}=({_as_printed(found[name])})"
+        for name, title in (
+            ("produced_at", "producedAt"),
+            ("this_update", "thisUpdate"),
+            ("next_update", "nextUpdate"),
+            ("revoked_at", "RevokedAt"),
+        )
+        if name in found
+    ]
+    reason = f": {found['reason']}" if "reason" in found else ""
+    print(shown(" ".join(parts) + reason))
 
-    if not proxy:
-        return socket.create_connection((server.host, server.port), seconds)
-    through = parse_proxy(proxy)
-    plain = socket.create_connection((through.host, through.port), seconds)
+
+def _as_printed(time: str) -> str:
+    return time.replace("T", " ").replace("Z", " +0000 UTC")
+
+
+def _revocation(peer: Peer, chain: list[Certificate], now: datetime.datetime) -> dict[str, str]:
+    """What OCSP says of the server's certificate, and who says it."""
+    from .ocsp import asked, responder_of, verdict
+    from .stapled import HandshakeRefused
+
+    if len(chain) < 2:
+        return {
+            "state": "none",
+            "no_staple": "it is not looked for",
+            "reason": "the certificate of the issuer is not known, and without it no response can be checked",
+        }
+    own, issuer = chain[:2]
+    reason = "the server staples none"
     try:
-        conversation = talk(through, server.host, server.port)
-        data, wanted = next(conversation)
-        while True:
-            plain.sendall(data)
-            data, wanted = conversation.send(plain.recv(wanted, socket.MSG_WAITALL))
-    except StopIteration:
-        return plain
-    except BaseException:
-        plain.close()
-        raise
-
-
-def _chain(
-    server: Server, options: TlsOptions | None, proxy: str, seconds: float
-) -> list[Certificate]:
-    """The certificates of the handshake, the server's own first; ClickException without TLS."""
-    from penstock.client.tls import begins_with_tls, make_context
-
+        staple = peer.staple()
+    except HandshakeRefused as problem:
+        staple, reason = None, str(problem)
+    if staple:
+        return {"from": "handshake", **verdict(staple, own, issuer, now).data()}
+    url = responder_of(own)
+    if not url:
+        return {
+            "state": "none",
+            "no_staple": reason,
+            "reason": "the certificate names no responder that could be asked",
+        }
+    found = {"from": url, "no_staple": reason}
     try:
-        from cryptography.x509 import load_der_x509_certificate
-    except ImportError:
-        raise click.ClickException(_INSTALL) from None
-    hostname = (options.hostname if options else None) or server.host
-    with contextlib.ExitStack() as stack:
-        plain = stack.enter_context(_connected(server, proxy, seconds))
-        if not begins_with_tls(server, options):
-            line = _line(plain)
-            if not line.startswith(b"INFO "):
-                raise click.ClickException(
-                    f"{server} is no NATS server: it begins with {line[:40]!r}"
-                )
-            info = json.loads(line.removeprefix(b"INFO "))
-            if not (info.get("tls_required") or info.get("tls_available")):
-                raise click.ClickException(f"the server {server} has no TLS")
-        try:
-            wrapped = make_context(options).wrap_socket(plain, server_hostname=hostname)
-        except ssl.SSLError as error:
-            raise click.ClickException(f"TLS handshake failed: {error}") from None
-        stack.enter_context(wrapped)
-        return [load_der_x509_certificate(each) for each in _certificates(wrapped)]
-
-
-def _certificates(wrapped: ssl.SSLSocket) -> list[bytes]:
-    """The chain in DER; only the server's own certificate where Python does not tell more."""
-    if hasattr(wrapped, "get_unverified_chain"):  # from Python 3.13 on
-        return [bytes(each) for each in wrapped.get_unverified_chain()]
-    inner: Any = getattr(wrapped, "_sslobj", None)
-    if inner is not None and hasattr(inner, "get_unverified_chain"):
-        return [
-            ssl.PEM_cert_to_DER_cert(each.public_bytes()) for each in inner.get_unverified_chain()
-        ]
-    own = wrapped.getpeercert(binary_form=True)
-    return [own] if own else []
-
-
-def _line(connected: socket.socket) -> bytes:
-    data = b""
-    while not data.endswith(b"\r\n"):
-        byte = connected.recv(1)
-        if not byte or len(data) > _LINE_MOST:
-            raise click.ClickException("this is no NATS server")
-        data += byte
-    return data
+        answer = asked(url, own, issuer, peer.seconds)
+    except ValueError as problem:
+        return {
+            **found,
+            "state": "none",
+            "reason": f"the responder {url} gives no answer: {problem}",
+        }
+    return {**found, **verdict(answer, own, issuer, now).data()}
 
 
 def _facts(found: Certificate) -> dict[str, Any]:
