@@ -16,6 +16,8 @@ HEAVY = (
     *("penstock.client.aio", "penstock.engine", "penstock.server", "penstock.embedded"),
     *("penstock.store", "penstock.spark", "penstock.sql", "penstock.apply", "penstock.plgd"),
 )
+# What only commands of buckets, object stores and groups need.
+BUCKETS = ("objects.store", "groups.managing", "keyvalue.config")
 COMMANDS = (
     "stream add NAME --subjects NAME.> --defaults",
     "pub NAME.a x",
@@ -27,20 +29,19 @@ COMMANDS = (
     "consumer ls NAME",
     "consumer info NAME c",
     "consumer next NAME c --raw",
-    "kv ls",
-    "object ls",
     "account info",
     "rtt 1",
     "context ls",
     "bench pub NAME.b --msgs 10 --json",
     "stream rm NAME -f",
 )
+BUCKET_COMMANDS = ("kv ls", "object ls")
 CODE = """
 import contextlib, io, json, sys
 from penstock.cli.__main__ import main
-heavy, commands, url = json.load(sys.stdin)
+parts, url = json.load(sys.stdin)
 found = {}
-for command in commands:
+for heavy, command in ((heavy, command) for heavy, commands in parts for command in commands):
     out, err = io.TextIOWrapper(io.BytesIO()), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = main(["-s", url, "--no-context", *command.split()])
@@ -54,9 +55,11 @@ json.dump(found, sys.stdout)
 
 def test_frequent_commands_load_no_more_than_they_need(peer: ServerProcess, unique: str) -> None:
     commands = [each.replace("NAME", unique) for each in COMMANDS]
+    lighter = (*HEAVY, *(f"penstock.client.{name}" for name in BUCKETS))
+    parts = ((lighter, commands), (HEAVY, BUCKET_COMMANDS))
     ran = subprocess.run(
         [sys.executable, "-c", CODE],
-        input=json.dumps([HEAVY, commands, peer.url]),
+        input=json.dumps([parts, peer.url]),
         capture_output=True,
         text=True,
         check=False,

@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..arguments import checked
-from ..groups.managing import ConsumerGroups
+from ..groups.opening import ConsumerGroups
 from ..keyvalue.managing import KeyValues, plain
-from ..objects.store import Buckets
+from ..objects.managing import Buckets
 from ..steps import made
 from ..streams import PUSH_PENDING_BYTES_MAX, PUSH_PENDING_MESSAGES_MAX, Pushed, Streams
 from .batches import AtomicBatch, FastBatch
 from .consuming import Consumer, OrderedConsumer, PushConsumer
 from .counters import Counter
-from .groups import ElasticGroup, StaticGroup
 from .messages import Message
-from .objects import ObjectStore
 from .publishing import Publisher
 from .pulling import PullConsumer
 from .running import Awaited, run
@@ -24,15 +22,17 @@ from .subscription import Subscription
 if TYPE_CHECKING:
     from ..models import ConsumerConfig, StreamInfo
     from .connection import Callback, Client
+    from .groups import ElasticGroup, StaticGroup
     from .keyvalue import KeyValue
+    from .objects import ObjectStore
 
 
 class JetStream(
     Awaited,
     Streams[Message],
     KeyValues["KeyValue[bytes]"],
-    Buckets[ObjectStore],
-    ConsumerGroups[StaticGroup, ElasticGroup],
+    Buckets["ObjectStore"],
+    ConsumerGroups["StaticGroup", "ElasticGroup"],
 ):
     """Streams, consumers and buckets over a connection; made by ``Client.jetstream``.
 
@@ -49,9 +49,6 @@ class JetStream(
     client: Client
 
     counter = made(Counter)
-    _store_type = ObjectStore
-    _static_type = StaticGroup
-    _elastic_type = ElasticGroup
     publisher = made(Publisher)
     atomic_batch = made(AtomicBatch)
     fast_batch = made(FastBatch)
@@ -101,6 +98,21 @@ class JetStream(
 
         handle: KeyValue[bytes] = plain(KeyValue, self, info, direct)
         return handle
+
+    def _store(self, bucket: str) -> ObjectStore:
+        from .objects import ObjectStore
+
+        return ObjectStore(self, bucket)
+
+    def _static(self, stream: str, group: str) -> StaticGroup:
+        from .groups import StaticGroup
+
+        return StaticGroup(self, stream, group)
+
+    def _elastic(self, stream: str, group: str) -> ElasticGroup:
+        from .groups import ElasticGroup
+
+        return ElasticGroup(self, stream, group)
 
 
 class PushSubscription(Pushed, Subscription):

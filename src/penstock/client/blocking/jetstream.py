@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING
 
 from ..arguments import checked
 from ..columns import ColumnReader, read_range
-from ..groups.managing import ConsumerGroups
+from ..groups.opening import ConsumerGroups
 from ..keyvalue.managing import KeyValues, plain
-from ..objects.store import Buckets
+from ..objects.managing import Buckets
 from ..steps import made
 from ..streams import PUSH_PENDING_BYTES_MAX, PUSH_PENDING_MESSAGES_MAX, Pushed, Streams
 from .batches import AtomicBatch, FastBatch
 from .consuming import Consumer, OrderedConsumer, PushConsumer
 from .counters import Counter
-from .groups import ElasticGroup, StaticGroup
 from .messages import BlockingMessage
-from .objects import ObjectStore
 from .publishing import Publisher
 from .pulling import PullConsumer
 from .running import Blocking, run
@@ -27,7 +25,9 @@ from .subscription import Subscription
 if TYPE_CHECKING:
     from ..models import ConsumerConfig, StreamInfo
     from .connection import BlockingClient
+    from .groups import ElasticGroup, StaticGroup
     from .keyvalue import KeyValue
+    from .objects import ObjectStore
 
 __all__ = ["JetStream", "Publisher", "PullConsumer", "PushSubscription"]
 
@@ -36,8 +36,8 @@ class JetStream(
     Blocking,
     Streams[BlockingMessage],
     KeyValues["KeyValue[bytes]"],
-    Buckets[ObjectStore],
-    ConsumerGroups[StaticGroup, ElasticGroup],
+    Buckets["ObjectStore"],
+    ConsumerGroups["StaticGroup", "ElasticGroup"],
 ):
     """Streams, consumers and buckets over a connection; made by ``BlockingClient.jetstream``.
 
@@ -54,9 +54,6 @@ class JetStream(
     client: BlockingClient
 
     counter = made(Counter)
-    _store_type = ObjectStore
-    _static_type = StaticGroup
-    _elastic_type = ElasticGroup
     publisher = made(Publisher)
     atomic_batch = made(AtomicBatch)
     fast_batch = made(FastBatch)
@@ -100,6 +97,21 @@ class JetStream(
 
         handle: KeyValue[bytes] = plain(KeyValue, self, info, direct)
         return handle
+
+    def _store(self, bucket: str) -> ObjectStore:
+        from .objects import ObjectStore
+
+        return ObjectStore(self, bucket)
+
+    def _static(self, stream: str, group: str) -> StaticGroup:
+        from .groups import StaticGroup
+
+        return StaticGroup(self, stream, group)
+
+    def _elastic(self, stream: str, group: str) -> ElasticGroup:
+        from .groups import ElasticGroup
+
+        return ElasticGroup(self, stream, group)
 
 
 class PushSubscription(Pushed, Subscription):

@@ -1,4 +1,4 @@
-"""Creating, opening, changing and deleting consumer groups, as steps. Knows no transport."""
+"""Creating, changing and deleting a consumer group, as steps. Knows no transport."""
 
 from __future__ import annotations
 
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from .config import GroupConfig
 
 M = TypeVar("M", bound=BaseMessage)
-SG = TypeVar("SG", bound="StaticGroups[Any]")
-EG = TypeVar("EG", bound="ElasticGroups[Any]")
 ATTEMPTS = 20
 """How often a change is tried again when others change the group at the same time."""
 
@@ -301,69 +299,3 @@ class ElasticGroups(Group[M]):
             return
 
     delete = call(destroying)
-
-
-class ConsumerGroups(Generic[SG, EG]):
-    """The consumer groups of a JetStream."""
-
-    _static_type: Callable[[Any, str, str], SG]
-    _elastic_type: Callable[[Any, str, str], EG]
-
-    def creating_static(self, stream: str, group: str, config: StaticGroupConfig) -> Steps[SG]:
-        """Create a static group of a stream; opens an existing one with the same configuration.
-
-        GroupExists for another configuration, StreamNotFound, ValueError for a name that cannot be.
-        """
-        handle: SG = self._static_type(self, stream, group)
-        yield from handle.creating(config)
-        return handle
-
-    create_static_group = call(creating_static)
-
-    def opening_static(self, stream: str, group: str) -> Steps[SG]:
-        """A static group that exists; GroupNotFound."""
-        handle: SG = self._static_type(self, stream, group)
-        yield from handle.loading()
-        return handle
-
-    static_group = call(opening_static)
-
-    def creating_elastic(self, stream: str, group: str, config: ElasticGroupConfig) -> Steps[EG]:
-        """Create an elastic group of a stream, with the stream ``<stream>-<group>`` of its own.
-
-        Opens an existing one with the same configuration, whatever its members are. GroupExists for another
-        configuration, StreamNotFound, StreamExists, ValueError for a name that cannot be.
-        """
-        handle: EG = self._elastic_type(self, stream, group)
-        yield from handle.creating(config)
-        return handle
-
-    create_elastic_group = call(creating_elastic)
-
-    def opening_elastic(self, stream: str, group: str) -> Steps[EG]:
-        """An elastic group that exists; GroupNotFound."""
-        handle: EG = self._elastic_type(self, stream, group)
-        yield from handle.loading()
-        return handle
-
-    elastic_group = call(opening_elastic)
-
-    def naming_static(self, stream: str) -> Steps[list[str]]:
-        """The names of a stream's static groups, in order."""
-        return (yield from self._naming(STATIC_BUCKET, stream))
-
-    static_group_names = call(naming_static)
-
-    def naming_elastic(self, stream: str) -> Steps[list[str]]:
-        """The names of a stream's elastic groups, in order."""
-        return (yield from self._naming(ELASTIC_BUCKET, stream))
-
-    elastic_group_names = call(naming_elastic)
-
-    def _naming(self: Any, bucket: str, stream: str) -> Steps[list[str]]:
-        try:
-            handle = yield from self.opening_bucket(bucket)
-        except BucketNotFound:
-            return []
-        keys = yield from handle.listing(f"{stream}.*")
-        return sorted(key.partition(".")[2] for key in keys)

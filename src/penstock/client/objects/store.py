@@ -19,8 +19,6 @@ from penstock.api import error_from
 from penstock.api.errors import ErrorBody
 from penstock.api.times import parse_instant
 from penstock.errors import (
-    BucketExists,
-    BucketNotFound,
     LinkNotFollowed,
     MessageNotFound,
     NoResponders,
@@ -29,20 +27,17 @@ from penstock.errors import (
     ObjectNotFound,
     ObjectReplaced,
     PenstockError,
-    StreamExists,
     StreamNotFound,
     WrongLastSequence,
 )
 
 from ..durations import Duration, to_seconds
-from ..models import StreamConfig
 from ..steps import Work, call, flow
 from .downloading import ChunkMissing, Download
+from .managing import of_bucket
 from .models import (
-    STREAM_PREFIX,
     ObjectInfo,
     ObjectLink,
-    ObjectStoreConfig,
     ObjectStoreStatus,
     check_chunk_size,
     check_headers,
@@ -72,8 +67,6 @@ if TYPE_CHECKING:
     from .sources import Content, Progress, Source, Target
 
 W = TypeVar("W", bound=Watching)
-S = TypeVar("S", bound="Storing[Any]")
-T = TypeVar("T")
 
 PATIENCE_S = 60.0
 """How long a transfer waits for the server before it gives up."""
@@ -619,72 +612,5 @@ class Storing(Generic[W]):
     destroy = call(destroying)
 
 
-def of_bucket(bucket: str, plan: Steps[T]) -> Steps[T]:
-    """A call about the stream of a bucket, whose errors name the bucket."""
-    try:
-        return (yield from plan)
-    except StreamNotFound:
-        raise BucketNotFound(bucket) from None
-    except StreamExists:
-        raise BucketExists(bucket) from None
-
-
 def _writer(file: Any) -> Callable[[list[bytes]], object]:
     return lambda chunks: write_all(file, chunks)
-
-
-class Buckets(Generic[S]):
-    """The object stores of a JetStream."""
-
-    _store_type: Callable[[Any, str], S]
-
-    def opening_store(self: Any, bucket: str) -> Steps[S]:
-        """An object store that exists; BucketNotFound when it does not."""
-        store: S = self._store_type(self, bucket)
-        info = yield from of_bucket(bucket, self.plans.stream_info(stream_of(bucket)))
-        store._sealed = info.config.sealed
-        return store
-
-    object_store = call(opening_store)
-
-    def creating_store(self: Any, config: ObjectStoreConfig) -> Steps[S]:
-        """Create an object store; opens an existing one with the same configuration.
-
-        Raises BucketExists for another configuration.
-        """
-        store: S = self._store_type(self, config.bucket)
-        yield from of_bucket(config.bucket, self.plans.create_stream(config.on(StreamConfig())))
-        return store
-
-    create_object_store = call(creating_store)
-
-    def updating_store(self: Any, config: ObjectStoreConfig) -> Steps[S]:
-        """Change an object store to this whole configuration; BucketNotFound when it does not exist."""
-        store: S = self._store_type(self, config.bucket)
-        info = yield from of_bucket(config.bucket, self.plans.stream_info(stream_of(config.bucket)))
-        yield from self.plans.update_stream(config.on(info.config))
-        return store
-
-    update_object_store = call(updating_store)
-
-    def deleting_store(self: Any, bucket: str) -> Steps[None]:
-        """Remove an object store with all objects; BucketNotFound when it does not exist."""
-        yield from of_bucket(bucket, self.plans.delete_stream(stream_of(bucket)))
-
-    delete_object_store = call(deleting_store)
-
-    def naming_stores(self: Any) -> Steps[list[str]]:
-        """The names of all object stores, in order."""
-        names = yield from self.plans.stream_names("$O.*.C.>")
-        return [
-            name.removeprefix(STREAM_PREFIX) for name in names if name.startswith(STREAM_PREFIX)
-        ]
-
-    object_store_names = call(naming_stores)
-
-    def listing_stores(self: Any) -> Steps[list[ObjectStoreStatus]]:
-        """The state of all object stores, by name."""
-        infos = yield from self.plans.streams("$O.*.C.>")
-        return [status_of(info) for info in infos if info.config.name.startswith(STREAM_PREFIX)]
-
-    object_stores = call(listing_stores)

@@ -1,0 +1,96 @@
+"""Creating, opening and listing consumer groups: calls of JetStream, as steps.
+
+What a group itself needs is loaded when there is one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from penstock.errors import BucketNotFound
+
+from ..steps import call
+
+if TYPE_CHECKING:
+    from ..steps import Steps
+    from .config import ElasticGroupConfig, StaticGroupConfig
+    from .managing import ElasticGroups, StaticGroups
+
+SG = TypeVar("SG", bound="StaticGroups[Any]")
+EG = TypeVar("EG", bound="ElasticGroups[Any]")
+
+
+class ConsumerGroups(ABC, Generic[SG, EG]):
+    """The consumer groups of a JetStream."""
+
+    @abstractmethod
+    def _static(self, stream: str, group: str) -> SG:
+        """The shell's handle of a static group; ValueError for a name that cannot be."""
+
+    @abstractmethod
+    def _elastic(self, stream: str, group: str) -> EG:
+        """The shell's handle of an elastic group; ValueError for a name that cannot be."""
+
+    def creating_static(self, stream: str, group: str, config: StaticGroupConfig) -> Steps[SG]:
+        """Create a static group of a stream; opens an existing one with the same configuration.
+
+        GroupExists for another configuration, StreamNotFound, ValueError for a name that cannot be.
+        """
+        handle = self._static(stream, group)
+        yield from handle.creating(config)
+        return handle
+
+    create_static_group = call(creating_static)
+
+    def opening_static(self, stream: str, group: str) -> Steps[SG]:
+        """A static group that exists; GroupNotFound."""
+        handle = self._static(stream, group)
+        yield from handle.loading()
+        return handle
+
+    static_group = call(opening_static)
+
+    def creating_elastic(self, stream: str, group: str, config: ElasticGroupConfig) -> Steps[EG]:
+        """Create an elastic group of a stream, with the stream ``<stream>-<group>`` of its own.
+
+        Opens an existing one with the same configuration, whatever its members are. GroupExists for another
+        configuration, StreamNotFound, StreamExists, ValueError for a name that cannot be.
+        """
+        handle = self._elastic(stream, group)
+        yield from handle.creating(config)
+        return handle
+
+    create_elastic_group = call(creating_elastic)
+
+    def opening_elastic(self, stream: str, group: str) -> Steps[EG]:
+        """An elastic group that exists; GroupNotFound."""
+        handle = self._elastic(stream, group)
+        yield from handle.loading()
+        return handle
+
+    elastic_group = call(opening_elastic)
+
+    def naming_static(self, stream: str) -> Steps[list[str]]:
+        """The names of a stream's static groups, in order."""
+        from .config import STATIC_BUCKET
+
+        return (yield from self._naming(STATIC_BUCKET, stream))
+
+    static_group_names = call(naming_static)
+
+    def naming_elastic(self, stream: str) -> Steps[list[str]]:
+        """The names of a stream's elastic groups, in order."""
+        from .config import ELASTIC_BUCKET
+
+        return (yield from self._naming(ELASTIC_BUCKET, stream))
+
+    elastic_group_names = call(naming_elastic)
+
+    def _naming(self: Any, bucket: str, stream: str) -> Steps[list[str]]:
+        try:
+            handle = yield from self.opening_bucket(bucket)
+        except BucketNotFound:
+            return []
+        keys = yield from handle.listing(f"{stream}.*")
+        return sorted(key.partition(".")[2] for key in keys)
