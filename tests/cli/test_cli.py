@@ -62,7 +62,7 @@ def test_a_stream_from_birth_to_death(run):
     assert run("stream", "ls", "--names", "--subject", "l.b")[1] == "LIFE\n"
     assert "Messages: 1" in run("stream", "info", "LIFE")[1]
     assert run("stream", "get", "LIFE", 1)[1].endswith("\nhello\n")
-    assert run("stream", "purge", "-f", "LIFE")[1] == "removed 1 messages of stream LIFE\n"
+    assert run("stream", "purge", "-f", "LIFE")[1] == "removed 1 message of stream LIFE\n"
     assert run("stream", "rm", "-f", "LIFE")[1] == "removed stream LIFE\n"
     status, _, err = run("stream", "info", "LIFE")
     assert (status, err) == (1, "penstock: stream not found (10059)\n")

@@ -71,7 +71,7 @@ def test_what_is_not_here_is_said_with_what_to_use(cli: Run, path: str) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("server", "generate", "--source", "x", "y"), "bundles of other tools are not read"),
+        (("server", "generate", "--source", "x", "y"), "templates in Go's language"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )

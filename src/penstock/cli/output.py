@@ -211,6 +211,11 @@ def number(value: int) -> str:
     return Figure(f"{value:,}", value)
 
 
+def plural(count: int, what: str) -> str:
+    """1 file, 2 files."""
+    return f"{number(count)} {what}{'' if count == 1 else 's'}"
+
+
 def limit(value: int) -> str:
     """A limit; None and -1 mean no limit."""
     return "unlimited" if value <= 0 else number(value)

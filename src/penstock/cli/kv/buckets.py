@@ -17,6 +17,7 @@ from penstock.cli.output import (
     limit,
     moment,
     number,
+    plural,
     print_facts,
     print_json,
     print_names,
@@ -288,7 +289,7 @@ def compact(session: Session, bucket: str, older_than: int, force: bool) -> None
     if session.as_json:
         print_json({"removed": removed})
     else:
-        print(f"removed {number(removed)} messages of bucket {bucket}")
+        print(f"removed {plural(removed, 'message')} of bucket {bucket}")
 
 
 def status_data(status: KeyValueStatus) -> dict[str, object]:

@@ -33,7 +33,11 @@ _OPTIONS: dict[str, Any] = {
 
 @click.command()
 @click.argument("target", type=click.Path(path_type=Path))
-@not_here("--source", "it asks its own questions; bundles of other tools are not read")
+@not_here(
+    "--source",
+    "bundles are templates in Go's language, which only the nats command fills in;"
+    " these options write such files: --operator, --resolver, --jetstream, --remote",
+)
 @click.option("--name", help="Name of the server.")
 @click.option("--listen", help="Address for clients.", show_default="127.0.0.1:4222")
 @click.option("--jetstream/--no-jetstream", default=None, help="With JetStream.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.output import number, print_table, size
+from penstock.cli.output import number, plural, print_table, size
 from penstock.cli.session import Session, command
 from penstock.cli.store.opening import more_files
 from penstock.cli.store.session import (
@@ -17,7 +17,6 @@ from penstock.cli.store.session import (
     SOUND,
     STREAMS,
     locked,
-    plural,
     progress,
     show_json,
     store_argument,

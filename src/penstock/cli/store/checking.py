@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.output import number, print_table, size
+from penstock.cli.output import number, plural, print_table, size
 from penstock.cli.session import Session, command
 from penstock.cli.store.opening import more_files, vault
 from penstock.cli.store.session import (
     DAMAGED,
     SOUND,
     STREAMS,
-    plural,
     progress,
     show_json,
     store_argument,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.output import number, size
+from penstock.cli.output import number, plural, size
 from penstock.cli.session import Session, command
 from penstock.cli.store.checking import show_problem
 from penstock.cli.store.opening import more_files, vault
@@ -16,7 +16,6 @@ from penstock.cli.store.session import (
     SOUND,
     STREAMS,
     locked,
-    plural,
     progress,
     show_json,
     store_argument,

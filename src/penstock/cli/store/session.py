@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from penstock.cli.output import number, print_json
+from penstock.cli.output import print_json
 from penstock.cli.tree import Lazy
 from penstock.core.base.quoting import shown
 from penstock.errors import PenstockError
@@ -110,8 +110,3 @@ def locked(folder: str) -> Iterator[None]:
         yield
     finally:
         lock.close()
-
-
-def plural(count: int, what: str) -> str:
-    """1 file, 2 files."""
-    return f"{number(count)} {what}{'' if count == 1 else 's'}"

@@ -16,6 +16,7 @@ from penstock.cli.output import (
     limit,
     moment,
     number,
+    plural,
     print_facts,
     print_json,
     print_names,
@@ -292,4 +293,4 @@ def purge(
     if session.as_json:
         print_json({"purged": purged})
     else:
-        print(f"removed {number(purged)} messages of stream {name}")
+        print(f"removed {plural(purged, 'message')} of stream {name}")
