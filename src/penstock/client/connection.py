@@ -42,7 +42,7 @@ from .info import ServerInfo, connect_line, decode_info
 from .message import BaseMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from .addresses import Server
     from .options import Options
@@ -157,6 +157,12 @@ class Ended(NamedTuple):
     interest: Interest
 
 
+class Abandoned(NamedTuple):
+    """The object that takes the messages of a subscription was garbage collected."""
+
+    interest: Interest
+
+
 class Disconnected(NamedTuple):
     """The connection is over; ``waiters`` are those of unanswered pings."""
 
@@ -173,6 +179,7 @@ Event: TypeAlias = (
     | Pong
     | ServerComplaint
     | Ended
+    | Abandoned
     | Disconnected
 )
 
@@ -245,7 +252,9 @@ class Connection:
         self._kept: list[bytes] = []  # published without a connection
         self._kept_bytes = 0
         self._pings: deque[object] = deque()
-        self._abandoned: deque[int] = deque()
+        self._abandoned: deque[int | str] = deque()
+        self.on_abandoned: Callable[[], None] | None = None
+        """Called by any thread, at any moment, when ``settle_abandoned`` has something to do."""
         self._failure = ""  # why the client was closed, unless its owner closed it
         self._subjects_known: set[str] = set()
 
@@ -277,7 +286,7 @@ class Connection:
         if self.state in (State.DISCONNECTED, State.CLOSED):
             return
         if self._abandoned:
-            self._release()
+            self.settle_abandoned()
         self.bytes_received += len(data)
         if self.lines is not None:
             self.lines.received(data)
@@ -447,7 +456,7 @@ class Connection:
             raise InvalidSubject(f"bad queue group {queue!r}")
         self._check_open()
         if self._abandoned:
-            self._release()
+            self.settle_abandoned()
         self._sid += 1
         interest = Interest(self._sid, subject, queue, owner)
         self.interests[interest.sid] = interest
@@ -480,19 +489,35 @@ class Connection:
             self._send(b"UNSUB %d\r\n" % interest.sid)
 
     def abandon(self, sid: int) -> None:
-        """Unsubscribe later, because the owner was garbage collected; the event ``Ended`` follows.
+        """The object that takes the messages was garbage collected; the event ``Abandoned`` follows.
 
         May be called at any time, in any thread. A number and no Interest: what waits to call this must not
         keep its owner.
         """
-        self._abandoned.append(sid)
+        self._abandon(sid)
 
-    def _release(self) -> None:
+    def abandon_requests(self, subjects: Iterable[str]) -> None:
+        """Publish empty requests soon, whose answers nobody awaits, to tidy up after an object.
+
+        May be called as ``abandon``. Without a connection they are left out.
+        """
+        for subject in subjects:
+            self._abandon(subject)
+
+    def _abandon(self, each: int | str) -> None:
+        self._abandoned.append(each)
+        if self.on_abandoned is not None:
+            self.on_abandoned()
+
+    def settle_abandoned(self) -> None:
+        """Do what abandoned objects have left to do."""
         while self._abandoned:
-            interest = self.interests.get(self._abandoned.popleft())
-            if interest is not None:
-                self.unsubscribe(interest)
-                self._events.append(Ended(interest))
+            each = self._abandoned.popleft()
+            if isinstance(each, int):
+                if (interest := self.interests.get(each)) is not None:
+                    self._events.append(Abandoned(interest))
+            elif self.state is State.CONNECTED:
+                self.publish(each, b"")
 
     def forget(self, interest: Interest) -> None:
         """Remove the subscription from the table, without an operation to the server."""

@@ -1,11 +1,13 @@
 """The consumers that a reader makes for itself, one after another, and removes.
 
 Each has a name that the client chooses, so that it can be removed also when the answer to its creation
-is lost. Knows no transport.
+is lost. Those of a reader that was garbage collected, or that is open when its client closes, are removed
+without waiting for the answer. Knows no transport.
 """
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -15,6 +17,9 @@ from penstock.errors import ApiError, NoResponders, PenstockError
 from .steps import Mailbox, Until
 
 if TYPE_CHECKING:
+    from penstock.api.subjects import Api
+
+    from .connection import Connection
     from .jetstream import Plans
     from .models import ConsumerConfig, ConsumerInfo
     from .session import Session
@@ -40,6 +45,10 @@ class OwnConsumers:
         self._prefix = f"{name_prefix}_" if name_prefix else ""
         self._made: list[str] = []  # the server may have them: that in use, and doubtful ones
         self._unanswered: set[str] = set()  # the server may be making these only now
+        client.own_consumers.add(self)
+        weakref.finalize(
+            self, _abandon, client.connection, plans.subjects, stream, self._made
+        ).atexit = False
 
     def creating(self, config: ConsumerConfig) -> Steps[ConsumerInfo]:
         """Create the next consumer."""
@@ -80,6 +89,18 @@ class OwnConsumers:
                 self._made.remove(name)
             self._unanswered.discard(name)
 
+    def give(self, name: str) -> None:
+        """Somebody else removes this consumer."""
+        self._made.remove(name)
+
+    def leave(self) -> None:
+        """Request the removal of every consumer that the server may have, without waiting for it."""
+        connection = self._client.connection
+        if connection.connected:
+            for subject in _removals(self._plans.subjects, self._stream, self._made):
+                connection.publish(subject, b"")
+            self._made.clear()
+
     def _deleting(self, name: str) -> Steps[None]:
         """Delete a consumer. nats-server may delete one first, in vain, whose creation it has just got."""
         try:
@@ -89,3 +110,14 @@ class OwnConsumers:
                 raise
             yield Until(Mailbox(), lambda: False, RETRY_S)
             yield from self._plans.delete_consumer(self._stream, name)
+
+
+def _removals(subjects: Api, stream: str, names: list[str]) -> list[str]:
+    """The subjects of the requests that remove consumers."""
+    return [subjects.consumer("DELETE", stream, name) for name in names]
+
+
+def _abandon(connection: Connection, subjects: Api, stream: str, made: list[str]) -> None:
+    """The reader was garbage collected: have its consumers removed."""
+    if made:
+        connection.abandon_requests(_removals(subjects, stream, made))

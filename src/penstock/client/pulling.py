@@ -73,6 +73,11 @@ class Inbox(Mailbox):
         self.client.watchers.discard(self)
         self.stir()
 
+    def abandoned(self) -> None:
+        """Nobody has the handle any more."""
+        self.client.release(self.interest)
+        self.end()
+
     def lost(self, error: PenstockError) -> None:
         """The connection broke."""
         self.error = error

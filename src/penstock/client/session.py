@@ -12,6 +12,7 @@ import itertools
 import logging
 import math
 import time
+import weakref
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from .addresses import Server
     from .info import ServerInfo
     from .options import Options
+    from .own_consumers import OwnConsumers
     from .steps import Flow, Steps
 
 M = TypeVar("M", bound=BaseMessage)
@@ -120,6 +122,8 @@ class Session(ABC, Generic[M]):
         """
         self.watchers: set[Mailbox] = set()
         """Mailboxes to tell when the connection breaks or the server does not permit something."""
+        self.own_consumers: weakref.WeakSet[OwnConsumers] = weakref.WeakSet()
+        """The consumers that readers made for themselves."""
         self._pool = ServerPool(options, randomness.random)
         self._nuid = Nuid(randomness)
         self._inbox = ""
@@ -233,6 +237,17 @@ class Session(ABC, Generic[M]):
         """A unique subject for answers."""
         return f"{self.options.inbox_prefix}.{self._nuid.next()}"
 
+    def _settle_abandoned(self) -> None:
+        """Do what objects that were garbage collected have left to do."""
+        self.connection.settle_abandoned()
+        self.process()
+        self.plan_flush()
+
+    def _leave_consumers(self) -> None:
+        """Before the end: let the server remove the consumers of readers that are still open."""
+        for each in list(self.own_consumers):
+            each.leave()
+
     def release(self, interest: machine.Interest) -> None:
         """Unsubscribe: the messages of a subscription are not needed any more."""
         if not self.closed:
@@ -291,6 +306,9 @@ class Session(ABC, Generic[M]):
             return
         if isinstance(event, machine.Ended):
             event.interest.owner.end()
+            return
+        if isinstance(event, machine.Abandoned):
+            event.interest.owner.abandoned()
             return
         if isinstance(event, machine.ServerComplaint):
             self.note("error", event.error)

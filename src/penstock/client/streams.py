@@ -232,7 +232,9 @@ class Streams(Scheduling[M]):
         try:
             if config.name or config.durable_name:
                 return (yield from self.plans.create_consumer(stream, config))
-            return (yield from own.creating(config))
+            info = yield from own.creating(config)
+            own.give(info.name)  # the server removes it when its subscription has gone
+            return info
         except BaseException:
             yield from subscription.unsubscribing()
             yield from own.removing()

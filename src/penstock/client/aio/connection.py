@@ -9,11 +9,13 @@ under way fail with ConnectionLost.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import logging
 import math
 import random
+import weakref
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.errors import CallbackFailed, ConnectError, ConnectionLost, PenstockError, Timeout
@@ -82,6 +84,9 @@ class Client(Awaited, Session[Message]):
         self._tasks: set[asyncio.Task[Any]] = set()
         self._workers: set[asyncio.Task[Any]] = set()
         self._ping_timer: asyncio.TimerHandle | None = None
+        self.connection.on_abandoned = functools.partial(
+            _call_soon, self.loop, weakref.WeakMethod(self._settle_abandoned)
+        )
 
     async def __aenter__(self) -> Client:
         """The client itself, already open."""
@@ -344,6 +349,7 @@ class Client(Awaited, Session[Message]):
         """Send queued output and close; a second call does nothing."""
         if self.closed:
             return
+        self._leave_consumers()
         self.flush_output()
         link = self._link
         self._shut()
@@ -459,6 +465,16 @@ class Client(Awaited, Session[Message]):
         from .services import ServiceClient
 
         return ServiceClient(self)
+
+
+def _call_soon(
+    loop: asyncio.AbstractEventLoop, method: weakref.WeakMethod[Callable[[], None]]
+) -> None:
+    """Call a method in its loop, from any thread; nothing when the loop is closed."""
+    alive = method()
+    if alive is not None:
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(alive)
 
 
 def _close(work: Coroutine[Any, Any, Any], _: object) -> None:

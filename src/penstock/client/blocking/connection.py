@@ -129,6 +129,7 @@ class BlockingClient(Blocking, Shared):
                 return
             try:
                 if self.connection.connected:
+                    self._leave_consumers()
                     self._send(time.monotonic() + self.options.connect_timeout)
             except (OSError, PenstockError):
                 pass  # the server is gone, so nothing can be sent

@@ -93,7 +93,7 @@ class Bell:
     def __init__(self) -> None:
         """Silent."""
         self._state = SILENT
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # garbage collection may ring at any moment
         if hasattr(os, "eventfd"):
             self._ear = self._mouth = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         else:
@@ -152,6 +152,7 @@ class Bell:
     def close(self) -> None:
         """Give the descriptor back; a second call does nothing."""
         with self._lock:
-            for each in {self._ear, self._mouth} - {-1}:
-                os.close(each)
+            ends = {self._ear, self._mouth} - {-1}
             self._ear = self._mouth = -1
+            for each in ends:
+                os.close(each)

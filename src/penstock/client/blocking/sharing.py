@@ -60,6 +60,7 @@ class Shared(Session[BlockingMessage]):
         self._change = Mailbox()  # anything arrived
         self._ending = Mailbox()  # the client is closed
         self._keeper = Keeper(self)
+        self.connection.on_abandoned = self._keeper.rouse
 
     # -- implemented by the client -----------------------------------------------------------------
 
@@ -216,7 +217,10 @@ class Shared(Session[BlockingMessage]):
             self._turns_kept = self._turns
             wait: Callable[[], object] | None = None
             try:
+                self._settle_abandoned()
                 due = self._do_duties()
+                if self.connection.bytes_waiting and self.connection.connected:
+                    self._push()
                 if idle and self._leader is None and not self._sleepers and not self.closed:
                     wait = self._keep(due)
             except (Timeout, ConnectionClosed):
@@ -257,8 +261,6 @@ class Shared(Session[BlockingMessage]):
         now = time.monotonic()
         dues = {duty: duty(now) for duty in self._duties}
         self._duties = {duty for duty, due in dues.items() if due < math.inf}
-        if self.connection.bytes_waiting and self.connection.connected:
-            self._push()
         return min(dues.values())
 
 

@@ -293,9 +293,19 @@ class Intake(Mailbox, ABC):
         return self.held <= self.low and self.pull()
 
     def end(self) -> None:
-        """The client is closed, or the user dropped the operation without ending it."""
+        """The client is closed."""
         if self.interest.failure and self.error is None:
             self.error = self.interest.lost()
+        self._finish()
+
+    def abandoned(self) -> None:
+        """The user dropped the operation without ending it: stop, as far as nobody has to wait for it."""
+        if self.kept:
+            self.stop()
+            return
+        self._end_taking()
+        self._return_queue()
+        self._leave()
         self._finish()
 
     def lost(self, error: PenstockError) -> None:
@@ -516,6 +526,9 @@ class Intake(Mailbox, ABC):
     def _tidying(self) -> Steps[None]:
         """What is left to do at the server before the operation counts as ended."""
         yield from ()
+
+    def _leave(self) -> None:
+        """``_tidying`` for an operation that nobody waits for."""
 
     def _return(self, message: BaseMessage) -> None:
         """Give a message back: the consumer delivers it again at once."""

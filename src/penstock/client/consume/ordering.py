@@ -333,3 +333,6 @@ class OrderedIntake(PullIntake):
     def _tidying(self) -> Steps[None]:
         """Remove the consumer: it is gone when the block ends."""
         yield from self._ordering.consumers.removing()
+
+    def _leave(self) -> None:
+        self._ordering.consumers.leave()
