@@ -11,6 +11,8 @@ import pytest
 
 from penstock.client import ConsumerConfig, Options, StreamConfig, connect_blocking
 from penstock.client.addresses import parse_servers
+from penstock.client.blocking.sharing import GATHER_S
+from penstock.client.blocking.transport import Transport
 from penstock.client.columns import ColumnReader
 from penstock.errors import (
     ConnectError,
@@ -27,6 +29,7 @@ from penstock.errors import (
     Timeout,
     WrongLastSequence,
 )
+from tests.client.shells import wait_for
 from tests.peers import free_port
 
 if TYPE_CHECKING:
@@ -255,6 +258,47 @@ def test_pull_ack_nak_term_and_redelivery(js: JetStream, unique: str) -> None:
     assert (info.num_ack_pending, info.ack_floor.stream_seq) == (1, 4)
     assert consumer.fetch(3, no_wait=True) == []
     assert consumer.fetch(3, timeout=0.1) == []
+
+
+@pytest.mark.parametrize("way", ["fetch", "consume"])
+def test_acks_in_quick_succession_are_sent_together_and_without_another_call(
+    server: ServerProcess, js: JetStream, unique: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write for each ack took twice the time of everything else."""
+    count = 1000
+    filled(js, unique, count)
+    js.create_consumer(unique, ConsumerConfig(durable_name="c", max_ack_pending=count))
+    writes = []
+    send = Transport.send
+
+    def counted(transport: Transport, data: bytes | memoryview) -> int:
+        if threading.current_thread() is threading.main_thread() and b"+ACK" in bytes(data):
+            writes.append(len(data))
+        return send(transport, data)
+
+    with connect_blocking(server.url, timeout=30) as client:
+        consumer = client.jetstream().consumer(unique, "c")
+        monkeypatch.setattr(Transport, "send", counted)
+        if way == "fetch":
+            for message in consumer.fetch(count, timeout=60):
+                message.ack()
+        else:
+            for number, message in enumerate(consumer.consume(), 1):
+                message.ack()
+                if number == count:
+                    break
+        wait_for(lambda: js.consumer_info(unique, "c").ack_floor.stream_seq == count)
+        assert len(writes) < count / 2
+
+
+def test_an_ack_is_sent_at_once_after_a_pause(js: JetStream, unique: str) -> None:
+    """The handler took its time, so no other ack is likely to follow soon."""
+    filled(js, unique, 3)
+    js.create_consumer(unique, ConsumerConfig(durable_name="c"))
+    for message in js.consumer(unique, "c").fetch(3, timeout=60):
+        js.client.wait_until(lambda: False, 2 * GATHER_S)
+        message.ack()
+        assert js.client.connection.bytes_waiting == 0
 
 
 def test_pull_limits_of_bytes_and_missing_consumers(js: JetStream, unique: str) -> None:

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 class BlockingMessage(Blocking, BaseMessage):
     """A message with the methods of blocking code.
 
-    When the connection breaks during an ``ack``, the server delivers the message again, as without an
-    ack; ``ack_sync`` raises an error.
+    An ``ack`` is sent at once, or when it soon follows another one with others, 2 ms later. When the
+    connection breaks meanwhile, the server delivers the message again, as without an ack; ``ack_sync``
+    raises an error.
 
     ::
 

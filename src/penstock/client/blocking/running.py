@@ -150,11 +150,9 @@ def _told(body: Callable[..., bytes], ends: bool) -> Callable[..., None]:
         guard.take()
         try:
             self.check_acknowledgeable()
-            client.reopen(None)
-            client.connection.answer(self.reply, body(self, *args, **kwargs))
+            client.send_ack(self.reply, body(self, *args, **kwargs))
             if ends:
                 self.acked = True
-            client.send_waiting()
         finally:
             guard.give()
 

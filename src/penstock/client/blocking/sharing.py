@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 RECONNECT_S = 0.1
 """How long the keeper tries to connect before it looks at the client again."""
+GATHER_S = 0.002
+"""How long an ack may wait for others, after one that was sent at once."""
 KEEPER = -1
 """Leads while no call waits; a call takes over from it at once."""
 
@@ -59,6 +61,10 @@ class Shared(Session[BlockingMessage]):
         self._outflow = Mailbox()  # the transport has taken bytes
         self._change = Mailbox()  # anything arrived
         self._ending = Mailbox()  # the client is closed
+        self._gather_until = -math.inf  # acks before this time wait for others
+        self._acks_gathered = 0
+        self._acks_kept = 0  # of these, those before the keeper's last look
+        self._keeper_sends = False  # whether it looks again soon, to send acks that wait
         self._keeper = Keeper(self)
         self.connection.on_abandoned = self._keeper.rouse
 
@@ -221,6 +227,10 @@ class Shared(Session[BlockingMessage]):
                 due = self._do_duties()
                 if self.connection.bytes_waiting and self.connection.connected:
                     self._push()
+                if self._keeper_sends:
+                    self._keeper_sends = self._acks_gathered != self._acks_kept
+                    self._acks_kept = self._acks_gathered
+                    idle = idle and not self._keeper_sends
                 if idle and self._leader is None and not self._sleepers and not self.closed:
                     wait = self._keep(due)
             except (Timeout, ConnectionClosed):
@@ -229,7 +239,8 @@ class Shared(Session[BlockingMessage]):
                 self.report(error)
             finally:
                 self._hand_over()
-            return wait or self._keeper.nap(min(IDLE_S, due - time.monotonic()))
+            pause = GATHER_S if self._keeper_sends else IDLE_S
+            return wait or self._keeper.nap(min(pause, due - time.monotonic()))
 
     def _keep(self, due: float) -> Callable[[], object] | None:
         """Lead for a moment: read once; returns how to wait for bytes, None without a connection."""
