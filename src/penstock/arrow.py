@@ -8,6 +8,7 @@ Needs pyarrow. Knows nothing of servers, files and tables.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -24,12 +25,14 @@ HEADERS = pa.map_(pa.string(), _VALUES)
 """The type of the headers of a message: a name has one value or several."""
 
 
-def fixed(count: int, values: Buffer) -> pa.Array:
+def fixed(count: int, values: Buffer | bytes) -> pa.Array:
     """``count`` int64 values."""
     return pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(values)])
 
 
-def variable(kind: pa.DataType, count: int, offsets: Buffer, data: Buffer) -> pa.Array:
+def variable(
+    kind: pa.DataType, count: int, offsets: Buffer | bytes, data: Buffer | bytes
+) -> pa.Array:
     """``count`` values of a binary or string type; the bytes are not looked at."""
     return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
@@ -45,9 +48,18 @@ def strings(count: int, offsets: Buffer, data: Buffer) -> pa.Array:
     return made
 
 
+def constant(value: str | int) -> pa.Scalar:
+    """A text or an int64. ``pa.scalar`` would import pandas, which takes a new process 0.2 s."""
+    if isinstance(value, int):
+        return fixed(1, value.to_bytes(8, sys.byteorder, signed=True))[0]
+    text = value.encode()
+    offsets = bytes(4) + len(text).to_bytes(4, sys.byteorder)
+    return variable(pa.string(), 1, offsets, text)[0]
+
+
 def times(columns: Columns) -> pa.Array:
     """When the messages were stored, cut to microseconds."""
-    return pc.divide(fixed(columns.count, columns.timestamp_ns), 1000).cast(TIMESTAMP)
+    return pc.divide(fixed(columns.count, columns.timestamp_ns), constant(1000)).cast(TIMESTAMP)
 
 
 def headers(columns: Columns) -> pa.Array:

@@ -22,7 +22,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
 from penstock.spark.tables.commits import CHECKPOINT_INTERVAL, HERE, Write, batch_of, widen
-from penstock.spark.tables.files import files_of, table_at
+from penstock.spark.tables.files import actions_of, files_of, table_at
 from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.places import Place, TableError, place
 from penstock.spark.tables.replacing import replace, snapshot
@@ -199,7 +199,7 @@ class Lake:
 
     def greatest(self, name: str, column: str) -> int:
         """The greatest number of a column, by what the log says of the table's files; 0 without rows."""
-        files = pa.table(table_at(self.places[name]).get_add_actions(flatten=True))
+        files = actions_of(table_at(self.places[name]))
         return int(pc.max(files[f"max.{column}"]).as_py() or 0) if len(files) else 0
 
     def newest(self, table: TableSchema) -> tuple[Mark, pa.Table]:

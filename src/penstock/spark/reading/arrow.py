@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.arrow import fixed, headers, strings, times, variable
+from penstock.arrow import constant, fixed, headers, strings, times, variable
 from penstock.core.bulk.header_maps import message_sizes
 from penstock.core.bulk.wire_columns import WireColumns
 from penstock.core.protocol.subjects import matches
@@ -41,8 +41,10 @@ def to_arrow(columns: Columns, plan: ReadPlan) -> pa.RecordBatch:
 
 def _in_time(columns: Columns, plan: ReadPlan) -> pa.Array:
     stored = fixed(columns.count, columns.timestamp_ns)
-    kept = pc.greater_equal(stored, plan.not_before_ns)
-    return pc.and_(kept, pc.less(stored, plan.not_after_ns)) if plan.not_after_ns else kept
+    kept = pc.greater_equal(stored, constant(plan.not_before_ns))
+    if not plan.not_after_ns:
+        return kept
+    return pc.and_(kept, pc.less(stored, constant(plan.not_after_ns)))
 
 
 def _on_subjects(columns: Columns, patterns: tuple[str, ...]) -> pa.Array:
@@ -57,11 +59,11 @@ def _on_subjects(columns: Columns, patterns: tuple[str, ...]) -> pa.Array:
 
 
 def _stream(columns: Columns, plan: ReadPlan) -> pa.Array:
-    return pa.repeat(pa.scalar(plan.stream, pa.string()), columns.count)
+    return pa.repeat(constant(plan.stream), columns.count)
 
 
 def _born(columns: Columns, plan: ReadPlan) -> pa.Array:
-    return pa.repeat(pa.scalar(plan.born, pa.string()), columns.count)
+    return pa.repeat(constant(plan.born), columns.count)
 
 
 def _seq(columns: Columns, plan: ReadPlan) -> pa.Array:

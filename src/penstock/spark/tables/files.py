@@ -113,7 +113,17 @@ def unread_features(table: DeltaTable) -> list[str]:
 def has_deletions(table: DeltaTable) -> bool:
     """Whether files of the table have rows that deletion vectors delete."""
     features = table.protocol().reader_features or []
-    return "deletionVectors" in features and bool(pa.table(table.deletion_vectors()).num_rows)
+    return "deletionVectors" in features and bool(as_arrow(table.deletion_vectors()).num_rows)
+
+
+def as_arrow(rows: Any) -> pa.Table:
+    """Rows that ``deltalake`` gives. ``pa.table`` would import pandas, in each process of Spark."""
+    return pa.RecordBatchReader.from_stream(rows).read_all()
+
+
+def actions_of(table: DeltaTable) -> pa.Table:
+    """The files of the table's version as the log has them, a row for each, with their statistics."""
+    return as_arrow(table.get_add_actions(flatten=True))
 
 
 def _load_at(table: DeltaTable, time: datetime) -> None:
@@ -130,7 +140,7 @@ def _load_at(table: DeltaTable, time: datetime) -> None:
 
 def files_of(table: DeltaTable) -> list[StoredFile]:
     """The files of the table's version, always in the same order."""
-    actions = pa.table(table.get_add_actions(flatten=True))
+    actions = actions_of(table)
     names = table.metadata().partition_columns
     found = [
         (

@@ -20,12 +20,12 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from penstock.spark.tables import compaction
+from penstock.spark.tables.files import actions_of
 from penstock.spark.tables.places import TableError
 
 if TYPE_CHECKING:
@@ -118,5 +118,5 @@ def vacuum(table: DeltaTable, keep_hours: int, *, dry_run: bool) -> list[str]:
 
 def _size(table: DeltaTable) -> tuple[int, int]:
     """The number of files, and their bytes."""
-    sizes = pa.table(table.get_add_actions(flatten=True))["size_bytes"]
+    sizes = actions_of(table)["size_bytes"]
     return len(sizes), int(pc.sum(sizes).as_py() or 0)

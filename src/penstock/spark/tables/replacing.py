@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-import pyarrow as pa
 from deltalake.transaction import RemoveAction
 
 from penstock.spark.tables.commits import lacking_columns
-from penstock.spark.tables.files import StoredFile, relative, unread_features
+from penstock.spark.tables.files import StoredFile, actions_of, as_arrow, relative, unread_features
 from penstock.spark.tables.key_matching import Bounds, comparable_bounds
 from penstock.spark.tables.parquet import partition_text
 from penstock.spark.tables.places import TableError
@@ -27,6 +26,7 @@ from penstock.spark.tables.schemas import schema_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    import pyarrow as pa
     from deltalake import DeltaTable
 
     from penstock.spark.tables.commits import Write
@@ -83,7 +83,7 @@ def snapshot(table: DeltaTable, bounds_of: Sequence[str] = ()) -> Snapshot:
     )
     deletions = frozenset[str]()
     if "deletionVectors" in (protocol.reader_features or ()):
-        found = pa.table(table.deletion_vectors())
+        found = as_arrow(table.deletion_vectors())
         deletions = frozenset(str(name).rsplit("/", 1)[-1] for name in found[0].to_pylist())
     files = {file.logged: file for file in _active(table, bounds_of)}
     return Snapshot(
@@ -94,7 +94,7 @@ def snapshot(table: DeltaTable, bounds_of: Sequence[str] = ()) -> Snapshot:
 
 
 def _active(table: DeltaTable, bounds_of: Sequence[str]) -> Iterable[Active]:
-    actions = pa.table(table.get_add_actions(flatten=True))
+    actions = actions_of(table)
     names = table.metadata().partition_columns
     plain = ["path", "size_bytes", "modification_time", *(f"partition.{name}" for name in names)]
     bounds = _bounds(table, actions, bounds_of) if bounds_of else {}

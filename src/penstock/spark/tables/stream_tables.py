@@ -29,6 +29,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from penstock.spark.tables.commits import CHECKPOINT_INTERVAL
 from penstock.spark.tables.compaction import compact
 from penstock.spark.tables.data_files import DataFile, write_rows
+from penstock.spark.tables.files import actions_of
 from penstock.spark.tables.maintenance import vacuum
 from penstock.spark.tables.places import place
 
@@ -104,7 +105,7 @@ class Table:
 
     def rows(self) -> int:
         """The number of rows, from the files' statistics alone."""
-        actions = pa.table(self._delta.get_add_actions(flatten=True))
+        actions = actions_of(self._delta)
         if not actions.num_rows:
             return 0
         return int(pc.sum(pc.cast(actions["num_records"], pa.int64())).as_py() or 0)
