@@ -38,7 +38,7 @@ run: $(VENV)/.with-pipeline build/.core ## the main job: server, log shipper, Sp
 # Five processes share the tests, also on two cores, because most tests wait for servers: whole files, the longest first.
 JOBS ?= 5
 # Tests that connect to nothing never wait: as many processes as cores.
-CORES = $(if $(filter 1,$(JOBS)),,-p tests.schedule -n $(shell nproc) --dist loadfile)
+CORES = $(if $(filter 1,$(JOBS)),,-p tests.sharing --jobs $(shell nproc))
 
 check: $(VENV)/.with-test build/.core ## the quick look, two minutes: lint, types, the tests that connect to nothing
 	@$(MAKE) lint types && $(BIN)/python -m pytest -q $(CORES) -m 'not slow and not peer' $$($(BIN)/python -m tests.pure) $(ARGS)

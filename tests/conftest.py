@@ -41,7 +41,7 @@ javas.tell(os.environ)
 pure.begin()
 
 # Byte code is kept, whatever the surroundings say: a server of a test then starts with half of the
-# work, and each process that shares the tests collects them with half of it.
+# work, and the tests are collected with half of it.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 gc.disable()  # until all tests are collected: nothing of them is freed before

@@ -8,21 +8,18 @@ order matters. Any other file is short. A run leaves the table as it would be no
 
 Most of the time is waiting for servers: 54 of 1000 s of the files that compare two are work. So
 there are more processes than cores, and those without a JVM wait while the two others work.
-
-    python -m pytest -p tests.schedule -n 5 --dist loadfile
+`tests/sharing.py` has these processes.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
-from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  # has no types
 
 ROOT = Path(__file__).parents[1]
 TABLE = Path(__file__).with_name("durations.txt")
@@ -57,20 +54,36 @@ def longest(waiting: Iterable[str], *, has_jvm: bool) -> str:
     )
 
 
-class LongestFirst(LoadFileScheduling):  # type: ignore[misc]  # a class without types
-    """Whole files, the longest first."""
+class Files:
+    """The files that no process has yet, each with the numbers of its tests."""
 
-    def __init__(self, config: pytest.Config, log: Any = None) -> None:
-        super().__init__(config, log)
-        self.with_jvm: set[Any] = set()
+    def __init__(self, waiting: Mapping[str, list[int]] | None = None) -> None:
+        self._waiting = dict(waiting or {})
+        self._back: list[list[int]] = []
+        self._with_jvm: set[Hashable] = set()
 
-    def _assign_work_unit(self, node: Any) -> None:
-        has_jvm = node in self.with_jvm or len(self.with_jvm) < JVMS
-        name = longest(self.workqueue, has_jvm=has_jvm)
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._back)
+
+    def next(self, worker: Hashable) -> list[int]:
+        """The tests that a process runs next; none when all are given."""
+        if self._back:
+            return self._back.pop()
+        if not self._waiting:
+            return []
+        has_jvm = worker in self._with_jvm or len(self._with_jvm) < JVMS
+        name = longest(self._waiting, has_jvm=has_jvm)
         if uses_spark(name):
-            self.with_jvm.add(node)
-        self.workqueue.move_to_end(name, last=False)  # the first one is taken
-        super()._assign_work_unit(node)
+            self._with_jvm.add(worker)
+        return self._waiting.pop(name)
+
+    def forget(self, worker: Hashable) -> None:
+        """A process has ended: another one may have a JVM."""
+        self._with_jvm.discard(worker)
+
+    def give_back(self, tests: list[int]) -> None:
+        """What a process that crashed has not run comes first."""
+        self._back.append(tests)
 
 
 def table(measured: dict[str, float]) -> str:
@@ -94,13 +107,8 @@ class Stopwatch:
         self.path.write_text(table(self.seconds))
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def measure(config: pytest.Config) -> None:
+    """Write the table as it would be now, when a run ends."""
     folder = config.rootpath / "build"
-    if not hasattr(config, "workerinput") and folder.is_dir():
+    if folder.is_dir():
         config.pluginmanager.register(Stopwatch(folder / TABLE.name))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongestFirst | None:
-    """Take the place of xdist's own distribution of files."""
-    return LongestFirst(config, log) if config.getvalue("dist") == "loadfile" else None

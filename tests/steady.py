@@ -31,7 +31,6 @@ from typing import Any
 import pytest
 
 FEW = 15  # of more than ten thousand tests, in processes that share two cores
-MANY = 20  # files that compiling once is worth starting processes for
 MEMORY = Path("/dev/shm")
 ROOM_BYTES = 6 << 30  # a whole run writes less
 PYTEST = [sys.executable, "-m", "pytest", "-p", "tests.steady"]
@@ -93,8 +92,6 @@ class Chosen:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if hasattr(config, "workerinput"):
-        return  # whoever gave this process its tests writes
     if path := config.getoption("--write-failed"):
         config.pluginmanager.register(Failures(path))
     if path := config.getoption("--only-failed"):
@@ -102,30 +99,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 # -- the command ----------------------------------------------------------------------------------
-
-
-def compiled(path: Path) -> bool:
-    """Whether pytest has kept the byte code of a file."""
-    return any(path.parent.glob(f"__pycache__/{path.stem}.*-pytest-*.pyc"))
-
-
-def compile_once(jobs: int) -> None:
-    """Keep the byte code of tests that have none yet: each collects a share of them.
-
-    All processes that share the tests collect all of them, and begin at once: where nothing is kept,
-    each would compile every file, which is three times the work of collecting.
-    """
-    files = [path for path in sorted(Path("tests").rglob("test_*.py")) if not compiled(path)]
-    if len(files) < MANY:
-        return
-    collecting = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider"]
-    shares = [files[number::jobs] for number in range(jobs)]
-    running = [
-        subprocess.Popen([*collecting, *map(str, share)], stdout=subprocess.DEVNULL)
-        for share in shares
-    ]
-    for process in running:
-        process.wait()  # what can't be collected is told by the run
 
 
 def has_room(memory: Path) -> bool:
@@ -189,10 +162,7 @@ def run_twice(jobs: int, arguments: list[str], environment: dict[str, Any]) -> i
     """Run the tests in an environment, a few failed ones again; the exit status."""
     if not environment.get("CI"):  # there it is always the same
         environment.setdefault("PENSTOCK_SEED", str(random.SystemRandom().randrange(2**32)))
-    sharing = ["-p", "tests.schedule", "-n", str(jobs), "--dist", "loadfile"]
-    shared = sharing if jobs > 1 else []
-    if jobs > 1:
-        compile_once(len(os.sched_getaffinity(0)))
+    shared = ["-p", "tests.sharing", "--jobs", str(jobs)] if jobs > 1 else []
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "failed.json"
         writing = f"--write-failed={written}"

@@ -1,10 +1,5 @@
 """The order in which processes that share the tests get files."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from tests.schedule import ROOT, SHORT_S, durations, longest, table, uses_spark
@@ -50,30 +45,3 @@ def test_a_run_leaves_the_table_of_what_it_measured() -> None:
     assert [int(each) for each, _ in lines] == sorted(
         (int(each) for each, _ in lines), reverse=True
     )
-
-
-def test_every_test_runs_once_and_a_file_in_one_process(tmp_path: Path) -> None:
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    for number in range(5):
-        (tmp_path / f"test_{number}.py").write_text(
-            "import os, pathlib, pytest\n"
-            "@pytest.mark.parametrize('n', range(4))\n"
-            "def test_it(n):\n"
-            "    with open('ran', 'a') as ran:\n"
-            "        ran.write(f'{pathlib.Path(__file__).name} {n} {os.getpid()}\\n')\n"
-        )
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    command += ["-p", "tests.schedule", "-n", "2", "--dist", "loadfile"]
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
-    made = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env={**kept, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        check=False,
-    )
-    assert made.returncode == 0, made.stdout.decode()
-    ran = [line.split() for line in (tmp_path / "ran").read_text().splitlines()]
-    wanted = [(f"test_{file}.py", str(n)) for file in range(5) for n in range(4)]
-    assert sorted((file, n) for file, n, _ in ran) == wanted
-    assert len({(file, process) for file, _, process in ran}) == 5

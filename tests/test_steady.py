@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import steady
-from tests.steady import MANY, compile_once, compiled, has_room, scratch
+from tests.steady import has_room, scratch
 
 ROOT = Path(__file__).parents[1]
 
@@ -49,6 +49,7 @@ def run(folder: Path, *options: str, **files: str) -> tuple[int, str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     kept = {key: value for key, value in kept.items() if key not in ("CI", "PENSTOCK_SEED")}
     kept["PYTHONPATH"] = str(ROOT)
+    kept["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # none is needed, and each run would import them
     made = subprocess.run(
         command, cwd=folder, env=kept, capture_output=True, text=True, check=False
     )
@@ -57,21 +58,6 @@ def run(folder: Path, *options: str, **files: str) -> tuple[int, str]:
 
 def last(said: str) -> str:
     return said.rstrip().splitlines()[-1]
-
-
-def test_the_byte_code_of_many_files_is_kept_before_they_are_shared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    monkeypatch.chdir(tmp_path)
-    files = [tmp_path / "tests" / f"test_{number}.py" for number in range(MANY)]
-    for number, path in enumerate(files):
-        path.write_text("import no_such_module" if number == 3 else FINE)
-    compile_once(2)
-    assert [path for path in files if not compiled(path)] == []
-    monkeypatch.setattr("subprocess.Popen", None)  # nothing is left to do
-    compile_once(2)
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
