@@ -1,6 +1,7 @@
 """Changes of keys with a power cut at every call to the disk, and the content of a torn store."""
 
 import copy
+import errno
 import random
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,37 @@ def test_whatever_power_leaves_of_an_encrypted_store_shows_nothing_and_loses_not
             assert found is not None
             assert found.payload == body
     assert len(acked) > 50
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_keys_stay_until_removed_segments_have_left_the_disk(seed: int) -> None:
+    """A segment whose messages were removed is unlinked later, the disk may refuse that, and a power
+    cut may bring its file back.
+    """
+    rng = random.Random(seed)
+    disk = SimDisk(random=rng)
+    house = begun(disk, ("a", ""), segment_bytes=4096)
+    house.stream("S", subjects=["s"])
+    for _ in range(60):
+        house.publish("s", b"." * 200)
+    house.engine.close()
+    house = begun(disk, ("", "a"), 1, segment_bytes=4096)
+    if seed % 2:
+        disk.fail("unlink", errno.EIO, "*/log/*.seg", times=None)
+    house.ok("STREAM.PURGE.S", {"seq": 50})
+    house.pass_time(20 * SECOND)
+    disk.heal()
+    if seed < 4:
+        disk.kill()
+    else:
+        disk.crash(rng)
+    house = begun(disk, ("", "a"), 2, segment_bytes=4096)
+    assert house.ok("STREAM.INFO.S")["state"]["messages"] == 11
+    house.pass_time(20 * SECOND)
+    assert house.reports[-1:] == ["stream S is no longer encrypted"] * (seed % 2)
+    disk.crash(rng)
+    house = begun(disk, ("", ""), 3, segment_bytes=4096)
+    assert house.ok("STREAM.INFO.S")["state"]["messages"] == 11
 
 
 def test_a_file_that_is_being_synced_is_not_made_anew() -> None:

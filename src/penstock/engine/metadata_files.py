@@ -95,6 +95,9 @@ class MetadataFiles:
                     continue
                 if self._needs_keys(f"{self.folder}/{base}{name}"):
                     return False
+        # A power cut must not bring back an encrypted file that was removed or replaced.
+        for folder in ("log", "consumers"):
+            self._disk.sync_dir(f"{self.folder}/{folder}")
         n = 1
         while self._disk.exists(f"{self.folder}/key.off-{n}"):
             n += 1

@@ -15,7 +15,7 @@ def maintain(log: Log) -> bool:
     """
 
 def unconverted(log: Log) -> int:
-    """The number of segments that do not have the encryption of new ones (key number, or none)."""
+    """The number of segment files that do not have the encryption of new ones (key number, or none). OSError."""
 
 def close(log: Log) -> None:
     """Write, sync and update the index files; afterwards the log takes no appends. Reads go on."""

@@ -323,13 +323,22 @@ def maintain(Log log) -> bool:
 
 
 def unconverted(Log log) -> int:
-    """The number of segments that do not have the encryption of new ones (key number, or none)."""
+    """The number of segment files that do not have the encryption of new ones (key number, or none). OSError.
+
+    A file without a segment counts, too: the disk has refused to unlink it, and the next opening reads it.
+    """
     cdef Segment s
     cdef uint32_t wanted = 0 if log.cipher is None else log.cipher.number
     cdef int n = 0
+    if log.memory:
+        return 0
     for s in log.segments.items:
         n += s.key_number != wanted
-    return 0 if log.memory else n
+    if n == 0:
+        known = {log.segments.path(s, ".seg") for s in log.segments.items}
+        for name in log.disk.list_dir(log.folder):
+            n += name.endswith(".seg") and f"{log.folder}/{name}" not in known
+    return n
 
 
 cdef bint compress(Log log, Segment s) except -1:
