@@ -175,6 +175,8 @@ class Run:
         if power:
             self.checks.power_was_cut()
         world.full_next_start = self.room.random() < FULL
+        if world.full_next_start:
+            self.checks.doubt_acks()
         if self.random.random() < 0.15:
             world.cut_next_start = self.random.randint(1, 60)
         while not world.guarded(end):

@@ -257,6 +257,31 @@ def reseal(record: bytes, salt: int) -> bytes:
     return record[:-4] + crc32c_of(record[:-4], salt).to_bytes(4, "little")
 
 
+def test_the_bytes_of_a_lost_message_stay_when_it_was_the_only_one(tmp_path: Path) -> None:
+    """Such a segment takes no appends; it stays, for what it tells about older messages, too."""
+    folder, cipher = tmp_path / "log", vault().new()
+    log = opened(folder, cipher)
+    for _ in range(10):
+        log.add(1, "a", b"x" * 1000)
+    maintenance.close(log)
+    log = opened(folder, cipher)  # its messages go to another file
+    log.add(2, "a", b"y")
+    newest = max(folder.glob("*.seg"))
+    assert maintenance.purge(log, log.last_seq) == 10
+    log.fsync()
+    del log  # as when the process is killed
+    data = bytearray(newest.read_bytes())
+    data[HEAD_BYTES + 40] ^= 255  # more than a flipped bit, which is repaired
+    newest.write_bytes(data)
+    for _ in range(3):
+        log = opened(folder, cipher)
+        assert [(first, count) for first, count, _ in log.lost] == [(11, 1)]
+        assert log.last_seq == 11
+        assert newest.read_bytes() == data
+        log.flush()
+        del log
+
+
 @pytest.mark.parametrize("indexes", [True, False])
 @pytest.mark.parametrize(
     "what", ["another's body", "another segment's", "altered", "plain", "time"]

@@ -158,8 +158,8 @@ cdef class LogFiles:
         old.trim()
         if old.synced_size < old.written_size:
             self.unsynced.add(old)
-        if old.live == 0:
-            return self.retire(old)
+        if old.live == 0 and not old.damaged:
+            return self.retire(old)          # a damaged segment stays: its bytes are all that is left of lost messages
         if not self.memory:
             self.segments.count_entries(old)
             if old.synced_size == old.written_size:
