@@ -142,7 +142,8 @@ def comparable(raw: bytes | None) -> Any:
         return raw
     ordered = json.loads(raw)
     if isinstance(ordered.get("sources"), list):
-        ordered["sources"].sort(key=str)  # in no order there
+        # in no order there; how far each has come is not compared, and has no part in the order
+        ordered["sources"].sort(key=lambda source: str(normal(source)))
     return normal(ordered), [*_keys(ordered)]
 
 
