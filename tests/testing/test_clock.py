@@ -46,6 +46,19 @@ def test_time_stands_still(broker):
     assert abs(broker.clock.now - datetime.now(UTC)) < timedelta(hours=1)
 
 
+def test_blocking_acks_are_sent_before_the_broker_is_asked(broker):
+    """Also those in quick succession, which wait for others on their way to a server elsewhere."""
+    with broker.connect_blocking() as client:
+        js = orders(client)
+        js.create_consumer("ORDERS", ConsumerConfig(durable_name="packing", ack_wait=WAIT))
+        for number in range(20):
+            js.publish(f"orders.{number}")
+        for message in js.pull("ORDERS", "packing").fetch(20):
+            message.ack()
+            assert client.connection.bytes_waiting == 0
+        broker.assert_acked("ORDERS", "packing", 20)
+
+
 def test_a_message_comes_again_after_its_ack_wait(broker, client):
     js = orders(client)
     js.create_consumer("ORDERS", ConsumerConfig(durable_name="packing", ack_wait=WAIT))

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 class BlockingMessage(Blocking, BaseMessage):
     """A message with the methods of blocking code.
 
-    An ``ack`` is sent at once, or when it soon follows another one with others, 2 ms later. When the
-    connection breaks meanwhile, the server delivers the message again, as without an ack; ``ack_sync``
-    raises an error.
+    An ``ack`` is sent at once; one that soon follows another waits 2 ms for more, except over ``memory://``.
+    When the connection breaks meanwhile, the server delivers the message again, as without an ack;
+    ``ack_sync`` raises an error.
 
     ::
 

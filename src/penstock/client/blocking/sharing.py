@@ -61,6 +61,7 @@ class Shared(Session[BlockingMessage]):
         self._outflow = Mailbox()  # the transport has taken bytes
         self._change = Mailbox()  # anything arrived
         self._ending = Mailbox()  # the client is closed
+        self._gather_s = GATHER_S
         self._gather_until = -math.inf  # acks before this time wait for others
         self._acks_gathered = 0
         self._acks_kept = 0  # of these, those before the keeper's last look
