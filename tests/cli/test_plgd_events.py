@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.plgd.codec import Envelope
 from penstock.plgd.gateway import BlockingGatewayClient, ClientTls
 from penstock.plgd.store import SqliteStore
 from penstock.plgd.store.mongo import MongoStore
@@ -128,6 +129,10 @@ def test_events_are_printed_for_people_and_programs(here: Run) -> None:
     [golden] = here(*one, stdin=vectors.CHANGED).json
     assert golden["content"] == {"state": True, "power": 42, "name": "Light"}
     assert (golden["version"], golden["message"]["status"]) == (7, "OK")
+    envelope = Envelope.FromString(vectors.CHANGED)
+    envelope.version = 2**64 - 1
+    [large] = here(*one, stdin=envelope.SerializeToString()).json
+    assert large["version"] == 2**64 - 1
     Path("payload").write_bytes(vectors.CHANGED[:-30])
     bad = here(*one, "payload")
     assert bad.status == 1

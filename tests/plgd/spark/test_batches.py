@@ -10,6 +10,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.plgd.codec import Envelope
 from penstock.plgd.columns import decode_batch
 from penstock.plgd.spark import dead_letters, decoded, sharing
 from penstock.plgd.spark.batches import take_batch
@@ -23,6 +24,7 @@ from penstock.plgd.tables.settings import Settings
 from penstock.spark.tables.commits import HERE
 from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.places import TableError
+from tests.plgd import vectors
 from tests.plgd.tables_help import Memory, cut
 from tests.plgd.test_tables_truth import FAULTS, run_of
 from tests.spark.iceberg_help import table_of
@@ -114,6 +116,16 @@ def test_decoded_is_decode_batch(spark: SparkSession, messages: pa.Table) -> Non
     assert bad.column_names == ["stream", "seq", "ts", "reason", "detail", "payload"]
     assert set(bad["seq"].to_pylist()) > set()
     assert bad["payload"].null_count == 0
+    # Spark has no unsigned numbers.
+    envelope = Envelope.FromString(vectors.CHANGED)
+    envelope.version = 2**64 - 1
+    columns = {"seq": [1, 2], "subject": [vectors.CHANGED_SUBJECT] * 2}
+    columns["data"] = [envelope.SerializeToString(), vectors.CHANGED]
+    rows = decoded(spark.createDataFrame(pa.table(columns))).toArrow().sort_by("seq")
+    assert rows["version"].to_pylist() == [None, 7]
+    assert rows["error"].to_pylist() == ["event", None]
+    assert rows["error_detail"][0].as_py() == f"version {2**64 - 1} is none of a hub"
+    assert rows["payload"].to_pylist() == [columns["data"][0], None]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..columns import SCHEMA, decode_batch
+from ..numbers import fitting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,7 +57,7 @@ def decoder(names: list[str], content: str) -> Callable[[Any], Iterator[pa.Recor
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             subjects, data = batch.column("subject"), batch.column("data")
-            table = decode_batch(subjects, data, content=content)
+            table = fitting(decode_batch(subjects, data, content=content))
             arrays = [batch.column(name) for name in names]
             fields = [batch.schema.field(name) for name in names]
             for field in COLUMNS:
@@ -64,7 +65,7 @@ def decoder(names: list[str], content: str) -> Callable[[Any], Iterator[pa.Recor
                     bad = pc.is_valid(table["error"])
                     arrays.append(pc.if_else(bad, data, pa.scalar(None, pa.binary())))
                 else:
-                    arrays.append(table[field.name].cast(field.type, safe=False))
+                    arrays.append(table[field.name].cast(field.type))
             whole = pa.table(arrays, schema=pa.schema([*fields, *COLUMNS]))
             yield from whole.combine_chunks().to_batches()
 

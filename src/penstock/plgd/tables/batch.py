@@ -22,7 +22,8 @@ from google.protobuf.message import DecodeError
 
 from ..codec import Envelope, unpack
 from ..columns import decode_batch
-from ..reasons import Reason, UndecodableEvent
+from ..numbers import SIGNED_MAX, fitting
+from ..reasons import UndecodableEvent
 from . import commands, connections, links, registrations, twins
 from .rows import Ended, OpenRows
 from .schemas import (
@@ -48,9 +49,6 @@ if TYPE_CHECKING:
     from datetime import date
 
     Numbers = np.ndarray[Any, Any]
-
-VERSION_MAX = 2**63 - 1
-"""The greatest version that a store of a hub can hold."""
 
 MESSAGES = pa.schema([one for one in RAW.schema if one.name != "day"])
 """What a batch is made of: messages with their bucket."""
@@ -300,7 +298,7 @@ def envelope_of(row: dict[str, Any]) -> tuple[str | None, str | None, int | None
             envelope = Envelope.FromString(unpack(payload) if is_packed else payload)
         except (UndecodableEvent, DecodeError):
             continue
-        if envelope.event_type and envelope.aggregate_id and envelope.version < 2**63:
+        if envelope.event_type and envelope.aggregate_id and envelope.version <= SIGNED_MAX:
             return envelope.group_id or None, envelope.aggregate_id, int(envelope.version)
     return told
 
@@ -329,9 +327,7 @@ def with_day(table: pa.Table, time: str) -> pa.Table:
 def decoded_rows(messages: pa.Table, settings: Settings) -> pa.Table:
     """Messages decoded: the columns of `EVENTS` but for arrival and incarnation, and what dead letters need."""
     content = "json" if settings.with_json else "raw"
-    table = without_impossible_versions(
-        decode_batch(messages["subject"], messages["data"], content=content)
-    )
+    table = fitting(decode_batch(messages["subject"], messages["data"], content=content))
     arrays: dict[str, Any] = {name: table[name] for name in table.schema.names}
     arrays |= {name: messages[name] for name in ("stream", "seq", "received", "bucket")}
     arrays |= {name: messages[name] for name in ("subject", "headers")}
@@ -341,29 +337,10 @@ def decoded_rows(messages: pa.Table, settings: Settings) -> pa.Table:
     arrays["day"] = pc.coalesce(arrays["time"], messages["received"]).cast(pa.date32())
     types = EVENTS.schema
     for name in ("version", "sequence"):
-        arrays[name] = arrays[name].cast(pa.int64(), safe=False)
+        arrays[name] = arrays[name].cast(pa.int64())
     names = [n for n in types.names if n not in {"arrival", "incarnation"}]
     names += ["error", "error_detail", "data", "payload", "subject", "headers"]
     return pa.table({name: arrays[name] for name in names})
-
-
-def without_impossible_versions(table: pa.Table) -> pa.Table:
-    """A decoded batch; what has a version that no store of a hub can hold is no event of it."""
-    too_large = pc.fill_null(
-        pc.greater(table["version"], pa.scalar(VERSION_MAX, pa.uint64())), False
-    )
-    if not pc.any(too_large).as_py():
-        return table
-    told = pc.binary_join_element_wise(
-        "version", table["version"].cast(pa.string()), "is none of a hub", " "
-    )
-    instead: dict[str, Any] = {"error": pa.scalar(Reason.EVENT.value), "error_detail": told}
-    for name in ("error", "error_detail", "event_type", "kind", "version"):
-        place, kind = table.schema.get_field_index(name), table.schema.field(name).type
-        value = instead.get(name, pa.scalar(None, kind))
-        column = pc.if_else(too_large, value, table[name]).cast(kind)
-        table = table.set_column(place, name, column)
-    return table
 
 
 def versioned(events: pa.Table, letters: pa.Table) -> pa.Table:

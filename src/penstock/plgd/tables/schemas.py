@@ -160,7 +160,11 @@ EVENTS = _table(
         Column("owner", TEXT, "the owner claim"),
         Column("correlation_id", TEXT, "the id of the command"),
         Column("connection_id", TEXT, "the connection of the device"),
-        Column("sequence", INTEGER, "the number of the device's message on its connection"),
+        Column(
+            "sequence",
+            INTEGER,
+            "the number of the device's message on its connection; null above 2^63 - 1",
+        ),
         Column("status", TEXT, "the status: `OK`, `NOT_FOUND`, ..."),
         *CONTENT,
         Column("content_format", SMALL, "the CoAP content format, -1 for none"),
