@@ -2,9 +2,10 @@
 
 ::
 
-    GatewayServer ── tokens     who asks, and so which devices
-                  ├─ answers    what the store says, without gRPC
-                  └─ filters    which events of the bus a subscription wants
+    GatewayServer ── tokens        who asks, and so which devices
+                  ├─ answers       what the store says, without gRPC
+                  └─ subscribing   a call of SubscribeToEvents;  filters: which events it wants
+                     └─ feeds      the bus, read once for all subscribers of an owner
     GatewayClient (asyncio), BlockingGatewayClient
 
 The messages are those of hub v2.25 (``wire/gateway.proto``). All answers are about the devices of the owner that the

@@ -10,9 +10,8 @@ import asyncio
 import logging
 import sqlite3
 import time
-import uuid
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -20,32 +19,35 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import grpc.aio
 
-from penstock.errors import ConnectionClosed, PenstockError, SlowConsumer
+from penstock.errors import PenstockError
 
-from ..codec import decode
-from ..ids import owner_id
 from ..reasons import UndecodableEvent
 from ..store import StoreError
-from ..subjects import parse_subject
-from ..wire import gateway_pb2 as pb
 from .answers import ANSWERS, BadRequest
-from .filters import EventFilter, as_answer, canceled, processed
+from .feeds import Feeds, TooSlow
 from .methods import MESSAGE_BYTES_MAX, METHODS, SERVICE
+from .subscribing import Subscriber
 from .tokens import InvalidToken
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from penstock.client import Client, Message, Subscription
-    from penstock.client.aio.status import StatusEvents
+    from penstock.client import Client
 
     from ..store import EventStore
     from .tokens import TokenVerifier
 
 ROWS_AT_ONCE = 256
-ANSWERS_MAX = 1024
+OPTIONS = [
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    # A subscriber that vanished without a word is found out.
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    # So may its clients ask, also while nothing comes: ours do each 30 s, and were cut off after the third time.
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+]
 Code = grpc.StatusCode
-Status = pb.Event.OperationProcessed.ErrorStatus
 log = logging.getLogger(__name__)
 
 
@@ -83,6 +85,7 @@ class GatewayServer:
         self.client = client
         self.clock = clock
         self.port = 0
+        self._feeds: Feeds | None = None
         self._store: EventStore | None = None
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="gateway-store")
         self._server: Any = None
@@ -90,8 +93,7 @@ class GatewayServer:
     async def start(self, address: str = "127.0.0.1:0", *, tls: ServerTls | None = None) -> int:
         """Listen; the port. Raises OSError if the address cannot be had, StoreError if the store cannot."""
         await self._in_thread(self._opened)
-        options = [("grpc.so_reuseport", 0), ("grpc.max_send_message_length", MESSAGE_BYTES_MAX)]
-        self._server = grpc.aio.server(options=options)
+        self._server = grpc.aio.server(options=OPTIONS)
         handlers = {name: self._handler(name) for name in METHODS}
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(SERVICE.full_name, handlers),)
@@ -205,111 +207,18 @@ class GatewayServer:
         if self.client is None:
             await context.abort(Code.UNIMPLEMENTED, "this gateway has no bus to subscribe to")
             return
-        session = Subscriber(self.client, owner)
+        if self._feeds is None:
+            self._feeds = Feeds(self.client)
+        session = Subscriber(self._feeds, owner)
+        context.add_done_callback(lambda _: session.close())
         try:
-            async for answer in session.answers(requests):
-                yield answer
-        except SlowConsumer as error:
+            async with aclosing(session.answers(requests)) as answers:
+                async for answer in answers:
+                    yield answer
+        except TooSlow as error:
             await context.abort(
-                Code.RESOURCE_EXHAUSTED, f"you are too slow, and events are lost: {error}"
+                Code.RESOURCE_EXHAUSTED,
+                f"you are too slow, and events are lost: {error}; ask for them with GetEvents",
             )
         except PenstockError as error:
             await context.abort(Code.UNAVAILABLE, f"the bus is lost: {error}")
-
-
-class Subscriber:
-    """One call of SubscribeToEvents: its subscriptions, and one subscription of the bus for all of them."""
-
-    def __init__(self, client: Client, owner: str) -> None:
-        """``owner`` is the owner claim."""
-        self.client = client
-        self.subject = f"plgd.owners.{owner_id(owner)}.>"
-        self.filters: dict[str, tuple[EventFilter, str]] = {}
-        self._answers: asyncio.Queue[Any] = asyncio.Queue(ANSWERS_MAX)
-
-    async def answers(self, requests: Any) -> AsyncIterator[Any]:
-        """What goes to the client; raises what the bus raises."""
-        subscription = await self.client.subscribe(self.subject)
-        await self.client.flush()
-        tasks = [
-            asyncio.ensure_future(self._failing(self._requested(requests))),
-            asyncio.ensure_future(self._failing(self._received(subscription))),
-            asyncio.ensure_future(self._failing(self._connected(self.client.status()))),
-        ]
-        try:
-            while (answer := await self._answers.get()) is not None:
-                if isinstance(answer, Exception):
-                    raise answer
-                yield answer
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            if not self.client.closed:
-                await subscription.unsubscribe()
-
-    async def _failing(self, work: Any) -> None:
-        """Do work, and hand over how it fails."""
-        try:
-            await work
-        except Exception as error:
-            await self._answers.put(error)
-
-    async def _requested(self, requests: Any) -> None:
-        """Carry out the client's requests."""
-        async for request in requests:
-            for answer in self.carry_out(request):
-                await self._answers.put(answer)
-        await self._answers.put(None)
-
-    def carry_out(self, request: Any) -> list[Any]:
-        """Create or cancel a subscription; the answers."""
-        correlation = request.correlation_id
-        action = request.WhichOneof("action")
-        if action == "create_subscription":
-            name = str(uuid.uuid4())
-            try:
-                wanted = EventFilter(request.create_subscription)
-            except BadRequest as error:
-                return [processed(name, correlation, Status.ERROR, str(error))]
-            self.filters[name] = (wanted, correlation)
-            return [processed(name, correlation, Status.OK)]
-        if action == "cancel_subscription":
-            name = request.cancel_subscription.subscription_id
-            if self.filters.pop(name, None) is None:
-                text = f"no subscription {name!r}"
-                return [processed(name, correlation, Status.NOT_FOUND, text)]
-            return [canceled(name, correlation), processed(name, correlation, Status.OK)]
-        return [processed("", correlation, Status.ERROR, "neither create nor cancel")]
-
-    async def _received(self, subscription: Subscription) -> None:
-        """Hand over the events that are wanted."""
-        async for message in subscription:
-            for answer in self.wanted(message):
-                await self._answers.put(answer)
-
-    async def _connected(self, status: StatusEvents) -> None:
-        """Raise ConnectionClosed when the connection breaks: events are lost, and the subscriber has to know."""
-        async for event in status:
-            if event.kind in ("disconnected", "closed"):
-                raise ConnectionClosed(str(event.error or "its connection was closed"))
-        raise ConnectionClosed("its connection was closed")
-
-    def wanted(self, message: Message) -> list[Any]:
-        """The answers that a message of the bus causes. What is no event is logged."""
-        try:
-            subject = parse_subject(message.subject)
-            asking = [
-                (name, each) for name, each in self.filters.items() if each[0].may_want(subject)
-            ]
-            if not asking:
-                return []
-            event = decode(subject, message.data)
-        except UndecodableEvent as bad:
-            log.warning("no event for subscribers on %s: %s", message.subject, bad)
-            return []
-        return [
-            as_answer(event, name, correlation)
-            for name, (wanted, correlation) in asking
-            if wanted.wants(event)
-        ]
