@@ -12,7 +12,8 @@ from penstock.core.log.owed_writes cimport OwedWrites
 from penstock.core.log.read_windows cimport Pages
 from penstock.core.log.removals cimport Removals
 from penstock.core.log.retired_segments cimport RetiredSegments
-from penstock.core.log.segment cimport Segment, SegmentList
+from penstock.core.log.segment cimport Segment
+from penstock.core.log.segment_list cimport SegmentList
 from penstock.core.log.span cimport Span
 from penstock.core.log.subject_table cimport SubjectTable
 from penstock.core.log.tail cimport Tail

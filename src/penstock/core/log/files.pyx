@@ -26,8 +26,9 @@ from penstock.core.log.read_windows cimport Pages
 from penstock.core.log.record cimport put_ranges, ranges_add, ranges_sort
 from penstock.core.log.removals cimport Removals
 from penstock.core.log.retired_segments cimport RetiredSegments
-from penstock.core.log.segment cimport Segment, SegmentList, new_segment
+from penstock.core.log.segment cimport Segment, new_segment
 from penstock.core.log.segment_head cimport put_head
+from penstock.core.log.segment_list cimport SegmentList
 from penstock.core.log.span cimport Span
 from penstock.core.log.subject_table cimport SubjectTable
 from penstock.core.log.tail cimport Tail

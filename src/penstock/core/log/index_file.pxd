@@ -1,7 +1,8 @@
 """The index file of a sealed segment: written when it is sealed, read when the log is opened. Rebuildable at any time."""
 from libc.stdint cimport uint32_t, uint64_t
 from penstock.core.log.record cimport Ranges
-from penstock.core.log.segment cimport Segment, SegmentList
+from penstock.core.log.segment cimport Segment
+from penstock.core.log.segment_list cimport SegmentList
 from penstock.core.log.subject_table cimport SubjectTable
 
 

@@ -28,7 +28,8 @@ from libc.string cimport memcmp, memcpy, memset
 from penstock.core.base.buffer cimport crc32c, hash_bytes
 from penstock.core.log.encryption cimport INDEX_TAIL_BYTES, open_entries, open_tables, seal_index
 from penstock.core.log.record cimport Range, Ranges, ranges_add
-from penstock.core.log.segment cimport Entry, Segment, SegmentList, is_live
+from penstock.core.log.segment cimport Entry, Segment, is_live
+from penstock.core.log.segment_list cimport SegmentList
 from penstock.core.log.subject_table cimport SubjectTable
 
 cdef extern from *:

@@ -17,7 +17,8 @@ from penstock.core.log.files cimport LogFiles
 from penstock.core.log.owed_writes cimport OwedWrites
 from penstock.core.log.read_windows cimport Pages
 from penstock.core.log.removals cimport Removals
-from penstock.core.log.segment cimport Segment, SegmentList
+from penstock.core.log.segment cimport Segment
+from penstock.core.log.segment_list cimport SegmentList
 from penstock.core.log.span cimport Span
 from penstock.core.log.subject_table cimport SubjectState, SubjectTable    # msgs, first, last (exact), name, name_len
 from penstock.core.log.tail cimport Tail

@@ -8,7 +8,7 @@ from penstock.core.base.disk import Disk
 from penstock.core.base.quota import Usage
 from penstock.core.log.disk_condition import LogClosed as LogClosed
 from penstock.core.log.owed_writes import OwedWrites
-from penstock.core.log.segment import SegmentList
+from penstock.core.log.segment_list import SegmentList
 from penstock.core.log.subject_table import SubjectTable
 
 class StoredMessage(NamedTuple):

@@ -23,7 +23,8 @@ from penstock.core.log.record cimport (
     GAP_MAX, MESSAGE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, RECORD_MARK, RECORD_MAX_BYTES, SEALED, SEALED_EXTRA_BYTES, TAG_BYTES,
     TAGGED, Head, check_record, ranges_add, seal_record,
 )
-from penstock.core.log.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, SegmentList, appended, is_live, push
+from penstock.core.log.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, appended, is_live, push
+from penstock.core.log.segment_list cimport SegmentList
 from penstock.core.log.span cimport Span, accepted
 from penstock.core.log.subject_table cimport SubjectState, SubjectTable
 

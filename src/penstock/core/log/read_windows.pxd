@@ -3,7 +3,8 @@
 Windows are read with system calls and not mapped, so a bad disk raises OSError instead of a signal. Knows nothing of records.
 """
 from libc.stdint cimport uint32_t, uint64_t
-from penstock.core.log.segment cimport Segment, SegmentList
+from penstock.core.log.segment cimport Segment
+from penstock.core.log.segment_list cimport SegmentList
 
 cdef enum:
     WINDOWS = 8

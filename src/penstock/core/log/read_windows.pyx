@@ -5,7 +5,8 @@ can go through it at different places. The windows of all logs together hold at 
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
-from penstock.core.log.segment cimport Segment, SegmentList
+from penstock.core.log.segment cimport Segment
+from penstock.core.log.segment_list cimport SegmentList
 
 cdef enum:
     AHEAD_MIN_BYTES = 4096

@@ -2,7 +2,8 @@
 from libc.stdint cimport uint64_t
 from penstock.core.base.disk cimport Disk
 from penstock.core.log.removals cimport Removals
-from penstock.core.log.segment cimport Segment, SegmentList
+from penstock.core.log.segment cimport Segment
+from penstock.core.log.segment_list cimport SegmentList
 from penstock.core.log.unsynced_files cimport UnsyncedFiles
 from penstock.core.log.watermarks cimport Watermarks
 

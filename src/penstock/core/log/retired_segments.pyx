@@ -10,8 +10,9 @@ from penstock.core.base.buffer cimport Out, out_free
 from penstock.core.base.disk cimport Disk
 from penstock.core.log.record cimport put_ranges, ranges_add, ranges_free
 from penstock.core.log.removals cimport Removals
-from penstock.core.log.segment cimport Segment, SegmentList, new_segment
+from penstock.core.log.segment cimport Segment, new_segment
 from penstock.core.log.segment_head cimport put_head
+from penstock.core.log.segment_list cimport SegmentList
 from penstock.core.log.unsynced_files cimport UnsyncedFiles
 from penstock.core.log.watermarks cimport Watermarks
 

@@ -1,13 +1,12 @@
-"""The segments of a log in memory: each a run of consecutive sequences with its index entries, and the ordered list of segments.
+"""A segment in memory: a run of consecutive sequences with its index entries.
 
-An entry says where the record of a sequence is; a bitmap says which sequences have no live message. The list drops the entry
-arrays of sealed segments from memory and reads them back from the index file (core/log/index_file).
+An entry says where the record of a sequence is; a bitmap says which sequences have no live message. core/log/segment_list has all
+segments of a log, and drops and reads back the entries of sealed ones.
 
 Knows nothing of subject names, recovery or removal policy.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from penstock.core.base.buffer cimport Out
-from penstock.core.base.disk cimport Disk
 from penstock.core.log.compressed_segment cimport Packed
 from penstock.core.log.record cimport Ranges
 
@@ -74,6 +73,7 @@ cdef class Segment:
     cdef int copy_form(self, Segment other) except -1           # take the form of a sealed segment, to read its records again
     cdef int take_form(self, Segment fresh) except -1           # the file was rewritten in the form of `fresh`
     cdef void seal(self, bint sealed) noexcept
+    cdef void number(self, uint32_t serial) noexcept
     # bytes
     cdef void grow(self, uint64_t n) noexcept                   # n more bytes of records
     cdef void resize(self, uint64_t size) noexcept
@@ -120,6 +120,7 @@ cdef class Segment:
     cdef int add_subject(self, uint32_t subject) except -1
     cdef void trim(self) noexcept                               # arrays to their exact size
     cdef void drop_entries(self) noexcept
+    cdef void give_entries(self, Entry* entries) noexcept       # `count` entries, allocated by the caller
     cdef uint32_t next_live(self, uint32_t i) noexcept          # index of the next live entry >= i; count when none
     cdef int64_t prev_live(self, int64_t i) noexcept            # index of the last live entry <= i; -1 when none
     cdef uint32_t live_below(self, uint32_t i) noexcept         # live entries with index < i
@@ -138,6 +139,15 @@ cdef inline void appended(Segment s, uint32_t length, uint32_t n, uint64_t ts_ns
     s.live_bytes += n
 
 
+cdef inline void used_at(Segment s, uint64_t tick) noexcept:
+    s.used = tick
+
+
+cdef inline void opened_as(Segment s, int handle) noexcept:
+    # The file is open with this handle; -1: it was closed.
+    s.handle = handle
+
+
 cdef Segment new_segment(uint64_t first)
 
 
@@ -147,47 +157,3 @@ cdef inline void push(Segment s, uint32_t offset, uint32_t subject, uint32_t siz
     e.subject = subject
     e.size = size
     s.count += 1
-
-
-cdef class SegmentList:
-    cdef readonly list items              # ascending; the last one is active
-    cdef Segment active
-    cdef Disk disk
-    cdef str folder
-    cdef object cipher                    # data keys of the stream; None: the stream is not encrypted
-    cdef object rebuild                   # called with a segment whose entries cannot be read from its index file
-    cdef uint64_t tick
-    cdef size_t loaded_bytes              # bytes of the entry arrays of sealed segments in memory
-    cdef public size_t loaded_limit       # the limit of loaded_bytes
-    cdef size_t loads
-    cdef int open_handles
-    cdef Py_ssize_t hint
-    cdef uint32_t serials
-
-    cdef int rebuild_with(self, object rebuild) except -1      # set `rebuild`
-    cdef void number(self, Segment s) noexcept                 # give the segment a new serial
-    cdef void take_handle(self, Segment s, int handle) noexcept     # the file of the segment was opened
-    cdef void count_entries(self, Segment s) noexcept          # entries of a sealed segment are in memory
-    cdef void forget_entries(self, Segment s) noexcept
-    cdef void activate(self, Segment s) noexcept               # appends go to this segment
-    cdef str path(self, Segment s, str suffix)
-    cdef int add(self, Segment s) except -1
-    cdef int discard(self, Segment s) except -1
-    cdef Py_ssize_t position(self, uint64_t seq) noexcept       # of the first segment that ends at or after seq; len(items) if none
-    cdef Segment find(self, uint64_t seq)                       # the segment that covers seq, or None
-    cdef int need(self, Segment s) except -1                    # loads its entries; they stay in memory until the next call
-    cdef int load(self, Segment s) except -1
-    cdef int make_room(self, Segment keep) except -1
-    cdef int handle(self, Segment s) except -1                  # the file of the segment, opened if needed
-    cdef int64_t read_at(self, Segment s, char* p, size_t n, uint64_t offset) except -1     # bytes of the segment, compressed or not
-    cdef int spare_handles(self) except -1
-    cdef int close_handle(self, Segment s) except -1
-    cdef uint64_t next_live(self, uint64_t seq) noexcept
-    cdef uint64_t prev_live(self, uint64_t seq) noexcept
-    cdef uint64_t next_wanted(self, uint64_t seq, uint64_t stop, const uint8_t* wanted, uint32_t n) except? 18446744073709551615
-    cdef uint64_t prev_wanted(self, uint64_t seq, const uint8_t* wanted, uint32_t n) except? 18446744073709551615
-    cdef uint64_t count_wanted(self, uint64_t seq, uint64_t stop, const uint8_t* wanted, uint32_t n) except? 18446744073709551615
-    cdef uint64_t next_headed(self, uint64_t seq) except? 18446744073709551615     # the lowest live sequence >= seq that has headers, 0 if none
-    cdef bint holds(self, Segment s, uint32_t subject) noexcept
-    cdef uint64_t next_of(self, uint64_t seq, uint32_t subject, uint64_t* cost) except? 18446744073709551615
-    cdef uint64_t prev_of(self, uint64_t seq, uint32_t subject, uint64_t* cost) except? 18446744073709551615

@@ -1,4 +1,4 @@
-"""What Python sees of segments; the compiled methods are declared in segment.pxd."""
+"""What Python sees of a segment; the compiled methods are declared in segment.pxd."""
 
 class Segment:
     first: int
@@ -7,7 +7,3 @@ class Segment:
     live_bytes: int
     size: int
     sealed: bool
-
-class SegmentList:
-    items: list[Segment]
-    loaded_limit: int

@@ -7,7 +7,8 @@ Knows nothing of files or patterns.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from penstock.core.base.buffer cimport Out
-from penstock.core.log.segment cimport Segment, SegmentList
+from penstock.core.log.segment cimport Segment
+from penstock.core.log.segment_list cimport SegmentList
 
 cdef enum:
     FIRST_STALE = 1      # `first` is only a lower bound

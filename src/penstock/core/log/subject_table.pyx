@@ -17,7 +17,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memmove, memset
 from penstock.core.base.buffer cimport Out, hash_bytes, out_free, out_put
-from penstock.core.log.segment cimport Segment, SegmentList, is_live
+from penstock.core.log.segment cimport Segment, is_live
+from penstock.core.log.segment_list cimport SegmentList
 
 cdef extern from *:
     void prefetch "__builtin_prefetch"(const void*) nogil

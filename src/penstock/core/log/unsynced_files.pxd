@@ -1,6 +1,7 @@
 """What a log still has to sync: bytes of segments, names of files. See unsynced_files.pyx."""
 from penstock.core.base.disk cimport Disk
-from penstock.core.log.segment cimport Segment, SegmentList
+from penstock.core.log.segment cimport Segment
+from penstock.core.log.segment_list cimport SegmentList
 
 
 cdef class UnsyncedFiles:

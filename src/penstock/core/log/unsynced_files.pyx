@@ -6,7 +6,8 @@ Each method raises the OSError of the disk. Knows nothing of records, watermarks
 import os
 
 from penstock.core.base.disk cimport Disk
-from penstock.core.log.segment cimport Segment, SegmentList
+from penstock.core.log.segment cimport Segment
+from penstock.core.log.segment_list cimport SegmentList
 
 
 cdef class UnsyncedFiles:
