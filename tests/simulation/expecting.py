@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .clients import Clients
 
 WRONG_LAST = 10071
+LIMITS = ("max_msgs", "max_bytes", "max_msgs_per_subject")
 HEADERS = {
     "stream": "Nats-Expected-Last-Sequence",
     "subject": "Nats-Expected-Last-Subject-Sequence",
@@ -71,12 +72,16 @@ class Expecting:
                 self.world.counts["expectations not met"] += 1
                 told = int(ack["error"]["description"].rsplit(" ", 1)[1])
                 if told < before.seq and (
-                    publish.expects == "stream"
-                    or not stream.may_be_gone(before, self.world.latest_ns)
+                    publish.expects == "stream" or self.stays(stream, before)
                 ):
                     self.world.fail(f"{stream.name}: {before} was acked, {ack} denies it")
 
         return heard
+
+    def stays(self, stream: Stream, publish: Publish) -> bool:
+        """Whether nothing removes a message, not even a message whose PubAck is still on its way."""
+        limited = any(config.get(name, 0) > 0 for config in stream.limits for name in LIMITS)
+        return not limited and not stream.may_be_gone(publish, self.world.latest_ns)
 
     def met(self, stream: Stream, publish: Publish) -> None:
         """Check that a stored message found what it expected."""

@@ -92,6 +92,34 @@ def test_a_removal_counts_though_a_bit_of_it_is_flipped() -> None:
             assert log.notes
 
 
+def test_a_removal_counts_though_a_torn_record_follows_it() -> None:
+    # a bit that flips in the last whole record, and a write behind it that was cut short
+    shelf = Shelf()
+    log = damage.open_log(shelf)
+    for n in range(20):
+        log.add(n + 1, "a", b"message %d" % n)
+    log.flush()
+    for seq in (5, 7, 13):
+        maintenance.delete(log, seq)
+    log.flush()
+    log.add(21, "a", b"next")
+    log.flush()
+    files = shelf.taken()
+    (path,) = files
+    found = damage.pieces(files[path])
+    last = next(n for n, piece in enumerate(found) if piece.kind == damage.REMOVE)
+    start, end = found[last].start, found[last + 1].start
+    for cut in (end + 10, end + 30):
+        for at in range(start, end):
+            for bit in range(8):
+                data = bytearray(files[path][:cut])
+                data[at] ^= 1 << bit
+                log = damage.open_log(Shelf({path: bytes(data)}))
+                assert set(damage.everything(log)) == set(range(1, 21)) - {5, 7, 13}
+                assert log.lost == []
+                assert log.last_seq in (20, 21)
+
+
 def test_a_removal_counts_though_the_message_before_it_is_damaged_too() -> None:
     # a write that lost its end in a power cut, and a bit that flips later in the record behind it
     shelf = Shelf()
@@ -336,4 +364,27 @@ def test_the_sequences_of_a_damaged_end_are_not_given_again(
             assert log.last_seq == 20
             told = 1 if 10 - size < at < 12 else 2
             assert [(first, count) for first, count, _ in log.lost] == [(19, told)]
+        del log
+
+
+def test_an_erased_message_stays_away_when_the_record_of_its_removal_is_gone(
+    tmp_path: Path,
+) -> None:
+    """The index file is older than the removal, and its segment has the message as zeros."""
+    log = open_log(str(tmp_path), segment_bytes=4096)
+    for n in range(60):
+        log.add(n + 1, "a", b"message %d " % n + b"x" * 100)
+    maintenance.close(log)
+    log = open_log(str(tmp_path), segment_bytes=4096)
+    assert maintenance.delete(log, 5, True)
+    del log  # as when the process is killed
+    newest = max(tmp_path.glob("*.seg"))
+    end = newest.read_bytes().rindex(b"x" * 100) + 104
+    newest.write_bytes(newest.read_bytes()[:end])
+    for _ in range(2):
+        log = open_log(str(tmp_path), segment_bytes=4096)
+        assert set(damage.everything(log)) == set(range(1, 61)) - {5}
+        assert log.lost == []
+        assert log.msgs == 59
+        log.fsync()
         del log

@@ -124,4 +124,5 @@ cdef class Log:
     cdef int give_back(self, uint32_t budget) except -1                     # frees unused subject ids: see SubjectTable
     cdef int drop(self, Segment s, uint32_t i) except -1                    # takes one live message out of the counts, its subject and its segment
     cdef const char* record_at(self, Segment s, uint32_t i) except? NULL    # the bytes of a record, checked; NULL when they are damaged
+    cdef int drop_unreadable(self, Segment s, uint32_t i) except -1          # a live message whose record is damaged or erased
     cdef int quarantine(self, Segment s, uint32_t i, str reason) except -1

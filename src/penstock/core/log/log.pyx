@@ -20,7 +20,7 @@ from penstock.core.log.disk_condition cimport TAKES
 from penstock.core.log.files cimport LogFiles
 from penstock.core.log.read_windows cimport Pages
 from penstock.core.log.record cimport (
-    GAP_MAX, MESSAGE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, RECORD_MARK, RECORD_MAX_BYTES, SEALED, SEALED_EXTRA_BYTES, TAG_BYTES,
+    ERASED, GAP_MAX, MESSAGE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, RECORD_MARK, RECORD_MAX_BYTES, SEALED, SEALED_EXTRA_BYTES, TAG_BYTES,
     TAGGED, Head, check_record, ranges_add, seal_record,
 )
 from penstock.core.log.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, appended, is_live, push
@@ -230,7 +230,8 @@ cdef class Log:
         if s is self.files.active and e.offset >= self.tail.base:
             return self.tail.out.data + (e.offset - self.tail.base) if e.offset - self.tail.base + length <= self.tail.out.len else NULL
         p = self.pages.get(self.segments, s, e.offset, length)
-        if p == NULL or check_record(p, length, s.salt, &head) != length or head.seq != s.first + i or head.kind != MESSAGE:
+        if p == NULL or check_record(p, length, s.salt, &head) != length or head.seq != s.first + i or head.kind != MESSAGE or (
+                head.state & ERASED):
             return NULL
         if s.aead is None:
             if head.state & SEALED:
@@ -256,7 +257,7 @@ cdef class Log:
         p = self.record_at(s, <uint32_t>i)
         if p == NULL:
             if is_live(s, i):                # need() may have rebuilt the index and found the message damaged
-                self.quarantine(s, <uint32_t>i, "checksum")
+                self.drop_unreadable(s, <uint32_t>i)
             return 0
         memcpy(&head, p, RECORD_HEAD_BYTES)
         out.seq = seq
@@ -340,6 +341,15 @@ cdef class Log:
         if self.reading is s:
             self.reading = self.files.active
         return 0
+
+    cdef int drop_unreadable(self, Segment s, uint32_t i) except -1:
+        # record_at() found no message. An erased one was removed: that record is damaged, and the index file is older than the removal.
+        cdef uint32_t length = (s.entries[i].size & SIZE_MASK) + s.extra
+        cdef const char* p = self.pages.get(self.segments, s, s.entries[i].offset, length)
+        cdef Head head
+        if p != NULL and check_record(p, length, s.salt, &head) == length and head.seq == s.first + i and head.state & ERASED:
+            return self.remove(s.first + i)
+        return self.quarantine(s, i, "checksum")
 
     cdef int quarantine(self, Segment s, uint32_t i, str reason) except -1:
         # The record is damaged on the disk: the message counts as lost from now on. The log writes nothing about it.

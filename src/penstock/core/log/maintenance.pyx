@@ -375,6 +375,7 @@ cdef bint compact(Log log, Segment s, bint convert) except -1:
     cdef Segment fresh = new_segment(s.first)
     cdef size_t before = s.size
     cdef bint sync_used = log.marks.sync_used
+    cdef uint32_t live
     memset(&out, 0, sizeof(Out))
     memset(&kept, 0, sizeof(Ranges))
     memset(offsets, 0, s.count * sizeof(uint32_t))
@@ -386,9 +387,10 @@ cdef bint compact(Log log, Segment s, bint convert) except -1:
             return False
         fresh.use_salt(s.salt * 2654435761u + 40503u)
         put_head(log.cipher, fresh, &out)
+        live = s.live
         copy_live(log, s, &out, offsets, fresh)
-        if s.live == 0 or s.damaged:
-            return True
+        if s.live != live or s.damaged:
+            return True                          # a message was lost or is removed: `kept` does not name it
         put_ranges(&out, kept.items, kept.count, s.first + s.count - 1, s.removed_below, fresh.salt)
         if out.len >= before and not convert:
             s.compacting_was_futile((<Segment>log.segments.items[0]).first)
@@ -479,7 +481,7 @@ cdef int copy_live(Log log, Segment s, Out* out, uint32_t* offsets, Segment fres
     while i < s.count:
         p = log.record_at(s, i)
         if p == NULL:
-            log.quarantine(s, i, "checksum")
+            log.drop_unreadable(s, i)
         else:
             n = RECORD_HEAD_BYTES + (s.entries[i].size & SIZE_MASK)
             length = n - RECORD_HEAD_BYTES + fresh.extra

@@ -29,6 +29,7 @@ from penstock.core.log.subject_table cimport SubjectTable
 
 cdef enum:
     BAD_RECORDS_MAX = 64         # bad records in a row that are tried for one flipped bit each
+    BAD_LENGTH_MAX = 65572       # the longest removal record; a message counts as missing with or without its length
 
 
 cdef class Scan:
@@ -162,19 +163,34 @@ cdef bint possible(Segment s, Head* head) noexcept:
 
 cdef uint32_t mend(char* p, size_t n, Segment s, Head* head) except? 0:
     """Correct one flipped bit in the record that bad bytes begin with, in place; its length, or 0 if one bit does not explain them."""
-    cdef Head claimed
     cdef uint64_t expected = s.first + s.count
     cdef size_t length = n
     if mend_bytes(p, n, s.salt, head) < 0:
-        # More than one record may be bad: try the first one with its own length.
-        if not plausible(p, n, &claimed) or claimed.length >= n or mend_bytes(p, claimed.length, s.salt, head) < 0:
+        length = mend_first(p, n, s.salt, head)
+        if length == 0:
             return 0
-        length = claimed.length
     if head.seq + 1 < expected or head.seq > expected + GAP_MAX or not possible(s, head):
         return 0
     if head.kind == REMOVE and not ranges_possible(p, head):
         return 0
     return <uint32_t>length
+
+
+cdef size_t mend_first(char* p, size_t n, uint32_t salt, Head* head) noexcept:
+    """Correct one flipped bit in the first of several bad records, in place; its length, or 0 if one bit does not explain it.
+
+    The bit may be anywhere in the record: the length field is taken as it is, and then with each of its bits changed.
+    """
+    cdef uint32_t claimed, length
+    cdef int bit
+    memcpy(&claimed, p, 4)
+    if RECORD_EXTRA_BYTES <= claimed < n and mend_bytes(p, claimed, salt, head) >= 0:
+        return claimed
+    for bit in range(32):
+        length = claimed ^ <uint32_t>1 << bit
+        if RECORD_EXTRA_BYTES <= length < n and length <= BAD_LENGTH_MAX and mend_bytes(p, length, salt, head) >= 0:
+            return length
+    return 0
 
 
 cdef size_t find_mendable(char* p, size_t at, size_t end, Segment s, Head* head, uint32_t* length) except? 0:

@@ -20,7 +20,7 @@ from penstock.core.bulk.columns cimport Columns
 from penstock.core.log.compressed_segment cimport Packed, ends_packed, open_packed, pack
 from penstock.core.log.log cimport Log, Record
 from penstock.core.log.record cimport (
-    GAP_MAX, MESSAGE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, SEALED_HEAD_BYTES, SEGMENT_HEAD_BYTES, SKIP, check_record,
+    ERASED, GAP_MAX, MESSAGE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, SEALED_HEAD_BYTES, SEGMENT_HEAD_BYTES, SKIP, check_record,
     get_segment_head, is_packed_head, is_sealed_head, mend_segment_head, put_segment_head, resync,
 )
 from penstock.core.log.segment cimport Segment, is_live
@@ -430,7 +430,7 @@ cdef class LogReader:
             if kind != MESSAGE or r.head.seq < self.next_seq:
                 continue
             i = r.head.seq - s.first
-            if i >= s.count or not is_live(s, i):
+            if i >= s.count or not is_live(s, i) or r.head.state & ERASED:
                 continue
             if upto and r.head.seq > upto:
                 r.at = r.record                      # the next read begins with this record
