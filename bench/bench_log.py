@@ -20,7 +20,6 @@ from setuptools import Distribution, Extension
 from setuptools.command.build_ext import build_ext
 
 from penstock.core.log import maintenance
-from penstock.core.log.log import Log
 from penstock.core.log.recovery import open_log
 
 if TYPE_CHECKING:
@@ -96,10 +95,10 @@ def plain(loops: ModuleType, folder: str, n: int) -> None:
     print(f"anonymous memory after reading: {(anonymous_bytes() - before) / 1e6:.1f} MB")
     log.flush()
     del log
-    log = timed("file: open after a kill", total, Log, f"{folder}/plain")
+    log = timed("file: open after a kill", total, open_log, f"{folder}/plain")
     timed("file: read all in order, after opening", total, loops.read_all, log)
     maintenance.close(log)
-    log = timed("file: open after a close", total, Log, f"{folder}/plain")
+    log = timed("file: open after a close", total, open_log, f"{folder}/plain")
     timed("file: remove from the head, a write per 500", total, loops.remove_head, log, total)
     maintenance.destroy(log)
     memory = open_log(None)
@@ -124,7 +123,7 @@ def subjects(loops: ModuleType, folder: str, n: int) -> None:
             if keep == 1 and not scattered:
                 log.flush()
                 maintenance.close(log)
-                log = timed("file: open that after a close", log.msgs, Log, f"{folder}/many")
+                log = timed("file: open that after a close", log.msgs, open_log, f"{folder}/many")
                 wanted = bytes(k % 1000 == 0 for k in range(half))
                 timed(
                     "file: one subject of 1000 by the index",
