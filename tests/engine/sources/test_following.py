@@ -1,14 +1,16 @@
 """Mirrors and sources within a server, as a client sees them."""
 
+import errno
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.core.base.disk import Disk
+from penstock.core.base.disk import Disk, PyDisk
 from penstock.core.log import maintenance
 from penstock.core.log.recovery import open_log
+from penstock.testing.simulated_disk import SimDisk
 from tests.engine.house import SECOND, House
 
 
@@ -98,6 +100,30 @@ def test_an_origin_may_come_later_and_go_and_come_again(house: House) -> None:
     after = house.restart()
     after.server.reactor.settle()
     assert [message[4] for message in stored(after, "S")] == [b"1", b"2", b"3", b"4", b"5"]
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+def test_a_new_origin_waits_until_the_disk_takes_its_name(error: int) -> None:
+    """Neither the request that creates the origin nor the start of a server fails by that."""
+    disk = SimDisk()
+    house = House(Path("store"), disk=PyDisk(disk))
+    house.stream("O", subjects=["o"])
+    house.stream("S", sources=[{"name": "O"}])
+    house.publish("o", b"before")
+    house.pass_time(10 * SECOND)
+    house.ok("STREAM.DELETE.O")
+    disk.fail("write", error, "*/streams/S/*", times=None)
+    house.stream("O", subjects=["o"])
+    house.publish("o", b"after")
+    house.pass_time(SECOND)
+    assert [message[4] for message in stored(house, "S")] == [b"before"]
+    for _ in range(2):
+        disk.kill()
+        house = house.crash()
+        assert {"O", "S"} <= house.account.streams.keys()
+    disk.heal()
+    house.pass_time(10 * SECOND)
+    assert [message[4] for message in stored(house, "S")] == [b"before", b"after"]
 
 
 @pytest.mark.parametrize("clean", [True, False])

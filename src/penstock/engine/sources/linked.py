@@ -256,7 +256,12 @@ class LinkedUpstream:
             return
         self._acking = info.config.ack_policy == "flow_control"
         self._consumer = info.name
-        if self._is_another(headers):
+        try:
+            another = self._is_another(headers)
+        except OSError as error:
+            self._fail(errors.SourceConsumerSetupFailedError(error))
+            return
+        if another:
             self._ask()
             return
         self._fails = 0
@@ -270,16 +275,21 @@ class LinkedUpstream:
 
     def _is_another(self, headers: bytes) -> bool:
         """Return whether another origin has taken the name, so that all of it is copied from the
-        beginning. Servers from 2.15 on name the identity of the stream.
+        beginning. Servers from 2.15 on name the identity of the stream. OSError when the disk
+        refuses to note that.
         """
         origin = (value(headers, b"Nats-Stream-Identity") or b"").decode("utf-8", "replace")
         if not origin or origin == self.origin:
             return False
-        again = bool(self.origin) and not self.writer.mirror
+        before, again = self.origin, bool(self.origin) and not self.writer.mirror
         self.origin = origin
         if again:
             self.writer.restart()
-        self._met(self, again)
+        try:
+            self._met(self, again)
+        except OSError:
+            self.origin = before
+            raise
         return again
 
     def _skip(self, upto: int) -> None:

@@ -116,6 +116,7 @@ class LocalUpstream:
         self._reader: Upstream | None = None
         self._copier: Copier | None = None
         self._caught_up = False
+        self._refused = False  # the disk refuses to note that the origin is another one
         self._since_ns = 0
         self._made_turn = account.reactor.turns
         account.followers.setdefault(source.name, []).append(self)
@@ -132,14 +133,12 @@ class LocalUpstream:
     def start(self) -> None:
         """See Upstream. Called again when the origin is created."""
         origin = self._account.streams.get(self.source.name)
+        if origin is None:
+            self._refused = False
         if origin is None or self._copier is not None or self._reader is not None:
             return
-        if self.origin != str(origin.created_ns):
-            again = bool(self.origin) and not self.writer.mirror
-            if again:
-                self.writer.restart()
-            self.origin = str(origin.created_ns)
-            self._met(self, again)
+        if self.origin != str(origin.created_ns) and not self._meet(str(origin.created_ns)):
+            return
         if origin.config.retention != "limits":
             # the origin removes copied messages by their acks, which need a consumer
             self._reader = self._read()
@@ -149,6 +148,24 @@ class LocalUpstream:
         self._copier = Copier(origin.core, self.writer, first, identity.filters(self.source))
         self._copier.when_blocked = self._blocked
         self._since_ns = self._account.now_ns
+
+    def _meet(self, origin: str) -> bool:
+        """Note that the origin is another one; False when the disk refuses that: nothing is copied
+        before it is saved.
+        """
+        before, again = self.origin, bool(self.origin) and not self.writer.mirror
+        if again:
+            self.writer.restart()
+        self.origin = origin
+        try:
+            self._met(self, again)
+        except OSError:  # the log, which refuses messages as well, has it reported
+            self.origin = before
+            self._refused = True
+            self._blocked()
+            return False
+        self._refused = False
+        return True
 
     def lost(self, *, for_good: bool = True) -> None:
         """Stop copying: the origin was deleted, or has another retention now."""
@@ -162,6 +179,10 @@ class LocalUpstream:
 
     def tick(self, now_ns: int) -> int:
         """See Upstream."""
+        if self._refused:
+            self.start()
+            if self._refused:
+                return now_ns + RETRY_INTERVAL_NS
         if self._reader is not None:
             return self._reader.tick(now_ns)
         if self._copier is None or not self._copier.blocked:
