@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -106,3 +107,21 @@ def test_the_last_of_each_subject_where_another_has_no_messages_any_more() -> No
     for patterns in ([">"], ["*"], ["b", ">"], ["c", "b", "a"]):
         assert queries.last_of_each(log, patterns, 3, 2) == [2, 3]
         assert queries.last_of_each(log, patterns, 2, 1) == [2]
+
+
+def test_patterns_with_very_many_matches_in_common_are_refused() -> None:
+    """Each match is looked at while all clients wait: 5,000 patterns may match every subject."""
+    log = open_log(None)
+    for n in range(5000):
+        log.add(1, f"a.b.c.d.{n}", b"")
+    log.add(2, "z", b"")
+    upto, last = 5000, log.last_seq
+    stars = [".".join(p) + ".*" for p in itertools.product("a*", "b*", "c*", "d*")]
+    assert queries.last_of_each(log, stars[:4], upto, 9000) == list(range(1, 5001))
+    assert queries.last_of_each(log, stars[:2] * 1000, upto, 9000) == list(range(1, 5001))
+    assert queries.last_of_each(log, stars, upto, 9000) is None
+    assert queries.last_of_each(log, stars[:1] * 1000, last, 1024) is None
+    assert queries.last_of_each(log, ["a.b.c.d.7", "*.*.*.d.7", "z"] * 1000, last, 1024) == [
+        8,
+        5001,
+    ]

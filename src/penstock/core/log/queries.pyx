@@ -17,6 +17,7 @@ from penstock.core.protocol.subjects cimport subject_has_wildcard
 
 cdef enum:
     FEW = 16                     # up to this many subjects are searched in their histories, one by one
+    REPEATED_MAX = 65536         # matches of a list of patterns that an earlier pattern of the list had, too
     SPARSE = 16                  # with fewer than one wanted message in 16, searching each is cheaper than reading all entries
 
 
@@ -145,36 +146,45 @@ def subjects_page(Log log, pattern: str, offset: int, limit: int) -> tuple[int, 
     return w.n, {name_of(log, w.id(k)): w.subject(k).state.msgs for k in range(first, last)}
 
 
-def last_of_each(Log log, patterns: list[str], upto: int, most: int) -> list[int] | None:
-    """For each subject that matches a pattern, the last live sequence <= upto, ascending; None: there are more than `most`."""
+cdef Wanted wanted_of_all(Log log, list patterns, int64_t most):
+    # The subjects that match one of the patterns, each once; None: there are more than `most` (-1: any number), or too much repeats.
     cdef Wanted w = Wanted()
-    cdef list found = []
-    cdef set seen
     cdef str pattern
-    cdef uint64_t top = min(max(upto, 0), log.span.last_seq), seq
-    cdef size_t k, straddles
+    cdef bytes marks = bytes(log.subjects_table.count)
+    cdef uint8_t* seen = <uint8_t*>PyBytes_AS_STRING(marks)
+    cdef uint32_t* ids
+    cdef size_t k, n, repeated = 0
     w.log = log
-    for pattern in patterns:
-        if pattern == ">":
-            if top == log.span.last_seq and log.subjects_table.live > <uint64_t>most:
-                return None
-            w = wanted_of(log, pattern, True)
-            break
+    if ">" in patterns:
+        return None if 0 <= most < <int64_t>log.subjects_table.live else wanted_of(log, ">", True)
+    for pattern in dict.fromkeys(patterns):
         find(w, pattern)
-    keep_live(w)
-    if len(patterns) > 1:
-        seen = set()
-        for k in range(w.n):
-            seen.add(w.id(k))
-        if top == log.span.last_seq and len(seen) > most:
+        ids = <uint32_t*>w.ids.data
+        n = w.ids.len // sizeof(uint32_t)
+        for k in range(w.n, n):
+            if seen[ids[k]]:
+                repeated += 1
+            elif log.subjects_table.table[ids[k]].state.msgs:
+                seen[ids[k]] = 1
+                ids[w.n] = ids[k]
+                w.n += 1
+        w.ids.len = w.n * sizeof(uint32_t)
+        if 0 <= most < <int64_t>w.n or repeated > REPEATED_MAX:
             return None
-        w.ids.len = 0
-        for id in seen:
-            put_id(w, id)
-        w.n = len(seen)
-    if top == log.span.last_seq and w.n > <size_t>most:
+    return w
+
+
+def last_of_each(Log log, patterns: list[str], upto: int, most: int) -> list[int] | None:
+    """For each subject that matches a pattern, the last live sequence <= upto, ascending; None: there are more than `most`.
+
+    None also when the patterns have very many matches in common: all other clients wait for the answer.
+    """
+    cdef Wanted w = wanted_of_all(log, patterns, most if upto >= log.span.last_seq else -1)
+    cdef list found = []
+    cdef uint64_t top = min(max(upto, 0), log.span.last_seq), seq
+    cdef size_t k, straddles = 0
+    if w is None:
         return None
-    straddles = 0
     for k in range(w.n):
         straddles += w.subject(k).state.first <= top < w.subject(k).state.last
     if straddles > FEW:
@@ -225,10 +235,6 @@ cdef list last_by_walk(Wanted w, uint64_t top, size_t straddles, size_t most):
         return None
     found.sort()
     return found
-
-
-cdef int put_id(Wanted w, uint32_t id) except -1:
-    return out_put(&w.ids, <const char*>&id, sizeof(uint32_t))
 
 
 # --- one message -----------------------------------------------------------------------------------------------------------
