@@ -69,6 +69,23 @@ def test_a_blocking_handle_that_nobody_has_any_more_gives_its_subscription_back(
     assert len(nc.connection.interests) == 1
 
 
+def test_a_handle_that_was_given_up_and_that_nobody_has_any_more_ends(
+    nc: BlockingClient, unique: str
+) -> None:
+    """Its subscription waits for messages on their way, to give them back; the client goes on."""
+    handle = nc.jetstream().pull(unique, "c")
+    assert len(handle.fetch(1)) == 1
+    handle.give_up(returns=True)
+    del handle
+    gc.collect()
+    for _ in range(2):
+        nc.flush()
+    assert len(nc.connection.interests) == 1
+    assert nc.watchers == set()
+    nc._keeper._thread.join(0.1)
+    assert nc._keeper._thread.is_alive()
+
+
 def test_asyncio_handles_end_with_their_block_and_with_whoever_had_them(
     nc: BlockingClient, unique: str, server: ServerProcess
 ) -> None:

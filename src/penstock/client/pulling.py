@@ -139,6 +139,9 @@ class Late(Ping):
         super().lost(error)
         self.end()
 
+    def abandoned(self) -> None:
+        """Nobody has the handle any more: the pong, or the loss of the connection, is the end all the same."""
+
     def end(self) -> None:
         """Forget the subscription."""
         self.client.connection.forget(self.interest)
