@@ -114,14 +114,15 @@ class Timeout(PenstockError, TimeoutError):
 class NoResponders(PenstockError):
     """The subject of a request has no subscription."""
 
-    def __init__(self, subject: str) -> None:
-        """`subject` is the subject of the request."""
-        super().__init__(f"no responders on {subject!r}")
+    def __init__(self, subject: str, why: str = "") -> None:
+        """`subject` is the subject of the request; `why` says who should have answered."""
+        super().__init__(f"no responders on {subject!r}{': ' if why else ''}{why}")
         self.subject = subject
+        self._why = why
 
-    def __reduce__(self) -> tuple[type[NoResponders], tuple[str]]:
+    def __reduce__(self) -> tuple[type[NoResponders], tuple[str, str]]:
         """Copies and pickles rebuild the error from the same arguments."""
-        return type(self), (self.subject,)
+        return type(self), (self.subject, self._why)
 
 
 class SlowConsumer(PenstockError):

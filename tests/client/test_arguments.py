@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import pickle
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +17,12 @@ from penstock.client import (
     Base64Keys,
     Base64Values,
     ConsumerConfig,
+    ConsumerNotFound,
     InvalidKey,
     InvalidSubject,
     InvalidValue,
     KeyValueConfig,
+    NoResponders,
     ObjectStoreConfig,
     PathKeys,
     ServiceConfig,
@@ -57,7 +60,7 @@ GOOD: dict[str, Any] = {
     "stop_seq": 2,
 }
 _NAMES = """
-close drain detach wait_until wait keep assume reopen dial pause report spawn listen abandon answer_to
+close drain detach send_ack wait_until wait keep assume reopen dial pause report spawn listen abandon answer_to
 forget release entry attach tell run reconnect encoded ensure_open read_subject write_subject intake api_of
 timeout_of seconds_of occupy get_file column_reader read_columns
 """
@@ -233,6 +236,27 @@ WRONG: list[tuple[Callable[[Handle], object], type[Exception], str]] = [
     (js(lambda js: js.schedule("s.p", target="s.t", cron="x")), ValueError, "cron"),
     (js(lambda js: js.schedule("s.p", target="s.t", delay=1, every=1)), ValueError, "one of"),
     (js(lambda js: js.cancel_schedule("S", "s.*")), InvalidSubject, "'s.*'"),
+    (
+        js(lambda js: js.create_stream(StreamConfig(name="N", subjects="n.>"))),
+        TypeError,
+        "subjects",
+    ),
+    (js(lambda js: js.update_stream(StreamConfig(name="S", max_msgs="5"))), TypeError, "max_msgs"),
+    (
+        js(lambda js: js.create_stream(StreamConfig(name="N", sources=["S"]))),
+        TypeError,
+        "structure",
+    ),
+    (
+        js(lambda js: js.create_stream(StreamConfig(name="N", metadata={"a": 1}))),
+        TypeError,
+        "data.a",
+    ),
+    (
+        js(lambda js: js.create_consumer("S", ConsumerConfig(filter_subjects="s.a"))),
+        TypeError,
+        "ConsumerConfig: filter_subjects is a list of texts, not str ('s.a')",
+    ),
     (js(lambda js: StaticGroupConfig(max_members="x")), TypeError, "max_members"),
     (js(lambda js: StaticGroupConfig(max_members=1, members=5)), TypeError, "members"),
     (js(lambda js: StaticGroupConfig(max_members=1, members=["a b"])), ValueError, "'a b'"),
@@ -257,6 +281,39 @@ def test_wrong_values_are_refused_before_anything_is_sent(broker: Any, handle: H
         assert is_told(refused.value), number
     handle.kinds["Client"].flush()
     assert broker.published[before:] == ()
+
+
+def test_errors_say_what_the_user_called(handle: Handle) -> None:
+    """And not the steps behind it, nor the words of the protocol alone."""
+    js = handle.kinds["JetStream"]
+    with pytest.raises(TypeError, match=r"KeyValue\.update\(\) missing 1 .*: 'revision'"):
+        js.key_value("b").update("k", b"x")
+    with pytest.raises(
+        TypeError, match=r"JetStream\.stream_info\(\) got an unexpected .* 'subject'"
+    ):
+        js.stream_info("S", subject="s.a")
+    with pytest.raises(NoResponders, match=r"'nowhere': no stream stores this subject"):
+        js.publish("nowhere", b"")
+    with pytest.raises(ConsumerNotFound) as missing:
+        js.consumer("S", "zzz")
+    assert missing.value.__notes__ == ["the answer to $JS.API.CONSUMER.INFO.S.zzz"]
+    assert str(pickle.loads(pickle.dumps(NoResponders("a", "why")))) == str(
+        NoResponders("a", "why")
+    )
+
+
+def test_a_blocking_consumer_takes_no_coroutine_function(handle: Handle) -> None:
+    """Nobody would run it, and auto_ack would acknowledge its messages."""
+
+    async def handler(message: Any) -> None:
+        """Would be run by an asyncio client."""
+
+    consumer = handle.kinds["JetStream"].consumer("S", "c")
+    if handle.shell == "blocking":
+        with pytest.raises(TypeError, match="coroutine function"):
+            consumer.consume(handler)
+    else:
+        consumer.consume(handler).stop()
 
 
 def test_a_store_known_as_sealed_gets_no_chunks(broker: Any, handle: Handle) -> None:

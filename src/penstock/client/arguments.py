@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NoReturn, TypeAlias, TypeVar, cast
@@ -139,6 +140,34 @@ def refuse(name: str, what: str, value: object, call: str = "") -> NoReturn:
     hint = ": encode it" if what == "bytes" and isinstance(value, str) else ""
     where = f"{call}: " if call else ""
     raise TypeError(f"{where}{name} is {what}, not {type(value).__name__} ({shown}){hint}")
+
+
+_FIELD = re.compile(r"cannot unmarshal .* into Go struct field \w+\.([\w.]+) of type (\S+)")
+_NO_STRUCTURE = re.compile(r"type object '(\w+)' has no attribute '__struct_fields__'")
+_FIELD_KINDS = {"string": "text", "bool": "True or False", "[]string": "a list of texts"}
+
+
+def refuse_field(config: object, error: Exception) -> NoReturn:
+    """Raise the TypeError for a field of a configuration that cannot be encoded, or read as what it is."""
+    kind = type(config).__name__
+    found = _FIELD.search(str(error))
+    if found is None:
+        plain = _NO_STRUCTURE.search(str(error))
+        why = f"{plain[1]} where a structure belongs, such as StreamSource" if plain else error
+        raise TypeError(f"{kind}: a field has a value of a wrong kind: {why}") from error
+    name, wanted = found[1], found[2]
+    whole = "a whole number" if "int" in wanted else wanted
+    value = getattr(config, name, None)
+    what = _FIELD_KINDS.get(wanted, whole)
+    if value is None:  # a field of a field
+        raise TypeError(f"{kind}: {name} is {what}, which it is not") from None
+    refuse(name, what, value, kind)
+
+
+def waits(callback: object) -> bool:
+    """Whether a callback is a coroutine function, or an object that is called as one."""
+    call = getattr(callback, "__call__", None)  # noqa: B004  # asks for the method, not whether
+    return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(call)
 
 
 def check_publish(subject: object, payload: object, reply: object, headers: object) -> None:

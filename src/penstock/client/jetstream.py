@@ -24,9 +24,9 @@ from penstock.api import calls as wire
 from penstock.api.subjects import Api
 from penstock.api.times import format_duration
 from penstock.core.protocol.wire import decode_headers, encode_headers
-from penstock.errors import ProtocolError
+from penstock.errors import ApiError, ProtocolError
 
-from .arguments import refuse
+from .arguments import refuse, refuse_field
 from .durations import Duration, to_nanoseconds
 from .steps import Request
 
@@ -90,6 +90,19 @@ def decode(answer: bytes, kind: type[R]) -> R:
     if response.error is not None:
         raise error_from(response.error)
     return response
+
+
+def encode_config(config: StreamConfig | ConsumerConfig) -> bytes:
+    """A configuration as JSON; TypeError for a field of a wrong kind, which every server refuses.
+
+    Unknown words pass: a newer server may know them.
+    """
+    try:
+        body = encode(config)
+        decode_response(type(config), body)
+    except (JsonError, AttributeError, TypeError) as error:
+        refuse_field(config, error)
+    return body
 
 
 def present(value: T | None, answer: bytes = b"") -> T:
@@ -222,7 +235,12 @@ class Plans:
         return self.subjects.direct_get(stream, last_by_subject)
 
     def _one(self, subject: str, body: bytes, kind: type[R]) -> Plan[R]:
-        return decode((yield Request(subject, body, self._seconds)), kind)
+        answer = yield Request(subject, body, self._seconds)
+        try:
+            return decode(answer, kind)
+        except ApiError as error:
+            error.add_note(f"the answer to {subject}")
+            raise
 
     def account_info(self) -> Plan[AccountInfo]:
         """The account's usage and limits."""
@@ -236,13 +254,13 @@ class Plans:
         config.
         """
         subject = self._stream("CREATE", config.name)
-        answer = yield from self._one(subject, encode(config), StreamInfoResponse)
+        answer = yield from self._one(subject, encode_config(config), StreamInfoResponse)
         return present(answer.info)
 
     def update_stream(self, config: StreamConfig) -> Plan[StreamInfo]:
         """Change a stream to this whole config."""
         subject = self._stream("UPDATE", config.name)
-        answer = yield from self._one(subject, encode(config), StreamInfoResponse)
+        answer = yield from self._one(subject, encode_config(config), StreamInfoResponse)
         return present(answer.info)
 
     def stream_info(
@@ -360,6 +378,7 @@ class Plans:
             subject = self._consumer("DURABLE.CREATE", stream, name)
         else:
             subject = self.subjects.consumer("CREATE", stream)
+        encode_config(config)
         body = encode(wire.CreateConsumerRequest(stream_name=stream, config=config, action=action))
         return present((yield from self._one(subject, body, ConsumerInfoResponse)).info)
 

@@ -359,10 +359,17 @@ def _checked(steps: Callable[..., T], like: Callable[..., Any], place: str) -> C
     check = check_of(like)
     if check is None:
         return steps
+    inner = f"{like.__qualname__}()"
 
     def begin(self: Any, /, *args: Any, **kwargs: Any) -> T:
         check(place, args, kwargs)
-        return steps(self, *args, **kwargs)
+        try:
+            return steps(self, *args, **kwargs)
+        except TypeError as error:  # too many arguments, or too few: the user knows the call's name
+            text = str(error)
+            if not text.startswith(inner):
+                raise
+            raise TypeError(f"{place}(){text.removeprefix(inner)}") from None
 
     return begin
 

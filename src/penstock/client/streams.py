@@ -147,7 +147,7 @@ class Streams(Scheduling[M]):
             except NoResponders:
                 seconds = deadline - client.clock() - RETRY_S
                 if seconds <= 0 or not client.clustered:
-                    raise
+                    raise NoResponders(subject, "no stream stores this subject") from None
                 yield Until(Mailbox(), never, RETRY_S)
             except ConnectionLost:
                 seconds = deadline - client.clock()

@@ -8,6 +8,7 @@ import math
 import weakref
 from typing import TYPE_CHECKING, Any, cast
 
+from ..arguments import waits
 from ..consume.handles import Consuming
 from ..consume.operation import Operation, PullOperation
 from ..consume.ordering import Ordering
@@ -16,7 +17,6 @@ from ..durations import Duration, to_seconds
 from ..steps import Until, made
 from .messages import Message
 from .running import Entered, run
-from .subscription import waits
 from .waiting import until
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import math
 import time
 from collections.abc import Awaitable, Callable, Generator
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from penstock.errors import PenstockError
 
+from ..arguments import waits
 from ..services.discovery import Finding
 from ..services.serving import BaseRequest, Endpoint, Grouping, Serving
 from ..steps import Until
@@ -131,16 +131,15 @@ class Service(ServiceGroup, Serving[Request, Handler]):
     def _subscription(
         self, endpoint: Endpoint[Request], messages_max: int, bytes_max: int
     ) -> Subscription:
-        call = getattr(endpoint.handler, "__call__", None)  # noqa: B004  # asks for the method
-        waits = inspect.iscoroutinefunction(endpoint.handler) or inspect.iscoroutinefunction(call)
-
         async def waiting(message: Message) -> None:
             await self._wait_for(endpoint, message)
 
         def at_once(message: Message) -> None:
             self._handle(endpoint, message)
 
-        return Subscription(self.client, waiting if waits else at_once, messages_max, bytes_max)
+        return Subscription(
+            self.client, waiting if waits(endpoint.handler) else at_once, messages_max, bytes_max
+        )
 
     def _handle(self, endpoint: Endpoint[Request], message: Message) -> None:
         request = Request(self.client, message)

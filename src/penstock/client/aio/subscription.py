@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.errors import SlowConsumer
 
+from ..arguments import waits
 from ..message import callback_failed
 from ..steps import Until
 from ..subscribing import Subscribed
@@ -129,9 +129,3 @@ class Subscription(Entered, Subscribed[Message]):
     async def _all_handled(self) -> None:
         if self._worker is not None:
             await self._worker
-
-
-def waits(callback: Callback) -> bool:
-    """Whether the callback is a coroutine function, or an object that is called as one."""
-    call = getattr(callback, "__call__", None)  # noqa: B004  # asks for the method, not whether
-    return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(call)

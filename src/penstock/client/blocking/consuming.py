@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
 
+from ..arguments import waits
 from ..consume.handles import Consuming
 from ..consume.operation import Operation, PullOperation
 from ..consume.ordering import Ordering
@@ -40,6 +41,20 @@ class _Operation(Entered, Operation[BlockingMessage]):
     """The iteration and the handlers of an operation, for blocking code."""
 
     client: BlockingClient
+
+    def _check(
+        self,
+        callback: Callable[[BlockingMessage], object] | None,
+        concurrency: int | None,
+        auto_ack: bool,
+        auto_extend: bool | None,
+        nak_delay: Duration | None,
+    ) -> None:
+        super()._check(callback, concurrency, auto_ack, auto_extend, nak_delay)
+        if waits(callback):
+            raise TypeError(
+                "the callback is a coroutine function: give a function, or use connect()"
+            )
 
     @exclusive
     def _begin(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import time
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
 
 from penstock.errors import PenstockError
 
+from ..arguments import waits
 from ..services.discovery import Finding
 from ..services.serving import BaseRequest, Endpoint, Grouping, Serving
 from .messages import BlockingMessage
@@ -111,8 +111,7 @@ class Service(ServiceGroup, Serving[Request, Handler]):
     def _subscription(
         self, endpoint: Endpoint[Request], messages_max: int, bytes_max: int
     ) -> Subscription:
-        call = getattr(endpoint.handler, "__call__", None)  # noqa: B004  # asks for the method
-        if inspect.iscoroutinefunction(endpoint.handler) or inspect.iscoroutinefunction(call):
+        if waits(endpoint.handler):
             raise TypeError(
                 f"the handler of endpoint {endpoint.info.name!r} is a coroutine function: "
                 "give a function, or use connect()"
