@@ -1,8 +1,12 @@
 """Compare `penstock bench` with natsload.c: the same load on the same server, in turns.
 
-    python bench/bench_bench.py                                both servers, all rows, four minutes
+    python bench/bench_bench.py                                both servers, all rows, ten minutes
     python bench/bench_bench.py --server penstock --rounds 7   one server
     python bench/bench_bench.py --only publish                 rows whose name contains this
+
+Both do the same work: the same streams and consumers, made by natsload, the same subjects, sizes and windows, and a
+queue group of responders. A first run of natsload, which counts for nothing, says how many messages last a second
+(--seconds); a stream is removed before the next run begins.
 
 A ratio is the median of the rounds' ratios, `penstock bench` to natsload, by the rates that both print;
 they take turns in being the first. The last columns are the processor time of the load generator itself for a message,
@@ -26,7 +30,8 @@ from compare import BenchError, Server, build_load, find_ours, find_peer, machin
 
 PENSTOCK = str(Path(sys.executable).with_name("penstock"))
 TIMEOUT_S = 60
-FILLED = "js pub async BENCH.0 --create --purge --stream BENCH --msgs"
+STORED_MOST = 3_000_000
+"""Messages of a stream: below a gigabyte, so that the kernel need not write while it is read."""
 
 
 @dataclass(frozen=True)
@@ -35,37 +40,42 @@ class Load:
 
     natsload: str
     bench: str
-    messages: int
-    reads: bool = False
-    """Whether the stream must be filled before; natsload fills its own."""
+    tried: int
+    """Messages of the first run."""
+    stream: str = ""
+    """``empty`` or ``filled``: the stream LOAD that `penstock bench` finds; natsload makes its own."""
 
 
-STORE = "--create --purge --stream BENCH"
 ASK = "service request LOAD.0 --serve --size 16"
+READ = "--stream LOAD"
+ENDS = "--consumer reader"
 LOADS = {
     "publish": Load("pub", "pub LOAD.0", 3_000_000),
     "publish, 16 clients": Load("pub -c 16", "pub LOAD.0 --clients 16", 3_000_000),
-    "request, one at a time": Load("reqrep -w 1 -s 16", ASK, 15_000),
-    "request, 64 outstanding": Load("reqrep -w 64 -s 16", f"{ASK} --outstanding 64", 150_000),
-    "request, 16 clients": Load("reqrep -w 1 -s 16 -c 16", f"{ASK} --clients 16", 50_000),
-    "js pub sync": Load("jspub -w 1", f"js pub sync BENCH.0 {STORE}", 15_000),
+    "request, one at a time": Load("reqrep -q -w 1 -s 16", ASK, 5_000),
+    "request, 64 outstanding": Load("reqrep -q -w 64 -s 16", f"{ASK} --outstanding 64", 150_000),
+    "request, 16 clients": Load("reqrep -q -w 1 -s 16 -c 16", f"{ASK} --clients 16", 30_000),
+    "js pub sync": Load("jspub -w 1", f"js pub sync LOAD.0 {READ}", 8_000, "empty"),
     "js pub sync, 16 clients": Load(
-        "jspub -w 1 -c 16", f"js pub sync BENCH.0 {STORE} --clients 16", 60_000
+        "jspub -w 1 -c 16", f"js pub sync LOAD.0 {READ} --clients 16", 40_000, "empty"
     ),
     "js pub async, 512 in flight": Load(
-        "jspub -w 512", f"js pub async BENCH.0 {STORE} --batch 512", 300_000
+        "jspub -w 512", f"js pub async LOAD.0 {READ} --batch 512", 200_000, "empty"
     ),
     "js pub async, 16 clients": Load(
-        "jspub -w 512 -c 16", f"js pub async BENCH.0 {STORE} --batch 512 --clients 16", 300_000
+        "jspub -w 512 -c 16",
+        f"js pub async LOAD.0 {READ} --batch 512 --clients 16",
+        200_000,
+        "empty",
     ),
     "js fetch 100, ack each": Load(
-        "fetch -b 100", "js fetch --stream BENCH --batch 100", 120_000, reads=True
+        "fetch -b 100", f"js fetch {READ} {ENDS} --batch 100", 120_000, "filled"
     ),
     "js fetch 100, ack each, 4 clients": Load(
-        "fetch -b 100 -c 4", "js fetch --stream BENCH --batch 100 --clients 4", 120_000, reads=True
+        "fetch -b 100 -c 4", f"js fetch {READ} {ENDS} --batch 100 --clients 4", 120_000, "filled"
     ),
-    "js push": Load("push", "js push --stream BENCH --acks none", 400_000, reads=True),
-    "js push, ack each": Load("pushack", "js push --stream BENCH", 150_000, reads=True),
+    "js push": Load("push -e", f"js push {READ} --acks none", 400_000, "filled"),
+    "js push, ack each": Load("pushack -e", f"js push {READ}", 150_000, "filled"),
 }
 
 
@@ -102,16 +112,18 @@ class Row:
 class Comparison:
     """Both generators on one server."""
 
-    def __init__(self, server: Server, natsload: Path, rounds: int, scale: float) -> None:
+    def __init__(self, server: Server, natsload: Path, rounds: int, seconds: float) -> None:
         self.server = server
         self.natsload = natsload
         self.rounds = rounds
-        self.scale = scale
+        self.seconds = seconds
 
     def measure(self, name: str, load: Load) -> Row:
         """All rounds of a row."""
         row = Row(name)
-        count = max(1000, int(load.messages * self.scale))
+        count = max(1000, int(self.by_natsload(load, load.tried).rate * self.seconds))
+        if load.stream:
+            count = min(count, STORED_MOST)
         for number in range(self.rounds):
             if number % 2:
                 row.natsload.append(self.by_natsload(load, count))
@@ -122,31 +134,28 @@ class Comparison:
 
     def by_natsload(self, load: Load, count: int) -> Run:
         """One run of natsload."""
-        port = str(self.server.port)
-        found = result_of(
-            [str(self.natsload), "-p", port, *load.natsload.split(), "-n", str(count)]
-        )
+        found = result_of(self.told(f"{load.natsload} -n {count}"))
         return Run(found["rate"], found["processor_seconds"] / count * 1e6)
 
     def by_bench(self, load: Load, count: int) -> Run:
         """One run of `penstock bench`."""
-        if load.reads:
-            result_of(self.command(f"{FILLED} {count}"))
-        found = result_of(self.command(f"{load.bench} --msgs {count}"))
-        if " fetch " in load.bench:
-            self.remove_consumer()
+        if load.stream:
+            stored = count if load.stream == "filled" else 1
+            result_of(self.told(f"fill -w 1000 -n {stored}"))
+        url = f"nats://127.0.0.1:{self.server.port}"
+        words = f"bench {load.bench} --msgs {count} --json"
+        found = result_of([PENSTOCK, "-s", url, *words.split()])
+        if load.stream:
+            self.remove_stream()
         return Run(found["messages_per_second"], found["processor_seconds"] / count * 1e6)
 
-    def command(self, words: str) -> list[str]:
-        """A command line of `penstock bench`."""
-        url = f"nats://127.0.0.1:{self.server.port}"
-        return [PENSTOCK, "-s", url, "bench", *words.split(), "--json"]
+    def told(self, words: str) -> list[str]:
+        """A command line of natsload."""
+        return [str(self.natsload), "-p", str(self.server.port), *words.split()]
 
-    def remove_consumer(self) -> None:
-        """The next round reads from the start again."""
-        request = (
-            b"SUB _INBOX.b 1\r\nPUB $JS.API.CONSUMER.DELETE.BENCH.nats-bench _INBOX.b 0\r\n\r\n"
-        )
+    def remove_stream(self) -> None:
+        """As natsload does at its end."""
+        request = b"SUB _INBOX.b 1\r\nPUB $JS.API.STREAM.DELETE.LOAD _INBOX.b 0\r\n\r\n"
         self.server.ask(request, b'"type"')
 
 
@@ -172,7 +181,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--server", choices=["penstock", "nats-server"])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--scale", type=float, default=1.0, help="of the messages of each run")
+    parser.add_argument("--seconds", type=float, default=1.0, help="that each run takes, about")
     parser.add_argument("--only", default="", help="rows whose name contains this")
     return parser.parse_args()
 
@@ -191,7 +200,7 @@ def compare(options: argparse.Namespace, folder: Path) -> None:
         server = Server(kind, command(), folder, flags)
         server.start()
         try:
-            comparison = Comparison(server, natsload, options.rounds, options.scale)
+            comparison = Comparison(server, natsload, options.rounds, options.seconds)
             rows = []
             for name, load in LOADS.items():
                 if options.only in name:

@@ -29,7 +29,7 @@ enum {
 };
 
 static struct {
-    int port, size, peers, subscribers, batch, subjects, memory, ids;
+    int port, size, peers, subscribers, batch, subjects, memory, ids, queue, ephemeral;
     u64 count, window;
     double seconds;
 } want = {.port = 4222, .size = 128, .peers = 1, .subscribers = 1, .batch = 100, .subjects = 1, .window = 100};

@@ -8,6 +8,7 @@
  *
  *     natsload -p PORT WORKLOAD [-n messages | -d seconds] [-s payload bytes] [-c connections] [-r subscribers]
  *              [-w publishes in flight per connection] [-b fetch batch] [-k subjects] [-m (memory stream)] [-i (message ids)]
+ *              [-q (responders in a queue group)] [-e (the consumer's state in memory)]
  */
 #include "connection.h"
 
@@ -52,8 +53,9 @@ static void make_consumer(const char *name, const char *policy, const char *deli
     snprintf(subject, sizeof subject, "CONSUMER.DURABLE.CREATE.LOAD.%s", name);
     snprintf(body, sizeof body,
              "{\"stream_name\":\"LOAD\",\"config\":{\"durable_name\":\"%s\",\"deliver_policy\":\"all\",\"ack_policy\":\"%s\","
-             "\"replay_policy\":\"instant\"%s%s%s}}",
-             name, policy, *deliver ? ",\"deliver_subject\":\"" : "", deliver, *deliver ? "\"" : "");
+             "\"replay_policy\":\"instant\"%s%s%s%s}}",
+             name, policy, *deliver ? ",\"deliver_subject\":\"" : "", deliver, *deliver ? "\"" : "",
+             want.ephemeral ? ",\"mem_storage\":true" : "");
     demand(subject, body);
 }
 
@@ -195,7 +197,7 @@ static void listen_all(void)
 {
     int responders = !strcmp(work->name, "reqrep") ? 1 : want.subscribers;
     for (int i = 0; i < responders; i++)
-        putf(dial(1), "SUB LOAD.* 2\r\n");
+        putf(dial(1), want.queue ? "SUB LOAD.* q 2\r\n" : "SUB LOAD.* 2\r\n");
 }
 
 static void listen_push(void)
@@ -295,7 +297,7 @@ static void report(u64 messages, u64 ns, double processor)
 static void read_options(int argc, char **argv)
 {
     int option;
-    while ((option = getopt(argc, argv, "p:n:d:s:c:r:w:b:k:mi")) != -1)
+    while ((option = getopt(argc, argv, "p:n:d:s:c:r:w:b:k:miqe")) != -1)
         switch (option) {
         case 'p': want.port = atoi(optarg); break;
         case 'n': want.count = strtoull(optarg, NULL, 10); break;
@@ -308,6 +310,8 @@ static void read_options(int argc, char **argv)
         case 'k': want.subjects = atoi(optarg); break;
         case 'm': want.memory = 1; break;
         case 'i': want.ids = 1; break;
+        case 'q': want.queue = 1; break;
+        case 'e': want.ephemeral = 1; break;
         default: fail("see the head of natsload.c for the options");
         }
     for (size_t i = 0; optind < argc && i < sizeof workloads / sizeof *workloads; i++)

@@ -337,7 +337,7 @@ cdef class Crowd:
                 if events[i].events & ~<uint32_t>EPOLLOUT:
                     self.feed(role, now)
             for i in range(found):
-                self.turn_of(<Role>events[i].data.ptr, now)
+                self.turn_of(<Role>events[i].data.ptr, clock_ns())      # the work on what was read took time
         return lively
 
     cdef int feed(self, Role role, int64_t now) except -1:
