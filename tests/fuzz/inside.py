@@ -1,4 +1,4 @@
-"""What needs the core, in a process that has the instrumented one: ``seeds TARGET``, ``replay TARGET [FILE...]``."""
+"""What needs the core, in a process that has the instrumented one: ``seeds TARGET...``, ``replay TARGET [FILE...]``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def replay_kept(name: str) -> None:
 def main() -> None:
     command, name, *files = sys.argv[1:]
     if command == "seeds":
-        write_seeds(name)
+        for each in (name, *files):
+            write_seeds(each)
     elif files:
         replay(name, [Path(file) for file in files])
     else:

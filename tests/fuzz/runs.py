@@ -51,6 +51,7 @@ def search(names: Sequence[str], seconds: int, brief: bool = False) -> int:
     names = chosen(names)
     each = max(seconds // len(names), 2) if brief else seconds
     broken = []
+    write_seeds(names)
     for name in names:
         begun = time.monotonic()
         code, figures, tail = fuzz(name, each, quiet=brief)
@@ -69,11 +70,10 @@ def search(names: Sequence[str], seconds: int, brief: bool = False) -> int:
 
 
 def fuzz(name: str, seconds: int, quiet: bool = False) -> tuple[int, Figures, list[str]]:
-    """One run of libFuzzer: (exit code, figures, the last lines it wrote)."""
+    """One run of libFuzzer over written seeds: (exit code, figures, the last lines it wrote)."""
     out = OUT / name
     found = out / "found"
     found.mkdir(parents=True, exist_ok=True)
-    write_seeds(name)
     limit = targets_limit(name)
     options = [
         f"-max_total_time={seconds}",
@@ -137,9 +137,9 @@ def note(figures: Figures, line: str) -> None:
         figures.inputs = int(status[5])
 
 
-def write_seeds(name: str) -> None:
-    """Seeds and words of a target into files, by a process that may import it."""
-    in_core(["seeds", name])
+def write_seeds(names: Sequence[str]) -> None:
+    """Seeds and words of targets into files, by a process that may import them."""
+    in_core(["seeds", *names])
 
 
 def targets_limit(name: str) -> int:
@@ -180,8 +180,9 @@ def replay_here(name: str, files: Iterable[Path]) -> int:
 
 def keep(names: Sequence[str]) -> int:
     """Of all inputs known, the smallest set that reaches as much becomes the kept one."""
-    for name in chosen(names):
-        write_seeds(name)
+    names = chosen(names)
+    write_seeds(names)
+    for name in names:
         kept, fresh = corpus.FOLDER / name, OUT / name / "minimised"
         for old in fresh.glob("*"):
             old.unlink()
