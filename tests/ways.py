@@ -35,6 +35,6 @@ def length(short: Number, full: Number) -> Number:
 def skip_other_servers(request: pytest.FixtureRequest) -> None:
     """Of the servers that a fixture is made for, only the first one is for each run."""
     params = request.node.callspec.params
-    kinds = {params[name] for name in ("broker", "server") if name in params}
+    kinds = {params[name] for name in ("broker", "peer", "server") if name in params}
     if kinds - {"penstock"} and not FULL:
         pytest.skip(REASON)

@@ -17,6 +17,7 @@ import pytest
 
 from tests.cli.terminal import Terminal
 from tests.peers import running_server
+from tests.ways import skip_other_servers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,8 +64,9 @@ def _words(words: tuple[str, ...], unique: str) -> list[str]:
 
 
 @pytest.fixture
-def made(at: Run, unique: str) -> str:
-    """What the commands look at."""
+def made(request: pytest.FixtureRequest, at: Run, unique: str) -> str:
+    """What the commands look at. How they end is the same with any server."""
+    skip_other_servers(request)
     filled(at, unique)
     assert at("consumer", "add", unique, f"{unique}c", "--pull", "--defaults").status == 0
     assert at("object", "add", f"{unique}o").status == 0
