@@ -12,7 +12,8 @@ from penstock.spark.workers import use_installed_pyspark
 @pytest.fixture(autouse=True)
 def environment(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.setenv(name, sys.executable)
 
 
 def path_of_a_worker(*path: str) -> list[str]:
@@ -45,6 +46,16 @@ def test_what_a_user_says_stays(monkeypatch):
     monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python/bin/python3")
     use_installed_pyspark(local=True)
     assert os.environ["PYSPARK_PYTHON"] == "/opt/python/bin/python3"
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "/opt/python/bin/python3")
+    use_installed_pyspark(local=True)
+    assert os.environ["PYSPARK_DRIVER_PYTHON"] == "/opt/python/bin/python3"
+
+
+def test_the_process_that_looks_for_formats_runs_it_too():
+    """Spark starts that one with the driver's Python."""
+    for local in (True, False):
+        use_installed_pyspark(local=local)
+        assert os.environ["PYSPARK_DRIVER_PYTHON"] not in ("", sys.executable)
 
 
 def test_other_machines_do_not_have_the_script():

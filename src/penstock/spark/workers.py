@@ -41,19 +41,23 @@ exec {python} "$@"
 
 
 def use_installed_pyspark(*, local: bool) -> None:
-    """Set PYSPARK_PYTHON for the workers of a session to start, unless the user has set it.
+    """Set the Python that a session to start runs, unless the user has set it.
 
-    ``local`` says whether they run on this machine.
+    It is PYSPARK_PYTHON for the workers; ``local`` says whether they run on this machine. It is
+    PYSPARK_DRIVER_PYTHON for the process that looks for formats, which always runs on this machine.
     """
     script = _script()
-    given = os.environ.get("PYSPARK_PYTHON", sys.executable)
-    if given not in (sys.executable, str(script)):
-        return
-    if not local or os.name != "posix" or not _installed():
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-        return
-    write_script(script, _SCRIPT.format(python=shlex.quote(sys.executable)))
-    os.environ["PYSPARK_PYTHON"] = str(script)
+    ours = (sys.executable, str(script))
+    places = [
+        (name, here)
+        for name, here in (("PYSPARK_PYTHON", local), ("PYSPARK_DRIVER_PYTHON", True))
+        if os.environ.get(name, sys.executable) in ours
+    ]
+    usable = os.name == "posix" and _installed()
+    if usable and any(here for _, here in places):
+        write_script(script, _SCRIPT.format(python=shlex.quote(sys.executable)))
+    for name, here in places:
+        os.environ[name] = str(script) if usable and here else sys.executable
 
 
 def _installed() -> bool:
