@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.client.addresses import Server
-from penstock.client.consume.intake import PullIntake
+from penstock.client.consume.pulled import PullIntake
 from penstock.client.consume.requests import Asking, Sizes, size_of
 from penstock.client.message import BaseMessage
 from penstock.client.models import ConsumerConfig, ConsumerInfo

@@ -7,6 +7,7 @@
               operation.py                one consume(): options, handlers, how it ends
                     │
                 intake.py                 buffered messages, recovery after losses
+                pulled.py                 those of pull requests: when to send one, what ends it
                     │
-         requests.py  events.py           pull requests, and what users are told
+         requests.py  events.py           the size of requests, and what users are told
 """

@@ -12,7 +12,7 @@ from ..models import ConsumerConfig, ConsumerInfo
 from ..publishing import RETRY_S
 from ..pulling import Pulling
 from ..steps import Mailbox, Until, call
-from .intake import WRONG_PIN, PullIntake
+from .pulled import WRONG_PIN, PullIntake
 from .requests import Asking
 
 if TYPE_CHECKING:

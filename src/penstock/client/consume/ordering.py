@@ -26,7 +26,7 @@ from ..pull import CONFLICT, HEARTBEAT
 from ..pulling import Pulling
 from ..steps import Mailbox, Until, call
 from .handles import TIMEOUT_S, never
-from .intake import PullIntake
+from .pulled import PullIntake
 from .requests import Asking, size_of
 
 if TYPE_CHECKING:

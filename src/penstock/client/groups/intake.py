@@ -29,7 +29,8 @@ from penstock.errors import (
     StreamNotFound,
 )
 
-from ..consume.intake import Intake, PullIntake
+from ..consume.intake import Intake
+from ..consume.pulled import PullIntake
 from ..consume.requests import Asking
 from ..models import ConsumerInfo
 from ..publishing import RETRY_S

@@ -1,0 +1,192 @@
+"""The messages of a pull consumer: when more are requested, and what the server says of a request.
+
+Each request has an answer subject of its own, so that what belongs to one that was given up is known. Knows
+no transport.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import (
+    ConsumerDeleted,
+    NoResponders,
+    PenstockError,
+    PullError,
+)
+
+from ..pull import CONFLICT, HEARTBEAT, NO_RESPONDERS, NOT_FOUND, TIMEOUT
+from .intake import Intake, OnMissing
+
+if TYPE_CHECKING:
+    from ..message import BaseMessage
+    from ..models import ConsumerInfo
+    from ..streams import Streams
+    from .requests import Asking, Sizes
+
+LIMITED_S = 1.0
+"""How long to wait after the server refused a request because of a limit."""
+WRONG_PIN = 423
+LIMITS = ("exceeded", "message size exceeds")
+ENDS = ("leadership change", "server shutdown", "consumer deleted")
+
+
+class PullIntake(Intake):
+    """Messages of a pull consumer."""
+
+    def __init__(
+        self,
+        js: Streams[Any],
+        info: ConsumerInfo,
+        asking: Asking,
+        sizes: Sizes,
+        on_missing: OnMissing,
+    ) -> None:
+        """``sizes`` and ``asking`` belong to this operation."""
+        super().__init__(js, info, on_missing)
+        self.asking = asking
+        self._sizes = sizes
+        self._inbox = self.client.new_inbox()
+        self._subject = self.plans.subjects.next_message(self.stream, info.name or "unnamed")
+        self._requests = 0
+        self._first = 1  # requests before this one were given up
+        self.by_bytes = sizes.by_bytes
+        self._crowded = False  # the next message did not fit beside those that are held
+
+    def inbox(self) -> tuple[str, str]:
+        """Every request has an answer subject of its own below the inbox."""
+        return f"{self._inbox}.*", ""
+
+    def subjects(self) -> tuple[str, ...]:
+        """The inbox, and the subject of requests."""
+        return self.interest.subject, self._subject
+
+    def fit(self, info: ConsumerInfo) -> None:
+        """Keep requests within the limits of the consumer."""
+        super().fit(info)
+        if info.config is not None:
+            self._sizes.fit(info.config)
+        self.low = self._sizes.low
+        self.heartbeat_s = self._sizes.heartbeat_ns / 1e9
+
+    def begin(self) -> None:
+        """Subscribe, and send the first request."""
+        super().begin()
+        self.pull()
+
+    def pull(self) -> bool:
+        """Request as much as fits into the buffer; whether a request was queued."""
+        amount = self._sizes.limit - max(0, self.held)
+        low = 0 if self._crowded else self.low
+        if not self.flowing or self.held > low or self._resume_at > self.client.clock():
+            return False
+        return self.request(amount)
+
+    def request(self, amount: int) -> bool:
+        """Request so many messages, or bytes; whether a request was queued."""
+        body = self._sizes.body(self.asking, amount)
+        reply = f"{self._inbox}.{self._requests + 1}"
+        try:
+            self.client.connection.publish(self._subject, body, reply, sound_reply=True)
+        except PenstockError as error:  # no connection, and too much output waits for one
+            self._lost = error
+            self.stir()
+            return False
+        self._requests += 1
+        self._crowded = False
+        self.held += amount
+        self.expected += amount
+        self.emit("next", count=amount)
+        return True
+
+    def restart(self, why: str) -> None:
+        """Give up outstanding requests, and send a new one."""
+        self._give_up()
+        self.emit("reset", why)
+        self.pull()
+
+    def _give_up(self) -> None:
+        """Nothing is outstanding any more; what is buffered or being handled stays held."""
+        self._first = self._requests + 1
+        self.held -= self.expected
+        self.expected = 0
+
+    def keep(self, message: BaseMessage) -> None:
+        """Add a message to the queue."""
+        if self.asking.pinned and (pin := self.asking.learn(message)):
+            self.emit("consumer_pinned", name=pin)
+        super().keep(message)
+
+    def on_status(self, status: int, message: BaseMessage) -> None:
+        """A heartbeat, or the end of a request."""
+        words = message.description
+        if status == HEARTBEAT:
+            self.emit("heartbeat", words)
+            return
+        number = message.subject.rpartition(".")[2]
+        if not number.isdigit() or int(number) < self._first or self._is_ending():
+            return  # of a request that was given up
+        low = words.lower()
+        if status in (NOT_FOUND, TIMEOUT) or low.startswith("batch completed"):
+            self._ended(message)
+        elif status == WRONG_PIN:
+            if self.asking.unpin():
+                self.emit("consumer_unpinned", words)
+            self._ended(message)
+        elif status == NO_RESPONDERS:
+            self._give_up()
+            self.emit("no_responders", name=self.info.name)
+            self.doubt(NoResponders(self._subject))
+        elif low.startswith(LIMITS):
+            self._on_limit(message, low)
+        elif low.startswith(ENDS):
+            self._on_end(status, words)
+        else:
+            self._fail(PullError(status, words))
+            return
+        self.stir()
+
+    def _ended(self, message: BaseMessage) -> None:
+        """A request is over; what it did not deliver is not outstanding any more."""
+        messages_left = _number(message, "Nats-Pending-Messages")
+        bytes_left = _number(message, "Nats-Pending-Bytes")
+        left = bytes_left if self.by_bytes else messages_left
+        if left is None:
+            self._give_up()
+        else:
+            self.held -= left
+            self.expected -= left
+        if messages_left or bytes_left:
+            self.emit(
+                "discard",
+                f"{message.status} {message.description}",
+                messages_left=messages_left or 0,
+                bytes_left=bytes_left or 0,
+            )
+        self.pull()
+
+    def _on_limit(self, message: BaseMessage, low: str) -> None:
+        """The server refused a request, or the next message does not fit into the rest of one."""
+        left = _number(message, "Nats-Pending-Bytes")
+        self._crowded = True
+        fits_next_time = left is not None and left < self._sizes.limit
+        if not (low.startswith("message size") and fits_next_time):
+            self.emit("exceeded_limits", f"{message.status} {message.description}")
+            self._resume_at = self.client.clock() + LIMITED_S
+        self._ended(message)
+        if low.startswith("exceeded maxrequest"):  # the consumer's limits have changed
+            self.doubt(PullError(CONFLICT, message.description))
+
+    def _on_end(self, status: int, words: str) -> None:
+        """The consumer, or the server that leads it, ended the request."""
+        if words.lower().startswith("consumer deleted"):
+            self._give_up()
+            self.emit("consumer_deleted", words, name=self.info.name)
+            self.doubt(ConsumerDeleted(status, words))
+        else:
+            self.restart(f"{status} {words}")
+
+
+def _number(message: BaseMessage, name: str) -> int | None:
+    value = message.header(name)
+    return int(value) if value and value.isdigit() else None
