@@ -108,6 +108,17 @@ def test_an_empty_stream_ends_at_once(at: Run, unique: str) -> None:
     assert (ran.status, ran.out) == (0, "")
 
 
+def test_sub_says_where_a_message_is_in_its_stream(at: Run, unique: str) -> None:
+    assert at("stream", "add", unique).status == 0
+    assert at("pub", "-J", unique, "first").status == 0
+    assert at("pub", "-J", unique, "second").status == 0
+    ran = at("sub", unique, "--all", "-n", 2)
+    assert ran.out == (
+        f"[#1] {unique} stream {unique} seq 1 pending 1\nfirst\n"
+        f"[#2] {unique} stream {unique} seq 2 pending 0\nsecond\n"
+    )
+
+
 def test_sub_shows_requests_with_their_answers(peer: ServerProcess, unique: str) -> None:
     arguments = ("sub", f"{unique}.a", f"{unique}.b", "--match-replies", "-n", 3)
     with running(peer, *arguments) as child, connect_blocking(peer.url) as nc:

@@ -99,11 +99,20 @@ def show_message(
     message: BlockingMessage, mark: str = "", decoder: Decoder = AS_IT_IS, *, body: bool = True
 ) -> None:
     """Print a message for people."""
-    reply = f" reply {message.reply}" if message.reply else ""
-    print(shown(f"{mark}{message.subject}{reply}"), flush=not body)
+    print(shown(f"{mark}{message.subject}{_origin(message)}"), flush=not body)
     if message.raw_headers:
         for name, values in message.headers.items():
             for value in values:
                 print(shown(f"{name}: {value}"), flush=not body)
     if body:
         print(decoder.text(message.subject, message.data), flush=True)
+
+
+def _origin(message: BlockingMessage) -> str:
+    """Where an answer is awaited; of a message that a consumer delivered, where it is in the stream."""
+    from penstock.api.subjects import parse_ack
+
+    place = parse_ack(message.reply)
+    if place is not None:
+        return f" stream {place.stream} seq {place.stream_seq} pending {place.pending}"
+    return f" reply {message.reply}" if message.reply else ""

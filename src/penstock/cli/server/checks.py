@@ -127,6 +127,8 @@ def _stream_option(function: F) -> F:
 @_check("connection")
 def connection(session: Session, report: Report, limits: dict[str, int]) -> None:
     """Check that clients can connect, and how fast."""
+    import penstock.client.blocking  # noqa: F401  # loading it takes longer than connecting
+
     started = time.monotonic_ns()
     with session.connect() as client:
         took = {"connect": time.monotonic_ns() - started, "rtt": int(client.rtt() * 1e9)}
