@@ -9,7 +9,7 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import javas, pure
+from tests import javas, pure, pythons
 from tests.ways import FULL, IN_CI, REASON, SEED
 
 settings.register_profile(
@@ -38,6 +38,8 @@ SURROUNDINGS = (
 for name in SURROUNDINGS:
     os.environ.pop(name, None)
 javas.tell(os.environ)
+if not FULL:
+    pythons.tell(os.environ)
 pure.begin()
 
 # Byte code is kept, whatever the surroundings say: a server of a test then starts with half of the

@@ -16,6 +16,7 @@ from random import Random
 import pyspark
 import pytest
 
+from tests import pythons
 from tests.peers import available_servers, free_port, start_server
 from tests.pipeline.test_pipeline_runs import (
     FUNCTIONS,
@@ -99,7 +100,10 @@ class Driver:
                 stderr=log,
                 cwd=folder,
                 start_new_session=True,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+                env={
+                    **pythons.plain(os.environ),
+                    "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+                }
                 | (environment or {}),
             )
 

@@ -16,6 +16,7 @@ import penstock
 from penstock.client import connect_blocking
 from penstock.client.models import StreamConfig
 from penstock.testing import LocalServer
+from tests import pythons
 
 # What pyspark.sql.connect imports, and "pip install pyspark[connect]" brings.
 NEEDED = {
@@ -63,7 +64,7 @@ def test_reading_and_writing(tmp_path):
             text=True,
             timeout=500,
             env={
-                **os.environ,
+                **pythons.plain(os.environ),
                 "PYTHONPATH": os.pathsep.join(
                     [str(Path(penstock.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
                 ),

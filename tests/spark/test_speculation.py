@@ -17,6 +17,7 @@ import pytest
 
 from penstock.client.blocking import connect_blocking
 from penstock.client.models import StreamConfig
+from tests import pythons
 from tests.peers import ServerProcess, available_servers, start_server
 from tests.spark.exact.cluster import Cluster
 from tests.spark.exact.lives import ROOT, kill_session
@@ -106,7 +107,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory, server: ServerProcess) ->
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        env=os.environ | {"PYTHONPATH": path},
+        env=pythons.plain(os.environ) | {"PYTHONPATH": path},
     )
     try:
         out, err = process.communicate(timeout=600)

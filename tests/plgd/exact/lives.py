@@ -13,6 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from tests import pythons
+
 if TYPE_CHECKING:
     from tests.spark.exact.cluster import Cluster
 
@@ -67,6 +69,7 @@ class Life:
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            env=pythons.plain(os.environ),
         )
         self.changed = threading.Condition()
         self.ended = False

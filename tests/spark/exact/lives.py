@@ -16,6 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests import pythons
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -38,7 +40,7 @@ class Job:
                 stderr=log,
                 start_new_session=True,
                 cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": path},
+                env={**pythons.plain(os.environ), "PYTHONPATH": path},
             )
         self.started = time.monotonic()
 
