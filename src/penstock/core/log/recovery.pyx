@@ -225,13 +225,27 @@ cdef int open_next(Log log, list opened, str name, bint is_last) except -1:
     cdef Opened o = None
     if opened:
         before = (<Opened>opened[len(opened) - 1]).segment
-    if not opened or first >= before.first + before.count:
+    if not opened or first >= before.first + before.count or gives_way(<Opened>opened[len(opened) - 1], first):
         o = open_segment(log, first, is_last)
     if o is None:
         set_aside(log, name)
     else:
         opened.append(o)
     return 0
+
+
+cdef bint gives_way(Opened o, uint64_t first) except -1:
+    """Whether a segment with damage has no message from `first` on, where the next file begins; it ends before `first` then.
+
+    Its damaged bytes may be records of sequences that were lost in a power cut and given again, to messages of the next file.
+    """
+    cdef Segment s = o.segment
+    cdef uint32_t count = <uint32_t>(first - s.first)
+    if first <= s.first or o.scan is None or not o.scan.damaged or s.next_live(count) < s.count:
+        return False
+    s.cut_to(count)
+    o.scan.stop_before(first, count)
+    return True
 
 
 cdef Opened open_segment(Log log, uint64_t first, bint is_last):

@@ -22,6 +22,7 @@ cdef class Scan:
     cdef uint64_t group_at       # offset of the first record of a group whose last message is missing; 0: none
     cdef uint32_t group_index    # index of the first message of that group
     cdef void end_at(self, uint64_t offset) noexcept            # good_end
+    cdef int stop_before(self, uint64_t first, uint32_t count) except -1    # the segment has `count` sequences, those before `first`
     cdef int nothing_good(self, uint64_t size) except -1        # all of its bytes are damaged
 
 

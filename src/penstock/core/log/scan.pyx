@@ -38,6 +38,12 @@ cdef class Scan:
     cdef void end_at(self, uint64_t offset) noexcept:
         self.good_end = offset
 
+    cdef int stop_before(self, uint64_t first, uint32_t count) except -1:
+        self.missing = [(seq, min(n, first - seq), why) for seq, n, why in self.missing if seq < first]
+        self.broken = [(begin, min(end, count)) for begin, end in self.broken if begin < count]
+        self.last_seq = min(self.last_seq, first - 1)
+        return 0
+
     cdef int nothing_good(self, uint64_t size) except -1:
         self.damaged = [(0, size)]
         self.good_end = size
