@@ -22,15 +22,19 @@ PEERS = NATS_SERVER="$${NATS_SERVER:-$$(ls $(CURDIR)/$(PEER) 2>/dev/null || true
 # Byte code is kept: without it pytest compiles Hypothesis anew in each process.
 unexport PYTHONPATH PYTHONHOME SPARK_HOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run check test test-all fuzz conformance simulate torture soak exact bench plgd-proto lint types wheel clean
+.PHONY: help setup prepared run check test test-all fuzz conformance simulate torture soak exact bench plgd-proto lint types wheel clean
 .DELETE_ON_ERROR:
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
+# Steps of a fresh checkout go on side by side: downloads and pip, which take one core, beside the compilers.
+SIDE_BY_SIDE = @$(MAKE) --jobs 4
+
 setup: $(VENV)/.with-test build/.core ## all that run and test need, into .venv; nothing else on the machine is touched
 
-run: $(VENV)/.with-pipeline build/.core ## the main job: server, log shipper, Spark tables (LOGS=path, ONCE=1: drain, summary, end)
+run: ## the main job: server, log shipper, Spark tables (LOGS=path, ONCE=1: drain, summary, end)
+	$(SIDE_BY_SIDE) $(VENV)/.with-pipeline build/.core
 	@exec $(BIN)/penstock run --store "$(or $(STORE),./data)" \
 	    $(if $(LOGS),--logs "$(LOGS)") $(if $(filter-out 0 no false,$(ONCE)),--once) \
 	    $(if $(NATS_PORT),--nats-port "$(NATS_PORT)") $(if $(HTTP_PORT),--http-port "$(HTTP_PORT)")
@@ -40,10 +44,14 @@ JOBS ?= 5
 # Tests that connect to nothing never wait: as many processes as cores.
 CORES = $(if $(filter 1,$(JOBS)),,-p tests.sharing --jobs $(shell nproc))
 
-check: $(VENV)/.with-test build/.core ## the quick look, two minutes: lint, types, the tests that connect to nothing
+check: ## the quick look, two minutes: lint, types, the tests that connect to nothing
+	$(SIDE_BY_SIDE) setup
 	@$(MAKE) lint types && $(BIN)/python -m pytest -q $(CORES) -m 'not slow and not peer' $$($(BIN)/python -m tests.pure) $(ARGS)
 
-test: setup $(VENV)/.peer $(VENV)/.browser $(VENV)/.go-client $(VENV)/.js-client $(VENV)/.spark-classes $(VENV)/.fuzz build/asan/.built ## the test suite, long families in part; a few that fail run once more (ARGS: options for pytest)
+prepared: setup $(VENV)/.peer $(VENV)/.browser $(VENV)/.go-client $(VENV)/.js-client $(VENV)/.spark-classes $(VENV)/.fuzz build/asan/.built
+
+test: ## the test suite, long families in part; a few that fail run once more (ARGS: options for pytest)
+	$(SIDE_BY_SIDE) prepared
 	@test ! -x $(OLDER) || export NATS_SERVER_OLDER="$${NATS_SERVER_OLDER:-$(OLDER)}"; \
 	    $(PEERS) $(BIN)/python -m tests.steady --jobs $(JOBS) $(ARGS)
 
@@ -99,16 +107,17 @@ $(VENV)/.ready:
 	@tools/pip-install $(BIN)/python 'setuptools>=77' 'Cython>=3.2,<4'
 	@touch $@
 
-# Each stamp holds the project, editable, with the extras in its name. `test` is a superset of `pipeline`.
-$(VENV)/.with-server: pyproject.toml | $(VENV)/.ready build/.core
+# Each stamp holds the project, editable, with the extras in its name; the core is compiled by a step of its own. `test` is a
+# superset of `pipeline`.
+$(VENV)/.with-server: pyproject.toml | $(VENV)/.ready
 	@PENSTOCK_CORE=built tools/pip-install $(BIN)/python --no-build-isolation -e '.[server]'
 	@touch $@
 
-$(VENV)/.with-pipeline: pyproject.toml | $(VENV)/.ready build/.core
+$(VENV)/.with-pipeline: pyproject.toml | $(VENV)/.ready
 	@PENSTOCK_CORE=built tools/pip-install $(BIN)/python --no-build-isolation -e '.[pipeline]'
 	@touch $@ $(VENV)/.with-server
 
-$(VENV)/.with-test: pyproject.toml | $(VENV)/.ready build/.core
+$(VENV)/.with-test: pyproject.toml | $(VENV)/.ready
 	@PENSTOCK_CORE=built tools/pip-install $(BIN)/python --no-build-isolation -e '.[test]'
 	@touch $@ $(VENV)/.with-pipeline $(VENV)/.with-server
 
@@ -119,7 +128,7 @@ build/.core: setup.py $(CORE) | $(VENV)/.ready
 	@touch $@
 
 # The core again, with AddressSanitizer, for tests/fuzz: beside the normal build.
-build/asan/.built: build/.core tests/fuzz/build.py tests/fuzz/coverage.c | $(VENV)/.with-test
+build/asan/.built: build/.core tests/fuzz/build.py tests/fuzz/coverage.c | $(VENV)/.ready
 	@$(BIN)/python -m tests.fuzz build
 	@touch $@
 
