@@ -33,7 +33,8 @@ def started(path, folder, python, serve, owner):
         fcntl.flock(lock, fcntl.LOCK_EX)
         if (connection := connected(path)) is not None:
             return connection
-        if not os.fork():
+        server = os.fork()
+        if not server:
             os.setsid()
             log = os.open(os.path.join(folder, "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), log, log)):
@@ -43,7 +44,7 @@ def started(path, folder, python, serve, owner):
             environment = {**os.environ, "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
             os.execve(python, [python, serve, path, owner], environment)
         end = time.monotonic() + PATIENCE_S
-        while time.monotonic() < end:
+        while time.monotonic() < end and not os.waitpid(server, os.WNOHANG)[0]:
             if (connection := connected(path)) is not None:
                 return connection
             time.sleep(0.02)
