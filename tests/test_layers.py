@@ -113,6 +113,7 @@ CORE_WORLD = {
     },
     "broker.event_loop": {"penstock.core.base.linux", "os"},
     "load.crowd": {"penstock.core.base.linux"},
+    "base.syncs": {"penstock.core.base.linux"},
     "broker.reactor": {"unistd.h"},  # fdatasync in place, where there are no sync threads
     # of `os`: the texts of errno and the names of paths
     "log.files": {"os"},

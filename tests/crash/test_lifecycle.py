@@ -5,6 +5,7 @@ ROUNDS is how many lives the server has.
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from functools import partial
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 ROUNDS = length(4, 24)
 CLIENTS = 3
 NAMES = 4  # streams of each client
+IN_FLIGHT = 64
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120 + 10 * ROUNDS)]
 
@@ -184,3 +186,61 @@ def test_what_was_created_is_there_and_what_was_deleted_is_gone() -> None:
     assert "stays offline" not in log, log
     assert "Internal error" not in log, log
     assert calls > 10 * ROUNDS, "too few calls to say anything"
+
+
+class Many(threading.Thread):
+    """Has many requests on their way at once, each creating or deleting a consumer of its own."""
+
+    def __init__(self, port: int, known: set[str], seed: int) -> None:
+        super().__init__(daemon=True)
+        self._wire = Wire(port)
+        self._rng = Random(seed)
+        self._known = known
+        self.asked: set[str] = set()  # not answered
+        self.calls = 0
+
+    def run(self) -> None:
+        for number in range(IN_FLIGHT):
+            self._ask(f"c{number}")
+        while not self._wire.gone:
+            for event in self._wire.events(0.1):
+                assert "error" not in json.loads(event.payload), event
+                self._known ^= {event.subject}
+                self.asked.discard(event.subject)
+                self.calls += 1
+                self._ask(event.subject)
+        self._wire.close()
+
+    def _ask(self, name: str) -> None:
+        self.asked.add(name)
+        body = {"stream_name": "S", "config": {"durable_name": name}}
+        call, data = f"CREATE.S.{name}", json.dumps(body).encode()
+        if name in self._known:
+            call, data = f"DELETE.S.{name}", b""
+        self._wire.publish(f"$JS.API.CONSUMER.{call}", data, name)
+
+
+def test_consumers_of_many_requests_at_once() -> None:
+    print(f"seed {SEED}")
+    rng = Random(SEED)
+    known: set[str] = set()
+    with running_server("penstock") as server:
+        wire = Wire(server.port)
+        wire.ok("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+        for _ in range(ROUNDS):
+            client = Many(server.port, known, rng.randrange(2**32))
+            client.start()
+            pause(rng.uniform(0.02, 0.3), lambda client=client: client.calls > IN_FLIGHT)
+            server.stop(kill=True)
+            client.join(20)
+            assert not client.is_alive()
+            assert client.calls > IN_FLIGHT
+            server.start()
+            wire = Wire(server.port)
+            there = set(wire.ok("CONSUMER.NAMES.S")["consumers"] or [])
+            assert there - client.asked == known - client.asked
+            known = there
+            wire.close()
+        log = server.log_path.read_text()
+    assert "stays offline" not in log, log
+    assert "Internal error" not in log, log

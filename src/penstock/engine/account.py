@@ -28,6 +28,7 @@ from penstock.engine.hashes import short_hash
 from penstock.engine.settings import SECOND, Settings
 from penstock.engine.stream_subjects import StreamSubjects
 from penstock.engine.timers import Alarm, Timers
+from penstock.engine.waiting_files import WaitingFiles
 from penstock.nuid import DIGITS, Nuid
 from penstock.vault import Vault
 
@@ -162,6 +163,7 @@ class JetStreamAccount:
         self.report = report
         self.api_subjects: ApiSubjects | None = None
         self.timers: Timers[ConsumerEntry] = Timers()
+        self.waiting_files = WaitingFiles(reactor, disk)
         self.transfers: list[Transfer] = []  # backups and restores in progress
         self.alarms: Timers[Alarm] = Timers()
         # streams with unsaved consumer states, in the order of the changes

@@ -92,7 +92,12 @@ def mended(data: bytes) -> bytes | None:
 
 def write(disk: FileStore, path: str, data: bytes) -> None:
     """Replace a file and its copy, durably."""
-    disk.write_files_atomic([path, path + COPY], sealed(data))
+    disk.write_files_atomic(both(path), sealed(data))
+
+
+def both(path: str) -> list[str]:
+    """Return the paths of a file and of its copy."""
+    return [path, path + COPY]
 
 
 def remove(disk: FileStore, path: str) -> None:

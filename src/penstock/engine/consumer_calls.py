@@ -5,7 +5,8 @@ response. Refusals are raised as ApiError.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from penstock.api import errors_generated as errors
 from penstock.api.calls import (
@@ -28,30 +29,40 @@ from penstock.api.consumers import ConsumerConfig
 from penstock.api.times import format_time
 from penstock.engine import consumer_config, consumers, limits
 from penstock.engine.account import JetStreamAccount
-from penstock.engine.catalog import StreamEntry, consumer_info, remaining
+from penstock.engine.catalog import ConsumerEntry, StreamEntry, consumer_info, remaining
 from penstock.engine.hashes import short_hash
 from penstock.engine.settings import LIST_LIMIT, NAMES_LIMIT
 
+T = TypeVar("T", bound=Response)
+Late = Callable[[Response], None]
 _IDENTITY = re.compile(rb"\r\nNats-Stream-Identity:[ \t]*([^\r\n]*)\r\n")
 
 
 def create(
-    account: JetStreamAccount, request: CreateConsumerRequest, stream: str, *tokens: str
-) -> ConsumerInfoResponse:
+    account: JetStreamAccount,
+    request: CreateConsumerRequest,
+    late: Late,
+    stream: str,
+    *tokens: str,
+) -> ConsumerInfoResponse | None:
     """CONSUMER.CREATE.<stream>[.<name>[.<filter>]].
 
     In the older form, without a name, the server chooses one.
     """
     _check_stream(request, stream)
-    return _put(account, request, stream, name_of(request, False, tokens))
+    return _put(account, request, late, stream, name_of(request, False, tokens))
 
 
 def create_durable(
-    account: JetStreamAccount, request: CreateConsumerRequest, stream: str, *tokens: str
-) -> ConsumerInfoResponse:
+    account: JetStreamAccount,
+    request: CreateConsumerRequest,
+    late: Late,
+    stream: str,
+    *tokens: str,
+) -> ConsumerInfoResponse | None:
     """CONSUMER.DURABLE.CREATE.<stream>.<name>: the older form."""
     _check_stream(request, stream)
-    return _put(account, request, stream, name_of(request, True, tokens))
+    return _put(account, request, late, stream, name_of(request, True, tokens))
 
 
 def name_of(request: CreateConsumerRequest, durable: bool, tokens: Sequence[str]) -> str:
@@ -167,8 +178,8 @@ def reset(
 
 
 def delete(
-    account: JetStreamAccount, request: EmptyRequest, stream: str, name: str
-) -> SuccessResponse:
+    account: JetStreamAccount, request: EmptyRequest, late: Late, stream: str, name: str
+) -> SuccessResponse | None:
     """CONSUMER.DELETE. It also deletes a consumer that cannot be opened, or one of an offline
     stream.
     """
@@ -176,8 +187,17 @@ def delete(
         consumers.delete_offline(account, account.stream(stream), name)
         return SuccessResponse(success=True)
     owner, entry = account.consumer(stream, name)
+    if account.waiting_files.waits(entry):
+        account.waiting_files.commit()
+        owner, entry = account.consumer(stream, name)
     consumers.delete(account, owner, entry)
-    return SuccessResponse(success=True)
+
+    def answer(error: OSError | None) -> SuccessResponse:
+        if error is not None:
+            return SuccessResponse(error=errors.StreamGeneralError(error).body())
+        return SuccessResponse(success=True)
+
+    return _when_on_disk(account, entry, answer, late)
 
 
 def step_down(
@@ -237,8 +257,8 @@ def _name_of_origin(account: JetStreamAccount, stream: StreamEntry, config: Cons
 
 
 def _put(
-    account: JetStreamAccount, request: CreateConsumerRequest, stream: str, name: str
-) -> ConsumerInfoResponse:
+    account: JetStreamAccount, request: CreateConsumerRequest, late: Late, stream: str, name: str
+) -> ConsumerInfoResponse | None:
     consumer_config.check_replicas_supported(request.config)
     owner = account.stream(stream)
     if request.config.direct and request.config.sourcing and name:
@@ -249,7 +269,27 @@ def _put(
     )
     consumer_config.check(config, owner.config, caps)
     entry = consumers.put(account, owner, name or account.random_name(), config, request.action)
-    until_ns = entry.paused_until_ns
-    if account.now_ns < until_ns:
-        account.advisories.pause(stream, name, until_ns, account.now_ns)
-    return ConsumerInfoResponse(info=consumer_info(owner, entry, account.settings, account.now_ns))
+
+    def answer(error: OSError | None) -> ConsumerInfoResponse:
+        if error is not None:
+            return ConsumerInfoResponse(error=errors.ConsumerStoreFailedError(error).body())
+        until_ns = entry.paused_until_ns
+        if account.now_ns < until_ns:
+            account.advisories.pause(stream, name, until_ns, account.now_ns)
+        info = consumer_info(owner, entry, account.settings, account.now_ns)
+        return ConsumerInfoResponse(info=info)
+
+    return _when_on_disk(account, entry, answer, late)
+
+
+def _when_on_disk(
+    account: JetStreamAccount,
+    entry: ConsumerEntry,
+    answer: Callable[[OSError | None], T],
+    late: Late,
+) -> T | None:
+    """Return the answer, or let it follow when the files of a consumer are on the disk."""
+    if not account.waiting_files.waits(entry):
+        return answer(None)
+    account.waiting_files.then(entry, lambda error: late(answer(error)))
+    return None

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-from penstock.api import ApiError
 from penstock.api import errors_generated as errors
 from penstock.api.consumers import ConsumerConfig
 from penstock.api.dialects.names import dialect_of
@@ -33,10 +32,15 @@ def put(
     """Create a consumer or update it to a configuration that is checked. `action`: "", "create" or
     "update".
 
+    The files of a new one may wait for the end of the turn: see `JetStreamAccount.waiting_files`.
+
     10148, 10149: the consumer exists, or does not; 10012, 10013: the change is not allowed; 10026:
     too many consumers; 10098 to 10101: not allowed on a work queue; 10052: not supported here.
     """
     present = stream.consumers.get(name)
+    if account.waiting_files.waits(present):
+        account.waiting_files.commit()
+        present = stream.consumers.get(name)
     if present is None:
         if action == "update":
             raise errors.ConsumerDoesNotExistError()
@@ -100,20 +104,26 @@ def reset(stream: StreamEntry, entry: ConsumerEntry, seq: int) -> int:
 def delete(account: JetStreamAccount, stream: StreamEntry, entry: ConsumerEntry) -> None:
     """Remove a consumer, its state, and the messages that only this consumer needed.
 
-    10051: the disk refuses the removal.
+    Its files may wait for the end of the turn: see `JetStreamAccount.waiting_files`. A removal that
+    the disk refuses is tried again.
     """
     floor = entry.core.floor()
     detach(account, stream, entry, "Consumer Deleted")
     account.advisories.consumer(stream.config.name, entry.name, "delete", account.now_ns)
-    if stream.files is not None and entry.persistent:
-        try:
-            _remove(stream, entry.name)
-            stream.rewrites.pop(entry.name, None)
-        except OSError as error:
+
+    def settle(error: OSError | None) -> None:
+        if error is not None:
             _remove_later(stream, entry.name)
-            raise errors.StreamGeneralError(error) from error
-    if stream.config.retention == "interest":
-        stream.core.review(floor + 1, orphans=True)
+            return
+        stream.rewrites.pop(entry.name, None)
+        if stream.config.retention == "interest":
+            stream.core.review(floor + 1, orphans=True)
+
+    if stream.files is None or not entry.persistent:
+        settle(None)
+        return
+    folder = stream.files.consumers_folder
+    account.waiting_files.remove(entry, folder, lambda: _unlink(stream, entry.name), settle)
 
 
 def delete_offline(account: JetStreamAccount, stream: StreamEntry, name: str) -> None:
@@ -354,15 +364,30 @@ def _create(
         assert stream.files is not None
         if not is_file_name(name):
             raise errors.ConsumerCreateError("error creating store for consumer")
-        try:
-            stream.files.write_consumer(meta)
-            stream.rewrites.pop(name, None)
-        except OSError as error:
-            _remove_later(stream, name)
-            raise errors.ConsumerStoreFailedError(error) from error
+        entry = _start(account, stream, meta)
+        paths, data = stream.files.consumer_to_write(meta)
+        account.waiting_files.write(
+            entry, paths, data, lambda error: _created(account, stream, entry, error)
+        )
+        return entry
     entry = _start(account, stream, meta)
     account.advisories.consumer(stream.config.name, name, "create", account.now_ns)
     return entry
+
+
+def _created(
+    account: JetStreamAccount, stream: StreamEntry, entry: ConsumerEntry, error: OSError | None
+) -> None:
+    """The files of a new consumer are on the disk; or they are not, and there is no such consumer."""
+    if error is None:
+        stream.rewrites.pop(entry.name, None)
+        account.advisories.consumer(stream.config.name, entry.name, "create", account.now_ns)
+        return
+    floor = entry.core.floor()
+    detach(account, stream, entry, "Consumer Deleted")
+    _remove_later(stream, entry.name)
+    if stream.config.retention == "interest":
+        stream.core.review(floor + 1, orphans=True)
 
 
 def _created_ns(account: JetStreamAccount, stream: StreamEntry) -> int:
@@ -381,12 +406,19 @@ def _created_ns(account: JetStreamAccount, stream: StreamEntry) -> int:
 def _remove(stream: StreamEntry, name: str) -> None:
     """Remove a consumer's files and state, durably. OSError."""
     assert stream.files is not None
+    _unlink(stream, name)
+    stream.files.remove_consumer(name)
+
+
+def _unlink(stream: StreamEntry, name: str) -> None:
+    """Remove a consumer's files and state; the caller syncs the folder. OSError."""
+    assert stream.files is not None
     if stream.config.retention != "limits":
         # Sync the removals of acknowledged messages before the acks are deleted: after a power cut,
         # the acks would repeat lost removals.
         stream.core.log.fsync()
     stream.files.states.drop(name)
-    stream.files.remove_consumer(name)
+    stream.files.unlink_consumer(name)
 
 
 def _remove_later(stream: StreamEntry, name: str) -> None:
@@ -507,8 +539,12 @@ def _go_unused(
     due_ns = idle_ns + threshold_ns + _grace_ns(entry)
     if due_ns > now_ns:
         return min(due_ns, now_ns + threshold_ns)
-    try:
-        delete(account, stream, entry)
-    except ApiError as error:
-        account.report(f"cannot remove the files of deleted consumer {entry.name}: {error}")
+    delete(account, stream, entry)
+
+    def told(error: OSError | None) -> None:
+        if error is not None:
+            account.report(f"cannot remove the files of deleted consumer {entry.name}: {error}")
+
+    if account.waiting_files.waits(entry):
+        account.waiting_files.then(entry, told)
     return 0

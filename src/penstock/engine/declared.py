@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
-from penstock.api.calls import CreateConsumerRequest, StreamConfigRequest
+from penstock.api.calls import CreateConsumerRequest, Response, StreamConfigRequest
 from penstock.api.codec import decode_request
+from penstock.api.errors import error_from
 from penstock.engine import consumer_calls, stream_calls, stream_config
 from penstock.engine.account import JetStreamAccount
 
@@ -45,7 +46,12 @@ def declare_consumer(
     owner = account.streams.get(stream)
     present = owner.consumers.get(name) if owner is not None else None
     before = msgspec.structs.replace(present.config) if present is not None else None
-    consumer_calls.create(account, request, stream, name)
+    late: list[Response] = []
+    consumer_calls.create(account, request, late.append, stream, name)
+    account.waiting_files.commit()
+    for answer in late:
+        if answer.error is not None:
+            raise error_from(answer.error)
     if before is None:
         return CREATED
     assert present is not None

@@ -102,6 +102,7 @@ class Call:
     body: Body
     counted: bool = True  # a success counts in api.total and gets an audit advisory
     later: bool = False  # the handler gets a function for a later answer, and may return None
+    grouped: bool = False  # files wait for the end of the turn: engine/waiting_files
     replied: bool = False  # a request without a reply subject is ignored
     identity: Callable[..., bytes] | None = None  # (account, request, headers, stream) -> headers
 
@@ -246,6 +247,8 @@ CALLS = (
         ConsumerInfoResponse,
         "consumer_create_response",
         Body.JSON,
+        later=True,
+        grouped=True,
         identity=consumer_calls.identity_for_readers,
     ),
     Call(
@@ -255,6 +258,8 @@ CALLS = (
         ConsumerInfoResponse,
         "consumer_create_response",
         Body.JSON,
+        later=True,
+        grouped=True,
         identity=consumer_calls.identity_for_readers,
     ),
     Call(
@@ -264,6 +269,8 @@ CALLS = (
         ConsumerInfoResponse,
         "consumer_create_response",
         Body.JSON,
+        later=True,
+        grouped=True,
         identity=consumer_calls.identity_for_readers,
     ),
     Call(
@@ -273,6 +280,8 @@ CALLS = (
         ConsumerInfoResponse,
         "consumer_create_response",
         Body.JSON,
+        later=True,
+        grouped=True,
         identity=consumer_calls.identity_for_readers,
     ),
     Call(
@@ -306,6 +315,8 @@ CALLS = (
         SuccessResponse,
         "consumer_delete_response",
         Body.EMPTY,
+        later=True,
+        grouped=True,
     ),
     Call(
         "CONSUMER.PAUSE.*.*",
@@ -380,9 +391,7 @@ class Dispatcher:
     def take(
         self, source: Connection | None, subject: str, reply: str, headers: bytes, body: bytes
     ) -> bool:
-        """Answer one message under `$JS.API.`, or of a dialect; False when no call has this
-        subject.
-        """
+        """Answer a message under `$JS.API.`, or of a dialect; False: no call has its subject."""
         if not subject.startswith(_API):
             return self._dialects.take(source, subject, reply, body)
         if subject.startswith(_DIRECT):
@@ -408,11 +417,14 @@ class Dispatcher:
         self._account.caller = asked.source
         response, answer_headers = self._response(asked, headers)
         if response is not None:
+            self._account.waiting_files.commit()  # answers in the order of the requests
             self._finish(asked, response, answer_headers)
         self._account.caller = None
 
     def _waits(self, asked: _Asked, again: Callable[[], object]) -> bool:
         """Whether a request for a message has to wait, for many answers wait for the disk already."""
+        if not asked.call.grouped:
+            self._account.waiting_files.commit()
         if asked.call.response is not MsgGetResponse:
             return False
         entry = self._account.streams.get(asked.names[0])
@@ -483,13 +495,13 @@ class Dispatcher:
         self._account.caller = None
         return response
 
-    def _later(self, asked: _Asked, response: Response) -> None:
+    def _later(self, asked: _Asked, response: Response, headers: bytes) -> None:
         if asked.then is not None:
             asked.then(response)
             return
         self._account.caller = asked.source
         self._account.api_errors += response.error is not None
-        self._finish(asked, response)
+        self._finish(asked, response, b"" if response.error is not None else headers)
         self._account.caller = None
 
     def _response(self, asked: _Asked, headers: bytes) -> tuple[Response | None, bytes]:
@@ -506,7 +518,7 @@ class Dispatcher:
             identity = call.identity(account, request, headers, names[0]) if call.identity else b""
             arguments: list[Any] = [account, request]
             if call.later:
-                arguments.append(lambda late: self._later(asked, late))
+                arguments.append(lambda late: self._later(asked, late, identity))
             return call.handler(*arguments, *names), identity
         except ApiError as error:
             answer = error.body()

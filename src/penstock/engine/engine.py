@@ -193,6 +193,7 @@ class Engine:
         opening = self._openings.pop(name, None)
         if opening is not None:
             opening.close()
+        account.waiting_files.commit()
         streams.close(account)
         account.leave()
 
@@ -237,7 +238,9 @@ class Engine:
         if idle:
             self._idle_at_ns = now_ns + IDLE_INTERVAL_NS
         for account in self._all:
+            account.waiting_files.commit()
             _ring(account, now_ns)
+            account.waiting_files.commit()
             if save:
                 for stream in list(account.unsaved):
                     self._save(account, stream, now_ns)
@@ -341,6 +344,7 @@ class Engine:
             opening.close()
         self._openings.clear()
         for account in self._all:
+            account.waiting_files.commit()
             account.leave()
         for account in self._all:
             streams.close(account)

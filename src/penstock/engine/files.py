@@ -229,8 +229,8 @@ class StreamFiles:
         self.folder = folder
         self.small = MetadataFiles(disk, folder, vault)
         self.log_folder = f"{folder}/log"
-        self._consumers = f"{folder}/consumers"
-        self.states = ConsumerStates(disk, self._consumers, self.small)
+        self.consumers_folder = f"{folder}/consumers"
+        self.states = ConsumerStates(disk, self.consumers_folder, self.small)
         # path -> a write that a read could not do
         self.unwritten: dict[str, Callable[[], None]] = {}
 
@@ -244,7 +244,7 @@ class StreamFiles:
         """
         self.check_free()
         self._disk.make_dir(self.folder)
-        self._disk.make_dir(self._consumers)
+        self._disk.make_dir(self.consumers_folder)
         self._disk.sync_dir(self.folder.rpartition("/")[0])
         self.small.begin()
 
@@ -315,19 +315,21 @@ class StreamFiles:
         `report` gets a line for each repair of damage; a repair that the disk refuses goes to
         `unwritten`.
         """
-        if self._disk.exists(self._consumers):
+        if self._disk.exists(self.consumers_folder):
             # a killed process may have left changes that are not synced
             try:
-                self._disk.sync_dir(self._consumers)
+                self._disk.sync_dir(self.consumers_folder)
             except OSError:
-                self._later(self._consumers, lambda: self._disk.sync_dir(self._consumers))
+                self._later(
+                    self.consumers_folder, lambda: self._disk.sync_dir(self.consumers_folder)
+                )
         found: list[ConsumerFile | BadConsumer] = []
         names = {
             name.removesuffix(checksummed_files.COPY)
-            for name in self._disk.list_dir(self._consumers)
+            for name in self._disk.list_dir(self.consumers_folder)
         }
         for name in sorted(name for name in names if name.endswith(".json")):
-            path = f"{self._consumers}/{name}"
+            path = f"{self.consumers_folder}/{name}"
             try:
                 meta = checksummed_files.read(self.small, path, _consumer_at, report, self._later)
                 if meta is None:
@@ -341,16 +343,25 @@ class StreamFiles:
         """Replace a consumer's configuration and its copy, durably."""
         checksummed_files.write(self.small, self._consumer(meta.name), encode(meta))
 
+    def consumer_to_write(self, meta: ConsumerFile) -> tuple[list[str], bytes]:
+        """Return the paths that `write_consumer` replaces, and the bytes for them."""
+        path = self._consumer(meta.name)
+        return checksummed_files.both(path), self.small.stored(path, sealed(encode(meta)))
+
     def remove_consumer(self, consumer: str) -> None:
         """Delete a consumer's configuration, durably. The call syncs the folder also when an
         earlier try has removed the file.
         """
+        self.unlink_consumer(consumer)
+        if self._disk.exists(self.consumers_folder):
+            self._disk.sync_dir(self.consumers_folder)
+
+    def unlink_consumer(self, consumer: str) -> None:
+        """Delete a consumer's configuration; the caller syncs `consumers_folder`."""
         checksummed_files.remove(self._disk, self._consumer(consumer))
-        if self._disk.exists(self._consumers):
-            self._disk.sync_dir(self._consumers)
 
     def _consumer(self, name: str) -> str:
-        return f"{self._consumers}/{file_name(name)}.json"
+        return f"{self.consumers_folder}/{file_name(name)}.json"
 
 
 def is_file_name(name: str) -> bool:

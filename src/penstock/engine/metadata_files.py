@@ -163,7 +163,11 @@ class MetadataFiles:
 
     def write_files_atomic(self, paths: list[str], data: bytes) -> None:
         """Replace a file and its copy, durably. OSError."""
-        self._disk.write_files_atomic(paths, self.sealed(self._role(paths[0]), data))
+        self._disk.write_files_atomic(paths, self.stored(paths[0], data))
+
+    def stored(self, path: str, data: bytes) -> bytes:
+        """Return the bytes that the disk gets for a file."""
+        return self.sealed(self._role(path), data)
 
     def sealed(self, role: str, data: bytes) -> bytes:
         """Return the bytes to store for a file; `role` binds them to the file."""

@@ -374,3 +374,18 @@ def test_older_files_make_room_when_the_name_of_the_newest_is_on_the_disk() -> N
     assert "S/00000000000000000001.seg" not in disk.names
     disk.crash()
     assert open_log("S", PyDisk(disk), segment_bytes=4096).last_seq >= 1
+
+
+def test_groups_of_files_are_written_independently(tmp_path: Path) -> None:
+    disk = Disk()
+    good = [str(tmp_path / f"{number}") for number in range(40)]
+    bad = str(tmp_path / "no folder" / "x")
+    groups = [(good[at : at + 2], b"%d" % at) for at in range(0, 40, 2)]
+    groups.insert(3, ([bad], b""))
+    errors = disk.write_groups(groups)
+    assert [at for at, each in enumerate(errors) if each is not None] == [3]
+    assert isinstance(errors[3], FileNotFoundError)
+    for at in range(0, 40, 2):
+        assert disk.read_file(good[at]) == disk.read_file(good[at + 1]) == b"%d" % at
+    assert not list(tmp_path.glob("*.tmp"))
+    assert disk.write_groups([]) == []

@@ -16,9 +16,13 @@ cdef class Disk:
     cdef uint64_t size(self, int handle) except? 18446744073709551615
     cdef int truncate(self, int handle, uint64_t size) except -1
     cdef int hasten(self, int handle) noexcept    # have its bytes be on their way when sync() is called
+    cdef int sync_groups(self, list handles, list errors) except -1
+    cdef int sync_at_once(self, const int* handles, int* errors, int n) except -1          # the errno of each, 0 for success
+    cdef object write_temporary(self, list paths, bytes data, bint durable, list handles, Py_ssize_t group)
     cdef bint in_background(self) noexcept        # handles may be given to the reactor to be synced while turns go on; else: at once, by sync()
     # by path (cold): defined in Python for both, see disk.pyi: make_dir, make_dir_durable, list_dir, rename, unlink, remove_tree, sync_dir, exists,
-    # read_file, write_file_atomic(path, data): temporary file, fsync, rename, fsync of the folder; write_files_atomic
+    # read_file, write_file_atomic(path, data): temporary file, fsync, rename, fsync of the folder; write_files_atomic,
+    # write_groups
 
 
 cdef class PyDisk(Disk):

@@ -34,6 +34,13 @@ class Disk:
 
         They are replaced one after the other: after a failure some are as before, each is whole.
         """
+    def write_groups(
+        self, groups: list[tuple[list[str], bytes]], durable: bool = True
+    ) -> list[OSError | None]:
+        """The same for several groups (paths of one folder, data), with one wait for the disk.
+
+        Returns what prevented each group, or None; other groups are written all the same.
+        """
 
 class PyDisk(Disk):
     """Forwards every verb to a Python object: open(path, create) -> handle, close(handle),

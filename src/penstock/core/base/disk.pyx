@@ -11,7 +11,9 @@ from contextlib import suppress
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EACCES, EBADF, EINTR, EINVAL, EROFS, errno
 from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
+from penstock.core.base.syncs cimport sync_handles
 
 cdef extern from "<fcntl.h>" nogil:
     int c_open "open"(const char*, int, ...)
@@ -246,34 +248,101 @@ cdef class Disk:
         """The same for several files of one folder that get the same content: their syncs go to the disk together. Replaced
         one after the other: after a failure some are the old ones, each is whole.
         """
+        cdef object error = self.write_groups([(paths, data)], durable)[0]
+        if error is not None:
+            raise error
+
+    def write_groups(self, list groups, durable: bool = True) -> list:
+        """write_files_atomic for several groups (paths, data), with one wait for the disk. Returns None or an OSError for each."""
+        cdef list errors = [None] * len(groups)
         cdef list handles = []
+        cdef int handle
+        cdef Py_ssize_t i
+        for i, (paths, data) in enumerate(groups):
+            errors[i] = self.write_temporary(paths, data, durable, handles, i)
+        if durable:
+            self.sync_groups(handles, errors)
+        for i, handle in handles:
+            try:
+                self.close(handle)
+            except OSError as error:
+                errors[i] = error
+        folders = {}
+        for i, (paths, _) in enumerate(groups):
+            try:
+                for path in paths if errors[i] is None else ():
+                    self.rename(path + ".tmp", path)
+            except OSError as error:
+                errors[i] = error
+            if errors[i] is None:
+                folders.setdefault(os.path.dirname(paths[0]) or ".", []).append(i)
+                continue
+            for path in paths:
+                with suppress(OSError):
+                    self.unlink(path + ".tmp")     # on a full disk it would hold room that others need
+        for folder, inside in folders.items() if durable else ():
+            try:
+                self.sync_dir(folder)
+            except OSError as error:
+                for i in inside:
+                    errors[i] = error
+        return errors
+
+    cdef int sync_groups(self, list handles, list errors) except -1:
+        """Sync the files of the groups that have no error yet; `handles` are (group, handle)."""
+        cdef Py_ssize_t i
+        cdef int handle, n = 0
+        cdef int* numbers
+        cdef int* codes_found
+        wanted = [(i, handle) for i, handle in handles if errors[i] is None]
+        numbers = <int*>malloc((2 * len(wanted) + 1) * sizeof(int))
+        if numbers == NULL:
+            raise MemoryError
+        codes_found = numbers + len(wanted)
+        try:
+            for _, handle in wanted:
+                numbers[n] = handle
+                n += 1
+            self.sync_at_once(numbers, codes_found, n)
+            n = 0
+            for i, _ in wanted:
+                if codes_found[n]:
+                    errors[i] = OSError(codes_found[n], os.strerror(codes_found[n]))
+                n += 1
+        finally:
+            free(numbers)
+        return 0
+
+    cdef int sync_at_once(self, const int* handles, int* errors, int n) except -1:
+        if type(self) is Disk:
+            with nogil:
+                sync_handles(handles, errors, n)
+            return 0
+        cdef int i
+        for i in range(n):
+            errors[i] = 0
+            try:
+                self.sync(handles[i])
+            except OSError as error:
+                errors[i] = error.errno or codes.EIO
+        return 0
+
+    cdef object write_temporary(self, list paths, bytes data, bint durable, list handles, Py_ssize_t group):
+        """Write the temporary files of a group and add their handles; return the OSError that prevents it."""
         cdef const char* p = data
         cdef size_t n = len(data)
         cdef int handle
         try:
-            try:
-                for path in paths:
-                    handle = self.open(path + ".tmp", True)
-                    handles.append(handle)
-                    self.truncate(handle, 0)
-                    self.write_at(handle, p, n, 0)
-                    if durable and len(handles) > 1:
-                        self.hasten(handle)
-                if durable:
-                    for handle in handles:
-                        self.sync(handle)
-            finally:
-                for handle in handles:
-                    self.close(handle)
             for path in paths:
-                self.rename(path + ".tmp", path)
-        except OSError:
-            for path in paths:
-                with suppress(OSError):
-                    self.unlink(path + ".tmp")     # on a full disk it would hold room that others need
-            raise
-        if durable:
-            self.sync_dir(os.path.dirname(paths[0]) or ".")
+                handle = self.open(path + ".tmp", True)
+                handles.append((group, handle))
+                self.truncate(handle, 0)
+                self.write_at(handle, p, n, 0)
+                if durable and len(handles) > 1:
+                    self.hasten(handle)
+        except OSError as error:
+            return error
+        return None
 
     cdef int hasten(self, int handle) noexcept:
         # So that the sync of another file takes this one along as far as the file system can; a sync of its own follows.

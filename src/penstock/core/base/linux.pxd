@@ -1,4 +1,4 @@
-"""Declarations of the system calls that the event loop uses: sockets, epoll, timerfd, threads."""
+"""Declarations of the system calls that the event loop and syncs use: sockets, epoll, timerfd, threads."""
 from libc.stdint cimport uint32_t, uint64_t
 
 cdef extern from "<sys/socket.h>" nogil:
@@ -39,6 +39,7 @@ cdef extern from "<pthread.h>" nogil:
     ctypedef unsigned long pthread_t
     int pthread_create(pthread_t*, const void*, void* (*)(void*) noexcept nogil, void*)
     int pthread_detach(pthread_t)
+    int pthread_join(pthread_t, void**)
 cdef extern from *:
     """
     #include <stdint.h>

@@ -12,5 +12,7 @@ class Job(Task):
     ) -> None: ...
     def soon(self) -> None:
         """Run a slice in this turn, or in the next one when the delivery phase is over."""
+    def before_deliveries(self) -> None:
+        """Run a slice in the commit phase of this turn, or of the next one when that is over."""
     def end(self) -> None:
         """Run no more slices."""

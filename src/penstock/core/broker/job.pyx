@@ -22,6 +22,11 @@ cdef class Job(Task):
         if self.step is not None:
             self.reactor.enlist_delivery(self)
 
+    def before_deliveries(self) -> None:
+        """Run a slice in the commit phase of this turn."""
+        if self.step is not None:
+            self.reactor.enlist_commit(self)
+
     def end(self) -> None:
         """Run no more slices."""
         self.step = None
