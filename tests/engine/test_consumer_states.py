@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 from penstock.engine.consumer_states import SavedState
 
 
@@ -52,3 +54,15 @@ def test_what_was_removed_behind_the_last_delivery_is_looked_at_again() -> None:
     other.starts = [46]
     other.look_again(1)
     assert other.numbers[2] == 56
+
+
+def test_what_was_passed_over_is_not_taken_for_delivered() -> None:
+    """The record of the deliveries up to 11 is damaged. The next record knows that 12 to 21 had been
+    removed and were passed; the power cut brought them back, undelivered (simulation, seed 7023377).
+    """
+    one = SavedState()
+    numbers = (13, 11, 22, 1, 0, 0, 0)
+    one.apply(1, struct.pack("<8QII", 13, *numbers, 0, 0))
+    assert one.gaps == [(1, 12)]
+    one.look_again(1)
+    assert one.numbers[2] == 12

@@ -75,10 +75,11 @@ class SavedState:
         struct.error: the record is too short.
         """
         before, *numbers, fresh, count = _ACKS.unpack_from(body)
-        delivered, next_seq, floor_seq = numbers[0], numbers[2], numbers[5]
+        delivered, passed, floor_seq = numbers[0], numbers[1], numbers[5]
         at = _ACKS.size
         if before > self.numbers[0]:
-            self.gaps.append((self.numbers[2] if self.numbers[0] else start_seq, next_seq))
+            first = self.numbers[2] if self.numbers[0] else start_seq
+            self.gaps.append((first, passed + 1))  # nothing behind `passed` was delivered
         for _ in range(fresh):
             seq, cseq, since_ns = _MESSAGE.unpack_from(body, at)
             self.pending.setdefault(seq, (seq, cseq, since_ns, 1, _WAITING))
