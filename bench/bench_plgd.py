@@ -5,7 +5,9 @@
     .venv/bin/python bench/bench_plgd.py --devices 100,300,1000 --json figures.json
     .venv/bin/python bench/bench_plgd.py --end-to-end --events 300000 --by-hand --rate 10000
     .venv/bin/python bench/bench_plgd.py --save 10k.arrow --devices 10000 --events 10000000
+    .venv/bin/python bench/bench_plgd.py --save 100k.arrow --devices 100000 --copies 10 --events 10000000
     .venv/bin/python bench/bench_plgd.py --end-to-end --linear 10k.arrow --events 10000000 --batch 250000
+    .venv/bin/python bench/bench_plgd.py --end-to-end --linear 10k.arrow --rate 30000 --seconds 300 --batch 250000
 
 On one core, decoding and everything that makes the tables:
 
@@ -110,6 +112,9 @@ def main() -> None:
     parser.add_argument("--by-hand", action="store_true", help="end to end, the same by hand too")
     parser.add_argument("--save", metavar="FILE", help="only save the messages of a fleet")
     parser.add_argument(
+        "--copies", type=int, default=1, help="saved fleets, up to 16, side by side"
+    )
+    parser.add_argument(
         "--linear", metavar="FILE", nargs="+", default=[], help="end to end, with saved messages"
     )
     parser.add_argument("--rate", type=int, default=0, help="end to end, follow so many a second")
@@ -118,7 +123,7 @@ def main() -> None:
     counts = [int(count) for count in given.events.split(",")]
     devices = [int(count) for count in given.devices.split(",")]
     if given.save:
-        plgd_load.save(given.save, devices[0], counts[0])
+        plgd_load.save(given.save, devices[0], counts[0], given.copies)
         return
     if given.end_to_end:
         from plgd_end_to_end import measure

@@ -16,8 +16,10 @@ import json
 import multiprocessing
 import os
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 STREAM = "EVENTS"
 WARM = 20_000
+LOOK_S = 2.0
 HAND_BATCH = 50_000
 TWINS = ["aggregate_id", "version"]
 RATIOS = ("events_per_second", "events_per_processor_second")
@@ -146,13 +149,15 @@ class Bench:
             )
             query.awaitTermination()
 
-        figures = self.timed(count, work)
+        with looking(parts):
+            figures = self.timed(count, work)
         check(f"{folder}/tables", count)
         figures["table_bytes_per_event"] = round(
             bytes_below(f"{folder}/tables", ".parquet") / count
         )
         figures["stream_bytes_per_event"] = round(bytes_below(self.server.store) / count)
         figures["each_million"] = each_million(spent)
+        figures["memory_mb"] = {name: round(most / 2**20) for name, most in parts.peak.items()}
         figures["batches"] = [round(end - before, 2) for (before, _), (end, _) in pairwise(ends)]
         return figures
 
@@ -171,6 +176,8 @@ class Bench:
         """Events at a rate, and the query behind them."""
         count = rate * seconds
         lags: list[float] = []
+        spent: list[tuple[int, float]] = []
+        parts, own = self.processes(), Own()
         held = 0
         lake = Lake(f"{folder}/tables", Settings())
         lake.create()
@@ -180,6 +187,9 @@ class Bench:
             def told(number: int, counts: Counts) -> None:
                 nonlocal held
                 held += counts.messages
+                all_of_batch = {**parts.spent(), "driver": own.passed()}  # without the publisher
+                if held > 1:
+                    spent.append((counts.messages, sum(all_of_batch.values())))
                 oldest = js.get_message(STREAM, counts.first_seq).timestamp_ns
                 if number:
                     lags.append(time.time() - oldest / 1e9)
@@ -202,26 +212,69 @@ class Bench:
                 processes = self.processes()
                 began = time.monotonic()
                 load.start()
-                load.join()
+                with looking(processes):
+                    load.join()
                 took = time.monotonic() - began
-                spent = processes.spent()
+                used = processes.spent()
                 published, of_load = said.get()
-                spent["driver"] -= of_load
+                used["driver"] -= of_load
                 behind = js.stream_info(STREAM).state.last_seq - held
                 query.processAllAvailable()
             finally:
                 query.stop()
         check(f"{folder}/tables", count + 1)
+        parts_of_run = [round(max(part), 2) for part in parts_in_turn(lags, 10)]
         lags.sort()
         return {
             "rate": round(count / published),
+            "lag_seconds_most_of_each_tenth": parts_of_run,
+            "lag_seconds_99th_percentile": round(lags[len(lags) * 99 // 100], 2),
+            "each_million": each_million(spent),
+            "memory_mb": {name: round(most / 2**20) for name, most in processes.peak.items()},
             "lag_seconds_median": round(lags[len(lags) // 2], 2),
             "lag_seconds_most": round(lags[-1], 2),
             "behind_at_the_end": behind,
-            "cores": {name: round(used / took, 2) for name, used in spent.items()},
+            "cores": {name: round(one / took, 2) for name, one in used.items()},
             "cores_of_publisher": round(of_load / published, 2),
             "batches": len(lags),
         }
+
+
+class Own:
+    """Processor seconds of this process."""
+
+    def __init__(self) -> None:
+        """Begins now."""
+        self.before = time.process_time()
+
+    def passed(self) -> float:
+        """Those since the beginning or the last call."""
+        before, self.before = self.before, time.process_time()
+        return self.before - before
+
+
+@contextmanager
+def looking(processes: Processes) -> Iterator[None]:
+    """Look at the memory of processes while something runs."""
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(LOOK_S):
+            processes.look()
+
+    looker = threading.Thread(target=look)
+    looker.start()
+    try:
+        yield
+    finally:
+        over.set()
+        looker.join()
+
+
+def parts_in_turn(numbers: list[float], parts: int) -> list[list[float]]:
+    """Numbers in parts of about one size, in their order; none is empty."""
+    ends = [len(numbers) * part // parts for part in range(parts + 1)]
+    return [numbers[begin:end] for begin, end in pairwise(ends) if begin < end]
 
 
 def each_million(spent: list[tuple[int, float]]) -> list[float]:
@@ -273,6 +326,11 @@ def measure(
         with LocalServer() as server, tempfile.TemporaryDirectory() as folder:
             bench = Bench(server, folder, file, given.batch)
             try:
+                if given.rate:
+                    bench.use("ours", 1)
+                    steady = bench.steady(file, given.rate, given.seconds, f"{folder}/steady")
+                    tell(f"steady, {file}, {given.rate:,} a second", steady)
+                    continue
                 for count in counts:
                     bench.use("ours", count)
                     tell(f"{file}, {count:,} events", bench.backlog(count, f"{folder}/{count}"))

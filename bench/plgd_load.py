@@ -12,7 +12,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pyarrow as pa
+from cramjam import snappy
 
+from penstock.plgd.codec import Envelope, Registration, unpack
 from penstock.plgd.fleet import FleetConfig, FleetRun
 
 SCHEMA = pa.schema([("subject", pa.string()), ("data", pa.binary())])
@@ -22,16 +24,48 @@ BURST = 2000
 HELLO = b'CONNECT {"verbose":false,"pedantic":false}\r\nPING\r\n'
 
 
-def save(file: str | Path, devices: int, events: int) -> None:
-    """The first messages of a fleet into a file, a chunk at a time."""
-    deliveries = FleetRun(FleetConfig(devices=devices, duration_s=1e6, seed=3)).deliveries()
+def save(file: str | Path, devices: int, events: int, copies: int = 1) -> None:
+    """The first messages of a fleet into a file, a chunk at a time; those of ``copies`` fleets side by side.
+
+    The fleets do the same at the same time, and all their ids differ: at 100,000 devices, to make one event costs
+    more than to bring it into the tables.
+    """
+    deliveries = FleetRun(
+        FleetConfig(devices=devices // copies, duration_s=1e6, seed=3)
+    ).deliveries()
     with pa.ipc.new_file(str(file), SCHEMA) as writer:
         left = events
         while left:
-            some = [(one.subject, one.payload) for one in islice(deliveries, min(CHUNK, left))]
-            subjects, data = zip(*some, strict=True)
+            chunk = islice(deliveries, max(1, min(CHUNK, left) // copies))
+            some = [
+                copied(one.subject, one.payload, copy) for one in chunk for copy in range(copies)
+            ]
+            subjects, data = zip(*some[:left], strict=True)
             writer.write_batch(pa.record_batch([subjects, data], schema=SCHEMA))
-            left -= len(some)
+            left -= len(subjects)
+
+
+def other_id(one: str, copy: int) -> str:
+    """An id for each id: the first digit differs."""
+    return f"{int(one[0], 16) ^ copy:x}{one[1:]}"
+
+
+def copied(subject: str, payload: bytes, copy: int) -> tuple[str, bytes]:
+    """An event of the same device in another fleet; copy 0 is the event itself."""
+    if not copy:
+        return subject, payload
+    tokens = subject.split(".")
+    if tokens[3] == "registrations":
+        wrapper = Registration.FromString(unpack(payload))
+        ids = getattr(wrapper, wrapper.WhichOneof("type")).device_ids
+        ids[:] = [other_id(one, copy) for one in ids]
+        return subject, bytes(snappy.compress_raw(wrapper.SerializeToString()))
+    device, other = tokens[4], other_id(tokens[4], copy)
+    envelope = Envelope.FromString(payload)
+    data = unpack(envelope.data).replace(device.encode(), other.encode())
+    envelope.data = bytes(snappy.compress_raw(data))
+    envelope.group_id, envelope.aggregate_id = other, other_id(envelope.aggregate_id, copy)
+    return subject.replace(device, other), envelope.SerializeToString()
 
 
 def lines(rows: pa.Table) -> bytes:
