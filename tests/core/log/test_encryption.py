@@ -361,3 +361,23 @@ def test_an_erased_message_is_gone_from_the_file_and_stays_gone(tmp_path: Path) 
     assert queries.subjects(log) == {
         f"markersubject.{k}": len(range(k, 60, 7)) - (k == 2) for k in range(7)
     }
+
+
+def test_a_file_without_messages_that_becomes_plain_has_a_plain_head(tmp_path: Path) -> None:
+    """Also when its sync is in doubt, and disk recovery writes the file once more (simulation, seed
+    7051813: the messages behind the head of the encrypted file could not be read).
+    """
+    folder, keys = tmp_path / "log", vault().new()
+    log = opened(folder, keys)
+    log.flush()
+    maintenance.close(log)
+    (folder / "unsure").write_bytes(b"1\n")
+    keys.number = 0  # from now on files are plain
+    log = opened(folder, keys)
+    for seq in range(1, 4):
+        log.add(seq, "a", b"x")
+    log.fsync()
+    del log
+    log = opened(folder, keys)
+    assert [message.payload for message in everything(log).values()] == [b"x"] * 3
+    assert log.lost == []

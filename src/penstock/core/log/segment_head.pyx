@@ -14,6 +14,7 @@ cdef int put_head(object cipher, Segment s, Out* out) except -1:
         put_segment_head(out, s.first, s.salt)
         s.use_form(SEGMENT_HEAD_BYTES, RECORD_EXTRA_BYTES)
         s.use_key(0, None)
+        s.use_head(None)                 # the file before may have been encrypted
         return 0
     s.use_key(cipher.number, begin_file(cipher, out, s.first, s.salt, False))
     s.use_head(PyBytes_FromStringAndSize(out.data + out.len - SEALED_HEAD_BYTES, SEALED_HEAD_BYTES))
