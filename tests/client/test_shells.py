@@ -31,7 +31,16 @@ if TYPE_CHECKING:
 
 ONE_SHELL_ONLY = {
     "Client": {"open", "dial", "drain", "stats"}
-    | {"ask", "answer_to", "ensure_open", "lost_since", "reopen", "send_waiting", "wait"}
+    | {
+        "ask",
+        "answer_to",
+        "ensure_open",
+        "lost_since",
+        "reopen",
+        "send_ack",
+        "send_waiting",
+        "wait",
+    }
     | {"assume", "keep", "pause", "detach", "flush_for_wait"}
     | {"wait_until", "link_lost", "link_made", "link_received", "spawn", "tell", "wait_writable"},
     "JetStream": {"column_reader", "read_columns"},

@@ -282,7 +282,7 @@ def test_what_a_start_has_seen_of_consumers_holds_when_the_power_goes() -> None:
 
 def test_what_an_opening_removed_by_a_limit_stays_gone() -> None:
     world = World(1)
-    assert not world.sync_interval_ns
+    assert not world.changes.sync_interval_ns
     link = world.links[0]
     link.api("STREAM.CREATE.S", {"name": "S", "subjects": ["S.*"], "max_msgs_per_subject": 2})
     world.settle()
@@ -311,7 +311,7 @@ def test_what_an_opening_removed_by_a_limit_stays_gone() -> None:
 
 def test_what_an_opening_on_a_full_disk_removed_is_on_the_disk_when_messages_are_taken() -> None:
     world = World(1)
-    assert not world.sync_interval_ns
+    assert not world.changes.sync_interval_ns
     link = world.links[0]
     link.api("STREAM.CREATE.S", {"name": "S", "subjects": ["S.*"], "max_msgs_per_subject": 2})
     world.settle()

@@ -189,6 +189,8 @@ cdef size_t mend_first(char* p, size_t n, uint32_t salt, Head* head) noexcept:
     """
     cdef uint32_t claimed, length
     cdef int bit
+    if n <= RECORD_EXTRA_BYTES:
+        return 0                         # too short for a record, and perhaps for the length of one
     memcpy(&claimed, p, 4)
     if RECORD_EXTRA_BYTES <= claimed < n and mend_bytes(p, claimed, salt, head) >= 0:
         return claimed
