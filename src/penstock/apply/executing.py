@@ -1,28 +1,39 @@
-"""Makes a plan's changes, in its order, with the calls of JetStream."""
+"""Makes a plan's changes with the calls of JetStream.
+
+Changes are made in the plan's order. Neighbours that do not depend on each other (new consumers, consumers to delete,
+entries of buckets) may be sent side by side: a server writes what several requests ask for with one wait for its disk.
+"""
 
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from penstock.api import ConsumerConfig, StreamConfig, decode_response, encode
 from penstock.api.errors_generated import StreamCreateError
+from penstock.apply.together import one_by_one
 from penstock.client.models import ConsumerConfig as ClientConsumerConfig
 from penstock.client.models import StreamConfig as ClientStreamConfig
 from penstock.errors import ConnectionClosed, ConsumerNotFound, PenstockError, Timeout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from penstock.apply.planning import Change, Plan
+    from penstock.apply.together import Together
     from penstock.client.blocking.jetstream import JetStream
 
 
 _TRIES = 100
+_NOT_BEGUN = PenstockError("not begun")
 
 
 class ApplyFailed(PenstockError):
-    """A change was refused by the server; the changes before it are made, those after it are not."""
+    """A change was refused by the server.
+
+    The changes before it are made, and of those after it only some that were on their way.
+    """
 
 
 class DataLossError(PenstockError):
@@ -45,22 +56,32 @@ def execute(
     *,
     allow_data_loss: bool = False,
     done: Callable[[Change], None] = lambda _: None,
+    together: Together = one_by_one,
 ) -> int:
-    """Make the changes; ``done`` is told each. Returns their number.
+    """Make the changes; ``done`` is told each, in the plan's order. Returns their number.
+
+    ``together`` calls a function for each of some changes, one by one or several at a time.
 
     Raises DataLossError and ApplyFailed before the first change if the plan must not be carried out, and
     ApplyFailed when the server refuses one.
     """
     check(plan, allow_data_loss=allow_data_loss)
-    for number, change in enumerate(plan.pending):
-        try:
-            _make(jetstream, change, allow_data_loss)
-        except PenstockError as error:
-            rest = f"{number} of {len(plan.pending)} changes were made"
+    made = 0
+    for group in _groups(plan.pending):
+        first: tuple[Change, PenstockError] | None = None
+        make = _maker(jetstream, allow_data_loss, stop_at_error=True)
+        for change, error in zip(group, together(make, group), strict=True):
+            if error is None:
+                made += 1
+                done(change)
+            elif first is None and error is not _NOT_BEGUN:
+                first = change, error
+        if first is not None:
+            change, error = first
+            rest = f"{made} of {len(plan.pending)} changes were made"
             text = f"cannot {change.action} {change.title}: {error}; {rest}"
             raise ApplyFailed(text) from error
-        done(change)
-    return len(plan.pending)
+    return made
 
 
 def execute_each(
@@ -71,6 +92,7 @@ def execute_each(
     done: Callable[[Change], None],
     held: Callable[[Change, str], None],
     failed: Callable[[Change, str], None],
+    together: Together = one_by_one,
 ) -> None:
     """Make every change that may be made, and go on after one that cannot.
 
@@ -82,24 +104,69 @@ def execute_each(
         held(change, "; ".join(change.reasons))
         if not change.consumer and not change.entry:
             left.add(change.stream)
-    for change in plan.pending:
-        inner = bool(change.consumer or change.entry)
-        if inner and change.stream in left:
-            continue
-        if change.loss and not allow_data_loss:
-            held(change, f"it would lose {change.loss}; --allow-data-loss does it")
-        else:
-            try:
-                _make(jetstream, change, allow_data_loss)
-            except (ConnectionClosed, Timeout):
-                raise
-            except PenstockError as error:
-                failed(change, str(error))
+    for group in _groups(plan.pending):
+        free = []
+        for change in group:
+            inner = bool(change.consumer or change.entry)
+            if inner and change.stream in left:
+                continue
+            if change.loss and not allow_data_loss:
+                held(change, f"it would lose {change.loss}; --allow-data-loss does it")
+                if not inner:
+                    left.add(change.stream)
             else:
+                free.append(change)
+        outcomes = together(_maker(jetstream, allow_data_loss), free)
+        for change, error in zip(free, outcomes, strict=True):
+            if error is None:
                 done(change)
                 continue
-        if not inner:
-            left.add(change.stream)
+            if isinstance(error, ConnectionClosed | Timeout):
+                raise error
+            failed(change, str(error))
+            if not change.consumer and not change.entry:
+                left.add(change.stream)
+
+
+def _groups(changes: Iterable[Change]) -> Iterator[list[Change]]:
+    """The changes in their order, with neighbours together that may be made at the same time."""
+    for kind, group in groupby(changes, _kind):
+        if kind:
+            yield list(group)
+        else:
+            yield from ([change] for change in group)
+
+
+def _kind(change: Change) -> str:
+    """What neighbours must have in common to be made at the same time; "": a change for itself.
+
+    Streams may take over each other's subjects. So may the consumers of a work queue, when one is changed or replaced.
+    """
+    if change.entry and change.action in ("create", "update"):
+        return "entry"
+    return change.action if change.consumer and change.action in ("create", "delete") else ""
+
+
+def _maker(
+    jetstream: JetStream, allow_data_loss: bool, *, stop_at_error: bool = False
+) -> Callable[[Change], PenstockError | None]:
+    """A function that makes a change and returns the error that it met.
+
+    ``stop_at_error``: after an error it begins no other change, and returns _NOT_BEGUN for it.
+    """
+    errors: list[PenstockError] = []
+
+    def make(change: Change) -> PenstockError | None:
+        if errors and stop_at_error:
+            return _NOT_BEGUN
+        try:
+            _make(jetstream, change, allow_data_loss)
+        except PenstockError as error:
+            errors.append(error)
+            return error
+        return None
+
+    return make
 
 
 def _make(jetstream: JetStream, change: Change, allow_data_loss: bool) -> None:

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.api import ConsumerConfig, StreamConfig, decode_response, encode
+from penstock.apply.together import one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from penstock.apply.model import Key
+    from penstock.apply.together import Together
     from penstock.client.blocking.jetstream import JetStream
 
 
@@ -60,23 +62,31 @@ class Live:
         return sorted(key for key in self.consumers if key[0] == stream)
 
 
-def inspect(jetstream: JetStream, entries: Iterable[Key] = ()) -> Live:
-    """Ask a server for all streams and consumers, and for the values of ``entries`` (bucket, key)."""
+def inspect(
+    jetstream: JetStream, entries: Iterable[Key] = (), *, together: Together = one_by_one
+) -> Live:
+    """Ask a server for all streams and consumers, and for the values of ``entries`` (bucket, key).
+
+    ``together`` calls a function for each of some items, one by one or several at a time.
+    """
     listing = jetstream.stream_listing()
     live = Live(unavailable=dict(listing.unavailable))
+    consumed = []
     for info in listing.found:
         config = decode_response(StreamConfig, encode(info.config))
         live.streams[config.name] = LiveStream(config, info.state.messages)
-        if not info.state.consumer_count:
-            continue
-        for each in jetstream.consumers(config.name):
+        if info.state.consumer_count:
+            consumed.append(config.name)
+    listed = together(lambda stream: list(jetstream.consumers(stream)), consumed)
+    for name, found in zip(consumed, listed, strict=True):
+        for each in found:
             if each.config is not None and not _servers_own(each.name, each.config.sourcing):
-                live.consumers[config.name, each.name] = LiveConsumer(
+                live.consumers[name, each.name] = LiveConsumer(
                     decode_response(ConsumerConfig, encode(each.config)),
                     each.delivered.stream_seq if each.delivered.consumer_seq else 0,
                     each.num_ack_pending,
                 )
-    _inspect_entries(jetstream, live, entries)
+    _inspect_entries(jetstream, live, entries, together)
     return live
 
 
@@ -94,14 +104,15 @@ def inspect_buckets(jetstream: JetStream, live: Live) -> None:
                 live.entries[bucket, key] = LiveEntry(found.data, found.revision)
 
 
-def _inspect_entries(jetstream: JetStream, live: Live, entries: Iterable[Key]) -> None:
+def _inspect_entries(
+    jetstream: JetStream, live: Live, entries: Iterable[Key], together: Together
+) -> None:
     wanted: dict[str, list[str]] = {}
     for bucket, key in entries:
         if f"KV_{bucket}" in live.streams:
             wanted.setdefault(bucket, []).append(key)
     for bucket, keys in wanted.items():
-        values = jetstream.key_value(bucket)
-        for key in keys:
-            found = values.get(key)
+        got = together(jetstream.key_value(bucket).get, keys)
+        for key, found in zip(keys, got, strict=True):
             if found is not None:
                 live.entries[bucket, key] = LiveEntry(found.data, found.revision)

@@ -19,6 +19,7 @@ from penstock.cli.configuration.declaring import (
     show,
     warn,
 )
+from penstock.cli.configuration.side_by_side import side_by_side
 from penstock.cli.output import print_json
 from penstock.cli.prompts import confirm
 from penstock.cli.session import Session, command
@@ -72,7 +73,7 @@ def plan(
     """Show what apply would do. Exit status: 0 nothing, 2 changes, 1 an error."""
     declared = declared_in(files, variables)
     with session.connect() as client:
-        found = planned(declared, session.jetstream(client), owner, prune)
+        found = planned(declared, session.jetstream(client), owner, prune, side_by_side)
     show(session, found)
     return 1 if found.refused else CHANGES if found.pending else 0
 
@@ -126,7 +127,7 @@ def apply(
 
     with session.connect() as client:
         jetstream = session.jetstream(client)
-        found = planned(declared, jetstream, owner, prune)
+        found = planned(declared, jetstream, owner, prune, side_by_side)
         if not session.as_json or not yes:
             show(session, found)
         check(found, allow_data_loss=allow_data_loss)
@@ -139,7 +140,13 @@ def apply(
                 confirm("Make these changes?", option="--yes")
             except click.UsageError as mistake:
                 raise WrongUsage(mistake) from None
-        execute(jetstream, found, allow_data_loss=allow_data_loss, done=_teller(session))
+        execute(
+            jetstream,
+            found,
+            allow_data_loss=allow_data_loss,
+            done=_teller(session),
+            together=side_by_side,
+        )
     if session.as_json:
         show(session, found)
     return 0
@@ -178,7 +185,7 @@ def export(session: Session, form: Any, entries: bool, streams: tuple[str, ...])
     from penstock.apply.inspecting import inspect, inspect_buckets
 
     with session.connect() as client:
-        live = inspect(session.jetstream(client))
+        live = inspect(session.jetstream(client), together=side_by_side)
         if streams:
             live.keep_streams(streams)
         if entries:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from penstock.apply.model import Declared
     from penstock.apply.planning import Plan
+    from penstock.apply.together import Together
     from penstock.cli.session import Session
     from penstock.client.blocking.jetstream import JetStream
 
@@ -72,13 +73,24 @@ PRUNE = click.option(
 )
 
 
-def planned(declared: Declared, jetstream: JetStream, owner: str, prune: bool) -> Plan:
-    """What has to be done on this server. Raises ClickException, PenstockError."""
+def planned(
+    declared: Declared,
+    jetstream: JetStream,
+    owner: str,
+    prune: bool,
+    together: Together | None = None,
+) -> Plan:
+    """What has to be done on this server. Raises ClickException, PenstockError.
+
+    ``together`` asks it several things at a time; None: one by one.
+    """
     from penstock.apply.inspecting import inspect
     from penstock.apply.planning import plan as make
+    from penstock.apply.together import one_by_one
 
+    keys = [each.key for each in declared.entries]
     try:
-        live = inspect(jetstream, [each.key for each in declared.entries])
+        live = inspect(jetstream, keys, together=together or one_by_one)
         return make(declared, live, owner=owner, prune=prune)
     except ValueError as error:
         raise click.ClickException(str(error)) from None
