@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.errors import MessageNotFound
+from penstock.errors import MessageNotFound, PublishFailed
 
 from ..bus import EventBus, NoEventStream
 
@@ -54,11 +54,17 @@ class Outbox:
     async def _send(self, waiting: list[Outgoing]) -> int:
         """Publish a batch in order; the sequence of its last event."""
         jetstream = self.client.jetstream()
-        async with jetstream.publisher() as publisher:
-            acks = [
-                await publisher.publish(item.subject, item.payload, msg_id=item.message_id)
-                for item in waiting
-            ]
+        try:
+            async with jetstream.publisher() as publisher:
+                acks = [
+                    await publisher.publish(item.subject, item.payload, msg_id=item.message_id)
+                    for item in waiting
+                ]
+        except PublishFailed as error:
+            subject = error.failures[0][0]
+            if self.stream not in await jetstream.stream_names(subject):
+                raise NoEventStream(subject) from error
+            raise
         last = 0
         for ack, item in zip(acks, waiting, strict=True):
             answer = await ack

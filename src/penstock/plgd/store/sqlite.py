@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..codec import pack, parse_event, unpack
 from ..kinds import EVENT_TYPES, type_of
+from ..reasons import Reason, UndecodableEvent
 from .model import Aggregate, Outgoing, StoreError, VersionConflict
 
 if TYPE_CHECKING:
@@ -38,6 +39,30 @@ INSERT OR IGNORE INTO position VALUES (0, 0);
 BUSY_S = 60
 WHOSE = "SELECT application_id, (SELECT count(*) FROM sqlite_master) FROM pragma_application_id"
 STATE = "aggregate_id, device_id, owner, version, timestamp_ns, event_type, data"
+TO_DO = {
+    sqlite3.SQLITE_BUSY: "another process holds it; try again when that has ended",
+    sqlite3.SQLITE_FULL: "make room; nothing of this change is stored, what was stored before is whole",
+    sqlite3.SQLITE_READONLY: "let this user write the file and its folder",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged; restore a backup of it, or save what is left: sqlite3 FILE .recover",
+}
+"""What helps, by the kind of an error."""
+
+
+@contextmanager
+def telling(path: Path) -> Iterator[None]:
+    """Raise what SQLite says of a file as StoreError, with what to do. A wrong use of it stays what it is."""
+    try:
+        yield
+    except sqlite3.ProgrammingError:
+        raise
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: {said(error)}") from error
+
+
+def said(error: sqlite3.Error) -> str:
+    """An error of SQLite, and what to do."""
+    to_do = TO_DO.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
+    return f"{error}: {to_do}" if to_do else str(error)
 
 
 class SqliteStore:
@@ -49,22 +74,33 @@ class SqliteStore:
     at_once = 1
 
     def __init__(self, path: str | Path, *, history: bool = True) -> None:
-        """Open or make the file; StoreError if it is something else."""
+        """Open or make the file; StoreError if it is something else, or cannot be used now."""
         self.path = Path(path)
         self.history = history
         try:
             self._db = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)
-            # One statement: another process may be making the tables at this moment.
-            found, tables = self._db.execute(WHOSE).fetchone()
-            if found != APPLICATION_ID and (found or tables):
-                self._db.close()
-                raise StoreError(f"{self.path} is another program's database")
-            self._keep_a_journal()
-            self._db.execute("PRAGMA synchronous = FULL")
-            self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            self._db.executescript(SCHEMA)
         except sqlite3.Error as error:
-            raise StoreError(f"{self.path} is no event store: {error}") from error
+            raise StoreError(f"cannot open the event store {self.path}: {error}") from error
+        try:
+            self._prepare()
+        except BaseException as error:
+            self._db.close()
+            if not isinstance(error, sqlite3.Error):
+                raise
+            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
+                raise StoreError(f"{self.path} is no event store: {error}") from error
+            raise StoreError(f"cannot open the event store {self.path}: {said(error)}") from error
+
+    def _prepare(self) -> None:
+        """Look whose file it is, and make what it lacks."""
+        # One statement: another process may be making the tables at this moment.
+        found, tables = self._db.execute(WHOSE).fetchone()
+        if found != APPLICATION_ID and (found or tables):
+            raise StoreError(f"{self.path} is another program's database")
+        self._keep_a_journal()
+        self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        self._db.executescript(SCHEMA)
 
     def _keep_a_journal(self) -> None:
         """Write ahead. SQLite refuses at once, without the timeout, while another process does the same."""
@@ -93,19 +129,22 @@ class SqliteStore:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """All or nothing, with the right to write from the beginning."""
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield self._db
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
+        with telling(self.path):
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:  # a full disk has ended it already
+                    self._db.execute("ROLLBACK")
+                raise
 
     def load(self, aggregate_id: str) -> Aggregate | None:
         """The state of an aggregate; None if there is none."""
-        row = self._db.execute(
-            f"SELECT {STATE} FROM aggregates WHERE aggregate_id = ?", (aggregate_id,)
-        ).fetchone()
+        with telling(self.path):
+            row = self._db.execute(
+                f"SELECT {STATE} FROM aggregates WHERE aggregate_id = ?", (aggregate_id,)
+            ).fetchone()
         return None if row is None else read_state(row)
 
     def append(
@@ -175,19 +214,23 @@ class SqliteStore:
         if after_ns is not None:
             clauses.append("timestamp_ns > ?")
             values.append(after_ns)
-        rows = self._db.execute(
-            f"SELECT {STATE} FROM aggregates WHERE {' AND '.join(clauses)} ORDER BY device_id, aggregate_id",
-            values,
-        )
-        return map(read_state, rows)
+        with telling(self.path):
+            rows = self._db.execute(
+                f"SELECT {STATE} FROM aggregates WHERE {' AND '.join(clauses)}"
+                " ORDER BY device_id, aggregate_id",
+                values,
+            )
+            yield from map(read_state, rows)
 
     def events(self, aggregate_id: str, *, after: int = -1) -> Iterator[Any]:
         """The events of an aggregate with versions above ``after``; none without history."""
-        rows = self._db.execute(
-            "SELECT event_type, data FROM events WHERE aggregate_id = ? AND version > ? ORDER BY version",
-            (aggregate_id, after),
-        )
-        return (parse_event(EVENT_TYPES[name], unpack(data)) for name, data in rows)
+        with telling(self.path):
+            rows = self._db.execute(
+                "SELECT event_type, data FROM events WHERE aggregate_id = ? AND version > ? ORDER BY version",
+                (aggregate_id, after),
+            )
+            for name, data in rows:
+                yield read_event(name, data, aggregate_id)
 
     def events_of(self, aggregate_ids: Sequence[str]) -> dict[str, list[Any]]:
         """The events of many aggregates; none of one without history."""
@@ -207,11 +250,12 @@ class SqliteStore:
 
     def outgoing(self, limit: int = 1000) -> list[Outgoing]:
         """What waits for the bus, oldest first."""
-        rows = self._db.execute(
-            "SELECT number, subject, payload, message_id FROM outbox ORDER BY number LIMIT ?",
-            (limit,),
-        )
-        return [Outgoing(*row) for row in rows]
+        with telling(self.path):
+            rows = self._db.execute(
+                "SELECT number, subject, payload, message_id FROM outbox ORDER BY number LIMIT ?",
+                (limit,),
+            )
+            return [Outgoing(*row) for row in rows]
 
     def sent(self, numbers: Iterable[int], last_seq: int) -> None:
         """Take from the outbox what the stream has, and keep the position in the stream."""
@@ -221,15 +265,26 @@ class SqliteStore:
 
     def last_seq(self) -> int:
         """The position in the stream."""
-        [last] = self._db.execute("SELECT last_seq FROM position").fetchone()
+        with telling(self.path):
+            [last] = self._db.execute("SELECT last_seq FROM position").fetchone()
         return int(last)
 
 
 def read_state(row: Any) -> Aggregate:
     """A row of the table of aggregates."""
     aggregate_id, device_id, owner, version, timestamp_ns, event_type, data = row
-    snapshot = parse_event(EVENT_TYPES[event_type], unpack(data))
+    snapshot = read_event(event_type, data, aggregate_id)
     return Aggregate(aggregate_id, device_id, owner, version, timestamp_ns, snapshot)
+
+
+def read_event(name: str, data: bytes, aggregate_id: str) -> Any:
+    """An event or a state as it is stored; UndecodableEvent names its aggregate."""
+    try:
+        if name not in EVENT_TYPES:
+            raise UndecodableEvent(Reason.EVENT_TYPE, f"no hub has an event {name!r}")
+        return parse_event(EVENT_TYPES[name], unpack(data))
+    except UndecodableEvent as bad:
+        raise UndecodableEvent(bad.reason, f"{bad.detail} (aggregate {aggregate_id})") from bad
 
 
 def put_out(db: sqlite3.Connection, published: Iterable[Encoded]) -> None:
