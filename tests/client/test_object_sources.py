@@ -155,3 +155,14 @@ def test_targets(tmp_path: Path) -> None:
     other.open().write(b"2")
     other.drop()
     assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"1"]
+
+
+def test_an_iterator_that_raises_the_end_of_another_kind_is_no_end() -> None:
+    """An object that stops short of its end is not stored as if it were whole."""
+
+    def broken() -> Any:
+        yield b"begin"
+        raise StopAsyncIteration
+
+    with pytest.raises(StopAsyncIteration):
+        carried_out(make_source(broken(), 100).read())

@@ -155,11 +155,16 @@ class Work(Step):
     The asyncio shell calls it in another thread.
     """
 
-    __slots__ = ("function",)
+    __slots__ = ("finishes", "function")
 
-    def __init__(self, function: Callable[[], Any]) -> None:
-        """``function`` must not use the client."""
+    def __init__(self, function: Callable[[], Any], *, finishes: bool = True) -> None:
+        """``function`` must not use the client.
+
+        ``finishes``: it ends soon, so a cancelled task first waits for its end. False for a function that
+        may block for ever, such as a read from a pipe.
+        """
         self.function = function
+        self.finishes = finishes
 
 
 class Await(Step):

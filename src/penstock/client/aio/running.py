@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..steps import (
@@ -110,10 +111,25 @@ async def perform(client: Client, step: Step) -> Any:
     elif isinstance(step, Dial):
         await client.dial(step.server)
     elif isinstance(step, Work):
-        return await client.loop.run_in_executor(None, step.function)
+        return await _worked(client.loop.run_in_executor(None, step.function), step.finishes)
     elif isinstance(step, Await):
         return await step.awaitable
     return None
+
+
+async def _worked(work: asyncio.Future[Any], finishes: bool) -> Any:
+    """The result of what a thread does. A thread cannot be stopped: a cancelled task waits for its end."""
+    if not finishes:
+        return await work
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        while not work.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([work])
+        if not work.cancelled():
+            work.exception()  # taken note of
+        raise
 
 
 def _told(body: Callable[..., bytes], ends: bool) -> Callable[..., Coroutine[Any, Any, None]]:

@@ -101,16 +101,16 @@ class FileSource(Source):
 
     def begin(self) -> Steps[None]:
         """Open the file, and learn its size if it is a regular one."""
-        yield Work(self._open)
+        yield Work(self._open, finishes=False)
 
     def _open(self) -> None:
         if self._path is not None:
             self._file = open(self._path, "rb")  # noqa: SIM115  # ``close`` follows
-        self.total = _size_left(self._file)
+        self.total = size_left(self._file)
 
     def read(self) -> Steps[list[Chunk]]:
         """The next chunks, about READ_BYTES."""
-        chunks: list[Chunk] = yield Work(self._fill)
+        chunks: list[Chunk] = yield Work(self._fill, finishes=size_left(self._file) is not None)
         return chunks
 
     def _fill(self) -> list[Chunk]:
@@ -152,6 +152,7 @@ class PieceSource(Source):
         self._following = following
         self._size = size
         self._awaited = awaited
+        self._end = StopAsyncIteration if awaited else StopIteration
         self._rest: memoryview = memoryview(b"")
         self._over = False
 
@@ -181,7 +182,7 @@ class PieceSource(Source):
             piece = self._following()
             if self._awaited:
                 piece = yield Await(piece)
-        except (StopIteration, StopAsyncIteration):
+        except self._end:
             self._over = True
             return memoryview(b"")
         if isinstance(piece, str):
@@ -235,7 +236,8 @@ def make_source(content: Any, size: int) -> Source:
     return PieceSource(lambda: next(pieces), size, awaited=False)
 
 
-def _size_left(file: Any) -> int | None:
+def size_left(file: Any) -> int | None:
+    """The bytes behind the file's position; None when it is no regular file, so that it may block for ever."""
     try:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
@@ -274,6 +276,7 @@ class PathTarget:
         assert self._file is not None
         self._file.close()
         os.replace(self._temporary, self.path)
+        self._file = None
 
     def drop(self) -> None:
         """The object is not complete: remove the file."""

@@ -51,7 +51,7 @@ from .models import (
     stream_of,
 )
 from .persisting import passing, pausing, persisting
-from .sources import PathTarget, make_source, write_all
+from .sources import PathTarget, make_source, size_left, write_all
 from .uploading import Upload
 from .watching import Watching
 
@@ -195,9 +195,10 @@ class Storing(Generic[W]):
 
         A lost connection is replaced, and the put goes on. After ``patience`` seconds without progress it
         raises Timeout. When it raises, the earlier object is untouched and no chunk of the new one stays; if
-        the server cannot be reached even for that, a note of the error names the subject to purge. Other
-        errors: ValueError and TypeError for bad arguments, ApiError when the stream refuses (sealed, or
-        full), and whatever ``content`` and ``progress`` raise.
+        the server cannot be reached even for that, a note of the error names the subject to purge. A put
+        that is cancelled while its last message is on the way may have stored the object. Other errors:
+        ValueError and TypeError for bad arguments, ApiError when the stream refuses (sealed, or full), and
+        whatever ``content`` and ``progress`` raise.
         """
         size = check_chunk_size(chunk_size, self.client.connection.info.max_payload)
         patience_s = to_seconds(patience)
@@ -215,6 +216,7 @@ class Storing(Generic[W]):
         if self._sealed:
             yield from self._check_unsealed()
         upload = Upload(self._js, self._stream, chunk_subject(self.bucket, info.nuid), patience_s)
+        before: ObjectInfo | None = None
         try:
             yield from source.begin()
             yield from upload.begin()
@@ -232,7 +234,7 @@ class Storing(Generic[W]):
             raise
         except BaseException as error:
             if upload.may_be_stored:
-                yield from self._rolling_back(info, upload, error)
+                yield from self._rolling_back(info, upload, before, error)
             raise
         finally:
             upload.close()
@@ -263,8 +265,10 @@ class Storing(Generic[W]):
                     progress(told, source.total)
         return digest_text(digest.digest()), length
 
-    def _rolling_back(self, info: ObjectInfo, upload: Upload, error: BaseException) -> Steps[None]:
-        """Remove the chunks of a put that failed, unless its object is complete after all."""
+    def _rolling_back(
+        self, info: ObjectInfo, upload: Upload, before: ObjectInfo | None, error: BaseException
+    ) -> Steps[None]:
+        """Remove the chunks of a put that failed, or of what it replaced if its object is complete after all."""
         try:
             if self.client.connection.connected:
                 yield from upload.settle(self._js.timeout)
@@ -273,6 +277,8 @@ class Storing(Generic[W]):
             )
             if found is None or found.nuid != info.nuid:
                 yield from self._purging(info.nuid, self._js.timeout)
+            else:
+                yield from self._replacing(before)
         except StreamNotFound:
             return
         except PenstockError as reason:
@@ -349,7 +355,7 @@ class Storing(Generic[W]):
         for _ in range(REPLACED_MAX):
             buffer = io.BytesIO()
             try:
-                yield from self._receiving(name, buffer.writelines, progress, patience)
+                yield from self._receiving(name, _collecting(buffer), progress, patience)
             except ObjectReplaced:
                 continue
             return buffer.getvalue()
@@ -375,7 +381,8 @@ class Storing(Generic[W]):
             file = target
             if isinstance(file, io.TextIOBase):
                 raise TypeError("the file to write is open as text: open it in binary mode")
-            return (yield from self._receiving(name, _writer(file), progress, patience, work=True))
+            take = _writing(file, finishes=size_left(file) is not None)
+            return (yield from self._receiving(name, take, progress, patience))
         if not isinstance(target, str | bytes | os.PathLike):
             raise TypeError(f"target is a path or an open binary file, not {target!r}")
         for _ in range(REPLACED_MAX):
@@ -393,7 +400,7 @@ class Storing(Generic[W]):
         path = PathTarget(target, self.client.new_id())
         try:
             file = yield Work(path.open)
-            info = yield from self._receiving(name, _writer(file), progress, patience, work=True)
+            info = yield from self._receiving(name, _writing(file), progress, patience)
             yield Work(path.keep)
         except BaseException:
             path.drop()
@@ -403,22 +410,17 @@ class Storing(Generic[W]):
     def _receiving(
         self,
         name: str,
-        take: Callable[[list[bytes]], object],
+        take: Callable[[list[bytes]], Steps[None]],
         progress: Progress | None,
         patience: Duration,
-        *,
-        work: bool = False,
     ) -> Steps[ObjectInfo]:
-        """Pass the chunks of an object to ``take``, which may block if ``work``."""
+        """Pass the chunks of an object to ``take``."""
         store, info = yield from self._finding(name, patience)
         download = store._download(info, patience)
         try:
             yield from download.begin()
             while chunks := (yield from store._more(download, info)):
-                if work:
-                    yield Work(partial(take, chunks))
-                else:
-                    take(chunks)
+                yield from take(chunks)
                 if progress is not None:
                     progress(download.done, info.size)
         finally:
@@ -612,5 +614,16 @@ class Storing(Generic[W]):
     destroy = call(destroying)
 
 
-def _writer(file: Any) -> Callable[[list[bytes]], object]:
-    return lambda chunks: write_all(file, chunks)
+def _writing(file: Any, *, finishes: bool = True) -> Callable[[list[bytes]], Steps[None]]:
+    def take(chunks: list[bytes]) -> Steps[None]:
+        yield Work(partial(write_all, file, chunks), finishes=finishes)
+
+    return take
+
+
+def _collecting(buffer: io.BytesIO) -> Callable[[list[bytes]], Steps[None]]:
+    def take(chunks: list[bytes]) -> Steps[None]:
+        buffer.writelines(chunks)
+        yield from ()
+
+    return take
