@@ -157,7 +157,7 @@ class Vault:
                 continue
             opened = self._unwrapped(data)
             if opened is None:
-                reasons.add("the key that is configured does not open it")
+                reasons.add("the configured key does not open its key file")
                 continue
             found.add(data)
             if best is None or opened[:2] > best[:2]:
@@ -310,9 +310,11 @@ class StreamCipher:
             aead = self._file_aead(role, head)
             return aead.decrypt(_NONCE, sound[_FILE_HEAD.size : -_SUM_BYTES], head)
         except KeyError:
-            raise VaultError("encrypted with a data key that the key file does not have") from None
+            raise VaultError(
+                "the file is encrypted with a data key that the key file does not have"
+            ) from None
         except self._invalid:
-            raise VaultError("not what was written there: it was altered or moved") from None
+            raise VaultError("the file was altered or moved") from None
 
     def current(self, data: bytes) -> bool:
         """Whether a small file is sound and in the form that `seal` writes now."""

@@ -186,7 +186,7 @@ def test_a_damaged_stream_is_told_and_costs_nobody_else(
         assert wire.ok("STREAM.NAMES")["streams"] == ["BIG", "OTHER"]
         answer = wire.api("STREAM.CREATE.BIG", {"name": "BIG", "subjects": ["BIG"]})
         assert (
-            "left aside" in answer["error"]["description"]
+            "could not be opened" in answer["error"]["description"]
             or "offline" in answer["error"]["description"]
         )
         wire.close()

@@ -63,10 +63,10 @@ class House:
         """
         usual = (
             " lost: ",
-            "they were cut and are kept",
+            "which were unfinished or damaged; they are kept",
             " are damaged",
             "ignored the unreadable file",
-            "not a journal of acks",
+            "not an ack journal",
         )
         return [line for line in self.reports if not any(words in line for words in usual)]
 

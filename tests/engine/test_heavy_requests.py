@@ -196,7 +196,9 @@ def test_origins_that_name_each_other_many_times_are_refused(house: House) -> No
         )
         if "error" in answer:
             break
-    assert answer["error"]["description"] == "origins of sources cross too often to be followed"
+    assert answer["error"]["description"] == (
+        "the sources of the origins form too many paths to be checked for a cycle"
+    )
 
 
 DIGITS = "9" * 100_000

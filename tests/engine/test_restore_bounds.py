@@ -240,7 +240,7 @@ def test_a_state_may_name_every_message_and_removed_ones(house: House, tmp_path:
     assert other.ok("CONSUMER.INFO.S.c")["num_ack_pending"] == before
     data = files_of(data)["obs/c/o.dat"]
     assert len(unpack_state(data, before).pending) == before
-    with pytest.raises(ValueError, match=f"{before} messages, of {before - 1} there can be"):
+    with pytest.raises(ValueError, match=f"{before} messages, {before - 1} are possible"):
         unpack_state(data, before - 1)
 
 
@@ -289,8 +289,8 @@ def test_a_consumer_that_is_there_twice(house: House, tmp_path: Path) -> None:
     data = b"NATSARC1" + entry(b"state.json", 1, 0, b"", state)
     data += 2 * entry(b"consumers/c", 1, 0, b"", whole)
     error = restore(house, ANSWER, packed(data + END))["error"]
-    assert (
-        error["description"] == 'restore failed: error restoring consumer ["c"]: it is there twice'
+    assert error["description"] == (
+        'restore failed: error restoring consumer ["c"]: the archive has the consumer twice'
     )
 
 
@@ -329,7 +329,7 @@ def test_so_many_restores_may_be_on_their_way(tmp_path: Path) -> None:
         house.ok(f"STREAM.RESTORE.S{n}", {"config": {"name": f"S{n}"}})
     assert house.error("STREAM.RESTORE.S", {"config": CONFIG}) == (
         10062,
-        "restore failed: 256 others are on their way",
+        "restore failed: 256 other restores are in progress",
     )
     house.pass_time(6 * SECOND, SECOND)
     assert "error" not in restore(house, ANSWER, newer(1))

@@ -111,11 +111,11 @@ class Reader:
         except tarfile.HeaderError as error:
             raise ArchiveError(f"archive/tar: invalid tar header: {error}") from None
         if info.size < 0:
-            raise ArchiveError("archive/tar: invalid tar header: a negative size")
+            raise ArchiveError("archive/tar: invalid tar header: a size is negative")
         self._left, self._padding = info.size, -info.size % BLOCK
         if info.type in _EXTENSION_TYPES:
             if info.size > _EXTENSION_MAX_BYTES:
-                raise ArchiveError("archive/tar: an extended header that is too long")
+                raise ArchiveError("archive/tar: an extended header is too long")
             self._extension = bytearray()
             if not info.size:
                 self._extension = None
@@ -138,16 +138,18 @@ class Reader:
             length = _number(text.decode("ascii", "replace")) if blank and len(text) < 10 else 0
             record = data[:length]
             if not record.endswith(b"\n") or b"=" not in record or len(record) != length:
-                raise ArchiveError("archive/tar: invalid tar header: an extension that is none")
+                raise ArchiveError(
+                    "archive/tar: invalid tar header: a record of an extended header is not valid"
+                )
             key, _, value = record[len(text) + 1 : -1].partition(b"=")
             if key in (b"path", b"size"):  # the other keys are not used
                 if len(value) > _NAME_MAX_BYTES:
-                    raise ArchiveError("archive/tar: invalid tar header: a name that is too long")
+                    raise ArchiveError("archive/tar: invalid tar header: a name is too long")
                 self._said[key.decode()] = value.decode("utf-8", "surrogateescape")
             data = data[length:]
 
 
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise ArchiveError("archive/tar: invalid tar header: a number that is none")
+        raise ArchiveError("archive/tar: invalid tar header: a number is not valid")
     return int(text)

@@ -68,7 +68,7 @@ def unsealed(path: str, data: bytes) -> bytes:
     line, _, rest = data.partition(b"\n")
     if not rest.startswith(_SUM):
         if not data.strip():
-            raise DamagedFileError(f"{path}: damaged: it is empty")
+            raise DamagedFileError(f"{path}: damaged: the file is empty")
         return data
     if data != sealed(line):
         raise DamagedFileError(f"{path}: damaged: the checksum in its second line does not match")
@@ -144,7 +144,7 @@ def read(
         if problem is not None and not isinstance(problem, DamagedFileError):
             raise problem  # the checksum matches: a later version or a user wrote the file so
         wrong = wrong or problem
-    raise wrong or DamagedFileError(f"{path}: it is gone, and so is its copy")
+    raise wrong or DamagedFileError(f"{path}: the file and its copy are missing")
 
 
 def restore(

@@ -295,7 +295,7 @@ def _records(
         if aead is not None and cipher is not None:
             opened = _opened(aead, cipher, data[at:name_end], body)
             if opened is None:
-                wrong.append(f"the record at {at} is not what was written there")
+                wrong.append(f"the record at byte {at} was altered or moved")
                 at = end
                 continue
             body = opened
@@ -309,8 +309,8 @@ def _mended_head(head: bytes, check: int, wrong: list[str]) -> bytes:
         return head
     bit = flipped_bit_of(head, check)
     if bit < 0:
-        raise ValueError("not a journal of acks")
-    wrong.append("one flipped bit in its head was put right")
+        raise ValueError("not an ack journal")
+    wrong.append("checksum repair corrected one flipped bit in the head")
     return _flipped(head, bit) if bit < 8 * len(head) else head
 
 
@@ -318,7 +318,7 @@ def _salt(data: bytes, wrong: list[str]) -> int:
     (check,) = struct.unpack_from("<I", data, 12)
     head = _mended_head(data[:12], check, wrong)
     if not head.startswith((_JOURNAL_MAGIC, _SEALED_MAGIC)):
-        raise ValueError("not a journal of acks")
+        raise ValueError("not an ack journal")
     salt: int = struct.unpack_from("<I", head, len(_JOURNAL_MAGIC))[0]
     return salt
 
@@ -341,7 +341,7 @@ def _journal_aead(data: bytes, salt: int, cipher: StreamCipher | None, wrong: li
     head = data[_JOURNAL_HEAD_BYTES : _SEALED_HEAD_BYTES - 4]
     check = int.from_bytes(data[_SEALED_HEAD_BYTES - 4 : _SEALED_HEAD_BYTES], "little")
     if len(head) < _SEALED_HEAD_BYTES - 4 - _JOURNAL_HEAD_BYTES:
-        raise ValueError("cut short when it was begun")
+        raise ValueError("the file was cut short while it was created")
     head = _mended_head(head, check, wrong)
     try:
         if cipher is not None:
@@ -349,7 +349,7 @@ def _journal_aead(data: bytes, salt: int, cipher: StreamCipher | None, wrong: li
             return cipher.aead(number, b"journal " + salt.to_bytes(4, "little") + head)
     except KeyError:
         pass
-    raise ValueError("it is encrypted, and there is no key for it")
+    raise ValueError("the file is encrypted, and there is no key for it")
 
 
 def _opened(aead: Aead, cipher: StreamCipher, bound: bytes, body: bytes) -> bytes | None:
@@ -387,16 +387,16 @@ def _next_good(
         mended[at : at + 4] = (end - at).to_bytes(4, "little")
         one = (length ^ (end - at)).bit_count() == 1
         if one and _good_end(bytes(mended), at, salt) == end:
-            wrong.append(f"one flipped bit at {at} was put right")
+            wrong.append(f"checksum repair corrected one flipped bit in the record at byte {at}")
             return end, bytes(mended)
     elif (bit := flipped_bit_of(data[at + 8 : end], check, salt)) >= 0:
         bit -= 8 * (end - at - 8)
         place = at + 4 if bit >= 0 else end
         mended[place + bit // 8] ^= 1 << bit % 8
-        wrong.append(f"one flipped bit at {at} was put right")
+        wrong.append(f"checksum repair corrected one flipped bit in the record at byte {at}")
         return end, bytes(mended)
     if not torn:
-        wrong.append(f"{end - at} bytes at {at} are damaged")
+        wrong.append(f"{end - at} bytes from byte {at} on are damaged")
     return end, data
 
 

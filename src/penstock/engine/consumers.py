@@ -184,7 +184,7 @@ def recover(account: JetStreamAccount, stream: StreamEntry) -> None:
     for meta in metas:
         if isinstance(meta, BadConsumer):
             account.report(
-                f"stream {stream.config.name}: cannot open a consumer, it stays offline: {meta.why}"
+                f"stream {stream.config.name}: a consumer cannot be opened and stays offline: {meta.why}"
             )
             stream.offline[meta.name or meta.why] = meta.why
             continue

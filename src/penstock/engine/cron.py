@@ -70,7 +70,7 @@ def due(pattern: str, zone: tzinfo | None, after_ns: int, now_ns: int) -> Due:
     TimetableError.
     """
     if len(pattern) > _LETTERS_MOST:
-        raise TimetableError("a pattern is shorter")
+        raise TimetableError("the pattern is too long")
     if pattern.startswith("@at "):
         if zone is not None:
             raise TimetableError("a fixed time has its own zone")
@@ -127,7 +127,7 @@ class Cron:
         while True:
             local = self._local(at)
             if local.year > last_year:
-                raise TimetableError("a pattern that does not come")
+                raise TimetableError("the pattern has no next time")
             start = at
             at, cut = self._step(at, local, cut)
             if at == start:
@@ -223,7 +223,7 @@ def _range(part: str, low: int, high: int, names: list[str], base: int) -> tuple
             last = high
         is_open = is_open and step <= 1
     if first < low or last > high or first > last or step == 0:
-        raise TimetableError(f"out of range: {part}")
+        raise TimetableError(f"the number is out of range: {part}")
     return range(first, last + 1, step), is_open
 
 
@@ -231,5 +231,5 @@ def _value(text: str, names: list[str], base: int) -> int:
     if text.lower() in names:
         return names.index(text.lower()) + base
     if len(text) > _DIGITS_MOST or not _NUMBER.fullmatch(text) or int(text) < 0:
-        raise TimetableError(f"no number: {text}")
+        raise TimetableError(f"not a number: {text}")
     return int(text)

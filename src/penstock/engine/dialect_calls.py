@@ -1,8 +1,8 @@
 """Answers requests in the dialects of 2019 and 2020 with the calls of today's API.
 
 `api/dialects` has the translation; this module carries its conversations out. A client that may not
-publish to the subject of a call gets the refusal in the dialect: what denies a part of the API
-denies it in each dialect.
+publish to the subject of a call gets the refusal in the dialect: a permission that denies a part of
+the API denies it in each dialect.
 """
 
 from collections.abc import Callable
@@ -109,7 +109,7 @@ class DialectCalls:
                 asked.shown = wish.subject.rpartition(".")[2], given.message.seq
 
     def _template(self, asked: _Asked, wish: TemplateCall) -> object:
-        """The answer of the templates. DialectError: they, or the client's permissions, refuse."""
+        """The answer of the templates. DialectError: the request or the client's permissions do not allow it."""
         todays = {"create": "CREATE", "delete": "DELETE", "info": "INFO"}.get(wish.action, "NAMES")
         subject = ".".join(part for part in (API_PREFIX, "STREAM", todays, wish.name) if part)
         templates = self._account.templates

@@ -422,7 +422,7 @@ class Dispatcher:
         self._account.caller = None
 
     def _waits(self, asked: _Asked, again: Callable[[], object]) -> bool:
-        """Whether a request for a message has to wait, for many answers wait for the disk already."""
+        """Whether a request for a message has to wait, because many answers already wait for the disk."""
         if not asked.call.grouped:
             self._account.waiting_files.commit()
         if asked.call.response is not MsgGetResponse:

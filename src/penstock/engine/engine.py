@@ -104,7 +104,7 @@ class Engine:
         exists.
         """
         if name in self.accounts:
-            raise ValueError(f"account {name} is there already")
+            raise ValueError(f"account {name} already exists")
         account = JetStreamAccount(
             name,
             router,

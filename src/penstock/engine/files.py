@@ -252,7 +252,9 @@ class StreamFiles:
         """Raise FileExistsError when the folder has a stream."""
         for present in ("meta.json", f"meta.json{checksummed_files.COPY}", "log"):
             if self._disk.exists(f"{self.folder}/{present}"):
-                raise FileExistsError(f"{self.folder} holds a stream that was left aside")
+                raise FileExistsError(
+                    f"{self.folder} has the files of a stream that could not be opened"
+                )
 
     def remove(self) -> None:
         """Remove the folder with all files in it."""
@@ -333,7 +335,7 @@ class StreamFiles:
             try:
                 meta = checksummed_files.read(self.small, path, _consumer_at, report, self._later)
                 if meta is None:
-                    raise BadFileError(f"{path}: it is gone")
+                    raise BadFileError(f"{path}: the file is missing")
                 found.append(meta)
             except (BadFileError, OSError) as error:
                 found.append(BadConsumer(name_of(name.removesuffix(".json")), str(error)))
@@ -416,9 +418,11 @@ def _check_place(path: str, what: str, name: str, place: str) -> None:
     or folder.
     """
     if not name:
-        raise BadFileError(f"{path}: no {what} name")
+        raise BadFileError(f"{path}: the file has no {what} name")
     if file_name(name) != place:
-        raise MisplacedError(f"{path}: it is of {what} {name}, and its place is {file_name(name)}")
+        raise MisplacedError(
+            f"{path}: the file belongs to {what} {name}, whose place is {file_name(name)}"
+        )
 
 
 def _decode(kind: type[P], path: str, data: bytes) -> P:

@@ -56,15 +56,15 @@ class MetadataFiles:
         if not copies:
             for name in (probe, probe + COPY):
                 if self._disk.exists(f"{self.folder}/{name}") and is_sealed(self._raw(name)):
-                    raise LockedError("it is encrypted, and its key files are missing")
+                    raise LockedError("the stream is encrypted, and its key files are missing")
             self.begin()
             return
         if self._vault is None:
-            raise LockedError("it is encrypted, and no key is configured (jetstream.key)")
+            raise LockedError("the stream is encrypted, and no key is configured (jetstream.key)")
         try:
             self.cipher = self._vault.open(copies.values())
         except VaultError as error:
-            raise LockedError(f"it is encrypted: {error}") from None
+            raise LockedError(f"the stream is encrypted: {error}") from None
         if self.cipher.stale or len(copies) < len(_COPIES):
             try:
                 self._write_keys()

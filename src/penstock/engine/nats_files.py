@@ -137,7 +137,7 @@ def unpack_state(data: bytes, most: int = _MAX) -> NatsConsumerState:
     if not data:
         return NatsConsumerState()
     if len(data) < 2 or data[0] != _MAGIC or data[1] not in (1, _VERSION):
-        raise ValueError("no state of a consumer")
+        raise ValueError("not a consumer state")
     version, numbers = data[1], _Numbers(data, 2)
     state = NatsConsumerState(numbers.take(), numbers.take(), numbers.take(), numbers.take())
     if version == 1:
@@ -155,17 +155,17 @@ def unpack_state(data: bytes, most: int = _MAX) -> NatsConsumerState:
         seq, times = numbers.take() + state.floor_stream, numbers.take()
         state.redelivered[seq] = times
     if 0 in state.pending or 0 in state.redelivered:
-        raise ValueError("no state of a consumer: a sequence of 0")
+        raise ValueError("not a consumer state: a sequence is 0")
     highest = max(state.floor_stream, state.delivered_stream, *state.pending, *state.redelivered)
     if max(highest, state.floor_consumer, state.delivered_consumer) >= _MAX:
-        raise ValueError("no state of a consumer: its sequences are too high")
+        raise ValueError("not a consumer state: a sequence is too high")
     return state
 
 
 def _count(numbers: "_Numbers", most: int) -> int:
     count = numbers.take()
     if count > most:
-        raise ValueError(f"no state of a consumer: {count} messages, of {most} there can be")
+        raise ValueError(f"not a consumer state: it names {count} messages, {most} are possible")
     return count
 
 
@@ -180,7 +180,7 @@ class _Numbers:
         value = shift = 0
         while True:
             if self._at >= len(self._data) or shift > 63:
-                raise ValueError("no state of a consumer: it ends early")
+                raise ValueError("not a consumer state: the file ends early")
             byte = self._data[self._at]
             self._at += 1
             value |= (byte & 127) << shift

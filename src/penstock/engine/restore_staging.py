@@ -126,7 +126,9 @@ class Staging:
         room = _ROOM_BYTES + _ROOM_FACTOR * received
         record = self.payload_max + _RECORD_EXTRA_BYTES + _ROOM_FACTOR * received
         if self.spool.size + self.noted_bytes > room or waiting > record:
-            raise ArchiveError(f"{received} bytes that decompress to more than a backup holds")
+            raise ArchiveError(
+                f"{received} bytes of the archive decompress to more than a backup can hold"
+            )
         limits.check_held(self._account, self.config.storage)
 
     @property
@@ -143,7 +145,7 @@ class Staging:
         """Set the first and the last sequence, after the last message."""
         log = self.open()
         if max(first - 1, last) >= MAX_SEQUENCE:
-            raise ArchiveError("sequences that are too high")
+            raise ArchiveError("the sequences are too high")
         if last > log.last_seq:
             log.skip(last + 1)
         if log.first_seq < first <= log.last_seq + 1:
@@ -169,9 +171,9 @@ class Staging:
         self, name: str, config: ConsumerConfig, created_ns: int, state: NatsConsumerState
     ) -> _Consumer:
         if not valid_name(name) or config.durable_name not in ("", name):
-            raise ValueError("a name that does not fit")
+            raise ValueError("the name is not valid, or is not the durable name")
         if name in self._names:
-            raise ValueError("it is there twice")
+            raise ValueError("the archive has the consumer twice")
         limits.check_consumer_count(self._account, self.config, config, len(self._names))
         config.name = name
         config = consumer_config.with_defaults(config, self.config)

@@ -66,7 +66,7 @@ def start(
     if name in account.streams or name in account.offline:
         raise errors.StreamNameExistRestoreFailedError()
     if account.transit.count >= _COUNT_MAX:
-        raise errors.StreamRestoreError(f"{_COUNT_MAX} others are on their way")
+        raise errors.StreamRestoreError(f"{_COUNT_MAX} other restores are in progress")
     restore = Restore(account, Staging(account, config))
     account.transfers.append(restore)
     account.advisories.restore_create(name, account.client_info(), account.now_ns)
@@ -110,7 +110,7 @@ class Restore:
         if reply:
             self._waiting_bytes += len(payload)
             if self._chunks and self._waiting_bytes > _WAITING_MAX_BYTES:
-                why = f"more than {_WAITING_MAX_BYTES} bytes without waiting for answers"
+                why = f"the sender sent more than {_WAITING_MAX_BYTES} bytes without waiting for answers"
                 self._finish(reply, errors.StreamRestoreError(why))
                 return True
             self._chunks.append((reply, payload))

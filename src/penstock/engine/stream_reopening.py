@@ -57,7 +57,7 @@ def _step(
     if retry.pending is None:
         meta = offline.files.read(account.report)
         if meta is None or meta.config.name != name:
-            raise BadFileError("its configuration is gone")
+            raise BadFileError("the configuration of the stream is missing")
         retry.pending = UnopenedStream(offline.files, meta, lambda _: None)
     pending = retry.pending
     streams.check_new(account, pending.config)  # another stream may have taken its subjects since

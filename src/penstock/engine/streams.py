@@ -200,11 +200,13 @@ def found(account: JetStreamAccount) -> Iterator[tuple[StreamFiles, StreamFile]]
                 )
                 continue
             if meta is None:
-                raise BadFileError("it holds messages but no meta.json; they stay as they are")
+                raise BadFileError(
+                    "the folder has messages but no meta.json; its files stay as they are"
+                )
             name = meta.config.name
             _check_level(account, meta.config)
             if name in names:
-                raise BadFileError(f"there is a stream {name} already")
+                raise BadFileError(f"a stream {name} already exists")
         except (OSError, BadFileError) as error:
             left.append((name, files, error))
             continue
@@ -303,7 +305,7 @@ def report_lost(account: JetStreamAccount, entry: StreamEntry) -> None:
             f"messages {first} to {first + count - 1} are" if count != 1 else f"message {first} is"
         )
         if count == 0:
-            what = f"a record between messages {first - 1} and {first} is"
+            what = f"a record between the messages {first - 1} and {first} is"
         account.report(f"stream {entry.config.name}: {what} lost: {why}")
     entry.lost_reported = len(lost)
 

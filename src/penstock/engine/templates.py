@@ -1,8 +1,8 @@
-"""Stream templates of 2020: a message with a new subject makes a stream of its own, and is its first one.
+"""Stream templates of 2020: the first message of a subject creates a stream for this subject, which stores the message.
 
-The templates of an account are files; a stream names its template in its metadata. A template listens to its
-subjects as a stream does, and takes only messages for which there is no stream yet. It begins to listen
-when all streams are open.
+The templates of an account are files; a stream names its template in its metadata. A template receives the messages
+of its subjects as a stream does, and takes only those for which there is no stream yet. It begins when all streams
+are open.
 """
 
 from collections.abc import Callable
@@ -162,7 +162,7 @@ class Templates:
             self._full.add(template.name)
             most = template.max_streams
             self._account.report(
-                f"template {template.name} has its {most} streams and makes none for {subject}"
+                f"template {template.name} has its {most} streams and creates none for subject {subject}"
             )
 
 

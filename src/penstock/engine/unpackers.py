@@ -133,7 +133,7 @@ class TarUnpacker:
 
     def _begin_block(self, number: int) -> None:
         if number <= self._last_block:
-            raise ArchiveError(f"message block {number} after {self._last_block}")
+            raise ArchiveError(f"message block {number} follows message block {self._last_block}")
         if self._blocks is None:
             self._check_meta()
             self._blocks = BlockReader(self._staging.open(), self._staging.config.name)
@@ -190,7 +190,7 @@ class TarUnpacker:
             config, created_ns = read_consumer_meta(meta)
             place = files.get("o.dat", _Place(0, 0))
             if place.size > 100 + 2 * _MESSAGE_MAX_BYTES * most:
-                raise ValueError(f"no state of a consumer: {place.size} bytes")
+                raise ValueError(f"not a consumer state: {place.size} bytes")
             state = unpack_state(spool.read(*place), most)
         except KeyError as missing:
             raise ArchiveError(f'error restoring consumer ["{name}"]: no {missing}') from None
@@ -264,7 +264,9 @@ class EntryUnpacker:
         if name == path or len(self._consumers) >= most:
             raise ArchiveError(f'expected message, found "{path}"')
         if name in self._consumers:
-            raise ArchiveError(f'error restoring consumer ["{name}"]: it is there twice')
+            raise ArchiveError(
+                f'error restoring consumer ["{name}"]: the archive has the consumer twice'
+            )
         spool = self._staging.spool
         self._consumers[name] = _Place(spool.size, len(content))
         self._staging.noted_bytes += _ENTRY_COST + len(name)
@@ -278,7 +280,7 @@ class EntryUnpacker:
         except msgspec.DecodeError as error:
             raise ArchiveError(f"error in state.json: {error}") from None
         if not 0 <= counts.first_seq < 1 << 62 or not 0 <= counts.last_seq < 1 << 62:
-            raise ArchiveError("error in state.json: sequences that are too high")
+            raise ArchiveError("error in state.json: the sequences are too high")
         self._counts = counts
         self._entries.log = self._staging.open(max(counts.first_seq, 1))
 
@@ -288,7 +290,7 @@ class EntryUnpacker:
         if counts is None or not self._entries.complete:
             raise ArchiveError("backup was truncated")
         if self._entries.waiting:
-            raise ArchiveError("bytes behind the end of the archive")
+            raise ArchiveError("the archive has bytes behind its end")
         if len(self._consumers) != counts.consumer_count:
             raise ArchiveError("backup was truncated: consumers are missing")
         self._staging.settle(0, counts.last_seq)
@@ -301,7 +303,7 @@ class EntryUnpacker:
         try:
             found = msgspec.json.decode(staging.spool.read(*place), type=_Consumer)
             if len(bytes(found.config)) > staging.meta_max:
-                raise ValueError("its configuration is too long")
+                raise ValueError("the configuration is too long")
             config, _ = read_consumer_meta(bytes(found.config))
             state = _peer_state(found.state, staging.named_max)
         except (msgspec.DecodeError, ValueError) as error:
@@ -314,7 +316,7 @@ def _peer_state(state: _State, most: int) -> NatsConsumerState:
     # a pending message has a brace, a redelivered one a colon: count them before decoding
     for raw, sign in ((state.pending, b"{"), (state.redelivered, b":")):
         if bytes(raw).count(sign) > most + 1:
-            raise ValueError(f"more messages than the {most} there can be")
+            raise ValueError(f"the state names more messages than the {most} that are possible")
     pending = msgspec.json.decode(state.pending, type=dict[int, _Pending] | None) or {}
     redelivered = msgspec.json.decode(state.redelivered, type=dict[int, int] | None) or {}
     return NatsConsumerState(

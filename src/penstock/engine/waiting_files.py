@@ -3,8 +3,8 @@
     request      write(), remove()    nothing has changed on the disk
     end of turn  commit()             the changes are on the disk; each is settled, then the requests are answered
 
-What a request changed in memory is shown to nobody before that: a request of another kind commits at once, and so do
-a tick and a full group. Deliveries come after the end of the turn's commits.
+No client sees a change before it is on the disk, although memory has it: a request of another kind commits at once,
+and so do a tick and a full group, and deliveries come after the commits at the end of the turn.
 
 The module does not know what the files mean.
 """
@@ -17,14 +17,14 @@ from penstock.core.broker.job import Job
 from penstock.core.broker.reactor import Reactor
 
 CHANGES_MAX = 64
-"""A group has no more changes: each has two open files while it is written."""
+"""The number of changes that one group takes: each has two open files while it is written."""
 
 Done = Callable[[OSError | None], object]
 
 
 @dataclass(eq=False)
 class _Change:
-    """A change that waits: files with their content, or what removes files."""
+    """A change that waits: files with their content, or a call that removes files."""
 
     folder: str
     settle: Done

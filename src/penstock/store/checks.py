@@ -73,8 +73,8 @@ def _unreadable(place: StreamFolder, error: OSError) -> StreamReport:
     report = StreamReport(
         domain=place.domain, account=place.account, stream=place.name, folder=place.folder
     )
-    reason = f"it can't be read: {error.strerror or error}"
-    repair = "none; nothing is known of it but what its disk says"
+    reason = f"the stream cannot be read: {error.strerror or error}"
+    repair = "none; check the disk"
     file = str(error.filename or place.folder)
     report.add(Problem(kind=LOST, file=file, reason=reason, repair=repair))
     report.state = UNREADABLE
@@ -174,12 +174,12 @@ def _look_at_meta(files: StreamFiles, report: StreamReport) -> StreamFile | None
         meta = files.read(said.append)
     except LockedError as error:
         report.encrypted, report.state = True, LOCKED
-        repair = "none needed; without the key only the checksums of the records are looked at"
+        repair = "none needed; without the key only the checksums of the records are checked"
         report.add(Problem(kind=NOTE, file=files.folder, reason=str(error), repair=repair))
         return None
     except (BadFileError, OSError) as error:
         reason = str(error).removeprefix(f"{path}: ")
-        repair = "none; dump reads the messages, restore of a backup brings it back"
+        repair = "none; dump reads the messages, restore brings the stream back from a backup"
         if isinstance(error, MisplacedError):
             repair = "none; rename the folder back, or move it out of the store"
         report.add(Problem(kind=LOST, file=path, reason=reason, repair=repair))
@@ -189,7 +189,7 @@ def _look_at_meta(files: StreamFiles, report: StreamReport) -> StreamFile | None
     if meta is None:
         if files.has_log():
             reason = "the stream has messages but no configuration"
-            repair = "none; dump reads the messages, restore of a backup brings it back"
+            repair = "none; dump reads the messages, restore brings the stream back from a backup"
             report.add(Problem(kind=LOST, file=path, reason=reason, repair=repair))
             report.state = UNREADABLE
         else:
@@ -225,7 +225,7 @@ def _look_at_log(
         reader = LogReader(disk, folder, quick=not whole, progress=progress, cipher=cipher)
     except LogLocked as error:
         reason = error.strerror or str(error)
-        repair = "none needed; say the key in PENSTOCK_STORE_KEY"
+        repair = "none needed; give the key in PENSTOCK_STORE_KEY"
         report.add(Problem(kind=NOTE, file=folder, reason=reason, repair=repair))
         report.state = UNREADABLE
         return
@@ -282,7 +282,7 @@ def _look_at_sealed(
             continue  # the blocks of a compressed segment are encrypted as a whole
         report.checked_bytes += reader.stored
         if not reader.sound():
-            repair = "by a repair of the store when it is decrypted, or by the next start"
+            repair = "none without the key: repair the store with it, or start the server"
             reason = "damaged records"
             report.add(Problem(kind=LOST, file=path, reason=reason, repair=repair))
 

@@ -60,14 +60,14 @@ def _one(
     try:
         numbers, entries, _ = unpack(found.packed())
     except ValueError as error:
-        repair = "none: it starts anew, and delivers again what it had delivered"
+        repair = "none; the consumer starts from the beginning and delivers all its messages again"
         report.add(Problem(kind=LOST, file=where, reason=str(error), repair=repair))
         return told
     told.delivered, told.delivered_seq = numbers[0], numbers[1]
     told.ack_floor, told.ack_floor_seq = numbers[4], numbers[5]
     told.unacknowledged = sum(entry[4] != SPENT for entry in entries)
     for wrong in _implausible(told, report.last_seq):
-        repair = "none: a start goes on with it as far as it can"
+        repair = "none; the next start uses the state as far as it can"
         report.add(Problem(kind=WORN, file=where, reason=wrong, repair=repair))
     return told
 

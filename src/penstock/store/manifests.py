@@ -103,7 +103,7 @@ class BackupFolder:
         said = self._disk.read_file(mark)
         if said != _SAID:
             raise StoreError(
-                f"{self.path}: {said[:60].decode('utf-8', 'replace').strip()}: unknown"
+                f"{self.path}: {said[:60].decode('utf-8', 'replace').strip()} is an unknown format"
             )
 
     def make(self) -> None:

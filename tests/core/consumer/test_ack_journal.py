@@ -45,7 +45,7 @@ def read(disk: SimDisk) -> Any:
     problems = states.load({("C", CREATED): 1})
     # A file whose head did not make it held nothing that was confirmed; nor did states, which
     # nobody waits for, of which a later write made it and an earlier one did not.
-    known = ("not a journal of acks", "are damaged")
+    known = ("not an ack journal", "are damaged")
     assert all(problem.endswith(known) or known[0] in problem for problem in problems), problems
     return states.found.get(("C", CREATED))
 

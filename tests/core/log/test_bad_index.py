@@ -53,7 +53,7 @@ def test_a_damaged_message_behind_a_bad_index_is_lost_once(ask: Question) -> Non
     ask(log)
     log.get(3)
     gone = 3 if log.first_seq == 4 else 1
-    assert log.lost == [(3, 1, "checksum")]
+    assert log.lost == [(3, 1, "checksum mismatch")]
     assert log.msgs == 6 - gone
     assert sum(queries.subjects(log).values()) == log.msgs
     left = [seq for seq in range(1, 7) if log.get(seq) is not None]

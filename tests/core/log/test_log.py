@@ -425,7 +425,7 @@ def test_bad_arguments(tmp_path: Path) -> None:
         open_log(None, segment_bytes=10)
     log = open_log(None)
     log.add(1, "a", b"x")
-    with pytest.raises(ValueError, match="given already"):
+    with pytest.raises(ValueError, match="is taken"):
         log.skip(1)
     with pytest.raises(ValueError, match="keep"):
         queries.purge_subjects(log, ">", keep=-1)

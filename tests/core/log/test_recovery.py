@@ -410,11 +410,11 @@ def test_lost_is_told_at_each_opening(tmp_path: Path) -> None:
     lost = int(path.stem)
     log = open_log(folder)
     assert log.get(lost) is None
-    assert log.lost == [(lost, 1, "checksum")]
+    assert log.lost == [(lost, 1, "checksum mismatch")]
     maintenance.close(log)
     for _ in range(2):
         log = open_log(folder)
-        assert log.lost == [(lost, 1, "checksum")]
+        assert log.lost == [(lost, 1, "checksum mismatch")]
         assert log.msgs == 99
         maintenance.close(log)
 

@@ -306,8 +306,8 @@ def test_what_each_damage_costs_and_where_it_is(tmp_path: Path) -> None:
     data[end - 6] ^= 16
     path.write_bytes(data)
     reader = LogReader(ReadOnlyDisk(), str(folder))
-    assert reader.segments[0].faults == [(at, end, [(5, 1, "checksum")], True)]
-    assert reader.lost == [(5, 1, "checksum")]
+    assert reader.segments[0].faults == [(at, end, [(5, 1, "checksum mismatch")], True)]
+    assert reader.lost == [(5, 1, "checksum mismatch")]
     assert SegmentReader(ReadOnlyDisk(), str(path), 1).piece(at, end) == bytes(data[at:end])
 
 

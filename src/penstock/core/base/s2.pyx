@@ -281,10 +281,10 @@ def decompress(bytes block) -> bytes:
     cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(block)
     cdef long long n = s2_decoded_len(p, PyBytes_GET_SIZE(block))
     if n < 0:
-        raise ValueError("s2: a block without a sensible length")
+        raise ValueError("s2: the length of a block is not valid")
     data = PyBytes_FromStringAndSize(NULL, n)
     if not s2_decode(p, PyBytes_GET_SIZE(block), <uint8_t*>PyBytes_AS_STRING(data), n):
-        raise ValueError("s2: a damaged block")
+        raise ValueError("s2: a block is damaged")
     return data
 
 
@@ -412,39 +412,39 @@ cdef class FrameReader:
             p = <const uint8_t*>self.out.data + self.out.off
             length = p[1] | (<size_t>p[2] << 8) | (<size_t>p[3] << 16)
             if not self.begun and p[0] != KIND_START:
-                self.fail("no stream begins here")
+                self.fail("the data does not begin with a stream header")
             if KIND_PLAIN < p[0] < KIND_SKIP:
-                self.fail(f"a chunk of unknown kind {p[0]:#x}")
+                self.fail(f"a chunk has the unknown kind {p[0]:#x}")
             if out_waiting(&self.out) < CHUNK_HEAD_BYTES + length:
                 return None
             self.out.off += CHUNK_HEAD_BYTES + length
             if p[0] == KIND_START:
                 if length != MAGIC_BYTES or (memcmp(p + CHUNK_HEAD_BYTES, MAGIC_S2, MAGIC_BYTES) != 0
                                              and memcmp(p + CHUNK_HEAD_BYTES, MAGIC_SNAPPY, MAGIC_BYTES) != 0):
-                    self.fail("no stream begins here")
+                    self.fail("the data does not begin with a stream header")
                 self.begun = True
                 continue
             if p[0] >= KIND_SKIP:
                 continue
             if length < CRC_BYTES:
-                self.fail("a chunk without a checksum")
+                self.fail("a chunk has no checksum")
             crc = load32(p + CHUNK_HEAD_BYTES)
             length -= CRC_BYTES
             kind = p[0]
             p += CHUNK_HEAD_BYTES
             if kind == KIND_PLAIN:
                 if length > S2_BLOCK_MAX:
-                    self.fail("a block that is too long")
+                    self.fail("a block is too long")
                 data = PyBytes_FromStringAndSize(<const char*>p + CRC_BYTES, length)
             else:
                 room = s2_decoded_len(p + CRC_BYTES, length)
                 if room < 0:
-                    self.fail("a block without a sensible length")
+                    self.fail("the length of a block is not valid")
                 data = PyBytes_FromStringAndSize(NULL, room)
                 if not s2_decode(p + CRC_BYTES, length, <uint8_t*>PyBytes_AS_STRING(data), room):
-                    self.fail("a damaged block")
+                    self.fail("a block is damaged")
             if masked_crc(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)) != crc:
-                self.fail("a block whose checksum does not match")
+                self.fail("the checksum of a block does not match")
             if PyBytes_GET_SIZE(data):
                 return data
         return None

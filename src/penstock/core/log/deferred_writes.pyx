@@ -96,7 +96,7 @@ def move_aside(Log log, str name) -> None:
         n += 1
     log.disk.rename(path, f"{path}.aside-{n}")
     log.files.unsynced.name_made()
-    log.notes.append(f"{path} is no part of the log beside it: it is kept as {name}.aside-{n}")
+    log.notes.append(f"{path} does not belong to this log; the file is kept as {name}.aside-{n}")
 
 
 cdef int start_found(Log log, uint64_t first) except -1:
@@ -157,7 +157,7 @@ def cut_off(Log log, Segment s, uint64_t at, bytes cut) -> None:
         log.owed.put_off(partial(log.disk.write_file_atomic, name, cut, True))
     log.disk.truncate(log.segments.handle(s), at)
     log.disk.sync(s.handle)
-    log.notes.append(f"the last {len(cut)} bytes of {path}.seg were unfinished or damaged: they were cut and are kept as {name}")
+    log.notes.append(f"cut off the last {len(cut)} bytes of {path}.seg, which were unfinished or damaged; they are kept as {name}")
 
 
 cdef int restart(Log log, Segment s) except -1:
@@ -217,7 +217,7 @@ def finish_head(Log log, Segment s, bytes head) -> None:
     if s in log.segments.items:
         write_head(log, s, head)
         log.disk.sync(log.segments.handle(s))
-        log.notes.append(f"the head of segment {s.first} had not reached the disk as a whole; it is complete again")
+        log.notes.append(f"completed the head of segment {s.first}, of which only a part had reached the disk")
 
 
 cdef int write_found(Log log, list doubted, str stale) except -1:

@@ -259,7 +259,7 @@ cdef int give_up(Log log, Segment s, bytes data) except -1:
         length = (s.entries[i].size & SIZE_MASK) + s.extra
         if s.entries[i].offset + length > <size_t>PyBytes_GET_SIZE(data) or check_record(
                 PyBytes_AS_STRING(data) + s.entries[i].offset, length, s.salt, &head) != length or head.seq != s.first + i:
-            log.quarantine(s, i, "the disk failed before it was written")
+            log.quarantine(s, i, "the disk failed before the message was written")
         i = s.next_live(i + 1)
     return 0
 

@@ -59,11 +59,11 @@ cdef object aead_of(object cipher, const char* head, str path):
     cdef uint32_t number
     memcpy(&number, head + 24, 4)
     if cipher is None:
-        raise LogLocked(13, "it is encrypted, and there is no key", path)
+        raise LogLocked(13, "the segment is encrypted, and there is no key", path)
     try:
         return cipher.aead(number, b"segment " + head[8:28] + head[32:56])
     except KeyError:
-        raise LogLocked(13, "it is encrypted with a data key that the stream's key file does not have", path) from None
+        raise LogLocked(13, "the segment is encrypted with a data key that the stream's key file does not have", path) from None
 
 
 cdef object begin_file(object cipher, Out* out, uint64_t first_seq, uint32_t salt, bint packed):

@@ -125,7 +125,7 @@ cdef class LogFiles:
         cdef uint64_t begins = s.begins, extra = s.extra, number = s.key_number
         cdef object aead = s.aead, head = s.head
         if self.marks.sync_running:                     # the sync uses the handle, which this would close
-            raise OSError(self.state.failure or EAGAIN, "the newest file is being synced", self.segments.path(s, ".seg"))
+            raise OSError(self.state.failure or EAGAIN, "the newest segment is being synced", self.segments.path(s, ".seg"))
         if self.disk.read_at(self.segments.handle(s), PyBytes_AS_STRING(records), s.size - begins, begins) != <int64_t>(s.size - begins):
             raise OSError(EIO, "a segment is shorter than it was", self.segments.path(s, ".seg"))
         self.tail.begin(s.size)

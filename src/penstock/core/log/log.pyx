@@ -146,7 +146,7 @@ cdef class Log:
         name = subjects.table[subject_id].state.name
         name_len = subjects.table[subject_id].state.name_len
         if name_len > 65535 or hlen > body_len or <uint64_t>name_len + body_len > RECORD_MAX_BYTES - SEALED_EXTRA_BYTES:
-            raise ValueError("a subject of more than 65535 bytes, or a message of more than 64 MiB")
+            raise ValueError("the subject has more than 65535 bytes, or the message more than 64 MiB")
         n = name_len + body_len
         length = n + self.record_extra
         if (s.size + length > self.segment_bytes and s.count) or s.count >= GAP_MAX:
@@ -196,7 +196,7 @@ cdef class Log:
         if self.state.condition != TAKES:
             self.files.refuse()
         if next_seq <= self.span.last_seq:
-            raise ValueError(f"sequence {next_seq} is given already: the last one is {self.span.last_seq}")
+            raise ValueError(f"sequence {next_seq} is taken: the last sequence is {self.span.last_seq}")
         gap = next_seq - 1 - self.span.last_seq
         if gap == 0:
             return 0
@@ -349,7 +349,7 @@ cdef class Log:
         cdef Head head
         if p != NULL and check_record(p, length, s.salt, &head) == length and head.seq == s.first + i and head.state & ERASED:
             return self.remove(s.first + i)
-        return self.quarantine(s, i, "checksum")
+        return self.quarantine(s, i, "checksum mismatch")
 
     cdef int quarantine(self, Segment s, uint32_t i, str reason) except -1:
         # The record is damaged on the disk: the message counts as lost from now on. The log writes nothing about it.

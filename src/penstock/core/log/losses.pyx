@@ -62,18 +62,18 @@ cdef int tell_lost(Log log, list opened, list orphans) except -1:
     for o in opened:
         s = o.segment
         if s.first > end:
-            missing.extend(gap_before(log, o, before, orphans, end) if o is last and o.unwritten else [(end, s.first - end, "gone")])
+            missing.extend(gap_before(log, o, before, orphans, end) if o is last and o.unwritten else [(end, s.first - end, "missing from the segment files")])
         if o.scan is not None:
             drop_broken(opened, o, o is not last or o.mended)
             missing.extend(o.scan.missing)
         if o.evidence is not None:
-            missing.extend((low, high - low, "not there") for low, high in not_there(s, o.evidence.live))
+            missing.extend((low, high - low, "no record in the segment") for low, high in not_there(s, o.evidence.live))
             if o.evidence.size > s.size:
                 s.mark_damaged(True)
         end = s.first + s.count
         before = o
     if log.span.last_seq >= end:
-        missing.append((end, log.span.last_seq + 1 - end, "the end is gone"))
+        missing.append((end, log.span.last_seq + 1 - end, "the end of the log is missing"))
     if missing:
         log.removals.lost.extend(explain(log, opened, orphans, missing))
         for first, _, _ in log.removals.lost:
@@ -103,7 +103,7 @@ cdef list gap_before(Log log, Opened o, Opened before, list orphans, uint64_t en
         known.add(low, high)
     for low, count, _ in known.left([(end, first - end, "")]):
         log.removals.add(low, count)
-    return [(low, high - low, "gone") for low, high in there]
+    return [(low, high - low, "missing from the segment files") for low, high in there]
 
 
 cdef int doubt(Log log, list opened, uint64_t seq) except -1:
@@ -153,7 +153,7 @@ cdef int drop_broken(list opened, Opened o, bint follows) except -1:
         for i in range(low, high):
             if is_live(s, i):
                 s.lose(<uint32_t>i)
-                o.scan.missing.append((s.first + i, 1, "of a group that is not whole"))
+                o.scan.missing.append((s.first + i, 1, "part of an incomplete batch"))
     return 0
 
 

@@ -199,7 +199,7 @@ cdef int start_empty(Log log, list orphans, bint patient) except -1:
     for at, evidence in orphans:
         end = max(at + (<Evidence>evidence).count, (<Evidence>evidence).last_seq + 1)
         first = max(first, end)
-        log.removals.lost.extend((low, high - low, "the segment is gone") for low, high in (<Evidence>evidence).live)
+        log.removals.lost.extend((low, high - low, "the segment file is missing") for low, high in (<Evidence>evidence).live)
     log.span.begin_at(first)
     if patient:
         start_found(log, first)
@@ -326,7 +326,7 @@ cdef int read_messages(Log log, Opened o) except -1:
     cdef Segment s = o.segment
     if o.mended:
         s.mark_damaged(True)
-        log.notes.append(f"the head of segment {s.first} is damaged; what it said is known all the same")
+        log.notes.append(f"the head of segment {s.first} is damaged; its content is known from other records")
     else:
         o.take_index_file(read_index_file(log.segments, log.subjects_table, s))
     if o.index_file is None:
@@ -337,7 +337,7 @@ cdef int read_messages(Log log, Opened o) except -1:
         s.mark_damaged(s.damaged or len(o.scan.damaged) > 0 or len(o.scan.notes) > 0)
     if s.packed is not None and s.packed.mended:
         s.mark_damaged(True)
-        log.notes.append(f"one flipped bit in a compressed block of segment {s.first} was put right in memory")
+        log.notes.append(f"corrected one flipped bit in a compressed block of segment {s.first}, in memory; the file keeps it until a repair of the store")
     return 0
 
 
@@ -347,7 +347,7 @@ cdef int give_up_records(Log log, Opened o) except -1:
     s.mark_damaged(True)
     o.lose_head(guessed(log, s))
     o.scan.nothing_good(s.size)
-    log.notes.append(f"the head of segment {s.first} is gone; without it none of its records can be believed")
+    log.notes.append(f"the head of segment {s.first} is destroyed; no record of the segment can be verified without it")
     return 0
 
 
@@ -544,7 +544,7 @@ cdef class Rebuild:
         s.take_removes(&fresh.removes)
         for i in range(s.count):
             if is_live(s, i) and s.entries[i].offset == 0:
-                log.removals.lost.append((s.first + i, 1, "checksum"))
+                log.removals.lost.append((s.first + i, 1, "checksum mismatch"))
                 s.mark_damaged(True)
                 s.lose(i)
                 self.short = True

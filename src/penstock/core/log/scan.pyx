@@ -140,7 +140,8 @@ cdef Scan scan(Log log, Segment s):
             if head.kind == MESSAGE and not head.state & ERASED:
                 found.damaged.append((at, at + n))
             else:
-                found.notes.append(f"one flipped bit in the record at {at} of segment {s.first} was put right in memory")
+                found.notes.append(f"corrected one flipped bit in the record at byte {at} of segment {s.first}, in memory; the file keeps it until "
+                                   "a repair of the store")
             take(state, p + at, at, &head, True)
         at += n
         found.good_end = at
@@ -281,7 +282,7 @@ cdef int note_gap(State state, uint64_t first, uint64_t end, Head* head) except 
     """Note sequences without a message as missing."""
     cdef Segment s = state.segment
     cdef Scan found = state.found
-    found.missing.append((first, end - first, "damaged bytes" if state.hole else "not there"))
+    found.missing.append((first, end - first, "damaged bytes" if state.hole else "no record in the segment"))
     if state.hole and found.group_at and not state.breaking:
         state.breaking = True
         state.broken_from = found.group_index
@@ -316,7 +317,7 @@ cdef int take_message(State state, const char* p, uint32_t offset, Head* head, b
         found.group_index = s.count
     if mended:
         if not head.state & ERASED:
-            found.missing.append((head.seq, 1, "checksum"))
+            found.missing.append((head.seq, 1, "checksum mismatch"))
         s.push_holes(1)
         return 0
     if head.state & ERASED and head.subject_len == 0:

@@ -57,7 +57,7 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
             seen = max(seen, last_named(PyBytes_AS_STRING(cut) + at, len(cut) - at, s.salt, first, &whole))
             if whole >= first and whole > told:
                 first = max(expected, told + 1)
-                log.removals.lost.append((first, whole + 1 - first, "damaged at the end"))
+                log.removals.lost.append((first, whole + 1 - first, "damaged bytes at the end of the log"))
     if o.evidence is not None and o.evidence.size > s.size:
         # The index file does not match the segment any more and will be unlinked: record the removals that only the index file has.
         for low, high in o.evidence.gone:
@@ -98,7 +98,7 @@ cdef int pass_over_end(Log log, Opened o) except -1:
     """Make sure that no sequence of the damaged end is used again, for a segment that takes no appends."""
     cdef uint64_t first = log.span.last_seq + 1, whole = 0, last = last_at_end(log, o, &whole)
     if whole >= first:
-        log.removals.lost.append((first, whole + 1 - first, "damaged at the end"))
+        log.removals.lost.append((first, whole + 1 - first, "damaged bytes at the end of the log"))
     if last >= first:
         if last > max(whole, first - 1):
             first = max(whole + 1, first)

@@ -183,7 +183,7 @@ cdef int hold(Log log, uint64_t size, uint32_t count) except -1:
         log.files.roll(log.span.last_seq + 1)
         s = log.files.active
     if s.size + size > SEGMENT_MAX_BYTES or count >= GAP_MAX:
-        raise OSError(27, "too much for one segment")
+        raise OSError(27, "the batch is too large for one segment")
     out_reserve(&log.tail.out, size)
     log.state.hold()
     return 0

@@ -235,7 +235,7 @@ cdef int store(Log log, uint64_t seq, uint64_t ts_ns, const char* subject, size_
     cdef PublishHeaders headers
     cdef uint16_t flags = 0
     if not sayable(subject, subject_len) or subject_len > NAME_MAX_BYTES or subject_len + body_len > RECORD_MAX_BYTES - RECORD_EXTRA_BYTES:
-        raise ValueError(f"message {seq} is not one that can be stored")
+        raise ValueError(f"message {seq} cannot be stored: its subject or its size is not valid")
     if seq <= log.span.last_seq:
         raise ValueError(f"message sequence {seq} out of order")
     if seq > log.span.last_seq + 1:
@@ -263,7 +263,7 @@ cdef class BlockReader(Feed):
     def start(self, int index) -> None:
         """Begin block `index`: further bytes are of it."""
         if out_waiting(&self.out):
-            raise ValueError(f"message block {self.index} ends amid a record")
+            raise ValueError(f"message block {self.index} ends in the middle of a record")
         self.index = index
         keyed(&self.key, f"{self.stream}-{index}")
 
@@ -285,7 +285,7 @@ cdef class BlockReader(Feed):
             subject_len = n16
             at = HEAD_BYTES + subject_len + (HEADER_LEN_BYTES if headers else 0)
             if length < at + SUM_BYTES or length > RECORD_MAX_BYTES:
-                raise ValueError(f"message block {self.index} holds what is no record")
+                raise ValueError(f"message block {self.index} has bytes that are no record")
             if out_waiting(&self.out) < length:
                 return
             memcpy(&seq, p + 4, 8)
@@ -295,14 +295,14 @@ cdef class BlockReader(Feed):
             if headers:
                 memcpy(&hlen, p + HEAD_BYTES + subject_len, HEADER_LEN_BYTES)
                 if hlen > body_len:
-                    raise ValueError(f"message block {self.index} holds what is no record")
+                    raise ValueError(f"message block {self.index} has bytes that are no record")
             h = self.key
             highway_put(&h, p + 4, 16)
             highway_put(&h, p + HEAD_BYTES, subject_len)
             highway_put(&h, p + at, body_len)
             memcpy(&checksum, p + length - SUM_BYTES, SUM_BYTES)
             if highway_end(&h) != checksum:
-                raise ValueError(f"message block {self.index} holds a record whose checksum does not match")
+                raise ValueError(f"message block {self.index} has a record whose checksum does not match")
             self.out.off += length
             if seq & TOMBSTONE:
                 seq &= ~(TOMBSTONE | ERASED)
@@ -357,7 +357,7 @@ cdef class EntryReader(Feed):
 
     cdef int message(self, uint64_t seq, int64_t ts_ns, const char* name, size_t n, size_t hlen, size_t body_len) except -1:
         if self.log is None:
-            raise ValueError("a message before state.json")
+            raise ValueError("the archive has a message before state.json")
         if seq <= self.last or seq >= ERASED:
             raise ValueError(f"message sequence {seq} out of order")
         self.last = seq
@@ -404,13 +404,13 @@ cdef class EntryReader(Feed):
             payload_len = uvarint(&r)
             if r.bad:
                 if out_waiting(&self.out) >= 5 * VARINT_MAX_BYTES:
-                    raise ValueError("an entry without sensible numbers")
+                    raise ValueError("the numbers of an entry are not valid")
                 return None
             most = FILE_MAX_BYTES
             if seq and self.max_bytes >= 0:
                 most = <uint64_t>self.max_bytes
             if name_len > NAME_MAX_BYTES or hlen > most or payload_len > most or hlen + payload_len > most:
-                raise ValueError(f"message sequence {seq} is too long" if seq else "an entry that is too long")
+                raise ValueError(f"message sequence {seq} is too long" if seq else "an entry is too long")
             if seq == 0 and name_len == 0:
                 if ts_ns or hlen or payload_len:
                     raise ValueError("expected message sequence")

@@ -184,7 +184,7 @@ cdef class MessageIds:
     def put(self, bytes key, seq: int, ts_ns: int) -> None:
         """Add an id that is not known. Raises ValueError when it is known, or when the time or the sequence goes back."""
         if self.get(key) or ts_ns < self.newest_ns:
-            raise ValueError("known, or older than the newest")
+            raise ValueError("the message id is known, or older than the newest one")
         self.add(PyBytes_AS_STRING(key), <uint32_t>PyBytes_GET_SIZE(key), seq, ts_ns)
 
     def expire(self, until_ns: int) -> int:

@@ -187,7 +187,9 @@ def _check_prefixes(externals: list[ExternalStream], listened: Iterable[str]) ->
     # only a subject with `>` can match itself behind a prefix, which has more tokens
     tails = [subject for subject in listened if subject.endswith(">")]
     if len({external.deliver for external in externals} - {""}) * len(tails) > _MAX_LOOKS:
-        raise Invalid("too many delivery prefixes and subjects of origins to be compared")
+        raise Invalid(
+            "the external origins have too many deliver prefixes and subjects to be compared"
+        )
     for external in externals:
         prefix = external.deliver
         if not prefix:
@@ -219,7 +221,9 @@ def _check_cycle(config: StreamConfig, find: Find) -> None:
         for source in here.sources:
             looks += 1 + len(here.subjects) * (source.name in visited)
             if looks > _MAX_LOOKS:
-                raise Invalid("origins of sources cross too often to be followed")
+                raise Invalid(
+                    "the sources of the origins form too many paths to be checked for a cycle"
+                )
             if source.external is not None:
                 continue
             if source.name in visited:

@@ -103,7 +103,7 @@ class FolderResolver:
             else:
                 os.replace(path, f"{path}.deleted")
         except FileNotFoundError:
-            raise FolderError(f"{account} is not here") from None
+            raise FolderError(f"the folder has no JWT of account {account}") from None
         self._sync_folder()
         self._known.pop(account, None)
         self.deleted(account)

@@ -80,7 +80,7 @@ def decode(token: str, wanted: type[C]) -> C:
             return msgspec.convert(migrate(msgspec.json.decode(raw), kind), wanted)
         return msgspec.json.decode(raw, type=wanted)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise JwtError(f"the claims are not what they should be: {problem}") from None
+        raise JwtError(f"the claims are not valid: {problem}") from None
 
 
 def encode(claims: "Mapping[str, Any]", pair: KeyPair, issued_at: int) -> str:

@@ -146,7 +146,9 @@ def _known_urls(reader: Reader, name: str, item: Item) -> None:
 
 def _no_known_urls(reader: Reader, name: str, item: Item) -> None:
     if flag(item):
-        raise ValueError("not supported here: clients have no known URLs")
+        raise ValueError(
+            "check_known_urls is for routes and gateways, which the server does not support; remove it"
+        )
 
 
 def _no_ocsp(reader: Reader, name: str, item: Item) -> None:
@@ -155,7 +157,9 @@ def _no_ocsp(reader: Reader, name: str, item: Item) -> None:
 
 
 def _windows(reader: Reader, name: str, item: Item) -> None:
-    raise ValueError("the certificate store of Windows is not here; use cert_file and key_file")
+    raise ValueError(
+        "the certificate store of Windows is not supported; use cert_file and key_file"
+    )
 
 
 def _pairs(reader: Reader, name: str, item: Item) -> None:

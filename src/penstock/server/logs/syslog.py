@@ -53,7 +53,7 @@ class Syslog:
             self._socket = self._opened(found[0], kind, found[4])
             return
         if self.address and parts.scheme not in ("", "unix", "unixgram"):
-            raise ValueError("it has to be udp://host:port, tcp://host:port or a path")
+            raise ValueError("the address has to be udp://host:port, tcp://host:port or a path")
         paths = (parts.path,) if self.address else LOCAL_PATHS
         problem: OSError = FileNotFoundError(f"no socket at {' or '.join(paths)}")
         for path in paths:

@@ -2,7 +2,6 @@
 
 An offset has, for each stream, the sequence of the last message that was read and the time at which
 the stream was created. For one stream and for several::
-stream was created. Of one stream and of several::
 
     {"stream": "ORDERS", "seq": 41, "born": "2026-10-16T23:04:01.123456789Z"}
     {"EVENTS": {"seq": 7, "born": "..."}, "ORDERS": {"seq": 41, "born": "...", "from": 40}}

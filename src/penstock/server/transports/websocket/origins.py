@@ -19,7 +19,7 @@ def parse_origin(text: str) -> Origin:
     """Parse an origin such as ``https://example.com``. ValueError when it is invalid."""
     parts = urlsplit(text)
     if parts.scheme not in _DEFAULT_PORTS or not parts.netloc:
-        raise ValueError(f'"{text}" is no origin: http or https, and a host')
+        raise ValueError(f'"{text}" is not an origin such as https://example.com')
     host, port = split_host(parts.netloc, secure=parts.scheme == "https")
     if not host:
         raise ValueError(f'"{text}" has no host')
@@ -32,7 +32,7 @@ def split_host(host: str, *, secure: bool) -> tuple[str, str]:
     if not colon or host.endswith("]") or not port:
         name, port = host.rstrip(":"), _DEFAULT_PORTS["https" if secure else "http"]
     if not port.isdecimal():
-        raise ValueError(f'"{host}" has no port that is a number')
+        raise ValueError(f'the port of "{host}" is not a number')
     return name.strip("[]").lower(), port
 
 
