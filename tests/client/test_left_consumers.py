@@ -51,7 +51,7 @@ class Losing:
 
 def bucket(js: Any, admin: Any) -> tuple[str, Any]:
     admin.create_key_value(KeyValueConfig(bucket="b")).put("a", b"")
-    return "KV_b", js.key_value("b").watch()
+    return "KV_b", js.key_value("b")
 
 
 def objects(js: Any, admin: Any) -> tuple[str, Any]:
@@ -102,7 +102,7 @@ def first_of(reader: Any, make: Any) -> Iterator[Any]:
         with reader.consume("m", print, auto_ack=True) as messages:
             yield messages
         return
-    with reader.watch() if make is objects else reader as watch:
+    with reader.watch() as watch:
         yield watch.next(timeout=WAIT)
 
 
@@ -136,6 +136,4 @@ def test_every_consumer_is_removed(
                 assert item is not None
                 wait_for(settled)
                 break
-            if make is bucket:
-                reader = losing.jetstream().key_value("b").watch()
         wait_for(lambda: admin.consumer_names(name) == [])

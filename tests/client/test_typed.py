@@ -158,12 +158,14 @@ def expected(signature: inspect.Signature, owner: str, *, blocking: bool) -> str
     kind = signature.return_annotation
     text = kind if isinstance(kind, str) else inspect.formatannotation(kind)
     text = re.sub(r"\b(?:penstock|collections)(?:\.\w+)*\.", "", text)
-    known = {"M": "Message", "V": "bytes"}
+    known = {"M": "Message", "V": "bytes", "Self": owner}
     if owner == "JetStream":
         known |= {"B": "KeyValue[bytes]", "S": "ObjectStore"}
         known |= {"SG": "StaticGroup", "EG": "ElasticGroup"}
     if owner == "ObjectStore":
         known |= {"W": "ObjectWatcher"}
+    if owner == "KeyValue":
+        known |= {"KW": "KeyWatch[bytes]", "KT": "KeyTransaction[bytes]"}
     for variable, means in known.items():
         text = re.sub(rf"\b{variable}\b", means, text)
     text = re.sub(r"^(KeyValue|KeyWatch|KeyTransaction)$", r"\1[bytes]", text)

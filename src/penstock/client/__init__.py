@@ -170,7 +170,6 @@ if TYPE_CHECKING:
         PartitioningFilter,
         StaticGroupConfig,
     )
-    from .keyvalue.bucket import KvSnapshot
     from .keyvalue.codecs import (
         Base64Keys,
         Base64Values,
@@ -182,6 +181,7 @@ if TYPE_CHECKING:
     )
     from .keyvalue.config import KeyValueConfig, KeyValueStatus
     from .keyvalue.entries import KvEntry
+    from .keyvalue.many import KvSnapshot
     from .objects.models import ObjectInfo, ObjectLink, ObjectStoreConfig, ObjectStoreStatus
     from .schedules import Schedule
     from .services.models import (
@@ -259,7 +259,7 @@ _LATER = {
     "KeyValueConfig": ("keyvalue.config", "KeyValueConfig"),
     "KeyValueStatus": ("keyvalue.config", "KeyValueStatus"),
     "KvEntry": ("keyvalue.entries", "KvEntry"),
-    "KvSnapshot": ("keyvalue.bucket", "KvSnapshot"),
+    "KvSnapshot": ("keyvalue.many", "KvSnapshot"),
     "Base64Keys": ("keyvalue.codecs", "Base64Keys"),
     "Base64Values": ("keyvalue.codecs", "Base64Values"),
     "FilterableKeyCodec": ("keyvalue.codecs", "FilterableKeyCodec"),

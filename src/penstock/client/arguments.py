@@ -103,19 +103,19 @@ def check_of(like: Callable[..., Any]) -> Check | None:
 
 
 def checked(method: F) -> F:
-    """A method that a shell writes by hand, which checks the kinds of its arguments."""
-    found, place = check_of(method), method.__qualname__
+    """A method that is no ``call``, which checks the kinds of its arguments."""
+    found, name = check_of(method), method.__name__
     assert found is not None
     check = found
 
     @functools.wraps(method)
     def checks(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        check(place, args, kwargs)
+        check(f"{type(self).__qualname__}.{name}", args, kwargs)
         return method(self, *args, **kwargs)
 
     @functools.wraps(method)
     async def checks_awaited(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        check(place, args, kwargs)
+        check(f"{type(self).__qualname__}.{name}", args, kwargs)
         return await method(self, *args, **kwargs)
 
     return cast("F", checks_awaited if inspect.iscoroutinefunction(method) else checks)

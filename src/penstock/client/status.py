@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from penstock.errors import ConnectionClosed
 
-from .steps import Mailbox, Until
+from .steps import Ended, Mailbox, Until
 
 if TYPE_CHECKING:
     from .session import Session
@@ -82,12 +82,15 @@ class StatusBox(Mailbox):
         self.client.readers_of_status.discard(self)
         self.stir()
 
-    def taking(self) -> Steps[Status | None]:
-        """The next event; None after the last one."""
+    def _following(self) -> Steps[Status]:
+        """The next event; Ended after the last one."""
         if not self.has_news():
             with suppress(ConnectionClosed):  # the event "closed" is there
                 yield Until(self, self.has_news, math.inf)
-        return self.take()
+        status = self.take()
+        if status is None:
+            raise Ended
+        return status
 
     def take(self) -> Status | None:
         """The next event of those that are there; None for none."""

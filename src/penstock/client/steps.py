@@ -190,6 +190,10 @@ class Left(BaseException):
     """Thrown into a flow when its user leaves it."""
 
 
+class Ended(Exception):  # no error: the iteration is over
+    """Raised by the steps of an iteration's next item: no item follows."""
+
+
 class Owner(Protocol):
     """The owner of a subscription."""
 

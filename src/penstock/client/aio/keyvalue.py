@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
-from ..arguments import checked
-from ..keyvalue.bucket import Bucket
-from ..keyvalue.codecs import TypedValues
+from ..keyvalue.codecs import TypedValues, ValueCodec
+from ..keyvalue.entries import KvEntry
+from ..keyvalue.handle import Handle
 from ..keyvalue.transaction import Transaction as Changes
-from ..keyvalue.watching import Ended, Watching
-from .running import Awaited, Entered, run
+from ..keyvalue.watching import Watching
+from .running import Awaited, Entered, Watched
 
 if TYPE_CHECKING:
-    from ..durations import Duration
-    from ..keyvalue.codecs import KeyCodec, ValueCodec
-    from ..keyvalue.entries import KvEntry
     from .connection import Client
 
 V = TypeVar("V")
 W = TypeVar("W")
 
 
-class KeyWatch(Entered, Watching[V], Generic[V]):
-    """The values of some keys and then every change, in order and once; made by ``KeyValue.watch``.
+class KeyWatch(Watched[KvEntry[V]], Watching[V], Generic[V]):
+    """Changes of keys, in order, each once; made by ``KeyValue.watch``.
 
     ::
 
@@ -38,22 +35,6 @@ class KeyWatch(Entered, Watching[V], Generic[V]):
     """
 
     client: Client
-
-    async def __aenter__(self) -> KeyWatch[V]:
-        """Begin: every change from now on is delivered."""
-        await run(self.client, self.beginning())
-        return self
-
-    def __aiter__(self) -> KeyWatch[V]:
-        """Itself."""
-        return self
-
-    async def __anext__(self) -> KvEntry[V]:
-        """The next entry; waits for it."""
-        try:
-            return await run(self.client, self.stepping())
-        except Ended:
-            raise StopAsyncIteration from None
 
 
 class KeyTransaction(Entered, Changes[V], Generic[V]):
@@ -72,7 +53,7 @@ class KeyTransaction(Entered, Changes[V], Generic[V]):
     client: Client
 
 
-class KeyValue(Awaited, Bucket[V], Generic[V]):
+class KeyValue(Awaited, Handle[V, KeyWatch[V], KeyTransaction[V]], Generic[V]):
     """A key-value bucket; made by ``JetStream.key_value`` and ``create_key_value``.
 
     ::
@@ -89,44 +70,8 @@ class KeyValue(Awaited, Bucket[V], Generic[V]):
     """
 
     client: Client
-
-    @checked
-    def watch(
-        self,
-        *filters: str,
-        history: bool = False,
-        updates_only: bool = False,
-        from_revision: int | None = None,
-        without_values: bool = False,
-        ignore_deletes: bool = False,
-    ) -> KeyWatch[V]:
-        """Watch some keys or filters, or all: their values first, then every change.
-
-        history: begin with all kept revisions, not only the newest of each key.
-        updates_only: begin with nothing.
-        from_revision: begin with everything that is stored from this revision on.
-        without_values: deliver keys and sizes only.
-        ignore_deletes: leave out markers of deleted keys.
-
-        The watch begins at its ``with`` block, or with its first call. Raises InvalidKey, and ValueError for
-        more than one of the first three.
-        """
-        position = self._watching(
-            filters,
-            history=history,
-            updates_only=updates_only,
-            from_revision=from_revision,
-            without_values=without_values,
-        )
-        return KeyWatch(self, position, ignore_deletes=ignore_deletes)
-
-    @checked
-    def transaction(self, *, timeout: Duration | None = None) -> KeyTransaction[V]:
-        """Change several keys at once: all changes are stored, or none.
-
-        The bucket needs ``allow_atomic``; commit raises NotEnabled without it.
-        """
-        return KeyTransaction(self, timeout)
+    _watch_type = KeyWatch
+    _transaction_type = KeyTransaction
 
     def typed(self, kind: type[W], form: Literal["json", "msgpack"] = "json") -> KeyValue[W]:
         """The same bucket with values of a type: a msgspec Struct, a dataclass, anything msgspec knows.
@@ -138,10 +83,5 @@ class KeyValue(Awaited, Bucket[V], Generic[V]):
 
     def with_values(self, codec: ValueCodec[W]) -> KeyValue[W]:
         """The same bucket with another codec of values."""
-        handle: KeyValue[W] = self._with(codec)
-        return handle
-
-    def with_keys(self, codec: KeyCodec) -> KeyValue[V]:
-        """The same bucket with another codec of keys, such as ``Base64Keys()`` or ``PathKeys()``."""
-        handle: KeyValue[V] = self._with(self._values, codec)
+        handle: KeyValue[W] = self._with(codec, self.keyspace.keys)
         return handle

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.errors import ConnectionClosed
-
+from ..objects.models import ObjectInfo
 from ..objects.store import Storing
 from ..objects.watching import Watching
-from .running import Awaited, Entered, run
+from .running import Awaited, Watched
 
 if TYPE_CHECKING:
-    from ..objects.models import ObjectInfo
     from .connection import Client
 
 
-class ObjectWatcher(Entered, Watching):
+class ObjectWatcher(Watched[ObjectInfo | None], Watching):
     """Changes of an object store; made by ``ObjectStore.watch``.
 
     Iterate over it with ``async for``, or await ``next``. Each item is the ObjectInfo of an object that
@@ -24,25 +22,12 @@ class ObjectWatcher(Entered, Watching):
 
     ::
 
-        async with await store.watch() as watcher:
+        async with store.watch() as watcher:
             while (info := await watcher.next(timeout=60)) is not None:
                 print(info.name, info.size)
     """
 
     client: Client
-
-    def __aiter__(self) -> ObjectWatcher:
-        """Changes until ``stop``."""
-        return self
-
-    async def __anext__(self) -> ObjectInfo | None:
-        """The next change; ConnectionClosed when the client is closed."""
-        try:
-            return await run(self.client, self.taking())
-        except ConnectionClosed:
-            if self._stopped:
-                raise StopAsyncIteration from None
-            raise
 
 
 class ObjectStore(Awaited, Storing[ObjectWatcher]):
@@ -56,4 +41,4 @@ class ObjectStore(Awaited, Storing[ObjectWatcher]):
     """
 
     client: Client
-    _watcher_type = ObjectWatcher
+    _watch_type = ObjectWatcher

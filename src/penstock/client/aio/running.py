@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from ..steps import (
     Attach,
     Await,
     Awaits,
     Dial,
+    Ended,
     Left,
     Request,
     Send,
@@ -23,7 +24,7 @@ from ..steps import (
 from .waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 
     from ..steps import Flow, Steps
     from .connection import Client
@@ -159,6 +160,24 @@ class Awaited(Awaits):
         realise(cls, _runner, iterate, _told, "AsyncGenerator")
 
 
+class Iterated(Awaited, Generic[T]):
+    """Base of objects for ``async for``: the steps of ``_following`` return an item, or raise Ended."""
+
+    client: Client
+    _following: Callable[..., Steps[T]]
+
+    def __aiter__(self) -> Self:
+        """The object itself."""
+        return self
+
+    async def __anext__(self) -> T:
+        """The next item; waits for it."""
+        try:
+            return await run(self.client, self._following())
+        except Ended:
+            raise StopAsyncIteration from None
+
+
 class Entered(Awaited):
     """Base of objects for ``async with``, which run the steps of ``_leaving`` at the end."""
 
@@ -173,3 +192,18 @@ class Entered(Awaited):
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """The end of the block."""
         await run(self.client, self._leaving(kind))
+
+
+class Watched(Iterated[T], Entered, Generic[T]):
+    """Base of watches, which begin at ``async with``, when they are awaited, or with the first call."""
+
+    beginning: Callable[[], Steps[None]]
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        """Begin: every change from now on is delivered."""
+        return self.__aenter__().__await__()
+
+    async def __aenter__(self) -> Self:
+        """Begin: every change from now on is delivered."""
+        await run(self.client, self.beginning())
+        return self

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..status import Status, StatusBox
-from .running import Awaited, run
-
-if TYPE_CHECKING:
-    from .connection import Client
+from .running import Iterated
 
 
-class StatusEvents(Awaited, StatusBox):
+class StatusEvents(Iterated[Status], StatusBox):
     """Events of a connection: ``async for event in client.status()``; ends when the client is closed.
 
     ::
@@ -19,16 +14,3 @@ class StatusEvents(Awaited, StatusBox):
         async for event in nc.status():
             print(event.kind, event.error)
     """
-
-    client: Client
-
-    def __aiter__(self) -> StatusEvents:
-        """Events since the call of ``status``."""
-        return self
-
-    async def __anext__(self) -> Status:
-        """The next event."""
-        status = await run(self.client, self.taking())
-        if status is None:
-            raise StopAsyncIteration
-        return status

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.errors import ConnectionClosed
-
+from ..objects.models import ObjectInfo
 from ..objects.store import Storing
 from ..objects.watching import Watching
-from .running import Blocking, Entered, run
+from .running import Blocking, Watched
 
 if TYPE_CHECKING:
-    from ..objects.models import ObjectInfo
     from .connection import BlockingClient
 
 
-class ObjectWatcher(Entered, Watching):
+class ObjectWatcher(Watched[ObjectInfo | None], Watching):
     """Changes of an object store; made by ``ObjectStore.watch``.
 
     Iterate over it, or call ``next``. Each item is the ObjectInfo of an object that was stored, changed or
@@ -31,19 +29,6 @@ class ObjectWatcher(Entered, Watching):
 
     client: BlockingClient
 
-    def __iter__(self) -> ObjectWatcher:
-        """Changes until ``stop``."""
-        return self
-
-    def __next__(self) -> ObjectInfo | None:
-        """The next change; ConnectionClosed when the client is closed."""
-        try:
-            return run(self.client, self.taking())
-        except ConnectionClosed:
-            if self._stopped:
-                raise StopIteration from None
-            raise
-
 
 class ObjectStore(Blocking, Storing[ObjectWatcher]):
     """Objects of any size in a bucket; made by ``JetStream.object_store`` and ``create_object_store``.
@@ -56,4 +41,4 @@ class ObjectStore(Blocking, Storing[ObjectWatcher]):
     """
 
     client: BlockingClient
-    _watcher_type = ObjectWatcher
+    _watch_type = ObjectWatcher

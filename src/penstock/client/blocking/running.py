@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 from ..steps import (
     Attach,
     Await,
     Blocks,
     Dial,
+    Ended,
     Left,
     Ready,
     Request,
@@ -170,6 +171,24 @@ class Blocking(Blocks):
         realise(cls, _called, iterate, _told, "Iterator")
 
 
+class Iterated(Blocking, Generic[T]):
+    """Base of objects for ``for``: the steps of ``_following`` return an item, or raise Ended."""
+
+    client: BlockingClient
+    _following: Callable[..., Steps[T]]
+
+    def __iter__(self) -> Self:
+        """The object itself."""
+        return self
+
+    def __next__(self) -> T:
+        """The next item; waits for it."""
+        try:
+            return run(self.client, self._following())
+        except Ended:
+            raise StopIteration from None
+
+
 class Entered(Blocking):
     """Base of objects for ``with``, which run the steps of ``_leaving`` at the end."""
 
@@ -184,3 +203,14 @@ class Entered(Blocking):
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """The end of the block."""
         run(self.client, self._leaving(kind))
+
+
+class Watched(Iterated[T], Entered, Generic[T]):
+    """Base of watches, which begin when they are made: every change from then on is delivered."""
+
+    beginning: Callable[[], Steps[None]]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Made by ``watch``."""
+        super().__init__(*args, **kwargs)
+        run(self.client, self.beginning())

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..status import Status, StatusBox
-from .running import Blocking, run
-
-if TYPE_CHECKING:
-    from .connection import BlockingClient
+from .running import Iterated
 
 
-class StatusEvents(Blocking, StatusBox):
+class StatusEvents(Iterated[Status], StatusBox):
     """Events of a connection: ``for event in client.status()``; ends when the client is closed.
 
     ::
@@ -19,16 +14,3 @@ class StatusEvents(Blocking, StatusBox):
         for event in nc.status():
             print(event.kind, event.error)
     """
-
-    client: BlockingClient
-
-    def __iter__(self) -> StatusEvents:
-        """Events since the call of ``status``."""
-        return self
-
-    def __next__(self) -> Status:
-        """The next event; waits for it, and reads meanwhile."""
-        status = run(self.client, self.taking())
-        if status is None:
-            raise StopIteration
-        return status

@@ -12,6 +12,7 @@ from penstock.errors import BadBucket, InvalidBucketName
 
 from ..durations import Duration, Nanoseconds, to_nanoseconds
 from ..models import Placement, Republish, StreamConfig, StreamSource, SubjectTransform
+from ..summaries import bucket_summary
 
 if TYPE_CHECKING:
     from ..models import StreamInfo
@@ -212,6 +213,7 @@ class KeyValueStatus:
     Example::
 
         status = bucket.status()
+        print(status)  # config: 2 values, 117 bytes, ttl 1h0m0s, file, history 5
         print(status.bucket, status.values, status.bytes, status.history)
 
     ``values``: stored revisions and markers of all keys. ``bytes``: their size in the store.
@@ -242,6 +244,27 @@ class KeyValueStatus:
     def revision(self) -> int:
         """The newest revision; 0 when nothing was ever stored."""
         return self.stream_info.state.last_seq
+
+    def __str__(self) -> str:
+        """The bucket in one line: what it holds, and its limits."""
+        config = self.stream_info.config
+        marks = ["compressed"] if config.compression == "s2" else []
+        if config.mirror is not None:
+            marks.append(f"mirror of {config.mirror.name.removeprefix(wire.STREAM_PREFIX)}")
+        return bucket_summary(
+            self.bucket,
+            f"{self.values} value{'' if self.values == 1 else 's'}",
+            size=self.bytes,
+            ttl_ns=self.ttl,
+            max_bytes=config.max_bytes,
+            storage=config.storage,
+            replicas=config.num_replicas,
+            marks=(f"history {self.history}", *marks),
+        )
+
+    def __repr__(self) -> str:
+        """The same; ``config`` and ``stream_info`` have the rest."""
+        return f"<KeyValueStatus {self}>"
 
 
 def status_of(info: StreamInfo) -> KeyValueStatus:

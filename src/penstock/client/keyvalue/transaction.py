@@ -67,7 +67,7 @@ def committing(
             if change.ttl is not None:
                 yield from bucket.allowing_ttl(change.ttl)
             yield from batch.adding(
-                bucket.write_subject(key),
+                bucket.keyspace.write_subject(key),
                 change.data,
                 headers=wire.removal_headers(change.operation),
                 expected_last_subject_seq=revision,
@@ -108,16 +108,16 @@ class Transaction(Generic[V]):
 
     def put(self, key: str, value: V) -> None:
         """Store a value, whatever the key holds."""
-        self._add(key, Change(self._bucket.encoded(key, value)))
+        self._add(key, Change(self._bucket.keyspace.encoded(key, value)))
 
     def create(self, key: str, value: V, *, ttl: Duration | None = None) -> None:
         """Store the value of a key that does not exist, or was deleted."""
-        self._add(key, Change(self._bucket.encoded(key, value), creates=True, ttl=ttl))
+        self._add(key, Change(self._bucket.keyspace.encoded(key, value), creates=True, ttl=ttl))
 
     def update(self, key: str, value: V, revision: int) -> None:
         """Store a value if this is the key's newest revision; 0: if it never had a value."""
         check_revision(revision)
-        self._add(key, Change(self._bucket.encoded(key, value), revision=revision))
+        self._add(key, Change(self._bucket.keyspace.encoded(key, value), revision=revision))
 
     def delete(self, key: str, *, revision: int | None = None) -> None:
         """Delete a key, with ``revision`` only if that is its newest one."""
@@ -142,7 +142,7 @@ class Transaction(Generic[V]):
         """Take a change; InvalidKey, or ValueError for a second one of the key."""
         if self._over:
             raise ValueError("the transaction is over: begin another one")
-        self._bucket.write_subject(key)
+        self._bucket.keyspace.write_subject(key)
         if key in self._changes:
             raise ValueError(f"key {key!r} is changed twice: a transaction changes it once")
         self._changes[key] = change

@@ -29,7 +29,7 @@ from penstock.errors import (
 from ..durations import Duration, to_seconds
 from ..ordered import Ordered
 from ..pulling import Inbox
-from ..steps import Left, Ready, Step, Until, call
+from ..steps import Ended, Left, Ready, Step, Until, call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,10 +43,6 @@ if TYPE_CHECKING:
     from .entries import KvEntry
 
 V = TypeVar("V")
-
-
-class Ended(Exception):  # no error: the watch was stopped
-    """No entry follows, because the watch was stopped or its client closed."""
 
 
 class Position(Ordered):
@@ -123,7 +119,7 @@ class Watching(Generic[V]):
     def __init__(
         self, bucket: Bucket[V], position: Position, *, ignore_deletes: bool = False
     ) -> None:
-        """Made by ``watch``; the first call creates the consumer."""
+        """Made by ``watch``; the first call creates the consumer, unless ``beginning`` has."""
         self.client = bucket.client
         self.bucket = bucket
         self.position = position
@@ -156,7 +152,7 @@ class Watching(Generic[V]):
         BucketReplaced when it was also created again. No entry is lost when the call is cancelled.
         """
         try:
-            return (yield from self.stepping(timeout))
+            return (yield from self._following(timeout))
         except Ended:
             raise ConnectionClosed("the watch is stopped, no entry follows") from None
 
@@ -227,7 +223,7 @@ class Watching(Generic[V]):
 
     # -- step by step ------------------------------------------------------------------------------
 
-    def stepping(self, timeout: Duration | None = None) -> Steps[KvEntry[V]]:
+    def _following(self, timeout: Duration | None = None) -> Steps[KvEntry[V]]:
         """The next entry; Timeout, or Ended when none follows."""
         seconds = math.inf if timeout is None else to_seconds(timeout)
         entry = yield from self._advancing(self.client.clock() + seconds)
@@ -317,7 +313,7 @@ class Watching(Generic[V]):
         update = self.position.caught_up
         if not self.position.passes(metadata):
             return None
-        entry = self.bucket.entry(
+        entry = self.bucket.keyspace.entry(
             message.subject,
             metadata.stream_seq,
             metadata.timestamp_ns,

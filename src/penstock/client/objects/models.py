@@ -14,6 +14,7 @@ from penstock.api.fields import Storage
 from penstock.errors import ObjectDamaged
 
 from ..durations import Duration, Nanoseconds, to_nanoseconds
+from ..summaries import bucket_summary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -137,6 +138,7 @@ class ObjectStoreStatus:
     Example::
 
         status = store.status()
+        print(status)  # reports: 4096 bytes of 1000000, file, sealed
         print(status.bucket, status.size, status.sealed)
 
     bucket: its name.
@@ -163,6 +165,23 @@ class ObjectStoreStatus:
     size: int
     metadata: Mapping[str, str]
     stream: StreamInfo
+
+    def __str__(self) -> str:
+        """The bucket in one line: what it holds, and its limits."""
+        marks = (("compressed", self.compressed), ("sealed", self.sealed))
+        return bucket_summary(
+            self.bucket,
+            size=self.size,
+            ttl_ns=self.ttl,
+            max_bytes=self.max_bytes,
+            storage=self.storage,
+            replicas=self.replicas,
+            marks=tuple(mark for mark, has in marks if has),
+        )
+
+    def __repr__(self) -> str:
+        """The same; ``stream`` has the rest."""
+        return f"<ObjectStoreStatus {self}>"
 
 
 def status_of(info: StreamInfo) -> ObjectStoreStatus:

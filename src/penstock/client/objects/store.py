@@ -82,7 +82,7 @@ class Storing(Generic[W]):
     """The calls of one object store."""
 
     client: Session[Any]
-    _watcher_type: Callable[..., W]
+    _watch_type: Callable[..., W]
 
     def __init__(self, js: Streams[Any], bucket: str) -> None:
         """Sends no request; ValueError for a name that no bucket can have."""
@@ -547,38 +547,39 @@ class Storing(Generic[W]):
 
     # -- the bucket --------------------------------------------------------------------------------
 
-    def watching(
+    def watch(
         self,
         *,
         include_history: bool = False,
         updates_only: bool = False,
         ignore_deletes: bool = False,
-    ) -> Steps[W]:
+    ) -> W:
         """Follow the changes of the bucket: first its objects as they are, then None, then each change.
 
         ``updates_only``: only changes from now on, without the None. ``include_history``: every message
         about an object that the stream holds; a put removes the earlier one, so that is the last one, except
         of writers that keep them. ``ignore_deletes``: deleted objects are not told.
+
+        In blocking code the watch begins at once. In asyncio it begins at its ``async with`` block, when it is
+        awaited, or with its first call.
         """
         if include_history and updates_only:
             raise ValueError("give include_history or updates_only, not both")
         policy: DeliverPolicy = "all" if include_history else "last_per_subject"
         if updates_only:
             policy = "new"
-        watcher = self._watcher_type(
+        return self._watch_type(
             self._js, self.bucket, self._stream, policy, deletes=not ignore_deletes
         )
-        yield from watcher.opening()
-        return watcher
-
-    watch = call(watching)
 
     def listing(self, *, show_deleted: bool = False) -> Steps[list[ObjectInfo]]:
         """The properties of all objects and links, in the order in which they were stored.
 
         With ``show_deleted`` also those of deleted objects.
         """
-        watcher = yield from self.watching(ignore_deletes=not show_deleted)
+        watcher = Watching(
+            self._js, self.bucket, self._stream, "last_per_subject", deletes=show_deleted
+        )
         found: list[ObjectInfo] = []
         try:
             while (info := (yield from watcher.taking(self._js.timeout))) is not None:

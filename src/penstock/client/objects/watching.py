@@ -15,7 +15,7 @@ from ..ordered import Ordered
 from ..own_consumers import OwnConsumers
 from ..pull import Flow as Requests
 from ..pulling import Inbox, Pulling
-from ..steps import SEND, Ready, Until, call
+from ..steps import SEND, Ended, Ready, Until, call
 from .models import decode_meta
 from .persisting import pausing
 
@@ -62,8 +62,10 @@ class Watching:
         )  # whether the end of the present objects is still to be told
         self._stopped = False
 
-    def opening(self) -> Steps[None]:
+    def beginning(self) -> Steps[None]:
         """Create the first consumer, or leave none: from now on every change is told."""
+        if self._handle is not None or self._stopped:
+            return
         try:
             yield from self._begin()
         except GeneratorExit:  # nobody carries out steps
@@ -172,6 +174,15 @@ class Watching:
         if not metadata.pending:
             self._tell_end()
         return True
+
+    def _following(self) -> Steps[ObjectInfo | None]:
+        """The next change; Ended when the watcher was stopped."""
+        try:
+            return (yield from self.taking())
+        except ConnectionClosed:
+            if self._stopped:
+                raise Ended from None
+            raise
 
     def stopping(self) -> Steps[None]:
         """Stop: no change follows. The consumer is removed."""
