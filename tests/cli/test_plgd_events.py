@@ -60,7 +60,10 @@ def test_a_fleet_is_made_published_compared_and_repaired(here: Run) -> None:
     assert lost
 
     without = here("plgd", "publish", "e.jsonl")
-    assert (without.status, without.err) == (1, "penstock: stream not found (10059)\n")
+    assert (without.status, without.err) == (
+        1,
+        "penstock: there is no stream EVENTS: penstock stream add EVENTS --subjects 'plgd.>'\n",
+    )
     first = here("plgd", "publish", "e.jsonl", "--create", "--json").json
     assert first["published"] == made.json["delivered"]
     again = here("plgd", "publish", "-", stdin=piped.out.encode()).out
@@ -146,7 +149,7 @@ def test_events_are_printed_for_people_and_programs(here: Run) -> None:
         ("decode --stream EVENTS x", 2, "excludes"),
         ("decode --stream EVENTS --filter nope", 2, "no filter 'nope'; there are all, owner"),
         ("decode missing.jsonl", 1, "cannot read missing.jsonl"),
-        ("decode --stream NONE", 1, "stream not found"),
+        ("decode --stream NONE", 1, "penstock stream add NONE --subjects 'plgd.>'"),
         ("publish missing.jsonl", 1, "cannot read missing.jsonl"),
         ("fleet --devices -1", 2, "must not be negative"),
         ("fleet --hub 3", 2, "a version such as"),
@@ -160,6 +163,7 @@ def test_events_are_printed_for_people_and_programs(here: Run) -> None:
         ("reconcile --store none.db", 1, "there is no event store none.db"),
         ("reconcile --gateway 127.0.0.1:1", 2, "needs --token"),
         ("reconcile --gateway 127.0.0.1:1 --token x", 2, "no token"),
+        ("reconcile --gateway http://hub:1 --token x", 2, "--gateway is host:port"),
         ("reconcile --gateway 127.0.0.1:1 --token-file none", 1, "cannot read the token none"),
         ("gateway --store none.db --jwks none --plaintext", 1, "cannot read --jwks none"),
         ("gateway --store none.db --jwks none", 2, "give --cert and --key, or --plaintext"),

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.client import StreamConfig, connect
+from penstock.errors import PublishFailed
 from penstock.plgd import LeadType, Reason, decode, named_filter
 from penstock.plgd.bus import EventBus, NoEventStream
+from penstock.plgd.codec import Encoded
 from penstock.plgd.fleet import FleetConfig, FleetRun
 from tests.plgd import vectors
 
@@ -50,6 +52,22 @@ def test_an_event_is_acked_once_and_received(server: ServerProcess) -> None:
                 bad = await received.next()
                 assert bad.error is not None
                 assert bad.error.reason is Reason.ENVELOPE
+
+    run(body())
+
+
+def test_a_full_stream_is_no_missing_one(server: ServerProcess) -> None:
+    async def body() -> None:
+        async with connect(server.url) as client:
+            bus = EventBus(client)
+            full = StreamConfig(name="EVENTS", subjects=["plgd.>"], max_msgs=1, discard="new")
+            await client.jetstream().create_stream(full)
+            made = bus.encoded(light(), "a")
+            items = [Encoded(made.subject, made.payload, str(number)) for number in range(3)]
+            with pytest.raises(
+                PublishFailed, match=r"2 messages not acknowledged.*maximum messages"
+            ):
+                await bus.send_all(items)
 
     run(body())
 

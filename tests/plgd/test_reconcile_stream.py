@@ -51,9 +51,13 @@ EVENTS = StreamConfig(name="EVENTS", subjects=["plgd.>"], storage="memory")
 EVERYTHING = Policy(commands=True)
 
 
-def filled(url: str, path: Path, *, history: bool = True, **changes: Any) -> FleetRun:
-    """A fleet's events in a stream, and its store in a file."""
+def filled(
+    url: str, path: Path, *, history: bool = True, owner: str | None = None, **changes: Any
+) -> FleetRun:
+    """A fleet's events in a stream, and its store in a file; with ``owner`` all devices are his."""
     made = FleetRun(FleetConfig(**FLEET | changes), keep_events=history)
+    for device in made.simulation.devices:
+        device.owner = owner or device.owner
     deliveries = list(made.deliveries())
 
     async def publish() -> None:

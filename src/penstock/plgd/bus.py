@@ -136,7 +136,7 @@ class EventBus:
                     await publisher.publish(item.subject, item.payload, msg_id=item.message_id)
                     count += 1
         except PublishFailed as error:
-            await self._explain(publisher.failures[0][0] if publisher.failures else "plgd", error)
+            await self._explain(error.failures[0][0], error)
             raise
         return count
 

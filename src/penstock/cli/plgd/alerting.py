@@ -108,20 +108,65 @@ def watch_of(
     """What watches devices and commands, on a stream of alerts that is made if it is not there; None without."""
     if alerts is None:
         return None
-    from penstock.client.models import StreamConfig
-    from penstock.errors import StreamNotFound
-    from penstock.plgd.spark.alerts import SUBJECT
     from penstock.plgd.spark.watching import Watch
     from penstock.plgd.tables.conditions import Bounds
 
-    js = client.jetstream()
-    try:
-        js.stream_info(alerts)
-    except StreamNotFound:
-        js.create_stream(StreamConfig(name=alerts, subjects=[f"{SUBJECT}.>"]))
+    born_alerts(client, alerts)
     stream, bounds = given["stream"], Bounds(**given["bounds"])
     whole = is_whole(folder / "checkpoint")
     return Watch(client, lake, bounds, alerts=alerts, stream=stream, is_whole=whole)
+
+
+def born_alerts(client: BlockingClient, alerts: str) -> int:
+    """When the stream of alerts was made, which is now if it was not there; NotTaken if it takes no alerts."""
+    from penstock.client.models import StreamConfig
+    from penstock.errors import StreamNotFound
+    from penstock.plgd.spark.alerts import SUBJECT, NotTaken
+
+    js = client.jetstream()
+    try:
+        info = js.stream_info(alerts)
+    except StreamNotFound:
+        info = js.create_stream(StreamConfig(name=alerts, subjects=[f"{SUBJECT}.>"]))
+    if alerts not in js.stream_names(f"{SUBJECT}.>"):
+        raise NotTaken(alerts)
+    return int(info.created)
+
+
+def born_bucket(client: BlockingClient, bucket: str) -> tuple[int, bool]:
+    """When a bucket was made, which is now if it was not there, and whether that is so."""
+    from penstock.client import KeyValueConfig
+    from penstock.errors import StreamNotFound
+
+    js = client.jetstream()
+    try:
+        return int(js.stream_info(f"KV_{bucket}").created), False
+    except StreamNotFound:
+        js.create_key_value(KeyValueConfig(bucket=bucket))
+        return int(js.stream_info(f"KV_{bucket}").created), True
+
+
+class Twins:
+    """Puts changed twins into a bucket; all of them if it was made anew, before the run or during it."""
+
+    def __init__(self, client: BlockingClient, lake: Lake, bucket: str) -> None:
+        """Makes the bucket if it is not there, and fills it."""
+        self.client, self.lake, self.bucket = client, lake, bucket
+        self.born, is_new = born_bucket(client, bucket)
+        if is_new:
+            self.put(0)
+
+    def put(self, first_seq: int) -> None:
+        """Put those that messages from a sequence on have set."""
+        from penstock.plgd.spark.live import put_twins
+
+        put_twins(self.client, self.lake, first_seq, self.bucket)
+
+    def batch(self, counts: Counts) -> None:
+        """Put what a batch changed."""
+        born, _ = born_bucket(self.client, self.bucket)
+        self.put(counts.first_seq if born == self.born else 0)
+        self.born = born
 
 
 def back_to(
@@ -130,22 +175,20 @@ def back_to(
     """What puts the twins that a batch changed into a bucket, and sends its alerts; None for neither."""
     if bucket is None and watch is None:
         return None
-    from penstock.client import KeyValueConfig
-    from penstock.errors import BucketNotFound, StreamNotFound
     from penstock.plgd.spark.alerts import send_alerts
-    from penstock.plgd.spark.live import put_twins
 
-    js = client.jetstream()
-    if bucket is not None:
-        try:
-            js.key_value(bucket).status()
-        except (BucketNotFound, StreamNotFound):
-            js.create_key_value(KeyValueConfig(bucket=bucket))
+    twins = None if bucket is None else Twins(client, lake, bucket)
+    born = 0 if watch is None else born_alerts(client, watch.alerts)
 
     def put(counts: Counts) -> None:
-        if bucket is not None and counts.messages:
-            put_twins(client, lake, counts.first_seq, bucket)
+        nonlocal born
+        if twins is not None and counts.messages:
+            twins.batch(counts)
         if watch is not None:
+            now = born_alerts(client, watch.alerts)
+            if now != born:
+                watch.read_sent()
+                born = now
             if counts.messages:
                 send_alerts(client, lake, counts.first_seq)
             watch.batch(counts)

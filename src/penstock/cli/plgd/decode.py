@@ -11,7 +11,7 @@ import click
 from penstock.api.times import format_time
 from penstock.cli.failures import DONE, FAILED
 from penstock.cli.output import form_in_use, print_json, print_json_line, print_table
-from penstock.cli.plgd.lines import needs, read
+from penstock.cli.plgd.lines import needs, read, stream_of
 from penstock.cli.session import Session, command
 from penstock.core.base.quoting import shown
 
@@ -113,7 +113,7 @@ def of_stream(
         raise click.BadParameter(str(error), param_hint="--filter") from None
     with session.connect() as client:
         js = session.jetstream(client)
-        info = js.stream_info(stream)
+        info = stream_of(js, stream)
         read_messages = read_range if info.config.retention == "limits" else read_stored
         stop = info.state.last_seq + 1
         left = count

@@ -13,6 +13,9 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from penstock.client import BlockingJetStream
+    from penstock.client.models import StreamInfo
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -50,3 +53,20 @@ def read(file: IO[str], name: str) -> Iterator[Line]:
 def needs(problem: ImportError) -> click.ClickException:
     """The error when the extra is not installed."""
     return click.ClickException(f"{problem}; pip install 'penstock[plgd]'")
+
+
+def no_stream(stream: str) -> click.ClickException:
+    """The error when there is no stream, which says how to make it."""
+    return click.ClickException(
+        f"there is no stream {stream}: penstock stream add {stream} --subjects 'plgd.>'"
+    )
+
+
+def stream_of(js: BlockingJetStream, stream: str) -> StreamInfo:
+    """What the server says of a stream; an error that says how to make it."""
+    from penstock.errors import StreamNotFound
+
+    try:
+        return js.stream_info(stream)
+    except StreamNotFound:
+        raise no_stream(stream) from None

@@ -12,7 +12,7 @@ import click
 
 from penstock.cli.failures import DONE
 from penstock.cli.output import print_json
-from penstock.cli.plgd.lines import needs, read
+from penstock.cli.plgd.lines import needs, read, stream_of
 from penstock.cli.plgd.making import config_of, fleet_options
 from penstock.cli.progress import stages_bar
 from penstock.cli.session import Session, command
@@ -83,7 +83,7 @@ def publish(
         js = session.jetstream(client)
         if create:
             _create(js, stream)
-        before = js.stream_info(stream).state.messages
+        before = stream_of(js, stream).state.messages
         waiting: Iterator[_Item] = iter(items)
         first = next(waiting, None)
         count = 0

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import os
+import re
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from penstock.cli.failures import DONE, FAILED
 from penstock.cli.output import form_in_use, print_json, print_json_line, print_table
-from penstock.cli.plgd.lines import needs
+from penstock.cli.plgd.lines import needs, no_stream
 from penstock.cli.plgd.stores import contents, open_store
 from penstock.cli.progress import stages_bar
 from penstock.cli.session import Session, command
 from penstock.cli.values import DURATION
 
 if TYPE_CHECKING:
-    from penstock.plgd.gateway import ClientTls
+    from collections.abc import Callable, Iterator
+
+    from penstock.plgd.gateway import ClientTls, GatewayError, Token
     from penstock.plgd.reconcile import Report, Source
 
 COLUMNS = ("device", "of", "cause", "versions", "missing", "repaired", "state", "not repaired")
 RIGHT = frozenset({"missing", "repaired", "state"})
+TARGET = re.compile(r"(?:[^\s:/]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}")
+HINTS = [
+    ("UNAUTHENTICATED", "give a token that is valid now; --token-file is read for each call"),
+    ("WRONG_VERSION_NUMBER", "if it has no TLS, give --plaintext"),
+    ("Expected SETTINGS frame", "if it has TLS, leave out --plaintext"),
+    ("CERTIFICATE_VERIFY_FAILED", "--ca names the certificates to trust"),
+    ("UNIMPLEMENTED", "no gateway of a hub is there"),
+    ("UNAVAILABLE", "nothing is lost: run it again when the gateway answers"),
+    ("DEADLINE_EXCEEDED", "nothing is lost: run it again when the gateway is faster"),
+]
+"""What to do, by a word of the error; the first that fits."""
 
 
 @click.command()
@@ -89,6 +104,7 @@ def reconcile(session: Session, /, stream: str, owner: str, **asked: Any) -> int
         commands=asked["commands"], refill=asked["refill"], grace_s=asked["grace"] / 1e9
     )
     with ExitStack() as stack:
+        stack.enter_context(_in_words(stream))
         source = _source(stack, owner, asked)
         client = stack.enter_context(session.connect())
         tell = stack.enter_context(stages_bar())
@@ -108,6 +124,7 @@ def reconcile(session: Session, /, stream: str, owner: str, **asked: Any) -> int
 
 def _source(stack: ExitStack, owner: str, asked: dict[str, Any]) -> Source:
     """The source that the options name."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its lines say less than the error
     from penstock.plgd.gateway import BlockingGatewayClient, InvalidToken, claimed_owner
     from penstock.plgd.reconcile import GatewaySource, StoreSource
 
@@ -116,20 +133,55 @@ def _source(stack: ExitStack, owner: str, asked: dict[str, Any]) -> Source:
         stack.callback(store.close)
         name = asked["place"].rpartition("@")[2]  # without a password
         return StoreSource(store, owner=owner or None, name=name)
-    token = asked["token"]
+    if not TARGET.fullmatch(asked["target"]):
+        raise click.UsageError(f"--gateway is host:port, not {asked['target']!r}")
+    token: Token = asked["token"]
     if asked["token_file"]:
-        token = contents(asked["token_file"], "the token").decode(errors="replace").strip()
-    if not token:
+        token = _token_in(asked["token_file"])  # asked for each call, so a new one is taken
+    if not (first := token if isinstance(token, str) else token()):
         raise click.UsageError("a gateway needs --token or --token-file")
     try:
-        claimed = claimed_owner(token, asked["owner_claim"])
+        claimed = claimed_owner(first, asked["owner_claim"])
     except InvalidToken as error:
         raise click.UsageError(str(error)) from None
     if owner not in ("", claimed):
         raise click.UsageError(f"the token is of the owner {claimed!r}, not of {owner!r}")
     client = BlockingGatewayClient(asked["target"], token, tls=_tls(asked))
     stack.callback(client.close)
-    return GatewaySource(client, claimed)
+    return GatewaySource(client, claimed, waiting=_told_once())
+
+
+def _token_in(path: str) -> Callable[[], str]:
+    """What gives the token that a file has now."""
+    return lambda: contents(path, "the token").decode(errors="replace").strip()
+
+
+def _told_once() -> Callable[[GatewayError], None]:
+    """What says that the gateway is waited for."""
+    told = False
+
+    def tell(error: GatewayError) -> None:
+        nonlocal told
+        if not told:
+            click.echo(f"waiting: {error}", err=True)
+        told = True
+
+    return tell
+
+
+@contextmanager
+def _in_words(stream: str) -> Iterator[None]:
+    """Add to the errors of gateways and streams what to do."""
+    from penstock.errors import StreamNotFound
+    from penstock.plgd.gateway import GatewayError
+
+    try:
+        yield
+    except GatewayError as error:
+        hints = [text for word, text in HINTS if word in str(error)]
+        raise click.ClickException("; ".join([str(error), *hints[:1]])) from None
+    except StreamNotFound:
+        raise no_stream(stream) from None
 
 
 def _tls(asked: dict[str, Any]) -> ClientTls | None:
@@ -146,6 +198,9 @@ def _tls(asked: dict[str, Any]) -> ClientTls | None:
         name: contents(asked[name], f"--{name}") if asked[name] else None
         for name in ("ca", "cert", "key")
     }
+    for name, data in read.items():
+        if data is not None and b"-----BEGIN " not in data:
+            raise click.ClickException(f"--{name} {asked[name]} is no PEM file")
     return ClientTls(read["ca"], read["cert"], read["key"])
 
 

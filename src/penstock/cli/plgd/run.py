@@ -21,6 +21,8 @@ from penstock.cli.plgd.bundle import configuration
 from penstock.cli.plgd.gateway import gateway_options
 from penstock.cli.plgd.going_on import Interval, alone_on, beginning
 from penstock.cli.plgd.lakes import lake_of, table_options
+from penstock.cli.plgd.lines import stream_of
+from penstock.cli.plgd.trying import Tries, is_final
 from penstock.cli.session import Session, command
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from penstock.client.blocking import BlockingClient
+    from penstock.client import BlockingJetStream
     from penstock.plgd.spark.lake import Counts, Lake
     from penstock.plgd.spark.running import Source
 
@@ -49,9 +51,9 @@ MASTER = click.option("--master", default="local[2,4]", show_default=True, help=
 class Progress:
     """Tells of each batch that the tables hold: as a line for a person, or of JSON."""
 
-    def __init__(self, client: BlockingClient, stream: str, *, as_json: bool) -> None:
-        """``client`` is asked how far the stream is."""
-        self.js = client.jetstream()
+    def __init__(self, js: BlockingJetStream, stream: str, *, as_json: bool) -> None:
+        """``js`` is asked how far the stream is."""
+        self.js = js
         self.stream = stream
         self.as_json = as_json
         self.began = self.last = time.monotonic()
@@ -65,7 +67,7 @@ class Progress:
         self.last = now
         self.total += counts.messages
         self.events += counts.events
-        lag = max(0, self.js.stream_info(self.stream).state.last_seq - counts.last_seq)
+        lag = self.lag(counts.last_seq)
         if self.as_json:
             told = vars(counts) | {"batch": number, "rate": round(rate), "lag": lag}
             print_json_line({"event": "batch", **told})
@@ -75,7 +77,17 @@ class Progress:
             line += f", {counts.duplicates:,} duplicates"
         if counts.dead_letters:
             line += f", {counts.dead_letters:,} dead letters"
-        click.echo(f"{line}; {rate:,.0f}/s, {lag:,} behind")
+        behind = "the stream does not answer" if lag is None else f"{lag:,} behind"
+        click.echo(f"{line}; {rate:,.0f}/s, {behind}")
+
+    def lag(self, last_seq: int) -> int | None:
+        """How far the stream is ahead of a sequence; None if it does not say."""
+        from penstock.errors import PenstockError
+
+        try:
+            return max(0, self.js.stream_info(self.stream).state.last_seq - last_seq)
+        except PenstockError:
+            return None
 
     def summary(self, folder: Path, *, stopped: bool) -> None:
         """What the run did."""
@@ -157,18 +169,6 @@ def source_of(session: Session, url: str, stream: str, *, allow_data_loss: bool 
     return Source(stream, url, options={name: text for name, text in named.items() if text})
 
 
-def check_stream(client: BlockingClient, stream: str) -> Any:
-    """The stream; an error that says how to make it."""
-    from penstock.errors import StreamNotFound
-
-    try:
-        return client.jetstream().stream_info(stream)
-    except StreamNotFound:
-        raise click.ClickException(
-            f"there is no stream {stream}: penstock stream add {stream} --subjects 'plgd.>'"
-        ) from None
-
-
 def own_session(log: Path, master: str) -> SparkSession:
     """A session of Spark, whose output goes to a file."""
     from penstock.plgd.spark.running import hub_session
@@ -227,12 +227,12 @@ def run(session: Session, /, folder: Path, stream: str, port: int, **given: Any)
         source = source_of(session, url, stream, allow_data_loss=allowed)
         session.server = url
         client = cleanup.enter_context(session.connect(lasting=True))
-        info = check_stream(client, stream)
+        info = stream_of(session.jetstream(client), stream)
         checkpoint = (folder / "checkpoint").absolute()
         given["begin"] = beginning(lake, checkpoint, stream, info.state, info.created)
         if gateway is not None:
             beside = cleanup.enter_context(gateway_beside(session, gateway))
-        progress = Progress(client, stream, as_json=session.as_json)
+        progress = Progress(session.jetstream(client), stream, as_json=session.as_json)
         alerts, bounds = given.pop("alerts"), given.pop("bounds")
         watch = watch_of(client, lake, folder, alerts, stream=stream, bounds=bounds)
         given["then"] = back_to(client, lake, given.pop("twins"), watch)
@@ -252,45 +252,69 @@ def run(session: Session, /, folder: Path, stream: str, port: int, **given: Any)
 
 def run_query(lake: Lake, folder: Path, source: Source, progress: Progress, **given: Any) -> bool:
     """Run the query until it ends, or is asked to stop; whether it was."""
-    from penstock.pipeline.running.supervising import (
-        QueryEnded,
-        check_query,
-        stop_after_batch,
-        stop_signals,
-    )
-    from penstock.plgd.spark.running import stream as start
-    from penstock.spark.reading.offsets import TO_GO_ON
+    from penstock.pipeline.running.supervising import QueryEnded, stop_signals
     from penstock.spark.session import end_session
 
     stopping = threading.Event()
+    tries = Tries(stopping, as_json=progress.as_json)
     log = folder / "spark.log"
     spark = own_session(log, given["master"])
+    given["checkpoint"] = str((folder / "checkpoint").absolute())
     with stop_signals(stopping):
         try:
-            progress.last = time.monotonic()
-            query = start(
-                spark,
-                source,
-                lake,
-                str((folder / "checkpoint").absolute()),
-                batch=given["batch"],
-                every=given["every"],
-                once=given["once"],
-                begin=given["begin"],
-                told=progress.told,
-                then=given["then"],
-            )
-            while check_query(query, may_end=given["once"] or stopping.is_set()):
-                if stopping.wait(LOOK_SECONDS):
-                    stop_after_batch([query])
-                else:
-                    given["look"]()
-        except QueryEnded as error:
-            said = str(error).replace(TO_GO_ON, "--allow-data-loss goes on with what is left")
-            raise click.ClickException(f"{said} (see {log})") from None
+            while not stopping.is_set():
+                try:
+                    followed(spark, source, lake, progress, tries, **given)
+                    break
+                except QueryEnded as error:
+                    said = f"{in_words(str(error), source.stream)} (see {log})"
+                    if given["once"] or is_final(error, said):
+                        raise click.ClickException(said) from None
+                    tries.wait(said)
         finally:
             end_session(spark)
     return stopping.is_set()
+
+
+def in_words(said: str, stream: str) -> str:
+    """What a query says, with the options of this command."""
+    from penstock.spark.reading.offsets import TO_GO_ON
+
+    if "is not there any more" in said:
+        said = said.replace(
+            ", or not asked for", f": penstock stream add {stream} --subjects 'plgd.>'"
+        )
+    return said.replace(TO_GO_ON, "--allow-data-loss goes on with what is left")
+
+
+def followed(
+    spark: SparkSession,
+    source: Source,
+    lake: Lake,
+    progress: Progress,
+    tries: Tries,
+    **given: Any,
+) -> None:
+    """Follow the stream with one query, until that ends or is asked to; QueryEnded if it fails."""
+    from penstock.pipeline.running.supervising import check_query, stop_after_batch
+    from penstock.plgd.spark.running import stream as start
+
+    def told(number: int, counts: Counts) -> None:
+        tries.done()
+        progress.told(number, counts)
+
+    progress.last = time.monotonic()
+    names = ("checkpoint", "batch", "every", "once", "begin", "then")
+    query = start(spark, source, lake, told=told, **{name: given[name] for name in names})
+    try:
+        while check_query(query, may_end=given["once"] or tries.stopping.is_set()):
+            if tries.stopping.wait(LOOK_SECONDS):
+                stop_after_batch([query])
+            else:
+                given["look"]()
+    finally:
+        with contextlib.suppress(Exception):  # it has ended, or Spark has
+            query.stop()
 
 
 @click.command()
@@ -316,11 +340,11 @@ def backfill(session: Session, /, folder: Path, stream: str, **given: Any) -> in
         cleanup.enter_context(alone_on(folder))
         lake = lake_of(folder / "tables", given)
         client = cleanup.enter_context(session.connect(lasting=True))
-        state = check_stream(client, stream).state
+        state = stream_of(session.jetstream(client), stream).state
         from penstock.client.addresses import DEFAULT_URL
 
         source = source_of(session, session.server or DEFAULT_URL, stream)
-        progress = Progress(client, stream, as_json=session.as_json)
+        progress = Progress(session.jetstream(client), stream, as_json=session.as_json)
         given["first"] = given["first"] or state.first_seq
         given["last"] = given["last"] or state.last_seq
         log = folder / "spark.log"

@@ -46,7 +46,7 @@ def check_query(query: Any, *, may_end: bool = False) -> bool:
     except Exception:
         raise JvmDied("Spark's JVM died") from None
     if failure is not None:
-        raise QueryEnded(brief(failure))
+        raise QueryEnded(brief(failure)) from failure
     if not active and not may_end:
         raise QueryEnded("it ended by itself")
     return bool(active)

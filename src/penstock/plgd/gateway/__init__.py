@@ -12,7 +12,7 @@ The messages are those of hub v2.25 (``wire/gateway.proto``). All answers are ab
 token names; what belongs to others is left out, as if it did not exist.
 """
 
-from .calling import BlockingGatewayClient, ClientTls, GatewayClient, GatewayError
+from .calling import BlockingGatewayClient, ClientTls, GatewayClient, GatewayError, Token
 from .server import GatewayServer, ServerTls
 from .tokens import InvalidToken, TokenVerifier, claimed_owner
 
@@ -24,6 +24,7 @@ __all__ = [
     "GatewayServer",
     "InvalidToken",
     "ServerTls",
+    "Token",
     "TokenVerifier",
     "claimed_owner",
 ]

@@ -236,9 +236,9 @@ class Reconciler:
                     if done % 100 == 0:
                         self.progress("publishing repairs", done, len(rows))
         except PublishFailed as error:
-            subjects = [subject for subject, *_ in publisher.failures]
-            if subjects and not js.stream_names(subjects[0]):
-                raise NoEventStream(subjects[0]) from error
+            subject = error.failures[0][0]
+            if not js.stream_names(subject):
+                raise NoEventStream(subject) from error
             raise
         report.published_states = sum(repair.is_state for _, repair in rows)
         report.published_events = len(rows) - report.published_states

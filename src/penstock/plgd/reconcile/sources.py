@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,13 +13,17 @@ from ..projection import apply, new_snapshot
 from .judging import Kept
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from ..gateway import BlockingGatewayClient
+    from ..gateway import BlockingGatewayClient, GatewayError
     from ..store import Aggregate, EventStore
 
 DEVICES_AT_ONCE = 100
 OUTGOING_MAX = 2**31
+PATIENCE_S = 60.0
+RETRY_S, RETRY_S_MAX = 0.25, 5.0
+PASSING = {"UNAVAILABLE", "CANCELLED", "ABORTED"}
+"""gRPC's codes of a gateway that is away, or stops in the middle of an answer."""
 
 
 class Source(Protocol):
@@ -92,21 +98,36 @@ def events_of(kept: list[Any]) -> tuple[Any, ...]:
 
 
 class GatewaySource:
-    """A gateway, ours or a hub's, as the owner of its token."""
+    """A gateway, ours or a hub's, as the owner of its token.
 
-    def __init__(self, client: BlockingGatewayClient, owner: str) -> None:
-        """``owner`` is the owner claim of the client's token."""
+    A gateway that has answered once and goes away is asked again for ``patience_s``; so is one that refuses a token
+    which the client asks for anew each time. Other errors are raised at once.
+    """
+
+    def __init__(
+        self,
+        client: BlockingGatewayClient,
+        owner: str,
+        *,
+        patience_s: float = PATIENCE_S,
+        waiting: Callable[[GatewayError], None] = lambda error: None,
+    ) -> None:
+        """``owner`` is the owner claim of the client's token; ``waiting`` hears why the gateway is asked again."""
         self.client = client
         self.owner: str | None = owner
         self.name = f"gateway {client.target}"
+        self.patience_s = patience_s
+        self.waiting = waiting
+        self._answered = False
 
     def devices(self, seen: Iterable[str]) -> Iterator[list[Kept]]:
         """The aggregates of each device: those that the gateway lists, and those that the stream knows."""
-        ids = sorted({device.id for device in self.client.devices()} | set(seen))
+        listed = self._asked(self.client.devices)
+        ids = sorted({device.id for device in listed} | set(seen))
         for place in range(0, len(ids), DEVICES_AT_ONCE):
             some = ids[place : place + DEVICES_AT_ONCE]
             messages: dict[str, dict[str, list[Any]]] = {}
-            for message in self.client.events(device_ids=some):
+            for message in self._asked(partial(self.client.events, device_ids=some)):
                 event_type = type_of(message)
                 device = messages.setdefault(device_of(event_type, message), {})
                 device.setdefault(aggregate_of(event_type, message), []).append(message)
@@ -115,6 +136,31 @@ class GatewaySource:
                     kept_of(aggregate, device_id, self.owner or "", found)
                     for aggregate, found in aggregates.items()
                 ]
+
+    def _asked(self, ask: Callable[[], Iterator[Any]]) -> list[Any]:
+        """All answers to a call, which is made again from its beginning while the gateway is away."""
+        from ..gateway import GatewayError  # with gRPC, which stores do without
+
+        deadline, wait_s = time.monotonic() + self.patience_s, RETRY_S
+        while True:
+            try:
+                answers = list(ask())
+            except GatewayError as error:
+                late = time.monotonic() + wait_s > deadline
+                if late or not self._answered or not self._may_pass(error):
+                    raise
+                self.waiting(error)
+                time.sleep(wait_s)
+                wait_s = min(2 * wait_s, RETRY_S_MAX)
+            else:
+                self._answered = True
+                return answers
+
+    def _may_pass(self, error: GatewayError) -> bool:
+        """Whether the same call may be answered later."""
+        if error.code == "UNAUTHENTICATED":
+            return callable(self.client.token)
+        return error.code in PASSING
 
 
 def kept_of(aggregate_id: str, device_id: str, owner: str, messages: list[Any]) -> Kept:

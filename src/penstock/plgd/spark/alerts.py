@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow.dataset as ds
 
+from penstock.errors import PenstockError
+
 from ..tables.commands import CONFIRMED, SUCCESS
 from ..tables.schemas import EVENTS, VERSION_GAPS
 
@@ -36,6 +38,16 @@ COMMAND = [
     *("correlation_id", "device_id", "href", "aggregate_id", "event_type", "status", "user_id"),
     *("time", "incarnation", "version", "seq"),
 ]
+
+
+class NotTaken(PenstockError):
+    """The stream of the alerts does not take their subjects."""
+
+    def __init__(self, stream: str) -> None:
+        """``stream`` is its name."""
+        super().__init__(
+            f"the stream {stream} does not take {SUBJECT}.>; add that to its subjects, or name another stream"
+        )
 
 
 def gaps(lake: Lake, first_seq: int) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -117,11 +117,17 @@ class Watch:
         self.bounds = bounds
         self.stream, self.subject = stream, subject
         self.clock = clock
-        self.sent = sent_before(client, alerts)
+        self.alerts = alerts
+        self.sent: set[str] = set()
+        self.read_sent()
         self.newest = Newest(lake)
         self.last_seq = lake.greatest(RAW.name, "seq") if is_whole else 0
         self.looked = 0.0
         self.lock = threading.Lock()
+
+    def read_sent(self) -> None:
+        """Read which alerts the stream has: none, if it was made anew."""
+        self.sent = sent_before(self.client, self.alerts)
 
     def batch(self, counts: Counts) -> int:
         """Send what a batch and the time say; how many alerts."""
