@@ -88,7 +88,13 @@ class ConnectError(PenstockError):
 
 
 class AuthenticationError(ConnectError):
-    """A server refused the credentials."""
+    """A server refused the credentials, or the client could not get them from the program or a file.
+
+    ``by_server`` tells which. A client that reconnects gives up a server that refuses them twice in a row;
+    it goes on trying while it cannot get them.
+    """
+
+    by_server = True
 
 
 class ConnectionClosed(PenstockError):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from penstock import nkeys
-from penstock.client import Options
+from penstock.client import Options, connect, connect_blocking
 from penstock.client.credentials import CredentialsError, signed_fields
 from penstock.client.info import ServerInfo, connect_line
 from penstock.errors import AuthenticationError
@@ -18,7 +19,10 @@ from tests.server.auth.live import KINDS, configured
 from tests.server.auth.signed import ACCOUNT, STRANGER, USER, account_jwt, user_jwt
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from tests.peers import ServerProcess
 
 NONCE = "abcdefghijklmno"
 JWT = "eyJ0.eyJ1.c2ln"
@@ -132,3 +136,57 @@ def test_the_command_line(kind: str, tmp_path: Path) -> None:
         run = CliRunner().invoke(penstock, ["-s", server.url, "pub", "a", "text"])
         assert run.exit_code != 0
         assert "Authorization Violation" in str(run.exception)
+
+
+FAILURES = 5
+
+
+def failing_for_a_while() -> Callable[[], str]:
+    """A credential that its function cannot get a few times after the first connection."""
+    calls = 0
+
+    def token() -> str:
+        nonlocal calls
+        calls += 1
+        if 1 < calls <= FAILURES:
+            raise OSError("the vault is sealed")
+        return "t0ken"
+
+    return token
+
+
+def test_a_client_tries_again_until_it_gets_its_credentials(
+    shell: str, server: ServerProcess
+) -> None:
+    token = failing_for_a_while()
+    if shell == "blocking":
+        with connect_blocking(server.url, token=token, reconnect_wait=0.01) as client:
+            client.reconnect()
+            client.flush()
+        return
+
+    async def run() -> None:
+        async with connect(server.url, token=token, reconnect_wait=0.01) as client:
+            await client.reconnect()
+            await client.flush()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"token": {}.popitem}, "the credentials failed: KeyError: "),
+        ({"token": lambda: None}, "must return text, not NoneType"),
+        (
+            {"authenticator": lambda nonce: None},
+            "return a dict of the fields of CONNECT, not NoneType",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_function_for_credentials(
+    server: ServerProcess, given: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(AuthenticationError, match=words) as failed:
+        connect_blocking(server.url, **given)
+    assert not failed.value.by_server

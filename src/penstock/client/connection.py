@@ -442,6 +442,7 @@ class Connection:
         Without a connection it keeps nothing and raises ConnectionLost.
         """
         if self.state is not State.CONNECTED:
+            self._check_open()
             raise ConnectionLost(f"not connected: {self.state.value}")
         self.messages_sent += count
         self._send(operations)
@@ -526,6 +527,7 @@ class Connection:
     def ping(self, waiter: object = None) -> None:
         """Send a ping; the event ``Pong(waiter)`` follows, or ``Disconnected`` with the waiter in its list."""
         if self.state is not State.CONNECTED:
+            self._check_open()
             raise ConnectionLost(f"not connected: {self.state.value}")
         self._pings.append(waiter)
         self._send(PING)
@@ -627,7 +629,12 @@ class Connection:
             line = connect_line(self.options, self._server, self.info, self._tls)
         except Exception as error:  # the authenticator is the user's code
             who = "the credentials" if self.options.authenticator is None else "the authenticator"
-            self._disconnect(AuthenticationError(f"{who} failed: {error}"))
+            clear = isinstance(error, ValueError | TypeError)  # also CredentialsError
+            words = str(error) if clear else f"{type(error).__name__}: {error}"
+            failure = AuthenticationError(f"{who} failed: {words}")
+            failure.by_server = False
+            failure.__cause__ = error
+            self._disconnect(failure)
             return
         self._send(line)
         self._send(PING)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -94,5 +95,10 @@ def connect_line(options: Options, server: Server, info: ServerInfo, tls: bool) 
 
         fields.update(signed_fields(options, info.nonce))
     if options.authenticator is not None:
-        fields.update(options.authenticator(info.nonce))
+        given = options.authenticator(info.nonce)
+        if not isinstance(given, Mapping):
+            raise TypeError(
+                f"it must return a dict of the fields of CONNECT, not {type(given).__name__}"
+            )
+        fields.update(given)
     return b"CONNECT " + msgspec.json.encode(fields) + b"\r\n"

@@ -139,14 +139,14 @@ class ServerPool:
     def failed(self, error: Exception) -> None:
         """The last server could not be used because of ``error``.
 
-        An AuthenticationError counts as refused credentials. Logged as a warning after a first connection,
-        because then no call raises it.
+        An AuthenticationError by the server counts as refused credentials. Logged as a warning after a first
+        connection, because then no call raises it.
         """
         candidate, limit = self._current, self._options.reconnect_attempts_max
         if candidate is None:
             return
         candidate.failures += 1
-        refused = isinstance(error, AuthenticationError)
+        refused = isinstance(error, AuthenticationError) and error.by_server
         candidate.refusals = candidate.refusals + 1 if refused else 0
         reason, server = str(error), str(candidate.server)
         reason = reason if reason.startswith(f"{server} ") else f"{server}: {reason}"
@@ -169,8 +169,12 @@ class ServerPool:
 
         It is an AuthenticationError if ``last`` is one.
         """
-        kind = AuthenticationError if isinstance(last, AuthenticationError) else ConnectError
-        return kind("cannot connect: " + ("; ".join(self._reasons) or "no server left to try"))
+        text = "cannot connect: " + ("; ".join(self._reasons) or "no server left to try")
+        if not isinstance(last, AuthenticationError):
+            return ConnectError(text)
+        error = AuthenticationError(text)
+        error.by_server, error.__cause__ = last.by_server, last.__cause__
+        return error
 
     def learn(self, connect_urls: Iterable[str] | None) -> list[Server]:
         """Add the addresses in a server's INFO; they use TLS and WebSockets if that

@@ -28,6 +28,7 @@ from penstock.nuid import Nuid
 from . import connection as machine
 from .addresses import parse_servers
 from .durations import Duration, to_seconds
+from .forking import remember
 from .jetstream import Headers, encode_header_map
 from .message import BaseMessage
 from .pool import ServerPool
@@ -124,6 +125,7 @@ class Session(ABC, Generic[M]):
         """Mailboxes to tell when the connection breaks or the server does not permit something."""
         self.own_consumers: weakref.WeakSet[OwnConsumers] = weakref.WeakSet()
         """The consumers that readers made for themselves."""
+        remember(self)
         self._pool = ServerPool(options, randomness.random)
         self._nuid = Nuid(randomness)
         self._inbox = ""
@@ -355,6 +357,18 @@ class Session(ABC, Generic[M]):
         self._arrivals.stir()
         self.note("closed", ConnectionClosed(failure) if failure else None)
         self.readers_of_status.clear()
+
+    def leave_to_parent(self, why: str) -> None:
+        """This process was forked: close the client here, without a word to the server."""
+        self._release_socket()
+        self.own_consumers.clear()
+        if not self.closed:
+            self.connection.close(why)
+        self.connection.events()
+
+    @abstractmethod
+    def _release_socket(self) -> None:
+        """Give the socket back in a forked process; the parent's stays as it is."""
 
     # -- servers -----------------------------------------------------------------------------------
 

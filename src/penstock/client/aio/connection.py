@@ -184,6 +184,11 @@ class Client(Awaited, Session[Message]):
         self.connection.receive_eof()
         self.connection.events()
 
+    def _release_socket(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            link.release()
+
     async def _reconnect(self) -> None:
         try:
             await run(self, self._reopening(math.inf))

@@ -156,6 +156,13 @@ class Link(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def release(self) -> None:
+        """Give the socket back in a forked process. The loop, whose selector is the parent's too, is not told."""
+        wrapped = self._transport and self._transport.get_extra_info("socket")
+        inner = getattr(wrapped, "_sock", None)
+        if inner is not None:
+            inner.close()
+
     async def wait_closed(self, timeout: float) -> None:
         """Wait until the transport is closed, at most ``timeout`` seconds."""
         with contextlib.suppress(TimeoutError):

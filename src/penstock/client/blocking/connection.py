@@ -178,6 +178,14 @@ class BlockingClient(Blocking, Shared):
                 self._keeper.rouse()
             self._outflow.stir()
 
+    def _release_socket(self) -> None:
+        self.guard.reset_in_child()
+        transport, self._transport = self._transport, None
+        self._usable = False
+        self._rest = memoryview(b"")
+        if transport is not None:
+            transport.release()
+
     def dial(self, server: Server) -> None:
         """Connect to a server.
 

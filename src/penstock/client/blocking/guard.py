@@ -28,11 +28,12 @@ class Guard:
     tenth of the time of ``with``.
     """
 
-    __slots__ = ("forgo", "give", "regain", "take")
+    __slots__ = ("_lock", "forgo", "give", "regain", "take")
 
     def __init__(self) -> None:
         """No thread holds it."""
         lock: Any = threading.RLock()
+        self._lock = lock
         self.take: Callable[[], bool] = lock.acquire
         self.give: Callable[[], None] = lock.release
         # What threading.Condition calls to give away a lock that was taken several times.
@@ -46,6 +47,11 @@ class Guard:
     def __exit__(self, *_: object) -> None:
         """Release the guard."""
         self.give()
+
+    def reset_in_child(self) -> None:
+        """This process was forked: a thread that held the guard is not here."""
+        if not self._lock._is_owned():
+            self._lock._at_fork_reinit()
 
     def without(self, function: Callable[..., T], *arguments: object) -> T:
         """Call a function that waits, while other threads have the guard."""

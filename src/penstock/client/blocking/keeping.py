@@ -14,6 +14,7 @@ with the client, and never keeps the process alive.
 from __future__ import annotations
 
 import atexit
+import os
 import select
 import threading
 import weakref
@@ -107,3 +108,4 @@ def _end_all() -> None:
 
 
 atexit.register(_end_all)
+os.register_at_fork(after_in_child=_living.clear)  # their threads are the parent's

@@ -162,6 +162,11 @@ class Transport:
 
         return wait
 
+    def release(self) -> None:
+        """Give the socket back in a forked process, without a word to the server."""
+        self.closed = True
+        self._socket.close()
+
     def close(self) -> None:
         """Close the socket; another thread that waits for bytes stops waiting."""
         self.closed = True
