@@ -25,6 +25,8 @@ ROOT = Path(__file__).parents[1]
 TABLE = Path(__file__).with_name("durations.txt")
 SHORT_S = 5
 JVMS = 2
+WORK_TABLE = "work.txt"
+WORK = "processor_s"  # the property of a test's last report that has its processor time
 SPARK = re.compile(r"^ *def \w+\([^)]*\bspark\b", re.MULTILINE)
 
 
@@ -93,18 +95,35 @@ def table(measured: dict[str, float]) -> str:
     return "".join(f"{-each:4} {name}\n" for each, name in lines)
 
 
+def work_table(work: Mapping[str, float]) -> str:
+    """The processor time of a run, of each file and of each test that takes long, the most first."""
+    files: Counter[str] = Counter()
+    for name, seconds in work.items():
+        files[name.partition("::")[0]] += seconds  # type: ignore[assignment]  # of seconds
+    long = {name: each for name, each in [*files.items(), *work.items()] if each >= SHORT_S}
+    lines = sorted((-each, name) for name, each in long.items())
+    total = f"{sum(work.values()):7.1f} all\n"
+    return total + "".join(f"{-each:7.1f} {name}\n" for each, name in lines)
+
+
 class Stopwatch:
     """Adds up what the files of a run take, and writes the new table when the run ends."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.seconds: Counter[str] = Counter()
+        self.work: dict[str, float] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.seconds[report.nodeid.partition("::")[0]] += report.duration  # type: ignore[assignment]  # of seconds
+        for name, value in report.user_properties:
+            if name == WORK:
+                self.work[report.nodeid] = float(str(value))
 
     def pytest_sessionfinish(self) -> None:
         self.path.write_text(table(self.seconds))
+        if self.work:
+            self.path.with_name(WORK_TABLE).write_text(work_table(self.work))
 
 
 def measure(config: pytest.Config) -> None:

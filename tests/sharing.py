@@ -34,6 +34,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from tests import schedule
+from tests.work import work_s
 
 GRACE_S = 20  # for fixtures of a process to stop their servers, when a run ends early
 
@@ -236,8 +237,10 @@ class Teller:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+        before = work_s()
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
         hook, config = item.config.hook, item.config
+        reports[-1].user_properties.append((schedule.WORK, round(work_s() - before, 2)))
         told = [hook.pytest_report_to_serializable(config=config, report=each) for each in reports]
         self.connection.send(("reports", told))
         return True

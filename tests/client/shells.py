@@ -82,8 +82,11 @@ def connected(shell: str, url: str, **options: Any) -> Iterator[Any]:
             yield waited
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Until a server has done what it was told: nats-server answers questions that came later first."""
+def wait_for(condition: Callable[[], bool], state: Callable[[], object] = lambda: "") -> None:
+    """Until a server has done what it was told: nats-server answers questions that came later first.
+
+    ``state`` is what an error shows.
+    """
     deadline = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, state()

@@ -12,6 +12,7 @@ moment a kill meets in the server's code still differs from run to run.
 from __future__ import annotations
 
 import argparse
+import operator
 import shutil
 import sys
 import time
@@ -82,16 +83,27 @@ class World:
         wire.close()
 
     def load(
-        self, seconds: float, stop: Callable[[], None], rest_s: float = 0.0, least: int = 0
+        self,
+        seconds: float,
+        stop: Callable[[], None],
+        rest_s: float = 0.0,
+        least: int = 0,
+        each: int = 0,
     ) -> None:
-        """All kinds for so long, and until there are `least` acks more; then `stop` ends the server, or
-        the load is halted if it doesn't.
+        """All kinds for so long, and until there are `least` acks more, `each` for every kind; then `stop`
+        ends the server, or the load is halted if it doesn't.
         """
         runners = [Runner(kind, self.server.port, rest_s) for kind in self.kinds]
         for runner in runners:
             runner.start()
         wanted = self.acked + least
-        pause(seconds, lambda: self.acked >= wanted)
+        of_each = [kind.acked_total + each for kind in self.kinds]
+
+        def enough() -> bool:
+            acked = [kind.acked_total for kind in self.kinds]
+            return sum(acked) >= wanted and all(map(operator.ge, acked, of_each))
+
+        pause(seconds, enough)
         stop()
         for runner in runners:
             runner.halt.set()

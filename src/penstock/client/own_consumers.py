@@ -81,6 +81,9 @@ class OwnConsumers:
             except ApiError as error:
                 if error.code >= 500:
                     continue
+                if name in self._unanswered:  # asked once more later: it may still be made
+                    self._unanswered.discard(name)
+                    continue
             except PenstockError:
                 if not self._client.connection.connected:
                     return

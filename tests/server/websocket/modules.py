@@ -1,11 +1,12 @@
-"""The official JavaScript clients, when they are here: a folder ``node_modules`` with nats.ws,
-@nats-io/nats-core and @nats-io/jetstream, named by PENSTOCK_NODE_MODULES.
+"""The official JavaScript clients: a folder ``node_modules`` with nats.ws, @nats-io/nats-core and
+@nats-io/jetstream, which `make test` has npm bring into .venv/js-client, or which PENSTOCK_NODE_MODULES names.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ import pytest
 
 def need_modules(*names: str) -> Path:
     """The folder, or the test is skipped with what is missing."""
-    folder = Path(os.environ.get("PENSTOCK_NODE_MODULES", "node_modules")).absolute()
+    brought = Path(sys.prefix) / "js-client" / "node_modules"
+    folder = Path(os.environ.get("PENSTOCK_NODE_MODULES", brought)).absolute()
     missing = [name for name in names if not (folder / name).is_dir()]
     if missing:
         pytest.skip(

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser import command, needs_browser
 from tests.certificates import Authority
 from tests.server.configured import configured
-from tests.server.websocket.modules import need_modules, need_program
+from tests.server.websocket.modules import need_modules
 
 PAGE = """<!doctype html><script type="module">
 const tell = (what) => fetch("/result", {method: "POST", body: JSON.stringify(what)});
@@ -77,7 +78,8 @@ def site(url: str, script: bytes, cookie: str) -> Iterator[tuple[str, queue.Queu
 @contextmanager
 def browsing(address: str, folder: Path) -> Iterator[None]:
     """A browser without a window on that page."""
-    chromium = need_program("chromium", "chromium-browser", "google-chrome")
+    chromium = command()
+    assert chromium is not None
     arguments = [
         "--headless=new",
         "--no-sandbox",
@@ -96,10 +98,10 @@ def browsing(address: str, folder: Path) -> Iterator[None]:
             browser.wait(20)
 
 
+@needs_browser
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["plain", "compressed", "tls", "cookies"])
 def test_a_page_does_its_work(way: str, tmp_path: Path) -> None:
-    need_program("chromium", "chromium-browser", "google-chrome")
     script = (need_modules("nats.ws") / "nats.ws" / "esm" / "nats.js").read_bytes()
     options, scheme, cookie, authorization = "no_tls: true", "ws", "", ""
     if way == "compressed":

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from websockets.client import ClientProtocol
+from websockets.extensions.permessage_deflate import enable_client_permessage_deflate
 from websockets.frames import Frame, Opcode
-from websockets.sync.client import ClientConnection, connect
+from websockets.protocol import State
+from websockets.uri import parse_uri
 
 from tests.certificates import Authority
 from tests.peers import available_servers
@@ -25,21 +29,60 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 class Visitor:
-    """A client over a WebSocket; messages are what comes in, joined."""
+    """A client over a WebSocket; messages are what comes in, joined.
 
-    def __init__(self, server: Configured, scheme: str = "ws", **options: object) -> None:
-        url = f"{scheme}://localhost:{server.ports['ws']}"
-        self.socket: ClientConnection = connect(url, max_size=None, **options).__enter__()
+    One thread, which waits for no longer than `PATIENCE_SECONDS`. The client of `websockets` reads and
+    writes at once, in two threads: OpenSSL, which lets one at a time in, sometimes never sends what was
+    written.
+    """
+
+    def __init__(
+        self,
+        server: Configured,
+        tls: ssl.SSLContext | None = None,
+        additional_headers: Mapping[str, str] | None = None,
+    ) -> None:
+        url = f"{'wss' if tls else 'ws'}://localhost:{server.ports['ws']}"
+        self.socket: socket.socket = server.connect("ws")
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
+        self.protocol = ClientProtocol(
+            parse_uri(url), extensions=enable_client_permessage_deflate(None), max_size=None
+        )
+        request = self.protocol.connect()
+        request.headers.update(additional_headers or {})
+        self.protocol.send_request(request)
         self.data = b""
         self.info = json.loads(self.line()[5:])
 
     def send(self, data: bytes) -> None:
-        self.socket.send(data)
+        self.protocol.send_binary(data)
+        self.flush()
+
+    def flush(self) -> None:
+        for data in self.protocol.data_to_send():
+            if data:
+                self.socket.sendall(data)
+
+    def receive(self) -> bool:
+        """Take what has come; whether there will be more."""
+        self.flush()
+        got = self.socket.recv(65536)
+        if got:
+            self.protocol.receive_data(got)
+        else:
+            self.protocol.receive_eof()
+        for event in self.protocol.events_received():
+            if isinstance(event, Frame) and event.opcode is not Opcode.CLOSE:
+                self.data += event.data
+        if self.protocol.handshake_exc is not None:
+            raise self.protocol.handshake_exc
+        self.flush()
+        return bool(got)
 
     def line(self) -> bytes:
         while b"\r\n" not in self.data:
-            got = self.socket.recv(timeout=20)
-            self.data += got if isinstance(got, bytes) else got.encode()
+            assert self.receive(), f"closed behind {self.data!r}"
         line, _, self.data = self.data.partition(b"\r\n")
         return line if line != b"PING" else self.line()
 
@@ -49,6 +92,10 @@ class Visitor:
         return self.line().removeprefix(b"+OK") or self.line()
 
     def close(self) -> None:
+        if self.protocol.state is State.OPEN:
+            self.protocol.send_close()
+        while self.receive():
+            pass
         self.socket.close()
 
 
@@ -79,16 +126,16 @@ def test_tls_and_the_names_that_cookies_give(kind: str, tmp_path: Path) -> None:
             tls {{ cert_file: "{issued.cert_file}", key_file: "{issued.key_file}" }} }}"""
     context = ssl.create_default_context(cafile=authority.ca_file)
     with configured(kind, config) as server:
-        named = Visitor(server, "wss", ssl=context, additional_headers={"Cookie": "me=a; secret=b"})
+        named = Visitor(server, context, additional_headers={"Cookie": "me=a; secret=b"})
         assert named.info["tls_required"] is True
         assert named.info["tls_available"] is True
         assert named.info["auth_required"] is True
         assert named.ask('{"verbose":false}') == b"PONG"
         named.close()
         # what CONNECT says counts more
-        other = Visitor(server, "wss", ssl=context, additional_headers={"Cookie": "me=a; secret=b"})
+        other = Visitor(server, context, additional_headers={"Cookie": "me=a; secret=b"})
         assert other.ask('{"user":"a","pass":"wrong"}') == b"-ERR 'Authorization Violation'"
-        stranger = Visitor(server, "wss", ssl=context)
+        stranger = Visitor(server, context)
         assert stranger.ask() == b"-ERR 'Authorization Violation'"
 
 
@@ -110,7 +157,7 @@ def test_a_listener_has_credentials_of_its_own(
         visitor = Visitor(server, additional_headers={"Cookie": "tok=t"})
         assert visitor.info["auth_required"] is True
         assert visitor.ask(hello) == answer
-        visitor.socket.close()
+        visitor.close()
         with server.connect() as plain:  # others need none
             plain.recv(4096)
             plain.sendall(b'CONNECT {"verbose":false}\r\nPING\r\n')
