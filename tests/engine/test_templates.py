@@ -70,7 +70,7 @@ def test_the_limit_of_streams(house: House) -> None:
     for name in "abc":
         house.request(f"JS.1H.{name}", b"x")
     assert sorted(house.account.streams) == ["JS_1H_a", "JS_1H_b"]
-    assert sum("makes none" in line for line in house.reports) == 1
+    assert sum("creates none" in line for line in house.reports) == 1
     assert house.request("$JS.STREAM.JS_1H_a.DELETE")[0][1] == OK
     house.request("JS.1H.c", b"x")
     assert sorted(house.account.streams) == ["JS_1H_b", "JS_1H_c"]
