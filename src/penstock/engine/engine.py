@@ -182,7 +182,7 @@ class Engine:
         return (
             total - sum(each.left for each in openings),
             total,
-            "; ".join(each.told() for each in openings),
+            "; ".join(each.progress() for each in openings),
         )
 
     def remove(self, name: str) -> None:

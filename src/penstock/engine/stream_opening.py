@@ -82,7 +82,7 @@ class UnopenedStream:
             self.log.abandon()
 
     @property
-    def told(self) -> str:
+    def progress(self) -> str:
         """The progress of the opening, for the operator."""
         if self.log is None:
             return self.config.name
@@ -181,9 +181,9 @@ class StreamOpening:
         self.left = 0
         self.done = True
 
-    def told(self) -> str:
+    def progress(self) -> str:
         """Return the progress for the operator."""
-        now = ", ".join(each.told for each in self._turns if each.steps is not None)
+        now = ", ".join(each.progress for each in self._turns if each.steps is not None)
         return f"{self.total - self.left} of {self.total}" + (f", now {now}" if now else "")
 
     def _next(self) -> UnopenedStream | None:

@@ -35,15 +35,15 @@ class Timers(Generic[T]):
         # called with each deadline that becomes the earliest
         self.sooner: Callable[[int], None] | None = None
 
-    def set(self, thing: T, due_ns: int) -> None:
+    def set(self, item: T, due_ns: int) -> None:
         """Set the only deadline of an object; 0: none."""
         if not due_ns:
-            if self._current.pop(thing, None) is not None:
+            if self._current.pop(item, None) is not None:
                 self._tidy()
-        elif self._current.get(thing) != due_ns:
-            self._current[thing] = due_ns
+        elif self._current.get(item) != due_ns:
+            self._current[item] = due_ns
             self._order += 1
-            heapq.heappush(self._heap, (due_ns, self._order, thing))
+            heapq.heappush(self._heap, (due_ns, self._order, item))
             self._tidy()
             if self.sooner is not None and self._heap[0][1] == self._order:
                 self.sooner(due_ns)
@@ -60,9 +60,9 @@ class Timers(Generic[T]):
     def pop(self, now_ns: int) -> T | None:
         """Remove and return an object whose deadline has come; None: nothing is due."""
         if self.next_ns() and self._heap[0][0] <= now_ns:
-            thing = heapq.heappop(self._heap)[2]
-            del self._current[thing]
-            return thing
+            item = heapq.heappop(self._heap)[2]
+            del self._current[item]
+            return item
         return None
 
     def next_ns(self) -> int:

@@ -112,7 +112,7 @@ class Server:
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweep_at_ns = NEVER_NS
         self.jetstream: JetStream | None = None
-        self._ahead: StorePresync | None = None  # syncs the store's files before they are opened
+        self._presync: StorePresync | None = None  # syncs the store's files before they are opened
         self.leafs: LeafService | None = None
         self.watching = Observability(self)
         self._build()
@@ -257,7 +257,7 @@ class Server:
         """
         names = ["asyncio", "traceback", "uvloop"]
         if self.store is not None:
-            self._ahead = StorePresync(self.store.folder)
+            self._presync = StorePresync(self.store.folder)
             names.append("penstock.server.jetstream")
         if self._http_sockets:
             names += ["penstock.server.http", "penstock.server.monitor"]
@@ -342,7 +342,7 @@ class Server:
             self.server_id,
             self._disk,
         )
-        self.jetstream.open(self.loop, self._ahead)
+        self.jetstream.open(self.loop, self._presync)
         if self.settings.declared:
             self.jetstream.declare(self.settings.declared)
 

@@ -314,13 +314,13 @@ class JetStream:
         self._system = CallbackSink(answer)
         account.router.attach_prefix("$JS.API.", self._system)
 
-    def open(self, loop: asyncio.AbstractEventLoop, ahead: StorePresync | None = None) -> None:
+    def open(self, loop: asyncio.AbstractEventLoop, presync: StorePresync | None = None) -> None:
         """Start the recovery; each stream is served as soon as it is recovered.
 
-        `ahead` syncs the files before they are opened. StartError when the store can't be used.
+        `presync` syncs the files before they are opened. StartError when the store can't be used.
         """
-        if ahead is not None:
-            self._engine.may_open = ahead.done
+        if presync is not None:
+            self._engine.may_open = presync.done
         settings, log = self._settings, self._log
         log.info("Starting JetStream")
         log.info("---------------- JETSTREAM ----------------")

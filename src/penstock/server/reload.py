@@ -154,7 +154,7 @@ class Reloads:
             self._log.warn(warning)
         for name in changed:
             setattr(self._settings, name, getattr(fresh, name))
-            self._log.info(told(name, getattr(fresh, name)))
+            self._log.info(change_line(name, getattr(fresh, name)))
         self._settings.config_digest = fresh.config_digest
         for row in self._rows:
             mine = row.names.intersection(changed)
@@ -228,7 +228,7 @@ def check_jetstream(old: Settings, new: Settings) -> None:
             raise StartError(_refusal(name, before, after))
 
 
-def told(name: str, value: object) -> str:
+def change_line(name: str, value: object) -> str:
     """The log line of a changed setting."""
     if name in _TOLD:
         return f"Reloaded: {_TOLD[name](value)}"

@@ -33,12 +33,12 @@ def test_it_is_forgotten():
 def test_too_many_at_a_time_are_not_listened_to():
     patience = FailureDelay()
     for _ in range(FREE + UNHEARD):
-        assert not patience.unheard("h")
+        assert not patience.too_many_waiting("h")
         patience.failed("h", 0)
-    assert patience.unheard("h")
-    assert not patience.unheard("other")
+    assert patience.too_many_waiting("h")
+    assert not patience.too_many_waiting("other")
     patience.answered("h")
-    assert not patience.unheard("h")
+    assert not patience.too_many_waiting("h")
 
 
 def test_memory_is_bounded():

@@ -52,7 +52,7 @@ cdef class Router(Owner):
     # cold path; attach, detach, watch, ... for Python callers are in router.pyi
     cdef Subscription subscribe(self, Connection c, bytes subject, bytes queue, bytes sid)
     cdef int enlist(self, Subscription s) except -1        # index a subscription that its connection already has
-    cdef int told(self, Subscription s, int n) except -1
+    cdef int count_changed(self, Subscription s, int n) except -1
     cdef bint first_asked(self, Connection source, Message* m, int* took) except -1       # ask the sink of a prefix; True: there can be no other receiver
     cdef int unsubscribe(self, Subscription s) except -1
     cdef int deliver(self, Subscription s, Connection source, Message* m) except -1

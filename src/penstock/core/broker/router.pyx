@@ -358,9 +358,9 @@ cdef class Router(Owner):
                 group.add_remote(<RemoteSubscription>s)
         else:
             self.trie.insert(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), s)
-        return self.told(s, n)
+        return self.count_changed(s, n)
 
-    cdef int told(self, Subscription s, int n) except -1:
+    cdef int count_changed(self, Subscription s, int n) except -1:
         """The number of subscribers of this subject has changed by n: tell the other servers and the account's border."""
         if self.reaches_system(s.subject):
             self.system_interest += 1 if n > 0 else -1
@@ -393,7 +393,7 @@ cdef class Router(Owner):
                 self.trie.discard(PyBytes_AS_STRING(s.subject), PyBytes_GET_SIZE(s.subject), group)
         else:
             self.trie.discard(PyBytes_AS_STRING(s.subject), PyBytes_GET_SIZE(s.subject), s)
-        return self.told(s, -n)
+        return self.count_changed(s, -n)
 
     cdef int forget(self, Connection c) except -1:
         """Remove all subscriptions; when the connection has closed and has many, some in each turn: it gets no message meanwhile."""

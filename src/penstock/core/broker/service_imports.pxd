@@ -65,7 +65,7 @@ cdef class Service:
 cdef class Response:
     """A request that waits for answers, and where the answers go."""
     cdef readonly Service service
-    cdef AccountBorder home, away          # of the service, of the requester
+    cdef AccountBorder exporter, importer    # of the service, of the requester
     cdef readonly bytes key, reply         # the reply subject that the service gets, and the requester's own
     cdef readonly uint64_t since_ns
     cdef readonly bint delivered, closed, shared

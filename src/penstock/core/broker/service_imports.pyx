@@ -282,49 +282,49 @@ cdef class Service:
 cdef class Response:
     """A request that waits for answers, and where the answers go."""
 
-    def __init__(self, Service service, AccountBorder home, AccountBorder away, bytes key, bytes reply) -> None:
+    def __init__(self, Service service, AccountBorder exporter, AccountBorder importer, bytes key, bytes reply) -> None:
         self.service = service
-        self.home = home
-        self.away = away
+        self.exporter = exporter
+        self.importer = importer
         self.key = key
         self.reply = reply
-        self.since_ns = home.router.reactor.now_ns
+        self.since_ns = exporter.router.reactor.now_ns
 
     @property
     def requester_account(self) -> str:
         """The name of the requester's account."""
-        return self.away.name
+        return self.importer.name
 
     @property
     def service_account(self) -> str:
         """The name of the exporter's account."""
-        return self.home.name
+        return self.exporter.name
 
     cdef int close(self) except -1:
         if self.closed:
             return 0
         self.closed = True
-        self.home.responses.pop(self.key, None)
+        self.exporter.responses.pop(self.key, None)
         if self.service.responses.pop(self.key, None) is not None:
             self.service.reply_bytes -= PyBytes_GET_SIZE(self.reply)
-        waiting = self.away.expected.get(self.reply)
+        waiting = self.importer.expected.get(self.reply)
         if waiting is not None:
             waiting.pop(self, None)
             if not waiting:
-                del self.away.expected[self.reply]
+                del self.importer.expected[self.reply]
         return 0
 
     cdef int carry(self, Connection source, Message* m, bint shown) except -1:
         """Deliver an answer to the subscribers of the requester's reply subject; `shown`: they get it under m.subject."""
         cdef Message out = m[0], bare
         cdef Response back = None
-        cdef Sharing sharing = self.home.sharing
+        cdef Sharing sharing = self.exporter.sharing
         cdef bytes keep = self.reply
         cdef int took
         if self.closed:
             return 0
         if m.reply_len and not is_ack(m.reply, m.reply_len):
-            back = self.away.expect(self.service, self.home, PyBytes_FromStringAndSize(m.reply, m.reply_len))
+            back = self.importer.expect(self.service, self.exporter, PyBytes_FromStringAndSize(m.reply, m.reply_len))
             out.reply = PyBytes_AS_STRING(back.key)
             out.reply_len = <uint32_t>PyBytes_GET_SIZE(back.key)
         if self.requester is not None:
@@ -336,17 +336,17 @@ cdef class Response:
             bare.subject = PyBytes_AS_STRING(keep)
             bare.subject_len = <uint32_t>PyBytes_GET_SIZE(keep)
             if shown:
-                route = self.away.router.trie.match(bare.subject, bare.subject_len)
-                took = self.away.show(route, source, &out, &bare, False)
+                route = self.importer.router.trie.match(bare.subject, bare.subject_len)
+                took = self.importer.show(route, source, &out, &bare, False)
             else:
-                took = self.away.enter(source, &bare, &bare, False)
+                took = self.importer.enter(source, &bare, &bare, False)
         finally:
             sharing.chain = chain
         self.delivered = True
         if took == 0 or self.service.response_type == SINGLETON or m.body_len == 0:
             self.close()
         elif not self.closed:
-            self.since_ns = self.home.router.reactor.now_ns
+            self.since_ns = self.exporter.router.reactor.now_ns
             self.service.responses.move_to_end(self.key)
         if took == 0 and back is not None:
             back.close()
@@ -381,7 +381,7 @@ cdef class BoundReply(Sink):
 
     cdef int ready(self, Task waiter) except -1:
         cdef Response r = self.response
-        cdef Router router = r.away.router
+        cdef Router router = r.importer.router
         if r.closed:
             return 0
         return router.readiness(router.interest_in(PyBytes_AS_STRING(r.reply), PyBytes_GET_SIZE(r.reply), self.queue), waiter)
@@ -431,19 +431,19 @@ cdef class ServiceImport(Sink):
 
     cdef Response expect_answer(self, Connection source, Message* m):
         """The Response for the request's answer, None: the request has no reply subject. Sets the service's latency measurement."""
-        cdef AccountBorder home = self.service.border
+        cdef AccountBorder exporter = self.service.border
         cdef Response response = None
         cdef object headers = None
         if self.service.latency is not None:
             headers = self.sharing.sample(self.service, source, PyBytes_FromStringAndSize(m.body, m.hlen))
         if m.reply_len and not is_ack(m.reply, m.reply_len):
-            response = home.expect(self.service, self.border, PyBytes_FromStringAndSize(m.reply, m.reply_len))
+            response = exporter.expect(self.service, self.border, PyBytes_FromStringAndSize(m.reply, m.reply_len))
             response.shared = self.share
             if headers is not None and self.service.response_type == SINGLETON:
                 response.requester = source
                 response.headers = headers
         elif m.reply_len == 0 and headers is not None:
-            unanswered = Response(self.service, home, self.border, b"", b"")
+            unanswered = Response(self.service, exporter, self.border, b"", b"")
             (<Response>unanswered).closed = True
             (<Response>unanswered).shared = self.share
             (<Response>unanswered).requester = source
@@ -470,7 +470,7 @@ cdef class ServiceImport(Sink):
 
     cdef int take(self, Connection source, Message* m) except -1:
         cdef Message out = m[0], bare
-        cdef AccountBorder home = self.service.border
+        cdef AccountBorder exporter = self.service.border
         cdef Sharing sharing = self.sharing
         cdef Response response
         cdef ServiceImport each
@@ -491,8 +491,8 @@ cdef class ServiceImport(Sink):
             if found is None:
                 return 0
             subject = (<str?>found).encode("utf-8", "surrogateescape")
-        if home.router.mapping is not None:
-            found = home.router.mapping(
+        if exporter.router.mapping is not None:
+            found = exporter.router.mapping(
                 subject.decode("utf-8", "surrogateescape") if subject else text_of(m.subject, m.subject_len))
             if found is None:
                 if response is not None:
@@ -505,13 +505,13 @@ cdef class ServiceImport(Sink):
         bare = out
         kept = self.write_info(source, m, &out, &bare)
         if trace is not None:
-            trace.events.append(("si", home.name, text_of(m.subject, m.subject_len), text_of(out.subject, out.subject_len)))
+            trace.events.append(("si", exporter.name, text_of(m.subject, m.subject_len), text_of(out.subject, out.subject_len)))
             if trace.only and not self.service.allow_trace:
                 return 1                           # the Response ends with the service's threshold
             sharing.reactor.set_trace(trace if self.service.allow_trace else None)
         sharing.chain.append(self)
         try:
-            took = home.enter(source, &out, &bare, False)
+            took = exporter.enter(source, &out, &bare, False)
         finally:
             sharing.chain.pop()
             sharing.reactor.set_trace(trace)

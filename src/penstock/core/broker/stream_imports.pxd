@@ -6,13 +6,13 @@ from penstock.core.protocol.subjects cimport Route
 
 cdef class StreamImport(Inflow):
     """An imported stream: a sink on the exporter's router."""
-    cdef readonly AccountBorder home, away  # of the exporter, of the importer
+    cdef readonly AccountBorder exporter, importer
     cdef readonly str subject, local        # patterns of the exporter, of the importer
     cdef public bint allow_trace            # traces continue in the importer's account
     cdef bytes target                       # the importer's subject when that is literal
     cdef object transform
     cdef readonly bint closed
-    cdef bytes place(self, const char* subject, size_t n)
+    cdef bytes local_subject(self, const char* subject, size_t n)
 
 
 cdef class BoundImport(Sink):

@@ -23,48 +23,48 @@ cdef class StreamImport(Inflow):
     importer's subject is `local` when that is literal, or the same.
     """
 
-    def __init__(self, AccountBorder home, AccountBorder away, str subject, str local, *, transform=None) -> None:
-        self.home = home
-        self.away = away
+    def __init__(self, AccountBorder exporter, AccountBorder importer, str subject, str local, *, transform=None) -> None:
+        self.exporter = exporter
+        self.importer = importer
         self.subject = subject
         self.local = local
-        place = local.encode("utf-8", "surrogateescape")
-        literal = not subject_has_wildcard(PyBytes_AS_STRING(place), PyBytes_GET_SIZE(place))
-        self.target = place if literal and transform is None else b""
+        pattern = local.encode("utf-8", "surrogateescape")
+        literal = not subject_has_wildcard(PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern))
+        self.target = pattern if literal and transform is None else b""
         self.transform = transform
-        away.add_import(self)
-        home.router.share(subject, self)
-        self.wake_watchers(place)
+        importer.add_import(self)
+        exporter.router.share(subject, self)
+        self.wake_watchers(pattern)
 
     def close(self) -> None:
         """The account does not import the stream any more."""
         if not self.closed:
             self.closed = True
-            self.away.drop_import(self)
-            self.home.router.unshare(self.subject, self)
+            self.importer.drop_import(self)
+            self.exporter.router.unshare(self.subject, self)
             self.wake_watchers(self.local.encode("utf-8", "surrogateescape"))
 
     cdef int interest(self, bytes subject) except -1:
-        if self.home.router.watchers and collide(subject, self.local):
+        if self.exporter.router.watchers and collide(subject, self.local):
             self.wake_watchers(subject)
         return 0
 
     def wake_watchers(self, bytes pattern) -> None:
         """Interest in a subject of the importer has come or gone: wake the tasks that watch it on the exporter's router."""
-        cdef bytes place
+        cdef bytes local
         cdef bytes source = self.subject.encode("utf-8", "surrogateescape")
         cdef Task task
-        for watched, tasks in list(self.home.router.watchers.items()):
+        for watched, tasks in list(self.exporter.router.watchers.items()):
             if not subject_matches(PyBytes_AS_STRING(<bytes>watched), PyBytes_GET_SIZE(<bytes>watched),
                                    PyBytes_AS_STRING(source), PyBytes_GET_SIZE(source)):
                 continue
-            place = self.place(PyBytes_AS_STRING(<bytes>watched), PyBytes_GET_SIZE(<bytes>watched))
-            if place is not None and subject_matches(
-                    PyBytes_AS_STRING(place), PyBytes_GET_SIZE(place), PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern)):
+            local = self.local_subject(PyBytes_AS_STRING(<bytes>watched), PyBytes_GET_SIZE(<bytes>watched))
+            if local is not None and subject_matches(
+                    PyBytes_AS_STRING(local), PyBytes_GET_SIZE(local), PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern)):
                 for task in list(tasks):
                     task.wake()
 
-    cdef bytes place(self, const char* subject, size_t n):
+    cdef bytes local_subject(self, const char* subject, size_t n):
         """The importer's subject for a subject of the exporter; None: there is none."""
         if self.transform is not None:
             found = self.transform(text_of(subject, n))
@@ -73,39 +73,39 @@ cdef class StreamImport(Inflow):
 
     cdef int take(self, Connection source, Message* m) except -1:
         cdef Message out = m[0]
-        cdef Trace trace = self.away.router.reactor.trace if source is not None else None
-        cdef bytes place = None
+        cdef Trace trace = self.importer.router.reactor.trace if source is not None else None
+        cdef bytes local = None
         if self.closed:
             return 0
         if self.transform is not None:
-            place = self.place(m.subject, m.subject_len)
-            if place is None:
+            local = self.local_subject(m.subject, m.subject_len)
+            if local is None:
                 return 0
         elif self.target:
-            place = self.target
-        if place is not None:
-            out.subject = PyBytes_AS_STRING(place)
-            out.subject_len = <uint32_t>PyBytes_GET_SIZE(place)
-        route = self.away.router.trie.route(out.subject, out.subject_len)
+            local = self.target
+        if local is not None:
+            out.subject = PyBytes_AS_STRING(local)
+            out.subject_len = <uint32_t>PyBytes_GET_SIZE(local)
+        route = self.importer.router.trie.route(out.subject, out.subject_len)
         if (<Route>route).n == 0:
             return 0
         if trace is None:
-            return self.away.show(route, source, &out, &out, True)
-        trace.events.append(("se", self.away.name, text_of(out.subject, out.subject_len), text_of(m.subject, m.subject_len)))
+            return self.importer.show(route, source, &out, &out, True)
+        trace.events.append(("se", self.importer.name, text_of(out.subject, out.subject_len), text_of(m.subject, m.subject_len)))
         if not self.allow_trace and trace.only:
             return 1
-        self.away.router.reactor.set_trace(trace if self.allow_trace else None)
+        self.importer.router.reactor.set_trace(trace if self.allow_trace else None)
         try:
-            return self.away.show(route, source, &out, &out, True)
+            return self.importer.show(route, source, &out, &out, True)
         finally:
-            self.away.router.reactor.set_trace(trace)
+            self.importer.router.reactor.set_trace(trace)
 
     cdef int traced(self, Connection source, Message* m) except -1:
         return self.take(source, m)            # take() adds the event of the import, and the trace continues
 
     cdef Sink bound(self, const char* subject, size_t n, bytes queue):
-        place = self.place(subject, n)
-        return None if place is None else BoundImport(self, place, queue)
+        local = self.local_subject(subject, n)
+        return None if local is None else BoundImport(self, local, queue)
 
 
 cdef class BoundImport(Sink):
@@ -118,22 +118,22 @@ cdef class BoundImport(Sink):
         self.as_client = True
 
     cdef Route route(self):
-        cdef Router router = self.source.away.router
+        cdef Router router = self.source.importer.router
         if PyBytes_GET_SIZE(self.queue):
             return router.interest_in(PyBytes_AS_STRING(self.subject), PyBytes_GET_SIZE(self.subject), self.queue)
         return router.trie.route(PyBytes_AS_STRING(self.subject), PyBytes_GET_SIZE(self.subject))
 
     cdef int take(self, Connection source, Message* m) except -1:
         cdef Message bare = m[0]
-        cdef bytes place = self.subject
+        cdef bytes local = self.subject
         if self.source.closed:
             return 0
-        bare.subject = PyBytes_AS_STRING(place)
-        bare.subject_len = <uint32_t>PyBytes_GET_SIZE(place)
-        route = self.source.away.router.trie.route(PyBytes_AS_STRING(place), PyBytes_GET_SIZE(place))
-        return self.source.away.show(<Route>route, source, m, &bare, True)
+        bare.subject = PyBytes_AS_STRING(local)
+        bare.subject_len = <uint32_t>PyBytes_GET_SIZE(local)
+        route = self.source.importer.router.trie.route(PyBytes_AS_STRING(local), PyBytes_GET_SIZE(local))
+        return self.source.importer.show(<Route>route, source, m, &bare, True)
 
     cdef int ready(self, Task waiter) except -1:
         if self.source.closed:
             return 0
-        return self.source.away.router.readiness(self.route(), waiter)
+        return self.source.importer.router.readiness(self.route(), waiter)

@@ -253,10 +253,10 @@ class ActiveImports:
     def _take_in(
         self, linked: _Linked, wanted: Import, export: Export, local: str
     ) -> ServiceImport | StreamImport:
-        home = self._of(self._accounts.by_name[wanted.account])
+        exporter = self._of(self._accounts.by_name[wanted.account])
         if not wanted.service:
             made = StreamImport(
-                home.border,
+                exporter.border,
                 linked.border,
                 wanted.subject,
                 local,
@@ -264,7 +264,7 @@ class ActiveImports:
             )
             made.allow_trace = wanted.allow_trace
             return made
-        service = home.services[export.subject]
+        service = exporter.services[export.subject]
         return ServiceImport(
             linked.border,
             service,

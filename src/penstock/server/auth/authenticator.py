@@ -52,7 +52,7 @@ class Authenticator:
 
     def check(self, asked: "Credentials", context: AuthContext) -> Outcome:
         """Check credentials: Admitted, Refused, or a PendingOutcome that becomes one of them."""
-        if self.failure_delay.unheard(context.host):
+        if self.failure_delay.too_many_waiting(context.host):
             return Refused("too many failed attempts from this address")
         if asked.account or asked.new_account:
             return Refused("CONNECT names an account")

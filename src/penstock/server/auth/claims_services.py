@@ -152,13 +152,13 @@ class ClaimsServices:
             self._slicing.run(self._router, send_all())
 
     def _delete(self, subject: str, reply: str, payload: bytes) -> None:
-        who = ""
+        operator = ""
         try:
             claims = decode(payload.decode("ascii").strip(), GenericClaims)
-            who = claims.sub
+            operator = claims.sub
             accounts = self._deletable(claims)
         except (JwtError, FolderError, UnicodeDecodeError) as problem:
-            self._respond(reply, "", f"delete accounts request by {who} failed", problem)
+            self._respond(reply, "", f"delete accounts request by {operator} failed", problem)
             return
         problems = []
         for account in accounts:

@@ -66,7 +66,7 @@ class FailureDelay:
         if address is not None and address.waiting:
             address.waiting -= 1
 
-    def unheard(self, host: str) -> bool:
+    def too_many_waiting(self, host: str) -> bool:
         """Whether so many failures of this address wait that further attempts are not checked."""
         if not self._addresses:
             return False

@@ -57,7 +57,7 @@ class UsersTable:
                     return Refused("the nkey is unknown or not allowed on this type of connection")
                 if nkey != no_auth and not signed(nkey, asked.sig, context.nonce):
                     return Refused("the signature is not valid")
-                return come(user)
+                return outcome_of(user)
         if not self.names:
             return Refused("CONNECT has no credentials of a user")
         if context.tls_map:
@@ -65,7 +65,7 @@ class UsersTable:
         if bare and no_auth in self.names:
             user = self.names[no_auth]
             return (
-                come(user)
+                outcome_of(user)
                 if allowed(user, context)
                 else Refused("the user is not allowed on this listener")
             )
@@ -82,7 +82,7 @@ class UsersTable:
             context,
             self._decoy if user is None else user.password,
             asked.password,
-            lambda: Refused() if user is None else come(user),
+            lambda: Refused() if user is None else outcome_of(user),
         )
 
     def _mapped(self, asked: "Credentials", context: AuthContext) -> Outcome:
@@ -90,11 +90,11 @@ class UsersTable:
         for name in context.names:
             user = self.names.get(name)
             if user is not None and allowed(user, context):
-                return come(user)
+                return outcome_of(user)
         if context.same_subject is not None:
             for name, user in self.names.items():
                 if allowed(user, context) and context.same_subject(name):
-                    return come(user)
+                    return outcome_of(user)
         return Refused("no user has a name of the client certificate")
 
 
@@ -175,7 +175,7 @@ def maps(settings: Settings, user: User) -> bool:
     )
 
 
-def come(user: User) -> Admitted | Refused:
+def outcome_of(user: User) -> Admitted | Refused:
     """The outcome for an authenticated user.
 
     This server trusts no proxy, so a user that must connect through a proxy is refused.

@@ -93,7 +93,7 @@ def full_label(connection: Connection, client: Client) -> str:
     facts += [fact for fact in (client.lang, client.name) if fact]
     if facts:
         label += f" - {quoted(':'.join(facts))}"
-    who = client.admitted.shown if client.admitted is not None else ""
-    if who:
-        label += f" - {quoted(f'{client.account_name}/{who}')}"
+    user = client.admitted.shown if client.admitted is not None else ""
+    if user:
+        label += f" - {quoted(f'{client.account_name}/{user}')}"
     return label

@@ -377,13 +377,13 @@ class Clients:
         self._wheel.drop(connection, client)
         if connection.reason == "Stale Connection":
             self.stale += 1
-        past = self.past(client.account_name)
-        past.in_msgs += connection.in_msgs
-        past.out_msgs += connection.out_msgs
-        past.in_bytes += connection.in_bytes
-        past.out_bytes += connection.out_bytes
+        totals = self.closed_totals(client.account_name)
+        totals.in_msgs += connection.in_msgs
+        totals.out_msgs += connection.out_msgs
+        totals.in_bytes += connection.in_bytes
+        totals.out_bytes += connection.out_bytes
         if connection.reason.startswith("Slow Consumer"):
-            past.slow_consumers += 1
+            totals.slow_consumers += 1
             self._tell_slow(connection)
         if self.system is not None:
             self.system.disconnected(connection, client)
@@ -407,7 +407,7 @@ class Clients:
         text = f"{self.label(connection)} - Slow Consumer Detected: {what}"
         self._slow.say(self.reactor.now_ns, text)
 
-    def past(self, account: str) -> ClosedTotals:
+    def closed_totals(self, account: str) -> ClosedTotals:
         """The totals of an account's closed connections."""
         return self._past.setdefault(account, ClosedTotals())
 

@@ -51,7 +51,7 @@ class Item(NamedTuple):
         """``file:line:column``, the beginning of every message about this value."""
         return f"{self.file}:{self.line}:{self.column}"
 
-    def told(self, text: str, shown: str = NOT_SHOWN) -> str:
+    def message(self, text: str, shown: str = NOT_SHOWN) -> str:
         """A message about this value, with its place; `shown` replaces a text that may quote an
         included file.
         """

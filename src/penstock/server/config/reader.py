@@ -65,15 +65,15 @@ class Reader:
         `shown` replaces a text of an included file; only keys that the server knows are shown from
         there.
         """
-        self.problems.append(item.told(text, shown))
+        self.problems.append(item.message(text, shown))
 
     def outdate(self, item: Item, text: str) -> None:
         """Add a warning about an outdated form."""
-        self.outdated.append(item.told(text))
+        self.outdated.append(item.message(text))
 
     def warn(self, item: Item, text: str) -> None:
         """Add a warning."""
-        self.warnings.append(item.told(text))
+        self.warnings.append(item.message(text))
 
 
 Key = Callable[[Reader, str, Item], None]

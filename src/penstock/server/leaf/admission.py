@@ -81,7 +81,7 @@ def dialects(*domains: str) -> tuple[str, ...]:
     return () if _FIRST_WORDS.intersection(domains) else SUBJECTS
 
 
-def home(domain: str, other: str) -> list[str]:
+def own_api(domain: str, other: str) -> list[str]:
     """API subjects of this server's domain, which do not cross; none when both sides have the same
     domain.
     """
@@ -97,7 +97,7 @@ def rule_leaf(
     stays = kept(system=system) + dialects(domain, asked.domain)
     leaf.sending = LeafPermissions(
         may_get.allow,
-        [*may_get.deny, *(asked.deny_pub or ()), *stays, *home(domain, asked.domain)],
+        [*may_get.deny, *(asked.deny_pub or ()), *stays, *own_api(domain, asked.domain)],
     )
     leaf.asking = LeafPermissions(may_send.allow, [*may_send.deny, *stays])
     leaf.receiving = LeafPermissions(may_send.allow, may_send.deny)
@@ -113,7 +113,7 @@ def rule_hub(
     stays = kept(system=system) + dialects(domain, other)
     leaf.sending = LeafPermissions(
         may_send.allow,
-        [*(may_send.deny or ()), *remote.deny_exports, *stays, *home(domain, other)],
+        [*(may_send.deny or ()), *remote.deny_exports, *stays, *own_api(domain, other)],
     )
     leaf.asking = LeafPermissions(
         may_get.allow, [*(may_get.deny or ()), *remote.deny_imports, *stays]

@@ -166,8 +166,8 @@ def _times(revoked: dict[str, int]) -> dict[str, str]:
 
 
 def _time(revoked: tuple[str, int]) -> tuple[str, str]:
-    who, until = revoked
-    return who, format_time(until * SECOND_NS)
+    user_key, until = revoked
+    return user_key, format_time(until * SECOND_NS)
 
 
 def _latency(export: Export) -> dict[str, Any]:

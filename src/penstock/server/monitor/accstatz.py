@@ -63,7 +63,7 @@ def statistics(
     server_state: ServerState, account: ServerAccount, connections: Iterable[Connection]
 ) -> dict[str, Any]:
     """One account: its open connections, and its traffic including closed connections."""
-    gone = server_state.clients.past(account.name)
+    gone = server_state.clients.closed_totals(account.name)
     sent, received = [gone.out_msgs, gone.out_bytes], [gone.in_msgs, gone.in_bytes]
     leafs_sent, leafs_received = [0, 0], [0, 0]
     clients = leafs = 0

@@ -130,39 +130,39 @@ class System:
         return self._events
 
     @property
-    def heard(self) -> bool:
+    def has_listeners(self) -> bool:
         """Whether any client can receive an event."""
         return self.router.subscription_count() > self._unheard
 
     def connected(self, connection: Connection) -> None:
         """Publish that a client has connected."""
-        if self.heard:
+        if self.has_listeners:
             self.events.connected(connection)
 
     def account_changed(self, client: "Client | LeafNode") -> None:
         """Publish that a leaf node of an account has connected or disconnected."""
-        if self.heard:
+        if self.has_listeners:
             self.events.account_changed(client)
 
     def disconnected(self, connection: Connection, client: Client) -> None:
         """Publish that a connection was closed; after a refusal, also the AUTH.ERR event."""
-        if self.heard:
+        if self.has_listeners:
             self.events.disconnected(connection, client)
 
     def leaving(self, lame_duck: bool) -> None:
         """Publish that the server stops, or enters lame duck mode."""
-        if self.heard:
+        if self.has_listeners:
             self.events.leaving(lame_duck)
 
     def tick(self, now_ns: int) -> int:
         """Publish the periodic events; returns the interval to the next call, in nanoseconds."""
         if now_ns >= self._statsz_at_ns:
-            if self._statsz_at_ns and self.heard:
+            if self._statsz_at_ns and self.has_listeners:
                 self.events.statistics()
             self._statsz_at_ns = now_ns + self._statsz_ns
             self._statsz_ns = min(2 * self._statsz_ns, STATSZ_NS)
         if now_ns >= self._beat_at_ns:
-            if self._beat_at_ns and self.heard:
+            if self._beat_at_ns and self.has_listeners:
                 self.events.all_accounts()
             self._beat_at_ns = now_ns + ACCOUNT_BEAT_NS
         return min(self._statsz_at_ns, self._beat_at_ns)

@@ -111,14 +111,14 @@ class MessageTraces:
         if account is None:
             return
         now = format_time(self._server_state.now_ns)
-        home = account.name
-        events = [_ingress(connection, trace, home, now, error)]
-        reached = trace.events or _service(trace.subject, home)
+        account_name = account.name
+        events = [_ingress(connection, trace, account_name, now, error)]
+        reached = trace.events or _service(trace.subject, account_name)
         exported = ""  # the exporter's subject of a stream import
         for each in reached:
             exported = each[3] if each[0] == "se" else exported
-            event = _event(each, home, now, trace.headers)
-            if exported and event.get("acc", home) != home and "sub" in event:
+            event = _event(each, account_name, now, trace.headers)
+            if exported and event.get("acc", account_name) != account_name and "sub" in event:
                 event["sub"] = exported
             events.append(event)
         body = {
@@ -195,14 +195,14 @@ def _why(error: str, headers: dict[str, list[str]]) -> str:
 
 
 def _event(
-    what: tuple[Any, ...], home: str, now: str, headers: dict[str, list[str]]
+    what: tuple[Any, ...], account_name: str, now: str, headers: dict[str, list[str]]
 ) -> dict[str, Any]:
     """An event of the core as JSON fields."""
     kind = what[0]
     event: dict[str, Any] = {"type": kind, "ts": now}
     if kind == "eg":
         _, subscription, error = what
-        return event | _egress(subscription, error, home)
+        return event | _egress(subscription, error, account_name)
     if kind == "js":
         _, stream, subject, unwanted, error = what
         event["stream"] = stream
@@ -216,11 +216,11 @@ def _event(
     return event | {"acc": what[1], "from": what[2], "to": what[3]}
 
 
-def _egress(subscription: Any, error: str, home: str) -> dict[str, Any]:
+def _egress(subscription: Any, error: str, account_name: str) -> dict[str, Any]:
     connection = subscription.client()
     event = _end_of(connection)
     account = account_of(connection)
-    event |= present(acc=account if account != home else "")
+    event |= present(acc=account if account != account_name else "")
     if event["kind"] != _LEAF:
         event |= present(sub=text(subscription.subject), queue=text(subscription.queue))
     return event | present(error=error)

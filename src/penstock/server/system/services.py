@@ -167,12 +167,12 @@ class Services:
 
     def _identity(self, request: Request) -> None:
         server_state = self._server_state
-        who = {
+        user = {
             "name": server_state.server_name,
             "host": server_state.host,
             "id": server_state.server_id,
         }
-        self._send_plain(request, who)
+        self._send_plain(request, user)
 
     def _reload(self, request: Request) -> None:
         def reload(_: object) -> None:
