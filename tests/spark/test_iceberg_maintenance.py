@@ -121,6 +121,39 @@ def test_files_removed_before_their_commit_are_not_named(where):
         Tables().commit(where, replace(write, files=old))
 
 
+def test_what_was_replaced_lately_stays_however_old_it_is(where, monkeypatch):
+    """The time that counts is when it was replaced: until then readers began with it."""
+    later(monkeypatch, 8)
+    last = table_of(where).current_snapshot()
+    Tables().commit(where, prefixed(where, range(60, 66), Mark("q", 10)))
+    later(monkeypatch, 0.5)  # hours after that commit, days after the one before
+    report = maintain(where, 24)
+    assert report.snapshots == 2
+    assert len(table_of(where).scan(snapshot_id=last.snapshot_id).to_arrow()) == 60
+
+
+def test_the_newest_batch_stays_if_asked_for(where, monkeypatch):
+    Tables().commit(where, prefixed(where, [60]))
+    Tables().commit(where, prefixed(where, [61]))
+    numbers = [each.snapshot_id for each in table_of(where).metadata.snapshots]
+    later(monkeypatch, 8)
+    assert maintain(where, batch_stays=True).snapshots == 3
+    left = table_of(where).metadata.snapshots
+    assert [each.snapshot_id for each in left] == [*numbers[8:10], numbers[11]]
+    assert left[1].parent_snapshot_id == numbers[8]
+    assert maintain(where).snapshots == 1
+
+
+def test_pages_that_nobody_names_go(where):
+    data = folder_of(where) / "data" / "bucket=1"
+    data.mkdir(parents=True)
+    page = data / f"{PREFIX}-p0000of0001-000.parquet"
+    page.write_bytes(b"")
+    day = time.time() - 24 * 3600
+    os.utime(page, (day, day))
+    assert maintain(where, 1).removed == [str(page)]
+
+
 def test_as_a_user_runs_it(where, tmp_path, capsys):
     given = [f"--property={name}={text}" for name, text in properties_of(tmp_path).items()]
     arguments = ["tables", "expire", "lake.t", "--catalog", "test", *given]
@@ -136,3 +169,7 @@ def test_as_a_user_runs_it(where, tmp_path, capsys):
     assert "1h or more" in capsys.readouterr().err
     assert main([*arguments, "--json"]) == 0
     assert '"snapshots_before": 10' in capsys.readouterr().out
+    assert main([*arguments, "--target-size", "0"]) == 2
+    assert main([*arguments, "--compact", "--target-size", "1MB"]) == 0
+    assert "10 into 1" in capsys.readouterr().out
+    assert sequences(where) == list(range(60))

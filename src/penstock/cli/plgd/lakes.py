@@ -53,8 +53,11 @@ def table_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def lake_of(tables: Path, given: dict[str, Any]) -> Lake:
-    """Take the options of tables out of those of a command: the tables, made if they are not there."""
+def lake_of(tables: Path, given: dict[str, Any], *, make: bool = True) -> Lake:
+    """Take the options of tables out of those of a command: the tables, made if they are not there.
+
+    Without ``make`` it is an error if they are not there.
+    """
     buckets, kind, namespace = (given.pop(name) for name in ("buckets", "kind", "namespace"))
     catalog = pairs(given.pop("catalog"), "--catalog-property")
     try:
@@ -74,7 +77,10 @@ def lake_of(tables: Path, given: dict[str, Any]) -> Lake:
             lake = _iceberg(tables, settings, catalog, namespace)
         else:
             lake = Lake(tables, settings)
-        if buckets is None and (made := lake.made_with()) is not None:
+        made = lake.made_with()
+        if made is None and not make:
+            raise click.ClickException(f"there are no tables of a hub at {lake.where('raw')}")
+        if buckets is None and made is not None:
             lake.settings = Settings(buckets=made)
         lake.create()
     except (TableError, OptionError) as error:

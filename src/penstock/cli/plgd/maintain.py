@@ -9,17 +9,28 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.failures import DONE
-from penstock.cli.output import number, print_json, print_table
+from penstock.cli.output import number, print_json, print_table, size
 from penstock.cli.plgd.lakes import lake_of, table_options
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, SIZE
 
 if TYPE_CHECKING:
     from datetime import date
 
+    from penstock.plgd.spark.maintaining import Done
+
 _HOUR_NS = 3_600_000_000_000
 _DAY_NS = 24 * _HOUR_NS
-_COLUMNS = ("table", "files", "compacted", "snapshots", "removed", "seconds")
+_COLUMNS = (
+    "table",
+    "rows deleted",
+    "files",
+    "size",
+    "compacted",
+    "snapshots",
+    "removed",
+    "seconds",
+)
 
 
 @click.command()
@@ -28,7 +39,7 @@ _COLUMNS = ("table", "files", "compacted", "snapshots", "removed", "seconds")
     "--keep",
     type=DURATION,
     default=None,
-    help="Delete rows of days that ended longer ago, such as 90d; current and open rows stay. Delta only.",
+    help="Delete rows of days that ended longer ago, such as 90d; current and open rows stay.",
 )
 @click.option(
     "--retention",
@@ -37,6 +48,14 @@ _COLUMNS = ("table", "files", "compacted", "snapshots", "removed", "seconds")
     show_default=True,
     help="Keep files of versions that are younger than this; at least an hour.",
 )
+@click.option(
+    "--target-size",
+    type=SIZE,
+    default="128MB",
+    show_default=True,
+    help="Compact files to about this size; larger ones stay as they are.",
+)
+@click.option("--no-compact", is_flag=True, help="Leave small files as they are.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @table_options
 @command
@@ -44,41 +63,44 @@ _COLUMNS = ("table", "files", "compacted", "snapshots", "removed", "seconds")
 def maintain(session: Session, /, folder: Path, **given: Any) -> int:
     """Compact the tables of a hub, delete old rows, and remove unused files.
 
-    FOLDER is that of `penstock plgd run`, which may run meanwhile. Iceberg tables are not compacted; their old
-    snapshots expire.
+    FOLDER is that of `penstock plgd run`, which may run meanwhile. Of Iceberg tables old snapshots expire as well.
+    Exit status: 1 if a table failed.
 
     \b
     penstock plgd maintain ./lake
     penstock plgd maintain ./lake --keep 90d --retention 1d
     """
     keep, retention, dry_run = (given.pop(name) for name in ("keep", "retention", "dry_run"))
+    target_bytes, no_compact = given.pop("target_size"), given.pop("no_compact")
     if retention < _HOUR_NS:
         text = "1h or more: a batch under way may be about to commit younger files"
         raise click.BadParameter(text, param_hint="--retention")
     if keep is not None and keep < _DAY_NS:
         raise click.BadParameter("1d or more", param_hint="--keep")
+    if target_bytes < 1:
+        raise click.BadParameter("a size of 1 byte or more", param_hint="--target-size")
     tables = folder / "tables"
     if not tables.is_dir() and not given["catalog"]:
         raise click.ClickException(f"there are no tables at {tables}")
-    lake = lake_of(tables, given)
-    if keep is not None and lake.targets:
-        raise click.UsageError("--keep is for Delta tables; these are Iceberg tables")
+    lake = lake_of(tables, given, make=False)
     from penstock.plgd.spark.maintaining import look_after
     from penstock.spark.tables.maintenance import Plan
-    from penstock.spark.tables.places import TableError
 
-    plan = Plan(keep_hours=-(-retention // _HOUR_NS), dry_run=dry_run)
-    try:
-        reports = [vars(report) for report in look_after(lake, plan, _oldest(keep))]
-    except TableError as error:
-        raise click.ClickException(str(error)) from None
+    plan = Plan(
+        target_bytes=target_bytes,
+        keep_hours=-(-retention // _HOUR_NS),
+        compact=not no_compact,
+        dry_run=dry_run,
+    )
+    done = list(look_after(lake, plan, _oldest(keep)))
     if session.as_json:
-        print_json(reports)
-        return DONE
-    print_table(_COLUMNS, [_cells(one) for one in reports], right=frozenset(_COLUMNS[1:]))
-    if dry_run:
-        print("dry run: nothing was changed; this is what would be done")
-    return DONE
+        print_json([_plain(one) for one in done])
+    else:
+        _show([one for one in done if one.error is None], keep, dry_run=dry_run)
+        for one in done:
+            if one.error is not None:
+                click.echo(f"penstock: {one.name}: {one.error}", err=True)
+    return 1 if any(one.error for one in done) else DONE
 
 
 def _oldest(keep: int | None) -> date | None:
@@ -88,18 +110,52 @@ def _oldest(keep: int | None) -> date | None:
     )
 
 
-def _cells(report: dict[str, Any]) -> list[str]:
-    files = number(report["files"])
-    if "files_before" in report:
-        files = f"{number(report['files_before'])} -> {files}"
-    snapshots = ""
-    if "snapshots" in report:
-        snapshots = f"{number(report['snapshots_before'])} -> {number(report['snapshots'])}"
-    return [
-        report["table"],
-        files,
-        number(report.get("compacted", 0)),
-        snapshots,
-        number(len(report["removed"])),
-        f"{report['seconds']:.2f}",
-    ]
+def _plain(done: Done) -> dict[str, Any]:
+    """What was done, as JSON."""
+    if done.error is not None:
+        return {"name": done.name, "error": done.error}
+    deleted = {"deleted_rows": sum(one.rows for one in done.old), "deleted_files": len(done.old)}
+    return {"name": done.name, **deleted, **vars(done.report)}
+
+
+def _show(done: list[Done], keep: int | None, *, dry_run: bool) -> None:
+    """What was done, as a table for a person."""
+    if not done:
+        return
+    has = dict.fromkeys(_COLUMNS, True)
+    has["rows deleted"] = keep is not None
+    has["snapshots"] = any(hasattr(one.report, "snapshots") for one in done)
+    columns = tuple(name for name in _COLUMNS if has[name])
+    rows = [_cells(one) for one in done]
+    print_table(
+        columns, [[row[name] for name in columns] for row in rows], right=frozenset(columns[1:])
+    )
+    if dry_run:
+        print("dry run: nothing was changed; this is what would be done")
+
+
+def _cells(done: Done) -> dict[str, str]:
+    """The cells of a table's row, by their columns."""
+    report, old = done.report, done.old
+    files, into_size = report.files, size(report.bytes)
+    if report.dry_run:
+        files += report.into - report.compacted - len(old)
+        into_size = size(report.bytes - sum(one.size for one in old))
+        before = report.files_before, report.bytes_before
+    else:
+        gone = sum(one.size for one in old)
+        before = report.files_before + len(old), report.bytes_before + gone
+    return {
+        "table": done.name,
+        "rows deleted": number(sum(one.rows for one in old)),
+        "files": f"{number(before[0])} -> {number(files)}",
+        "size": f"{size(before[1])} -> {into_size}",
+        "compacted": f"{number(report.compacted)} into {number(report.into)}"
+        if report.compacted
+        else "0",
+        "snapshots": f"{number(report.snapshots_before)} -> {number(report.snapshots)}"
+        if hasattr(report, "snapshots")
+        else "",
+        "removed": number(len(report.removed)),
+        "seconds": f"{report.seconds:.2f}",
+    }

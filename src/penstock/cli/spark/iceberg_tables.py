@@ -1,4 +1,4 @@
-"""``penstock tables expire``: expires old snapshots of Iceberg tables."""
+"""``penstock tables expire``: expires old snapshots of Iceberg tables, and compacts them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.output import number, print_json, print_table
+from penstock.cli.output import number, print_json, print_table, size
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, SIZE
 
 if TYPE_CHECKING:
     from penstock.spark.iceberg.maintenance import Report
 
 _HOUR_NS = 3_600_000_000_000
-_COLUMNS = ("table", "snapshots", "files", "removed", "seconds")
+_COLUMNS = ("table", "snapshots", "files", "bytes", "compacted", "removed", "seconds")
 
 
 @click.command()
@@ -34,6 +34,14 @@ _COLUMNS = ("table", "snapshots", "files", "removed", "seconds")
     show_default=True,
     help="Keep snapshots and files that are younger than this; at least an hour.",
 )
+@click.option("--compact", is_flag=True, help="First merge small files, with the same rows.")
+@click.option(
+    "--target-size",
+    type=SIZE,
+    default="128MB",
+    show_default=True,
+    help="With --compact: to files of about this size; larger ones stay as they are.",
+)
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @command
 @click.pass_obj
@@ -43,6 +51,8 @@ def expire(
     catalog: str,
     properties: tuple[str, ...],
     retention: int,
+    compact: bool,
+    target_size: int,
     dry_run: bool,
 ) -> int:
     """Expire old snapshots of the Iceberg tables NAMESPACE.NAME..., and remove unused files.
@@ -60,13 +70,16 @@ def expire(
     if retention < _HOUR_NS:
         text = "1h or more: a batch under way may be about to commit younger files"
         raise click.BadParameter(text, param_hint="--retention")
+    if target_size < 1:
+        raise click.BadParameter("a size of 1 byte or more", param_hint="--target-size")
+    hours, target_bytes = -(-retention // _HOUR_NS), target_size if compact else None
     given = dict(_pair(text) for text in properties)
     reports: list[Report] = []
     problems: list[tuple[str, str]] = []
     for name in names:
         try:
             table = address(name, catalog, given)
-            reports.append(maintain(table, -(-retention // _HOUR_NS), dry_run=dry_run))
+            reports.append(maintain(table, hours, target_bytes=target_bytes, dry_run=dry_run))
         except (TableError, OptionError) as problem:
             problems.append((name, str(problem)))
     if session.as_json:
@@ -93,7 +106,9 @@ def _show(reports: list[Report], *, dry_run: bool) -> None:
         (
             report.table,
             f"{number(report.snapshots_before)} -> {number(report.snapshots)}",
-            number(report.files),
+            f"{number(report.files_before)} -> {number(report.files)}",
+            f"{size(report.bytes_before)} -> {size(report.bytes)}",
+            f"{number(report.compacted)} into {number(report.into)}" if report.compacted else "0",
             number(len(report.removed)),
             f"{report.seconds:.2f}",
         )

@@ -20,7 +20,7 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.types import LongType
 
 from penstock.spark.iceberg.catalogs import data_folder, failed, load
-from penstock.spark.iceberg.commits import HERE, Write, add, batch_of, prepare
+from penstock.spark.iceberg.commits import HERE, FilesGone, Write, batch_of, prepare
 from penstock.spark.iceberg.options import DEFAULT_CATALOG, address
 from penstock.spark.tables.files import StoredFile
 from penstock.spark.tables.marks import Mark
@@ -29,7 +29,7 @@ from penstock.spark.tables.places import TableError
 
 from ..tables.folders import CATALOG
 from ..tables.schemas import RAW, TABLES, Way
-from .lake import Begun, Lake, check_columns, held_of
+from .lake import Begun, ChangedTable, Lake, check_columns, held_of
 from .lake import rows_of as stored_rows
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
 
     from penstock.spark.iceberg.options import Address
 
@@ -93,6 +94,20 @@ def relative(folder: str, file: DataFile, where: Address) -> str:
     if not file.file_path.startswith(f"{folder}/"):
         raise TableError(f"{file.file_path} is not in the folder of {where}")
     return file.file_path.removeprefix(f"{folder}/")
+
+
+def before(where: Address, table: Table, snapshot: Snapshot) -> int | None:
+    """The snapshot before one; None for the first of a table. Raises if it has expired."""
+    found = snapshot.parent_snapshot_id
+    # A catalog forgets a parent that has expired; the first snapshot has the sequence number 1.
+    is_first = found is None and (snapshot.sequence_number or 0) <= 1
+    if is_first or (found is not None and table.snapshot_by_id(found) is not None):
+        return found
+    told = snapshot.summary
+    raise TableError(
+        f"the snapshot of {where} before batch {told and told['penstock.batch']} has expired, but the"
+        " batch needs it: `penstock plgd maintain` keeps it, other ways to expire snapshots do not"
+    )
 
 
 class IcebergLake(Lake):
@@ -175,7 +190,7 @@ class IcebergLake(Lake):
             if told is None or told["penstock.query"] != mark.name:
                 continue
             if told["penstock.batch"] == str(mark.number):
-                return snapshot.parent_snapshot_id
+                return before(self.addresses[name], table, snapshot)
         raise TableError(
             f"the table {self.addresses[name]} holds batch {last} of query {mark.name}, this is batch"
             f" {mark.number}: the checkpoint is older than the table"
@@ -203,7 +218,10 @@ class IcebergLake(Lake):
     def take(self, name: str, mark: Mark, files: Sequence[Any], removed: Sequence[Any]) -> None:
         """One commit of one table, once."""
         write = Write(self.targets[name], files, mark, removed=tuple(removed))
-        HERE.commit(self.addresses[name], write, add)
+        try:
+            HERE.commit(self.addresses[name], write)
+        except FilesGone as gone:
+            raise ChangedTable(str(gone)) from None
 
     def files(self, name: str) -> list[StoredFile]:
         """The files of a table as it is now."""
@@ -234,11 +252,11 @@ class IcebergLake(Lake):
             told = snapshot.summary
             if told is None or told["penstock.query"] is None:
                 continue
-            then, before = (
+            then, former = (
                 data_files(self.addresses[name], now, one)
-                for one in (snapshot.snapshot_id, snapshot.parent_snapshot_id)
+                for one in (snapshot.snapshot_id, before(self.addresses[name], now, snapshot))
             )
-            old = {file.file_path for file in before}
+            old = {file.file_path for file in former}
             new = self.stored(name, [file for file in then if file.file_path not in old])
             mark = Mark(str(told["penstock.query"]), int(str(told["penstock.batch"])))
             return mark, stored_rows(self.places[name], new, table)

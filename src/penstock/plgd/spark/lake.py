@@ -219,6 +219,16 @@ class Lake:
         """A table as it was."""
         return DeltaTable(where.uri, version=version, storage_options=where.storage_options or None)
 
+    def of_newest_batch(self, name: str) -> tuple[int, ...]:
+        """The version of a table with its last batch, and the one before: by them it is made again."""
+        commits = table_at(self.places[name]).history(_HISTORY)
+        there = [int(commit["version"]) for commit in commits]
+        for version, commit in zip(there, commits, strict=True):
+            note = commit.get("penstock")
+            if isinstance(note, dict) and "name" in note:
+                return tuple(one for one in (version - 1, version) if one in there)
+        return ()
+
     def made_with(self) -> int | None:
         """The number of buckets of tables that are there."""
         table = HERE.opened(self.places[RAW.name])

@@ -2,58 +2,110 @@
 
 =============  ==================================================================================================
 old days       rows of days that ended longer ago than they are kept: of tables with open rows the closed ones alone
-compaction     of Delta tables, as `penstock.spark.tables.maintenance` has it; and its removal of unused files
-snapshots      of Iceberg tables those that are too old, and files that none of the others names
+compaction     few files of a good size replace many small ones, with the same rows
+unused files   those that no version of the last hours needs; of Iceberg tables the old snapshots expire first
 =============  ==================================================================================================
 
-Tables with current rows keep them all: they tell duplicates and twins. A batch whose files are replaced meanwhile
-is made again, so a run goes on.
+`penstock.spark.tables.maintenance` does the last two with Delta tables, `penstock.spark.iceberg.maintenance` with
+Iceberg tables. Tables with current rows keep them all: they tell duplicates and twins.
+
+A batch whose files are replaced meanwhile is made again, so a run goes on. A run that was killed makes its last batch
+again by what the tables held before it, however long ago that was: so this stays.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from penstock.spark.tables.files import table_at
+from penstock.spark.tables.files import actions_of, relative, table_at
 from penstock.spark.tables.maintenance import maintain
+from penstock.spark.tables.parquet import partition_text
 from penstock.spark.tables.places import TableError
 
 from ..tables.schemas import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from datetime import date
 
     from penstock.spark.tables.maintenance import Plan
-    from penstock.spark.tables.places import Place
 
     from ..tables.schemas import TableSchema
+    from .iceberg_lake import IcebergLake
     from .lake import Lake
 
 TRIES = 6
 
 
-def look_after(lake: Lake, plan: Plan, oldest: date | None) -> Iterator[Any]:
-    """Maintain each table, and forget days before ``oldest``; a report for each. Raises :class:`TableError`."""
+@dataclass(frozen=True)
+class Old:
+    """A file with rows of days that go; ``entry`` is what the table's log knows of it."""
+
+    path: str
+    rows: int
+    size: int
+    entry: Any = None
+
+
+@dataclass(frozen=True)
+class Done:
+    """What was done with a table, or would be; ``error`` if it could not be."""
+
+    name: str
+    old: tuple[Old, ...] = ()
+    report: Any = None
+    error: str | None = None
+
+
+def look_after(lake: Lake, plan: Plan, oldest: date | None) -> Iterator[Done]:
+    """Maintain each table, and forget days before ``oldest``. One that fails does not stop the others."""
     for name, schema in TABLES.items():
-        if lake.targets:
-            from penstock.spark.iceberg.maintenance import maintain as maintain_iceberg
-
-            where = lake.addresses[name]  # type: ignore[attr-defined]  # of an IcebergLake
-            yield maintain_iceberg(where, plan.keep_hours, dry_run=plan.dry_run)
-            continue
-        if oldest is not None and not plan.dry_run:
-            forget(lake.places[name], schema, oldest)
-        yield maintain(lake.places[name], plan)
+        try:
+            if lake.targets:
+                yield of_iceberg(lake, name, schema, plan, oldest)  # type: ignore[arg-type]  # has targets
+            else:
+                yield of_delta(lake, name, schema, plan, oldest)
+        except TableError as problem:
+            yield Done(name, error=str(problem))
 
 
-def forget(where: Place, schema: TableSchema, oldest: date) -> None:
-    """Delete the rows of days before one, as whole files; open rows stay."""
-    if "day" not in schema.partition_by:
-        return
+def goes(schema: TableSchema, partition: dict[str, str | None], oldest: date) -> bool:
+    """Whether all rows of a file are of days that go."""
+    if "is_open" in schema.partition_by and partition["is_open"] != "false":
+        return False
+    day = partition.get("day")
+    return day is not None and day < oldest.isoformat()
+
+
+def of_delta(lake: Lake, name: str, schema: TableSchema, plan: Plan, oldest: date | None) -> Done:
+    """Maintain a Delta table."""
+    where = lake.places[name]
+    old = () if oldest is None else tuple(old_in_delta(lake, name, schema, oldest))
+    if old and oldest is not None and not plan.dry_run:
+        forget(lake, name, schema, oldest)
+    plan = replace(plan, without=frozenset(one.path for one in old))
+    return Done(name, old, maintain(where, replace(plan, versions=lake.of_newest_batch(name))))
+
+
+def old_in_delta(lake: Lake, name: str, schema: TableSchema, oldest: date) -> Iterable[Old]:
+    """The files of a Delta table whose days go."""
+    table = table_at(lake.places[name])
+    for row in actions_of(table).to_pylist():
+        partition = {
+            column: partition_text(row[f"partition.{column}"]) for column in schema.partition_by
+        }
+        if goes(schema, partition, oldest):
+            path = relative(row["path"], table.table_uri)
+            yield Old(path, row["num_records"] or 0, row["size_bytes"])
+
+
+def forget(lake: Lake, name: str, schema: TableSchema, oldest: date) -> None:
+    """Delete the rows of days before one from a Delta table, as whole files; open rows stay."""
+    where = lake.places[name]
     closed = "is_open = false AND " if "is_open" in schema.partition_by else ""
     condition = f"{closed}day < '{oldest.isoformat()}'"
     for attempt in range(TRIES):
@@ -64,4 +116,61 @@ def forget(where: Place, schema: TableSchema, oldest: date) -> None:
             time.sleep(0.05 * 2**attempt)
         except (DeltaError, OSError) as problem:
             raise TableError(f"cannot delete rows of the table {where}: {problem}") from None
+    raise TableError(f"others change {where} each time its old rows are about to be deleted")
+
+
+def of_iceberg(
+    lake: IcebergLake, name: str, schema: TableSchema, plan: Plan, oldest: date | None
+) -> Done:
+    """Maintain an Iceberg table."""
+    from penstock.spark.iceberg.maintenance import maintain as maintain_iceberg
+
+    old: tuple[Old, ...] = ()
+    if oldest is not None and plan.dry_run:
+        old = tuple(old_in_iceberg(lake, name, schema, oldest))
+    elif oldest is not None:
+        old = forget_in_iceberg(lake, name, schema, oldest)
+    report = maintain_iceberg(
+        lake.addresses[name],
+        plan.keep_hours,
+        target_bytes=plan.target_bytes if plan.compact else None,
+        batch_stays=True,
+        without={one.path for one in old},
+        dry_run=plan.dry_run,
+    )
+    return Done(name, old, report)
+
+
+def old_in_iceberg(
+    lake: IcebergLake, name: str, schema: TableSchema, oldest: date
+) -> Iterable[Old]:
+    """The files of an Iceberg table whose days go."""
+    if "day" not in schema.partition_by:
+        return
+    entries = lake.now(name)
+    for entry, file in zip(entries, lake.stored(name, entries), strict=True):
+        if goes(schema, dict(file.partition), oldest):
+            yield Old(entry.file_path, entry.record_count, entry.file_size_in_bytes, entry)
+
+
+def forget_in_iceberg(
+    lake: IcebergLake, name: str, schema: TableSchema, oldest: date
+) -> tuple[Old, ...]:
+    """Remove the files of days before one from an Iceberg table, in one commit; returns them."""
+    from pyiceberg.table.snapshots import Operation
+
+    from penstock.spark.iceberg.commits import HERE, FilesGone, Write
+
+    where = lake.addresses[name]
+    for _ in range(TRIES):
+        old = tuple(old_in_iceberg(lake, name, schema, oldest))
+        if not old:
+            return ()
+        removed = [one.entry for one in old]
+        write = Write(lake.targets[name], removed=removed, operation=Operation.DELETE)
+        try:
+            HERE.commit(where, write)
+        except FilesGone:  # by a compaction or a batch that changes them
+            continue
+        return old
     raise TableError(f"others change {where} each time its old rows are about to be deleted")

@@ -8,7 +8,8 @@
 ``data_files``   rows as Parquet files with the ids of their columns
 ``commits``      files become part of a table, once per query and batch
 ``source``       the class that Spark calls; ``writer`` and ``reader`` its parts
-``maintenance``  old snapshots expired, unused files removed
+``compaction``   few files in place of many
+``maintenance``  that, old snapshots expired, unused files removed
 ===============  ================================================================================
 
 :mod:`penstock.spark.tables` has the parts that Delta tables share: writing rows as Parquet files,

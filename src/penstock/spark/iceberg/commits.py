@@ -27,9 +27,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.table import Transaction
+from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import AssertTableUUID
+from pyiceberg.table.update.snapshot import _OverwriteFiles
+from pyiceberg.typedef import EMPTY_DICT
 
 from penstock.spark.iceberg.catalogs import create, data_folder, failed, load
 from penstock.spark.iceberg.data_files import Target, described
@@ -39,6 +42,7 @@ from penstock.spark.iceberg.schemas import (
     identity_columns,
     in_files,
     missing_columns,
+    table_schema,
 )
 from penstock.spark.tables.marks import Found, Mark, Marks
 from penstock.spark.tables.places import TableError
@@ -58,7 +62,11 @@ _TRIES = 8
 # Concurrent maintenance may have removed a file of this age as a left-over.
 _SURELY_THERE_SECONDS = 30 * 60
 _PROPERTY = "penstock.query."
-_QUERY, _BATCH, _TOKEN = "penstock.query", "penstock.batch", "penstock.token"
+QUERY, _BATCH, _TOKEN = "penstock.query", "penstock.batch", "penstock.token"
+
+
+class FilesGone(TableError):
+    """Another writer has removed files that a commit removes: it must be made again."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,9 @@ class Write:
     each: bool = False
     """Whether every batch of the query leaves its mark, also batches without rows."""
     removed: Sequence[DataFile] = ()
-    """Files that the commit removes; it is not made if one of them is not in the table any more."""
+    """Files that the commit removes; :class:`FilesGone` if one of them is not in the table any more."""
+    operation: Operation = Operation.OVERWRITE
+    """What a commit that removes files says it does; ``REPLACE`` for the same rows in other files."""
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -97,7 +107,7 @@ class Write:
         """The properties in the summary of the snapshot."""
         if self.mark is None:
             return {_TOKEN: self.token}
-        return {_TOKEN: self.token, _QUERY: self.mark.name, _BATCH: str(self.mark.number)}
+        return {_TOKEN: self.token, QUERY: self.mark.name, _BATCH: str(self.mark.number)}
 
 
 def prepare(
@@ -140,6 +150,16 @@ def prepare(
     raise failed("cannot add columns to", address, problem)
 
 
+def target_of(table: Table, address: Address) -> Target:
+    """The table as it is, for files with all its columns.
+
+    Raises :class:`TableError` for a table whose files are not written here.
+    """
+    check_version(table.metadata, address)
+    have = identity_columns(table.spec(), table.schema(), address)
+    return _target(table, table_schema(table.schema()), have, address)
+
+
 def _target(
     table: Table, schema: pa.Schema, partition_by: tuple[str, ...], address: Address
 ) -> Target:
@@ -176,7 +196,7 @@ class Tables:
 
         ``change`` makes one attempt, :func:`add` unless given. Raises when another driver runs the same
         query, the checkpoint is older than the table, the table is not the one that the files were written
-        for, or the catalog or store fails.
+        for, or the catalog or store fails; :class:`FilesGone` when files that it removes are not there.
         """
         _check_there(address, write)
         with self._locks.setdefault(address, threading.RLock()):
@@ -205,6 +225,8 @@ class Tables:
             except CommitFailedException as other:
                 problem = other
                 time.sleep(0.01 * 2**attempt)
+            except FilesGone as gone:
+                raise FilesGone(f"another writer has changed {address}: {gone}") from None
             except Exception as other:
                 # Any library may raise here; the error is reported below.
                 problem = other
@@ -234,6 +256,19 @@ class _OneAttempt(Transaction):
         return self._table
 
 
+class _Replacing(_OverwriteFiles):
+    """Files in place of others, with any operation: ``pyiceberg`` counts for some only."""
+
+    def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
+        """What the snapshot says of itself."""
+        meant, self._operation = self._operation, Operation.OVERWRITE
+        try:
+            found = super()._summary(snapshot_properties)
+        finally:
+            self._operation = meant
+        return found.model_copy(update={"operation": meant})
+
+
 def add(table: Table, write: Write) -> None:
     """Commit the files and the mark to the table as it was loaded."""
     target = write.target
@@ -255,16 +290,23 @@ def add(table: Table, write: Write) -> None:
         for task in table.scan().plan_files():
             producer.delete_data_file(task.file)
     elif write.removed:
-        producer = snapshot.overwrite()
+        producer = _Replacing(write.operation, transaction, table.io, None, write.summary())
         for removed in write.removed:
             producer.delete_data_file(removed)
     elif table.properties.get("commit.manifest-merge.enabled", "").lower() == "true":
         producer = snapshot.merge_append()
     else:
         producer = snapshot.fast_append()
-    with producer:
-        for file in described(write.files, target.folder.uri, schema, spec, dict(table.properties)):
-            producer.append_data_file(file)
+    for file in described(write.files, target.folder.uri, schema, spec, dict(table.properties)):
+        producer.append_data_file(file)
+    try:
+        producer.commit()
+    except ValidationException:
+        named = {task.file for task in table.scan().plan_files()}
+        gone = sorted(file.file_path for file in write.removed if file not in named)
+        if not gone:
+            raise
+        raise FilesGone(f"{len(gone)} files are not in it, such as {gone[0]}") from None
     try:
         transaction.commit_transaction()
     except CommitFailedException:

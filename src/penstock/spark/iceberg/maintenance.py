@@ -1,20 +1,24 @@
-"""Maintenance of Iceberg tables: expire old snapshots, and remove unused files.
+"""Maintenance of Iceberg tables: few files of a good size, no old snapshots, no unused files.
 
-Each commit leaves a snapshot, which every later commit writes again; a batch that dies leaves files.
-:func:`maintain` does, in this order,
+Each commit leaves files and a snapshot, which every later commit writes again; a batch that dies leaves
+files. :func:`maintain` does, in this order,
 
-=========  =====================================================================================
-snapshots  expires those older than ``keep_hours``, except the newest of each branch and tag
-files      removes older files from the table's folder that no snapshot names: data files with
-           names of this writer, manifests and metadata
-=========  =====================================================================================
+==========  =====================================================================================
+compaction  if it is asked for: makes one file from many small ones, with the same rows
+snapshots   expires those that were replaced more than ``keep_hours`` ago; those of branches and
+            tags stay
+files       removes older files from the table's folder that no snapshot names: data files with
+            names of this writer, manifests and metadata
+==========  =====================================================================================
 
-It never removes files younger than an hour, because a batch under way may be about to commit them.
-``pyiceberg`` has no compaction. Knows nothing of Spark.
+So the table can be read as it was at any time of the last ``keep_hours``, and what a reader or a batch
+under way has begun with stays there as long. It never removes files younger than an hour, because a batch
+under way may be about to commit them. Knows nothing of Spark.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from dataclasses import dataclass, field
@@ -24,20 +28,25 @@ from pyarrow import fs
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from penstock.spark.iceberg import compaction
 from penstock.spark.iceberg.catalogs import data_folder, failed, load
+from penstock.spark.iceberg.commits import QUERY
 from penstock.spark.tables.places import TableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
 
     from penstock.spark.iceberg.options import Address
 
 KEEP_HOURS = 7 * 24
 LEAST_KEEP_HOURS = 1
 _TRIES = 5
-_OUR_DATA = re.compile(r".+-[0-9a-f]{12}-[0-9]{5,}-[0-9]+-[0-9]{3,}\.parquet")
+_OUR_DATA = re.compile(
+    r".+-[0-9a-f]{12}-[0-9]{5,}-[0-9]+(-p[0-9]{4}of[0-9]{4})?-[0-9]{3,}\.parquet"
+)
 _METADATA = re.compile(r".+\.avro|[0-9]+-.+\.metadata\.json")
 
 
@@ -48,14 +57,30 @@ class Report:
     table: str
     snapshots_before: int
     snapshots: int = 0
+    files_before: int = 0
     files: int = 0
+    bytes_before: int = 0
+    bytes: int = 0
+    compacted: int = 0
+    into: int = 0
     removed: list[str] = field(default_factory=list)
     dry_run: bool = False
     seconds: float = 0.0
 
 
-def maintain(address: Address, keep_hours: int = KEEP_HOURS, *, dry_run: bool = False) -> Report:
-    """Expire old snapshots of one table, and remove unused files.
+def maintain(
+    address: Address,
+    keep_hours: int = KEEP_HOURS,
+    *,
+    target_bytes: int | None = None,
+    batch_stays: bool = False,
+    without: Collection[str] = (),
+    dry_run: bool = False,
+) -> Report:
+    """Compact one table, expire its old snapshots, and remove unused files.
+
+    Without ``target_bytes`` files are not compacted. ``batch_stays``: the newest snapshot of a query, and the
+    one before it, do not expire. ``without`` are files that a dry run takes as removed already.
 
     Raises :class:`TableError` when there is no table, when other writers change it each time, or
     when the catalog or store fails.
@@ -66,11 +91,17 @@ def maintain(address: Address, keep_hours: int = KEEP_HOURS, *, dry_run: bool = 
     before = int((time.time() - keep_hours * 3600) * 1000)
     table = _table(address)
     report = Report(str(address), len(table.metadata.snapshots), dry_run=dry_run)
+    report.files_before, report.bytes_before = _size(table)
     try:
-        table, expired = _expire(address, before, dry_run=dry_run)
-        report.snapshots = report.snapshots_before - len(expired)
+        if target_bytes is not None and dry_run:
+            groups = compaction.plan(table, target_bytes, without)
+            report.compacted, report.into = sum(map(len, groups)), len(groups)
+        elif target_bytes is not None:
+            report.compacted, report.into = compaction.compact(address, target_bytes)
+        table, expired = _expire(address, before, batch_stays=batch_stays, dry_run=dry_run)
+        report.snapshots = len(table.metadata.snapshots) - (len(expired) if dry_run else 0)
         named = set(_named(table, expired))
-        report.files = sum(1 for path in named if path.endswith(".parquet"))
+        report.files, report.bytes = _size(table)
         report.removed = sorted(_remove(table, address, named, before, dry_run=dry_run))
     except TableError:
         raise
@@ -81,6 +112,15 @@ def maintain(address: Address, keep_hours: int = KEEP_HOURS, *, dry_run: bool = 
     return report
 
 
+def _size(table: Table) -> tuple[int, int]:
+    """The number of data files of the table as it is now, and their bytes."""
+    newest = table.current_snapshot()
+    told = None if newest is None else newest.summary
+    if told is None:
+        return 0, 0
+    return int(told["total-data-files"] or 0), int(told["total-files-size"] or 0)
+
+
 def _table(address: Address) -> Table:
     table = load(address)
     if table is None:
@@ -88,16 +128,17 @@ def _table(address: Address) -> Table:
     return table
 
 
-def _expire(address: Address, before: int, *, dry_run: bool) -> tuple[Table, set[int]]:
+def _expire(
+    address: Address, before: int, *, batch_stays: bool, dry_run: bool
+) -> tuple[Table, set[int]]:
     """Expire the old snapshots; returns the table without them, and their ids."""
     for attempt in range(_TRIES):
         table = _table(address)
         kept = {ref.snapshot_id for ref in table.metadata.refs.values()}
-        old = {
-            snapshot.snapshot_id
-            for snapshot in table.metadata.snapshots
-            if snapshot.timestamp_ms < before and snapshot.snapshot_id not in kept
-        }
+        if batch_stays:
+            kept |= _of_newest_batch(table.metadata)
+        replaced = replaced_ms(table.metadata)
+        old = {number for number, when in replaced.items() if when < before} - kept
         if not old or dry_run:
             return table, old
         try:
@@ -107,6 +148,30 @@ def _expire(address: Address, before: int, *, dry_run: bool) -> tuple[Table, set
             continue
         return _table(address), old
     raise TableError(f"others change {address} each time its snapshots are about to be expired")
+
+
+def _of_newest_batch(metadata: TableMetadata) -> set[int]:
+    """The newest snapshot of a query, and the one before it."""
+    for snapshot in reversed(metadata.snapshots):
+        if snapshot.summary is not None and snapshot.summary[QUERY] is not None:
+            return {snapshot.snapshot_id, snapshot.parent_snapshot_id or 0}
+    return set()
+
+
+def replaced_ms(metadata: TableMetadata) -> dict[int, int]:
+    """When each snapshot was replaced by a later one, or made, if none is known that replaced it."""
+    found = {each.snapshot_id: each.timestamp_ms for each in metadata.snapshots}
+    followed = [
+        (each.parent_snapshot_id, each.timestamp_ms)
+        for each in metadata.snapshots
+        if each.parent_snapshot_id is not None
+    ]
+    log = metadata.snapshot_log
+    followed += [(old.snapshot_id, new.timestamp_ms) for old, new in itertools.pairwise(log)]
+    for number, when in followed:
+        if number in found:
+            found[number] = max(found[number], when)
+    return found
 
 
 def _named(table: Table, expired: set[int]) -> Iterator[str]:

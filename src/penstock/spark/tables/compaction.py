@@ -32,7 +32,7 @@ from penstock.spark.tables.rows import ahead, read_files
 from penstock.spark.tables.schemas import schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from deltalake import DeltaTable
 
@@ -55,19 +55,19 @@ class _Rewritten:
     files: tuple[DataFile, ...]
 
 
-def plan(table: DeltaTable, target_bytes: int) -> list[Group]:
-    """The groups of files of which each becomes one file.
+def plan(table: DeltaTable, target_bytes: int, without: Collection[str] = ()) -> list[Group]:
+    """The groups of files of which each becomes one file; ``without`` are paths of files to leave out.
 
     Raises :class:`TableError` for a table that cannot be compacted.
     """
-    return _groups(snapshot(table), target_bytes)
+    return _groups(snapshot(table), target_bytes, without)
 
 
-def _groups(now: Snapshot, target_bytes: int) -> list[Group]:
+def _groups(now: Snapshot, target_bytes: int, without: Collection[str]) -> list[Group]:
     small: dict[tuple[tuple[str, str | None], ...], list[Active]] = defaultdict(list)
     for file in now.files.values():
         may = file.logged not in now.with_deletions and can_be_named(file)
-        if may and file.stored.size < target_bytes:
+        if may and file.stored.size < target_bytes and file.stored.path not in without:
             small[file.stored.partition].append(file)
     groups: list[Group] = []
     for files in small.values():

@@ -29,6 +29,8 @@ from penstock.spark.tables.files import actions_of
 from penstock.spark.tables.places import TableError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from penstock.spark.tables.places import Place
 
 TARGET_BYTES = 128 * 2**20
@@ -46,6 +48,10 @@ class Plan:
     checkpoint: bool = True
     vacuum: bool = True
     dry_run: bool = False
+    without: Collection[str] = ()
+    """Paths of files that a dry run takes as removed already."""
+    versions: Collection[int] = ()
+    """Versions whose files stay, however old."""
 
 
 @dataclass
@@ -91,7 +97,7 @@ def _maintain(table: DeltaTable, place: Place, plan: Plan) -> Report:
     report.files_before, report.bytes_before = _size(table)
     if plan.compact:
         if plan.dry_run:
-            groups = compaction.plan(table, plan.target_bytes)
+            groups = compaction.plan(table, plan.target_bytes, plan.without)
             report.compacted, report.into = sum(map(len, groups)), len(groups)
         else:
             report.compacted, report.into = compaction.compact(table, place, plan.target_bytes)
@@ -99,20 +105,26 @@ def _maintain(table: DeltaTable, place: Place, plan: Plan) -> Report:
         table.create_checkpoint()
         table.cleanup_metadata()
     if plan.vacuum:
-        report.removed = sorted(vacuum(table, plan.keep_hours, dry_run=plan.dry_run))
+        removed = vacuum(table, plan.keep_hours, plan.versions, dry_run=plan.dry_run)
+        report.removed = sorted(removed)
     table.update_incremental()
     report.version = table.version()
     report.files, report.bytes = _size(table)
     return report
 
 
-def vacuum(table: DeltaTable, keep_hours: int, *, dry_run: bool) -> list[str]:
-    """Remove files that no version of the last hours names; returns paths in the table's folder."""
+def vacuum(
+    table: DeltaTable, keep_hours: int, versions: Collection[int] = (), *, dry_run: bool
+) -> list[str]:
+    """Remove files that neither a version of the last hours nor ``versions`` name; returns paths in
+    the table's folder.
+    """
     return table.vacuum(
         retention_hours=keep_hours,
         dry_run=dry_run,
         enforce_retention_duration=False,
         full=True,
+        keep_versions=list(versions) or None,
     )
 
 
