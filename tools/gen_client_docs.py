@@ -282,6 +282,24 @@ def is_hidden(value: type, name: str, member: Any) -> bool:
     return returns.startswith(("Steps[", "Flow[", "Plan["))
 
 
+# The type variables in calls that both shells share: what they stand for in each class.
+VARIABLES = {
+    "Client": {"J": "JetStream", "SV": "Service", "SC": "ServiceClient"},
+    "JetStream": {
+        "B": "KeyValue[bytes]",
+        "S": "ObjectStore",
+        "SG": "StaticGroup",
+        "EG": "ElasticGroup",
+        "C": "Consumer",
+        "PC": "PushConsumer",
+    },
+    "KeyValue": {"KW": "KeyWatch[V]", "KT": "KeyTransaction[V]", "Self": "KeyValue[V]"},
+    "ObjectStore": {"W": "ObjectWatcher"},
+    "Service": {"G": "ServiceGroup"},
+    "ServiceGroup": {"G": "ServiceGroup"},
+}
+
+
 # -- signatures -----------------------------------------------------------------------------------
 
 
@@ -337,11 +355,7 @@ def typed(annotation: Any, owner: str) -> str:
     text = text.replace("float | timedelta | str", "Duration").replace(
         "int | datetime | str", "Moment"
     )
-    known = {"M": "Message", "R": "Request"}
-    if owner == "JetStream":
-        known |= {"B": "KeyValue[bytes]", "S": "ObjectStore"}
-    if owner == "ObjectStore":
-        known |= {"W": "ObjectWatcher"}
+    known = {"M": "Message", "R": "Request"} | VARIABLES.get(owner, {})
     for variable, means in known.items():
         text = re.sub(rf"(?<![\w\"'.]){variable}(?![\w\"'])", means, text)
     return "" if text == "Any" and owner == "" else text

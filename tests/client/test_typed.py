@@ -162,6 +162,11 @@ def expected(signature: inspect.Signature, owner: str, *, blocking: bool) -> str
     if owner == "JetStream":
         known |= {"B": "KeyValue[bytes]", "S": "ObjectStore"}
         known |= {"SG": "StaticGroup", "EG": "ElasticGroup"}
+        known |= {"C": "Consumer", "PC": "PushConsumer"}
+    if owner == "Client":
+        known |= {"J": "JetStream", "SV": "Service", "SC": "ServiceClient"}
+    if owner in ("Service", "ServiceGroup"):
+        known |= {"G": "ServiceGroup"}
     if owner == "ObjectStore":
         known |= {"W": "ObjectWatcher"}
     if owner == "KeyValue":

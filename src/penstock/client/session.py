@@ -14,7 +14,7 @@ import math
 import time
 import weakref
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from penstock.errors import (
     ConnectionClosed,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from .info import ServerInfo
     from .options import Options
     from .own_consumers import OwnConsumers
-    from .steps import Flow, Steps
+    from .steps import Flow, Request, Steps
 
 M = TypeVar("M", bound=BaseMessage)
 
@@ -173,9 +173,14 @@ class Session(ABC, Generic[M]):
     # -- state -------------------------------------------------------------------------------------
 
     @property
-    def client(self) -> Session[M]:
+    def client(self) -> Self:
         """The client itself, as on every object that belongs to a client."""
         return self
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection right now; the client replaces one that is lost."""
+        return self.connection.connected
 
     @property
     def closed(self) -> bool:
@@ -483,6 +488,13 @@ class Session(ABC, Generic[M]):
         return answer
 
     request = call(requesting)
+
+    def asking(self, step: Request) -> Steps[bytes]:
+        """The bytes of the answer to a plan's request."""
+        answer = yield from self.requesting(
+            step.subject, step.body, timeout=step.seconds, raw_headers=step.headers
+        )
+        return answer.data
 
     def answering(self, question: Question, timeout: Duration | None = None) -> Steps[M]:
         """Wait for the answer.

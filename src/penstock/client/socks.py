@@ -16,7 +16,7 @@ from penstock.errors import ConnectError
 
 DEFAULT_PORT = 1080
 Talk: TypeAlias = Generator[tuple[bytes, int], bytes, None]
-"""Yields bytes to send, and how many are to be read then; gets those."""
+"""Yields bytes to send, and how many to read then at most; gets those that came, b"" at the end."""
 
 _VERSION, _CONNECT = 5, 1
 _NO_LOGIN, _PASSWORD, _NONE_OF_THESE = 0, 2, 0xFF
@@ -69,28 +69,39 @@ def parse_proxy(url: str) -> Proxy:
 def talk(proxy: Proxy, host: str, port: int) -> Talk:
     """Ask the proxy for a connection to the host; ConnectError when it refuses."""
     ways = bytes([_NO_LOGIN, _PASSWORD] if proxy.user else [_NO_LOGIN])
-    version, way = yield bytes([_VERSION, len(ways)]) + ways, 2
+    version, way = yield from _exchange(bytes([_VERSION, len(ways)]) + ways, 2)
     if version != _VERSION:
         raise ConnectError(f"{proxy} is no SOCKS 5 proxy")
     if way == _PASSWORD and proxy.user:
         user, password = proxy.user.encode(), proxy.password.encode()
         login = bytes([1, len(user)]) + user + bytes([len(password)]) + password
-        _, status = yield login, 2
+        _, status = yield from _exchange(login, 2)
         if status:
             raise ConnectError(f"{proxy} refuses the user {proxy.user}")
     elif way != _NO_LOGIN:
         wants = "wants a user" if not proxy.user else "takes no user and password"
         raise ConnectError(f"{proxy} {wants}")
     request = bytes([_VERSION, _CONNECT, 0]) + _address(host) + struct.pack(">H", port)
-    head = yield request, 4
+    head = yield from _exchange(request, 4)
     if head[1]:
         reason = _REASONS.get(head[1], f"reason {head[1]}")
         raise ConnectError(f"{proxy} does not connect to {host}:{port}: {reason}")
     if head[3] == _NAME:
-        (rest,) = yield b"", 1
+        (rest,) = yield from _exchange(b"", 1)
     else:
         rest = 16 if head[3] == _IPV6 else 4
-    yield b"", rest + 2
+    yield from _exchange(b"", rest + 2)
+
+
+def _exchange(data: bytes, size: int) -> Generator[tuple[bytes, int], bytes, bytes]:
+    """Send bytes, and read as many as the proxy has to answer."""
+    answer = b""
+    while len(answer) < size:
+        piece = yield data, size - len(answer)
+        if not piece:
+            raise ConnectError("the SOCKS proxy closed the connection")
+        data, answer = b"", answer + piece
+    return answer
 
 
 def _address(host: str) -> bytes:

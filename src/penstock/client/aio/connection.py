@@ -23,6 +23,7 @@ from penstock.errors import CallbackFailed, ConnectError, ConnectionLost, Pensto
 from .. import connection as machine
 from ..arguments import checked
 from ..jetstream import Headers, encode_header_map
+from ..making import Making
 from ..memory import open_socket
 from ..session import OUTPUT_BYTES, PENDING_BYTES_MAX, PENDING_MESSAGES_MAX, Session
 from ..steps import made
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from ..addresses import Server
     from ..durations import Duration
     from ..options import Options
-    from ..services.models import ServiceConfig
     from ..steps import Owner
     from .handlers import Handlers
     from .jetstream import JetStream
@@ -56,7 +56,7 @@ Callback: TypeAlias = "Callable[[Message], object]"
 logger = logging.getLogger(__name__)
 
 
-class Client(Awaited, Session[Message]):
+class Client(Awaited, Session[Message], Making["JetStream", "Service", "ServiceClient"]):
     """A connection for asyncio; made by ``connect``. It belongs to the loop in which it was made.
 
     ::
@@ -95,16 +95,6 @@ class Client(Awaited, Session[Message]):
     async def __aexit__(self, *_: object) -> None:
         """Close."""
         await self.close()
-
-    @property
-    def client(self) -> Client:
-        """Itself."""
-        return self
-
-    @property
-    def connected(self) -> bool:
-        """Whether there is a connection right now."""
-        return self.connection.connected
 
     # -- opening -----------------------------------------------------------------------------------
 
@@ -442,34 +432,15 @@ class Client(Awaited, Session[Message]):
 
     status = made(StatusEvents)
 
-    @checked
-    def jetstream(
-        self,
-        *,
-        domain: str | None = None,
-        prefix: str | None = None,
-        timeout: Duration | None = None,
-    ) -> JetStream:
-        """Streams and consumers over this connection; domain or prefix replace those of the options."""
+    def _jetstream_type(self) -> Callable[..., JetStream]:
         from .jetstream import JetStream
 
-        domain, prefix = self.api_of(domain, prefix)
-        return JetStream(self, domain=domain, prefix=prefix, timeout=self.timeout_of(timeout))
+        return JetStream
 
-    @checked
-    async def add_service(self, config: ServiceConfig) -> Service:
-        """A service on this connection; it has no endpoints yet, and answers to ``$SRV`` requests."""
-        from .services import Service
+    def _service_types(self) -> tuple[Callable[..., Service], Callable[..., ServiceClient]]:
+        from .services import Service, ServiceClient
 
-        service = Service(self, config)
-        await run(self, service.begin())
-        return service
-
-    def service_client(self) -> ServiceClient:
-        """Finds services and calls them."""
-        from .services import ServiceClient
-
-        return ServiceClient(self)
+        return Service, ServiceClient
 
 
 def _call_soon(

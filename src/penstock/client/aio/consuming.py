@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import math
 import weakref
 from typing import TYPE_CHECKING, Any, cast
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from typing import Self
 
-    from ..consume.events import ConsumerEvent
     from .connection import Client
 
 
@@ -32,18 +30,14 @@ class _Operation(Entered, Operation[Message]):
 
     client: Client
 
-    def _check(
-        self,
-        callback: Callable[[Message], object] | None,
-        concurrency: int | None,
-        auto_ack: bool,
-        auto_extend: bool | None,
-        nak_delay: Duration | None,
+    def _check_callback(
+        self, callback: Callable[[Message], object], concurrency: int, auto_extend: bool
     ) -> None:
-        super()._check(callback, concurrency, auto_ack, auto_extend, nak_delay)
-        if callback is not None and not waits(callback) and (concurrency or 1) > 1:
+        if waits(callback):
+            return
+        if concurrency > 1:
             raise ValueError("only coroutine functions run concurrently: give one as the callback")
-        if callback is not None and not waits(callback) and auto_extend:
+        if auto_extend:
             raise ValueError(
                 "nothing else runs during a plain function: auto_extend needs a coroutine function"
             )
@@ -71,11 +65,6 @@ class _Operation(Entered, Operation[Message]):
                 self._workers.add(worker)
                 worker.add_done_callback(self._workers.discard)
 
-    def _teller(
-        self, on_event: Callable[[ConsumerEvent], object]
-    ) -> Callable[[ConsumerEvent], None]:
-        return functools.partial(self.client.tell, on_event)
-
     def _inside(self) -> bool:
         return self._handling_now or asyncio.current_task() in self._workers
 
@@ -83,9 +72,7 @@ class _Operation(Entered, Operation[Message]):
 
     def __aiter__(self) -> Self:
         """Messages until the operation ends; RuntimeError when it has a callback."""
-        if self._callback is not None:
-            raise RuntimeError("the callback of this operation takes its messages")
-        return self
+        return self._iterating()
 
     async def __anext__(self) -> Message:
         """The next message; raises the error that ended the operation."""
@@ -166,8 +153,7 @@ class _Operation(Entered, Operation[Message]):
 
         Raises the error that ended the operation; RuntimeError without a callback.
         """
-        if self._callback is None:
-            raise RuntimeError("run needs a callback; without one, iterate over the operation")
+        self._check_runs()
         seconds = math.inf if timeout is None else to_seconds(timeout)
         if await until(self.client, Until(self._intake.eventbox, self._is_done, seconds)):
             self._outcome()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..arguments import checked
+from ..consume.opening import Consumers
 from ..groups.opening import ConsumerGroups
-from ..keyvalue.managing import KeyValues, plain
+from ..keyvalue.managing import KeyValues
 from ..objects.managing import Buckets
 from ..steps import made
 from ..streams import PUSH_PENDING_BYTES_MAX, PUSH_PENDING_MESSAGES_MAX, Pushed, Streams
@@ -20,7 +21,9 @@ from .running import Awaited, run
 from .subscription import Subscription
 
 if TYPE_CHECKING:
-    from ..models import ConsumerConfig, StreamInfo
+    from collections.abc import Callable
+
+    from ..models import ConsumerConfig
     from .connection import Callback, Client
     from .groups import ElasticGroup, StaticGroup
     from .keyvalue import KeyValue
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 class JetStream(
     Awaited,
     Streams[Message],
+    Consumers[Consumer, PushConsumer],
     KeyValues["KeyValue[bytes]"],
     Buckets["ObjectStore"],
     ConsumerGroups["StaticGroup", "ElasticGroup"],
@@ -48,28 +52,15 @@ class JetStream(
 
     client: Client
 
+    _consumer_type = Consumer
+    _push_consumer_type = PushConsumer
+
     counter = made(Counter)
     publisher = made(Publisher)
     atomic_batch = made(AtomicBatch)
     fast_batch = made(FastBatch)
     pull = made(PullConsumer)
     ordered_consumer = made(OrderedConsumer)
-
-    @checked
-    async def consumer(self, stream: str, name: str) -> Consumer:
-        """A pull consumer that exists, for ``next``, ``fetch`` and ``consume``.
-
-        Raises ConsumerNotFound, StreamNotFound, and ValueError for a push consumer.
-        """
-        return Consumer(self, await run(self.client, self.plans.consumer_info(stream, name)))
-
-    @checked
-    async def push_consumer(self, stream: str, name: str) -> PushConsumer:
-        """A push consumer that exists, for ``consume``.
-
-        Raises ConsumerNotFound, StreamNotFound, and ValueError for a pull consumer.
-        """
-        return PushConsumer(self, await run(self.client, self.plans.consumer_info(stream, name)))
 
     @checked
     async def subscribe(
@@ -93,26 +84,20 @@ class JetStream(
         )
         return subscription
 
-    def _handle(self, info: StreamInfo, direct: bool | None) -> KeyValue[bytes]:
+    def _bucket_type(self) -> Callable[..., KeyValue[bytes]]:
         from .keyvalue import KeyValue
 
-        handle: KeyValue[bytes] = plain(KeyValue, self, info, direct)
-        return handle
+        return KeyValue
 
-    def _store(self, bucket: str) -> ObjectStore:
+    def _store_type(self) -> Callable[..., ObjectStore]:
         from .objects import ObjectStore
 
-        return ObjectStore(self, bucket)
+        return ObjectStore
 
-    def _static(self, stream: str, group: str) -> StaticGroup:
-        from .groups import StaticGroup
+    def _group_types(self) -> tuple[Callable[..., StaticGroup], Callable[..., ElasticGroup]]:
+        from .groups import ElasticGroup, StaticGroup
 
-        return StaticGroup(self, stream, group)
-
-    def _elastic(self, stream: str, group: str) -> ElasticGroup:
-        from .groups import ElasticGroup
-
-        return ElasticGroup(self, stream, group)
+        return StaticGroup, ElasticGroup
 
 
 class PushSubscription(Pushed, Subscription):

@@ -27,7 +27,7 @@ async def open_through(loop: asyncio.AbstractEventLoop, url: str, server: Server
         data, wanted = next(conversation)
         while True:
             await loop.sock_sendall(opened, data)
-            data, wanted = conversation.send(await _take(loop, opened, wanted))
+            data, wanted = conversation.send(await loop.sock_recv(opened, wanted))
     except StopIteration:
         return opened
     except BaseException:
@@ -53,13 +53,3 @@ async def _connected(loop: asyncio.AbstractEventLoop, host: str, port: int) -> s
         else:
             return opened
     raise error
-
-
-async def _take(loop: asyncio.AbstractEventLoop, opened: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        piece = await loop.sock_recv(opened, size - len(data))
-        if not piece:
-            raise ConnectError("the SOCKS proxy closed the connection")
-        data += piece
-    return data

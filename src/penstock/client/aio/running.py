@@ -96,10 +96,7 @@ async def perform(client: Client, step: Step) -> Any:
     ``Session.stays_open``.
     """
     if isinstance(step, Request):
-        steps = client.requesting(
-            step.subject, step.body, timeout=step.seconds, raw_headers=step.headers
-        )
-        return (await _run(client, steps)).data
+        return await _run(client, client.asking(step))
     if isinstance(step, Until):
         return await until(client, step)
     if isinstance(step, Send):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import time
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..jetstream import Headers
-    from ..services.models import ServiceConfig
     from .connection import Client
 
 Handler: TypeAlias = Callable[["Request"], "bytes | Awaitable[bytes | None] | None"]
@@ -74,7 +72,7 @@ class Request(BaseRequest):
         return Sent(self.client)
 
 
-class ServiceGroup(Awaited, Grouping[Request, Handler]):
+class ServiceGroup(Awaited, Grouping[Request, Handler, "ServiceGroup"]):
     """Endpoints below a prefix; made by ``Service.group``.
 
     ::
@@ -85,12 +83,8 @@ class ServiceGroup(Awaited, Grouping[Request, Handler]):
 
     client: Client
 
-    def group(self, prefix: str, *, queue_group: str | None = "") -> ServiceGroup:
-        """Endpoints below a prefix.
-
-        ``queue_group``: that of its endpoints; "" for that of the group or service above, None for none.
-        """
-        return self._grouped(ServiceGroup(), prefix, queue_group)
+    def _new_group(self) -> ServiceGroup:
+        return ServiceGroup()
 
     def endpoint(
         self,
@@ -104,7 +98,7 @@ class ServiceGroup(Awaited, Grouping[Request, Handler]):
         return self._decorator(name, subject, metadata, queue_group)
 
 
-class Service(ServiceGroup, Serving[Request, Handler]):
+class Service(ServiceGroup, Serving[Request, Handler, ServiceGroup]):
     """A service; made by ``Client.add_service``. It answers until ``stop``, or the end of ``async with``.
 
     Handlers run in the loop of the client: functions as requests arrive, coroutine functions one request
@@ -123,10 +117,6 @@ class Service(ServiceGroup, Serving[Request, Handler]):
     """
 
     client: Client
-
-    def __init__(self, client: Client, config: ServiceConfig) -> None:
-        """Made by ``Client.add_service``."""
-        Serving.__init__(self, client, config, time.time)
 
     def _subscription(
         self, endpoint: Endpoint[Request], messages_max: int, bytes_max: int

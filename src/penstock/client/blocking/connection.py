@@ -23,6 +23,7 @@ from penstock.errors import (
 from .. import connection as machine
 from ..arguments import checked
 from ..jetstream import Headers, encode_header_map
+from ..making import Making
 from ..session import (
     OUTPUT_BYTES,
     PENDING_BYTES_MAX,
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from ..options import Options
     from ..protocol_lines import OnProtocol
     from ..requests import Question
-    from ..services.models import ServiceConfig
     from ..status import Status
     from ..steps import Owner
     from .jetstream import JetStream
@@ -59,7 +59,7 @@ logger = logging.getLogger(__name__)
 LOOK_AFTER_S = 0.5  # a connection not read for this time is checked before use
 
 
-class BlockingClient(Blocking, Shared):
+class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceClient"]):
     """A connection for blocking code; made by ``connect_blocking``.
 
     ::
@@ -105,16 +105,6 @@ class BlockingClient(Blocking, Shared):
     def __exit__(self, *_: object) -> None:
         """Close."""
         self.close()
-
-    @property
-    def client(self) -> BlockingClient:
-        """The client itself."""
-        return self
-
-    @property
-    def connected(self) -> bool:
-        """Whether the connection is open; the next call, or the keeper, replaces one that is lost."""
-        return self.connection.connected
 
     # -- opening and closing -----------------------------------------------------------------------
 
@@ -551,31 +541,12 @@ class BlockingClient(Blocking, Shared):
     set_servers = exclusive(Session[BlockingMessage].set_servers)
     status = made(StatusEvents)
 
-    @checked
-    def jetstream(
-        self,
-        *,
-        domain: str | None = None,
-        prefix: str | None = None,
-        timeout: Duration | None = None,
-    ) -> JetStream:
-        """Streams and consumers over this connection; domain or prefix replace those of the options."""
+    def _jetstream_type(self) -> Callable[..., JetStream]:
         from .jetstream import JetStream
 
-        domain, prefix = self.api_of(domain, prefix)
-        return JetStream(self, domain=domain, prefix=prefix, timeout=self.timeout_of(timeout))
+        return JetStream
 
-    @checked
-    def add_service(self, config: ServiceConfig) -> Service:
-        """A service on this connection; it has no endpoints yet, and answers to ``$SRV`` requests."""
-        from .services import Service
+    def _service_types(self) -> tuple[Callable[..., Service], Callable[..., ServiceClient]]:
+        from .services import Service, ServiceClient
 
-        service = Service(self, config)
-        run(self, service.begin())
-        return service
-
-    def service_client(self) -> ServiceClient:
-        """Finds services and calls them."""
-        from .services import ServiceClient
-
-        return ServiceClient(self)
+        return Service, ServiceClient

@@ -6,7 +6,6 @@ A thread that iterates, or that calls ``run``, sends requests and watches heartb
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 import time
@@ -31,10 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
-    from ..consume.events import ConsumerEvent
     from .connection import BlockingClient
-
-logger = logging.getLogger(__name__)
 
 
 class _Operation(Entered, Operation[BlockingMessage]):
@@ -42,15 +38,9 @@ class _Operation(Entered, Operation[BlockingMessage]):
 
     client: BlockingClient
 
-    def _check(
-        self,
-        callback: Callable[[BlockingMessage], object] | None,
-        concurrency: int | None,
-        auto_ack: bool,
-        auto_extend: bool | None,
-        nak_delay: Duration | None,
+    def _check_callback(
+        self, callback: Callable[[BlockingMessage], object], concurrency: int, auto_extend: bool
     ) -> None:
-        super()._check(callback, concurrency, auto_ack, auto_extend, nak_delay)
         if waits(callback):
             raise TypeError(
                 "the callback is a coroutine function: give a function, or use connect()"
@@ -71,17 +61,6 @@ class _Operation(Entered, Operation[BlockingMessage]):
             if intake.extends:
                 self.client.assume(intake.extend_when_due)
 
-    def _teller(
-        self, on_event: Callable[[ConsumerEvent], object]
-    ) -> Callable[[ConsumerEvent], None]:
-        def tell(event: ConsumerEvent) -> None:
-            try:
-                on_event(event)
-            except Exception:
-                logger.exception("a handler of the client failed")
-
-        return tell
-
     def _inside(self) -> bool:
         return threading.get_ident() in self._handlers
 
@@ -100,9 +79,7 @@ class _Operation(Entered, Operation[BlockingMessage]):
 
     def __iter__(self) -> Self:
         """Messages until the operation ends; RuntimeError when it has a callback."""
-        if self._callback is not None:
-            raise RuntimeError("the callback of this operation takes its messages")
-        return self
+        return self._iterating()
 
     def __next__(self) -> BlockingMessage:
         """The next message; raises the error that ended the operation. Several threads share them."""
@@ -155,8 +132,7 @@ class _Operation(Entered, Operation[BlockingMessage]):
         run at the end finish. They may use the client. Raises the error that ended the operation;
         RuntimeError without a callback, or while another thread calls it.
         """
-        if self._callback is None:
-            raise RuntimeError("run needs a callback; without one, iterate over the operation")
+        self._check_runs()
         deadline = math.inf if timeout is None else time.monotonic() + to_seconds(timeout)
         with self.client.guard:
             if self._running:

@@ -107,7 +107,7 @@ class Patience:
             data, wanted = next(conversation)
             while True:
                 self._send(opened, data)
-                data, wanted = conversation.send(self._take(opened, wanted))
+                data, wanted = conversation.send(self._receive(opened, wanted))
         except StopIteration:
             return opened
         except BaseException:
@@ -121,18 +121,12 @@ class Patience:
             except BlockingIOError:
                 self.wait(opened, WRITABLE, self.deadline)
 
-    def _take(self, opened: socket.socket, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
+    def _receive(self, opened: socket.socket, size: int) -> bytes:
+        while True:
             try:
-                piece = opened.recv(size - len(data))
+                return opened.recv(size)
             except BlockingIOError:
                 self.wait(opened, READABLE, self.deadline)
-                continue
-            if not piece:
-                raise ConnectError("the SOCKS proxy closed the connection")
-            data += piece
-        return data
 
     def shake_hands(self, encrypted: ssl.SSLSocket) -> None:
         """The handshake of TLS; OSError (also ssl.SSLError) when it fails."""

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from ..arguments import checked
 from ..columns import ColumnReader, read_range
+from ..consume.opening import Consumers
 from ..groups.opening import ConsumerGroups
-from ..keyvalue.managing import KeyValues, plain
+from ..keyvalue.managing import KeyValues
 from ..objects.managing import Buckets
 from ..steps import made
 from ..streams import PUSH_PENDING_BYTES_MAX, PUSH_PENDING_MESSAGES_MAX, Pushed, Streams
@@ -23,7 +24,9 @@ from .running import Blocking, run
 from .subscription import Subscription
 
 if TYPE_CHECKING:
-    from ..models import ConsumerConfig, StreamInfo
+    from collections.abc import Callable
+
+    from ..models import ConsumerConfig
     from .connection import BlockingClient
     from .groups import ElasticGroup, StaticGroup
     from .keyvalue import KeyValue
@@ -35,6 +38,7 @@ __all__ = ["JetStream", "Publisher", "PullConsumer", "PushSubscription"]
 class JetStream(
     Blocking,
     Streams[BlockingMessage],
+    Consumers[Consumer, PushConsumer],
     KeyValues["KeyValue[bytes]"],
     Buckets["ObjectStore"],
     ConsumerGroups["StaticGroup", "ElasticGroup"],
@@ -53,6 +57,9 @@ class JetStream(
 
     client: BlockingClient
 
+    _consumer_type = Consumer
+    _push_consumer_type = PushConsumer
+
     counter = made(Counter)
     publisher = made(Publisher)
     atomic_batch = made(AtomicBatch)
@@ -61,22 +68,6 @@ class JetStream(
     ordered_consumer = made(OrderedConsumer)
     column_reader = made(ColumnReader)
     read_columns = made(read_range)
-
-    @checked
-    def consumer(self, stream: str, name: str) -> Consumer:
-        """A pull consumer that exists, for ``next``, ``fetch`` and ``consume``.
-
-        Raises ConsumerNotFound, StreamNotFound, and ValueError for a push consumer.
-        """
-        return Consumer(self, run(self.client, self.plans.consumer_info(stream, name)))
-
-    @checked
-    def push_consumer(self, stream: str, name: str) -> PushConsumer:
-        """A push consumer that exists, for ``consume``.
-
-        Raises ConsumerNotFound, StreamNotFound, and ValueError for a pull consumer.
-        """
-        return PushConsumer(self, run(self.client, self.plans.consumer_info(stream, name)))
 
     @checked
     def subscribe(
@@ -92,26 +83,20 @@ class JetStream(
         subscription.info = run(self.client, self._pushing(stream, config, queue, subscription))
         return subscription
 
-    def _handle(self, info: StreamInfo, direct: bool | None) -> KeyValue[bytes]:
+    def _bucket_type(self) -> Callable[..., KeyValue[bytes]]:
         from .keyvalue import KeyValue
 
-        handle: KeyValue[bytes] = plain(KeyValue, self, info, direct)
-        return handle
+        return KeyValue
 
-    def _store(self, bucket: str) -> ObjectStore:
+    def _store_type(self) -> Callable[..., ObjectStore]:
         from .objects import ObjectStore
 
-        return ObjectStore(self, bucket)
+        return ObjectStore
 
-    def _static(self, stream: str, group: str) -> StaticGroup:
-        from .groups import StaticGroup
+    def _group_types(self) -> tuple[Callable[..., StaticGroup], Callable[..., ElasticGroup]]:
+        from .groups import ElasticGroup, StaticGroup
 
-        return StaticGroup(self, stream, group)
-
-    def _elastic(self, stream: str, group: str) -> ElasticGroup:
-        from .groups import ElasticGroup
-
-        return ElasticGroup(self, stream, group)
+        return StaticGroup, ElasticGroup
 
 
 class PushSubscription(Pushed, Subscription):

@@ -111,10 +111,7 @@ def perform(client: BlockingClient, step: Step) -> Any:
     if isinstance(step, Ready):
         client.reopen(step.seconds)
     elif isinstance(step, Request):
-        steps = client.requesting(
-            step.subject, step.body, timeout=step.seconds, raw_headers=step.headers
-        )
-        return run(client, steps).data
+        return run(client, client.asking(step))
     elif isinstance(step, Send):
         client.flush_output()
     elif isinstance(step, Attach):

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from ..durations import Duration
     from ..jetstream import Headers
-    from ..services.models import ServiceConfig
     from .connection import BlockingClient
 
 Handler: TypeAlias = Callable[["Request"], "bytes | None"]
@@ -53,7 +52,7 @@ class Request(BaseRequest):
         self._fail(code, description, data, headers)
 
 
-class ServiceGroup(Blocking, Grouping[Request, Handler]):
+class ServiceGroup(Blocking, Grouping[Request, Handler, "ServiceGroup"]):
     """Endpoints below a prefix; made by ``Service.group``.
 
     ::
@@ -64,12 +63,8 @@ class ServiceGroup(Blocking, Grouping[Request, Handler]):
 
     client: BlockingClient
 
-    def group(self, prefix: str, *, queue_group: str | None = "") -> ServiceGroup:
-        """Endpoints below a prefix.
-
-        ``queue_group``: that of its endpoints; "" for that of the group or service above, None for none.
-        """
-        return self._grouped(ServiceGroup(), prefix, queue_group)
+    def _new_group(self) -> ServiceGroup:
+        return ServiceGroup()
 
     def endpoint(
         self,
@@ -83,7 +78,7 @@ class ServiceGroup(Blocking, Grouping[Request, Handler]):
         return self._decorator(name, subject, metadata, queue_group)
 
 
-class Service(ServiceGroup, Serving[Request, Handler]):
+class Service(ServiceGroup, Serving[Request, Handler, ServiceGroup]):
     """A service; made by ``BlockingClient.add_service``.
 
     Handlers run in the thread that calls ``run``, one request at a time; several threads may call it.
@@ -103,10 +98,6 @@ class Service(ServiceGroup, Serving[Request, Handler]):
     """
 
     client: BlockingClient
-
-    def __init__(self, client: BlockingClient, config: ServiceConfig) -> None:
-        """Made by ``BlockingClient.add_service``."""
-        Serving.__init__(self, client, config, time.time)
 
     def _subscription(
         self, endpoint: Endpoint[Request], messages_max: int, bytes_max: int

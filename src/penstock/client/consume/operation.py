@@ -5,9 +5,10 @@ The shells add the iteration and the running of handlers. Knows no transport.
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from penstock.errors import CallbackFailed, PenstockError
 
@@ -63,15 +64,13 @@ class Operation(ABC, Generic[M]):
         self._nak = nak_body(nak_delay)
         self._last: BaseMessage | None = None
         if on_event is not None:
-            intake.tell = self._teller(on_event)
+            intake.tell = functools.partial(self.client.tell, on_event)
         try:
             self._begin()
         except BaseException:
             if intake.freed is not None:
                 intake.freed()
             raise
-
-    # -- implemented by the shells -----------------------------------------------------------------
 
     def _check(
         self,
@@ -81,22 +80,26 @@ class Operation(ABC, Generic[M]):
         auto_extend: bool | None,
         nak_delay: Duration | None,
     ) -> None:
-        """Raise ValueError for options that contradict each other, or that the shell cannot have."""
+        """Raise ValueError or TypeError for options that contradict each other, or the shell."""
         if callback is None and (concurrency is not None or auto_ack):
             raise ValueError("concurrency and auto_ack need a callback")
         if concurrency is not None and concurrency < 1:
             raise ValueError(f"at least one handler runs at a time, got {concurrency}")
         nak_body(nak_delay)
+        if callback is not None:
+            self._check_callback(callback, concurrency or 1, bool(auto_extend))
+
+    # -- implemented by the shells -----------------------------------------------------------------
+
+    @abstractmethod
+    def _check_callback(
+        self, callback: Callable[[M], object], concurrency: int, auto_extend: bool
+    ) -> None:
+        """Raise ValueError or TypeError for a callback that the shell cannot run so."""
 
     @abstractmethod
     def _begin(self) -> None:
         """Begin the intake, and what handles messages."""
-
-    @abstractmethod
-    def _teller(
-        self, on_event: Callable[[ConsumerEvent], object]
-    ) -> Callable[[ConsumerEvent], None]:
-        """A function that passes an event to the user."""
 
     @abstractmethod
     def _inside(self) -> bool:
@@ -113,6 +116,17 @@ class Operation(ABC, Generic[M]):
     def ended(self) -> bool:
         """Whether no message follows."""
         return self._intake.over and not self._queue
+
+    def _iterating(self) -> Self:
+        """The operation itself, to iterate over; RuntimeError when it has a callback."""
+        if self._callback is not None:
+            raise RuntimeError("the callback of this operation takes its messages")
+        return self
+
+    def _check_runs(self) -> None:
+        """Raise RuntimeError when there is no callback to run."""
+        if self._callback is None:
+            raise RuntimeError("run needs a callback; without one, iterate over the operation")
 
     def _is_done(self) -> bool:
         intake = self._intake

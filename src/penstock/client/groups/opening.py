@@ -13,6 +13,8 @@ from penstock.errors import BucketNotFound
 from ..steps import call
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..steps import Steps
     from .config import ElasticGroupConfig, StaticGroupConfig
     from .managing import ElasticGroups, StaticGroups
@@ -25,12 +27,16 @@ class ConsumerGroups(ABC, Generic[SG, EG]):
     """The consumer groups of a JetStream."""
 
     @abstractmethod
-    def _static(self, stream: str, group: str) -> SG:
-        """The shell's handle of a static group; ValueError for a name that cannot be."""
+    def _group_types(self) -> tuple[Callable[..., SG], Callable[..., EG]]:
+        """The classes of the shell's handles, which are loaded for the first one."""
 
-    @abstractmethod
+    def _static(self, stream: str, group: str) -> SG:
+        """A handle of a static group; ValueError for a name that cannot be."""
+        return self._group_types()[0](self, stream, group)
+
     def _elastic(self, stream: str, group: str) -> EG:
-        """The shell's handle of an elastic group; ValueError for a name that cannot be."""
+        """A handle of an elastic group; ValueError for a name that cannot be."""
+        return self._group_types()[1](self, stream, group)
 
     def creating_static(self, stream: str, group: str, config: StaticGroupConfig) -> Steps[SG]:
         """Create a static group of a stream; opens an existing one with the same configuration.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from penstock.api import keyvalue as wire
 from penstock.errors import (
@@ -18,6 +18,8 @@ from penstock.errors import (
 from ..steps import call
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..management import ManagementPlans
     from ..models import StreamInfo
     from ..steps import Steps
@@ -34,8 +36,14 @@ class KeyValues(ABC, Generic[B]):
     plans: ManagementPlans
 
     @abstractmethod
+    def _bucket_type(self) -> Callable[..., B]:
+        """The class of the shell's handles, which is loaded for the first one."""
+
     def _handle(self, info: StreamInfo, direct: bool | None) -> B:
-        """The shell's handle of the bucket that this stream is."""
+        """A handle of the bucket that this stream is, whose values are bytes."""
+        from .codecs import PlainValues
+
+        return self._bucket_type()(self, info, PlainValues(), direct=direct)
 
     def opening_bucket(self, bucket: str, *, direct: bool | None = None) -> Steps[B]:
         """A handle of an existing bucket, whose values are bytes.
@@ -139,10 +147,3 @@ def _stream_of(bucket: str) -> str:
 
     check_bucket(bucket)
     return wire.stream_of(bucket)
-
-
-def plain(kind: Any, js: Any, info: StreamInfo, direct: bool | None) -> Any:
-    """A handle of this kind whose values are bytes."""
-    from .codecs import PlainValues
-
-    return kind(js, info, PlainValues(), direct=direct)

@@ -14,6 +14,8 @@ from ..models import StreamConfig
 from ..steps import call
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..steps import Steps
     from .models import ObjectStoreConfig, ObjectStoreStatus
     from .store import Storing
@@ -36,8 +38,12 @@ class Buckets(ABC, Generic[S]):
     """The object stores of a JetStream."""
 
     @abstractmethod
+    def _store_type(self) -> Callable[..., S]:
+        """The class of the shell's handles, which is loaded for the first one."""
+
     def _store(self, bucket: str) -> S:
-        """The shell's handle of a bucket; ValueError for a name that no bucket can have."""
+        """A handle of a bucket; ValueError for a name that no bucket can have."""
+        return self._store_type()(self, bucket)
 
     def opening_store(self: Any, bucket: str) -> Steps[S]:
         """An object store that exists; BucketNotFound when it does not."""

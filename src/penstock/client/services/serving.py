@@ -6,6 +6,7 @@ service itself as they arrive.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -144,12 +145,13 @@ class Endpoint(Generic[R]):
 
 
 K = TypeVar("K", bound=Callable[..., Any])
+G = TypeVar("G", bound="Grouping[Any, Any, Any]")
 
 
 class Control(Mailbox):
     """The owner of the subscriptions to requests about the service."""
 
-    def __init__(self, service: Serving[Any, Any]) -> None:
+    def __init__(self, service: Serving[Any, Any, Any]) -> None:
         """Not subscribed yet."""
         self.client = service.client
         self.interest: Interest
@@ -168,11 +170,14 @@ class Control(Mailbox):
         self._service._end()
 
 
-class Grouping(Generic[R, K]):
-    """Endpoints below a prefix: the common part of a service and its groups. K: the type of handlers."""
+class Grouping(ABC, Generic[R, K, G]):
+    """Endpoints below a prefix: the common part of a service and its groups.
+
+    K: the type of handlers; G: the shell's groups.
+    """
 
     client: Session[Any]
-    _service: Serving[R, K]
+    _service: Serving[R, K, G]
     _prefix: str
     _queue_group: str | None
 
@@ -183,7 +188,16 @@ class Grouping(Generic[R, K]):
         """The queue group: the given one, or for "" that of the group."""
         return self._queue_group if queue_group == "" else check_queue(queue_group)
 
-    def _grouped(self, group: G, prefix: str, queue_group: str | None) -> G:
+    @abstractmethod
+    def _new_group(self) -> G:
+        """A group of the shell, which ``group`` places."""
+
+    def group(self, prefix: str, *, queue_group: str | None = "") -> G:
+        """Endpoints below a prefix.
+
+        ``queue_group``: that of its endpoints; "" for that of the group or service above, None for none.
+        """
+        group = self._new_group()
         group.client = self.client
         group._service = self._service
         group._prefix = check_subject(self._below(prefix))
@@ -263,16 +277,11 @@ class Grouping(Generic[R, K]):
         return add
 
 
-G = TypeVar("G", bound=Grouping[Any, Any])
-
-
-class Serving(Grouping[R, K]):
+class Serving(Grouping[R, K, G]):
     """A service: the part of both shells."""
 
-    def __init__(
-        self, client: Session[Any], config: ServiceConfig, now: Callable[[], float]
-    ) -> None:
-        """``now``: seconds since 1970, for the time at which it started."""
+    def __init__(self, client: Session[Any], config: ServiceConfig) -> None:
+        """Made by ``add_service``."""
         if not isinstance(config, ServiceConfig):
             raise TypeError(f"give a ServiceConfig, not {type(config).__name__}")
         self.client = client
@@ -284,7 +293,6 @@ class Serving(Grouping[R, K]):
         """The instance."""
         self.stopped = False
         """Whether it takes no more requests."""
-        self._now = now
         self._started = self._time()
         self._endpoints: list[Endpoint[R]] = []
         self._controls: list[Control] = []
@@ -307,7 +315,7 @@ class Serving(Grouping[R, K]):
         raise TypeError("a service belongs to a shell")
 
     def _time(self) -> datetime:
-        return datetime.fromtimestamp(self._now(), UTC)
+        return datetime.fromtimestamp(self.client.now_ns() / 1e9, UTC)
 
     def _identity(self) -> dict[str, Any]:
         config = self.config
