@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import ConsumerConfig, ConsumerEvent, StreamConfig, connect, connect_blocking
+from penstock.client import (
+    ConsumerConfig,
+    ConsumerEvent,
+    ObjectStoreConfig,
+    StreamConfig,
+    connect,
+    connect_blocking,
+)
 from penstock.errors import (
     CallbackFailed,
     ConsumerBusy,
@@ -319,6 +326,41 @@ def test_an_ordered_consumer_runs_one_operation(js: Any, unique: str) -> None:
                 operation()
     assert number(ordered.next()) == 1
     ordered.close()
+
+
+@pytest.mark.parametrize("way", ["consume", "fetch", "ordered", "objects"])
+def test_an_ordered_reader_begins_anew_with_a_stream_that_was_made_again(
+    js: Any, unique: str, way: str
+) -> None:
+    """Behind the last sequence that it read in the stream before there is nothing."""
+    if way == "objects":
+        config = ObjectStoreConfig(bucket=unique, storage="memory")
+        store = js.create_object_store(config)
+        for _ in range(3):
+            store.put("before", b"")
+        with store.watch() as watcher:
+            assert [watcher.next(timeout=30) for _ in range(2)][1] is None
+            store.destroy()
+            store = js.create_object_store(config)
+            store.put("after", b"")
+            assert watcher.next(timeout=30).name == "after"
+        store.destroy()
+        return
+    reader = js.ordered_consumer(unique) if way != "ordered" else js.ordered(unique)
+    messages = reader.consume(heartbeat=0.5) if way == "consume" else reader
+    take = iter(messages).__next__ if way != "fetch" else lambda: reader.fetch(1, timeout=30)[0]
+    assert [number(take()) for _ in range(COUNT)] == list(range(COUNT))
+    stream = js.stream_info(unique)
+    js.delete_stream(unique)
+    js.create_stream(stream.config)
+    publish(js, unique, 1000, 1003)
+    again = [take() for _ in range(3)]
+    assert [number(each) for each in again] == [1000, 1001, 1002]
+    assert [each.metadata.stream_seq for each in again] == [1, 2, 3]
+    if way == "consume":
+        messages.stop()
+    elif way == "fetch":
+        reader.close()
 
 
 def test_an_ordered_consumer_survives_the_deletion_of_its_consumer(js: Any, unique: str) -> None:

@@ -16,6 +16,7 @@ from penstock.errors import (
     ConnectionLost,
     ConsumerDeleted,
     NoResponders,
+    PermissionsViolation,
     PullError,
     Timeout,
 )
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 
     from penstock.api.fields import DeliverPolicy
 
+    from .jetstream import Plans
     from .models import ConsumerInfo, Metadata
+    from .steps import Steps
 
 BARREN_MAX = 5
 LEADERLESS = (10008, 10009)
@@ -62,6 +65,7 @@ class Ordered:
         self._base = base or ConsumerConfig(inactive_threshold=INACTIVE_THRESHOLD_S)
         self._consumer_seq = 0
         self._consumer = ""
+        self._since_ns = 0  # when the first consumer was made, by the server's clock; 0 for none
         self._barren = 0  # consumers in a row that delivered nothing; 0 also before the first
 
     def config(self) -> ConsumerConfig:
@@ -87,11 +91,30 @@ class Ordered:
     def started(self, info: ConsumerInfo) -> None:
         """The consumer is created."""
         self._consumer = info.name
+        self._since_ns = self._since_ns or info.created
         self._barren += 1
         self._consumer_seq = 0
         if self._deliver_policy == "new":  # from now on "new" means a fixed sequence
             self.next_seq = info.delivered.stream_seq + 1
             self._deliver_policy = None
+
+    def checking(self, plans: Plans) -> Steps[bool]:
+        """Before a consumer is made again: begin at the first message of a stream that was made again.
+
+        Its sequences are not those of the stream before, so behind the last one that was taken there may be
+        nothing for a long time. Returns whether it is another stream; raises StreamNotFound.
+        """
+        if not self._since_ns:
+            return False
+        try:
+            found = yield from plans.stream_info(self.stream)
+        except PermissionsViolation:  # the user may read the stream, and not ask about it
+            return False
+        if found.created <= self._since_ns:
+            return False
+        self._since_ns = 0
+        self.rewind(1)
+        return True
 
     @property
     def consumer(self) -> str:

@@ -371,9 +371,8 @@ class Session(ABC, Generic[M]):
             self.connection.close(why)
         self.connection.events()
 
-    @abstractmethod
     def _release_socket(self) -> None:
-        """Give the socket back in a forked process; the parent's stays as it is."""
+        """Give the socket back in a forked process; the parent's stays as it is. Nothing without a transport."""
 
     # -- servers -----------------------------------------------------------------------------------
 

@@ -197,6 +197,7 @@ class Streams(Scheduling[M]):
         """The messages of one consumer; returns whether no message follows."""
         handle: Pulling[M] | None = None
         try:
+            yield from state.checking(self.plans)
             info = yield from consumers.creating(state.config())
             state.started(info)
             handle = Pulling(self, state.stream, info.name)

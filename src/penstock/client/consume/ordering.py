@@ -64,7 +64,8 @@ class Ordering(Generic[M]):
         Begins at ``start_seq``, at ``start_time``, or where ``deliver_policy`` says ("last", "new",
         "last_per_subject", "all"). Its consumers on the server are made as needed, and named
         ``<name_prefix>_<unique>`` when a prefix is given; the server removes one that is unused for
-        ``inactive_threshold``. ValueError for a start that is given twice, or a bad name. A stream that
+        ``inactive_threshold``. A stream that was deleted and made again is read from its first message.
+        ValueError for a start that is given twice, or a bad name. A stream that
         does not exist is noticed by the first operation.
         """
         if (start_seq != 1) + (start_time is not None) + (deliver_policy is not None) > 1:
@@ -84,6 +85,8 @@ class Ordering(Generic[M]):
         self.stream = stream
         self.position = Ordered(stream, filter_subjects, start_seq, policy, headers_only, base)
         self.consumers = OwnConsumers(js.client, js.plans, stream, name_prefix)
+        self.renewed = False
+        """Whether the stream was made again before the last consumer."""
         self._js = js
         self._busy = ""
         self._handle: Pulling[M] | None = None
@@ -107,6 +110,7 @@ class Ordering(Generic[M]):
 
     def creating(self) -> Steps[ConsumerInfo]:
         """Create the next consumer."""
+        self.renewed = yield from self.position.checking(self._js.plans)
         return (yield from self.consumers.creating(self.position.config()))
 
     def informing(self) -> Steps[ConsumerInfo]:
@@ -319,7 +323,8 @@ class OrderedIntake(PullIntake):
         self._position.started(info)
         yield from self._ordering.consumers.removing(info.name)
         if self._created:
-            self.emit("ordered_consumer_recreated", str(self._doubt), name=info.name)
+            why = "the stream was made again" if self._ordering.renewed else str(self._doubt)
+            self.emit("ordered_consumer_recreated", why, name=info.name)
         self._created = True
         self._on_missing = self._later
         return info

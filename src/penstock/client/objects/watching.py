@@ -76,6 +76,7 @@ class Watching:
 
     def _begin(self) -> Steps[None]:
         """Create a consumer, and ask for its messages, so that they come as they are stored."""
+        yield from self._state.checking(self._js.plans)
         info = yield from self._consumers.creating(self._state.config())
         self._state.started(info)
         self._handle = handle = Pulling(self._js, self._stream, info.name)
