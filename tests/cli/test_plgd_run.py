@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import json
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,7 @@ from penstock.client.blocking import connect_blocking
 from penstock.plgd.fleet import FleetConfig, FleetRun
 from penstock.plgd.gateway import BlockingGatewayClient
 from penstock.plgd.store import SqliteStore
+from penstock.testing import LocalServer
 from tests.plgd.tokens import Issuer
 from tests.ports import free_port
 
@@ -77,6 +80,33 @@ def test_a_store_that_is_missing_is_told(
     words = "--gateway-store none.db --gateway-jwks k --gateway-plaintext"
     ran = cli("plgd", "run", "lake", *words.split())
     assert (ran.status, "there is no event store none.db" in ran.err) == (1, True)
+
+
+def test_the_server_of_this_machine_is_used(
+    cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with LocalServer() as server:
+        port = server.url.rpartition(":")[2]
+        ran = cli("plgd", "run", "lake", "--port", port)
+    assert ran.status == 1
+    assert f"using the server that runs on nats://127.0.0.1:{port}" in ran.err
+    assert "there is no stream EVENTS: penstock stream add EVENTS" in ran.err
+    assert not Path("lake/hub").exists()
+
+
+def test_a_port_that_something_else_has_is_told(
+    cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with socket.create_server(("127.0.0.1", free_port())) as taken:
+        taken.settimeout(60)
+        accepting = threading.Thread(target=lambda: taken.accept()[0].close(), daemon=True)
+        accepting.start()
+        ran = cli("plgd", "run", "lake", "--port", str(taken.getsockname()[1]))
+    assert ran.status == 1
+    assert "the server ended: can't listen on 127.0.0.1" in ran.err
+    assert "the port is taken" in ran.err
 
 
 def test_a_gateway_that_ends_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -301,12 +301,12 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
         }
         assert all(width > 900 and marks > 0 for width, marks in sizes.values())
         # no label stands outside of its picture
-        outside = page.run(
+        labels = (
             "[...document.querySelectorAll('figure')].flatMap(f => { const box = f.getBoundingClientRect();"
             " return [...f.querySelectorAll('text')].filter(t => { const b = t.getBoundingClientRect();"
             " return b.width && (b.left < box.left || b.right > box.right + 1); }).map(t => t.textContent) })"
         )
-        assert outside == []
+        assert page.run(labels) == []
         assert page.run("document.querySelectorAll('td b, td i, td script').length") == 0
         users = page.run("document.querySelector('#table-busiest_users td').innerText")
         assert users == "<i>mallory</i>"
@@ -319,9 +319,22 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
         )
         assert tip[0] == "block"
         assert "event" in tip[1]
+        counts = page.run(
+            "[...document.querySelectorAll('#types .wide .mark-text.role-mark text')]"
+            ".map(t => [t.getBoundingClientRect().top,"
+            " Number(t.textContent.replaceAll(',', ''))]).sort((a, b) => a[0] - b[0]).map(each => each[1])"
+        )
+        assert len(counts) > 2
+        assert counts == sorted(counts, reverse=True)  # the longest bar above
         light = page.run("getComputedStyle(document.body).backgroundColor")
         page.resize(390, 800, dark=True)
         assert page.run("document.documentElement.scrollWidth") <= 390
+        assert page.run(labels) == []
+        smallest = page.run(
+            "Math.min(...[...document.querySelectorAll('.narrow svg')].map(s =>"
+            " 13 * s.getBoundingClientRect().width / s.viewBox.baseVal.width))"
+        )
+        assert smallest > 8.5  # px of the letters
         assert page.run("getComputedStyle(document.body).backgroundColor") != light
         assert page.picture(whole=False).startswith(b"\x89PNG")
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from penstock.client import KeyValueConfig
+from penstock.client import KeyValueConfig, Nanoseconds
 from penstock.client.blocking import connect_blocking
 from penstock.client.models import StreamConfig
 from penstock.plgd.spark.alerts import failures, gaps, send_alerts
@@ -82,3 +82,32 @@ def test_an_alert_comes_once(tmp_path: Path) -> None:
         assert js.stream_info("ALERTS").state.messages == len(wanted)
         for _, row in failures(lake, 0):
             assert row["status"] not in {"OK", "CREATED", "ACCEPTED", "NOT_MODIFIED"}
+
+
+def test_a_stream_that_was_made_again_repeats_no_alert(tmp_path: Path) -> None:
+    """The sequences begin anew, so those of its first life are as high as those of new batches."""
+    short: dict[str, Any] = {"devices": 6, "duration_s": 900.0, "command_interval_s": 20.0}
+    _, messages = run_of(seed=2, faults=FAULTS, **short)
+    lake = Lake(tmp_path, SETTINGS)
+    lake.create()
+    middle = len(messages) // 2
+    with LocalServer() as server, connect_blocking(server.url) as client:
+        js = client.jetstream()
+        window = Nanoseconds(100_000_000)  # ids do not hide what is sent again
+        config = StreamConfig(name="ALERTS", subjects=["alerts.plgd.>"], duplicate_window=window)
+        js.create_stream(config)
+        number = told = 0
+        for life in (messages.slice(0, middle), messages.slice(middle)):
+            first = life["seq"][0].as_py()
+            place = life.schema.get_field_index("seq")
+            life = life.set_column(place, "seq", pc.subtract(life["seq"], first - 1))
+            for part in cut(life, 300):
+                counts = take(lake, number, part)
+                told += send_alerts(client, lake, counts.first_seq)
+                number += 1
+        ids = [
+            msg_id
+            for seq in range(1, js.stream_info("ALERTS").state.last_seq + 1)
+            for msg_id in js.get_message("ALERTS", seq).headers["Nats-Msg-Id"]
+        ]
+        assert len(ids) == len(set(ids)) == told > 0

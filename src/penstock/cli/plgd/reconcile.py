@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.plgd.reconcile import Report, Source
 
 COLUMNS = ("device", "of", "cause", "versions", "missing", "repaired", "state", "not repaired")
-RIGHT = frozenset({"missing", "repaired", "state"})
+RIGHT = frozenset({"missing", "repaired", "repairable", "state"})
 TARGET = re.compile(r"(?:[^\s:/]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}")
 HINTS = [
     ("UNAUTHENTICATED", "give a token that is valid now; --token-file is read for each call"),
@@ -217,7 +217,8 @@ def _show(session: Session, report: Report, *, planned: bool) -> None:
         print_json({"findings": findings, "summary": summary})
         return
     if findings:
-        print_table(COLUMNS, [_cells(each) for each in findings], right=RIGHT)
+        names = tuple("repairable" if planned and n == "repaired" else n for n in COLUMNS)
+        print_table(names, [_cells(each) for each in findings], right=RIGHT)
     if form_in_use() == "csv":
         return
     if findings:

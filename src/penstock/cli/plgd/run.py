@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 import threading
 import time
 from contextlib import ExitStack
@@ -17,16 +15,16 @@ from penstock.cli.failures import DONE
 from penstock.cli.output import print_json_line
 from penstock.cli.plgd.alerting import alert_options, back_to, looks, taken, watch_of
 from penstock.cli.plgd.beside import OPTION_PREFIX, gateway_asked, gateway_beside
-from penstock.cli.plgd.bundle import configuration
 from penstock.cli.plgd.gateway import gateway_options
 from penstock.cli.plgd.going_on import Interval, alone_on, beginning
 from penstock.cli.plgd.lakes import lake_of, table_options
 from penstock.cli.plgd.lines import stream_of
+from penstock.cli.plgd.own_server import server_at
 from penstock.cli.plgd.trying import Tries, is_final
 from penstock.cli.session import Session, command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from pyspark.sql import SparkSession
 
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
     from penstock.plgd.spark.lake import Counts, Lake
     from penstock.plgd.spark.running import Source
 
-START_SECONDS = 60.0
 LOOK_SECONDS = 0.2
 FOLDER = click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 STREAM = click.option("--stream", default="EVENTS", show_default=True, help="The stream.")
@@ -101,51 +98,6 @@ class Progress:
             click.echo("stopped; the next run continues from here")
 
 
-@contextlib.contextmanager
-def own_server(folder: Path, port: int) -> Iterator[str]:
-    """A server with the stream EVENTS on a folder, for as long as the context; yields its address."""
-    path = folder / "jetstream.config"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not path.exists():
-        path.write_text(configuration(folder), encoding="utf-8")
-    log_path = folder / "server.log"
-    program = [sys.executable, "-m", "penstock.server", "-c", str(path)]
-    with log_path.open("ab") as log:
-        child = subprocess.Popen(
-            [*program, "-a", "127.0.0.1", "-p", str(port)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    try:
-        url = f"nats://127.0.0.1:{port}"
-        wait_for_server(child, url, log_path)
-        yield url
-    finally:
-        child.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(START_SECONDS)
-
-
-def wait_for_server(child: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    """Wait until a server answers; an error if it ends."""
-    from penstock.client.blocking import connect_blocking
-    from penstock.errors import PenstockError
-
-    deadline = time.monotonic() + START_SECONDS
-    while True:
-        if child.poll() is not None:
-            raise click.ClickException(f"the server ended with {child.returncode}: see {log}")
-        try:
-            connect_blocking(url).close()
-            return
-        except (PenstockError, OSError):
-            if time.monotonic() > deadline:
-                raise click.ClickException(f"the server does not answer: see {log}") from None
-            time.sleep(LOOK_SECONDS)
-
-
 def source_of(session: Session, url: str, stream: str, *, allow_data_loss: bool = False) -> Source:
     """The stream with the connection that the options ask for."""
     from penstock.plgd.spark.running import Source
@@ -196,7 +148,7 @@ def own_session(log: Path, master: str) -> SparkSession:
     type=click.IntRange(1, 65535),
     default=4222,
     show_default=True,
-    help="The port of the server that is started, without --server.",
+    help="Without --server, the port of the server on this machine, which is started if there is none.",
 )
 @BATCH
 @table_options
@@ -207,10 +159,11 @@ def own_session(log: Path, master: str) -> SparkSession:
 def run(session: Session, /, folder: Path, stream: str, port: int, **given: Any) -> int:
     """Bring the events of a hub into tables as they come.
 
-    FOLDER has the tables, and where the stream was read to. Without --server a server with the stream EVENTS
-    is started for the hub, on FOLDER/hub. Every message is in the tables once, whatever is killed: start it
-    again, and it continues. Ctrl-C stops it at the end of a batch. With --gateway-store the command also
-    serves what `penstock plgd gateway` does.
+    FOLDER has the tables, and where the stream was read to. Without --server the server on this machine is
+    used; if there is none, one with the stream EVENTS is started for the hub, on FOLDER/hub. Every message is
+    in the tables once, whatever is killed: start it again, and it continues. If a server, a disk or a stream
+    goes away it waits and goes on. Ctrl-C stops it at the end of a batch. With --gateway-store the command
+    also serves what `penstock plgd gateway` does.
 
     \b
     penstock plgd run ./lake
@@ -222,7 +175,7 @@ def run(session: Session, /, folder: Path, stream: str, port: int, **given: Any)
     with ExitStack() as cleanup:
         cleanup.enter_context(alone_on(folder))
         lake = lake_of(folder / "tables", given)
-        url = session.server or cleanup.enter_context(own_server(folder / "hub", port))
+        url = session.server or cleanup.enter_context(server_at(folder / "hub", port))
         allowed = given.pop("allow_data_loss")
         source = source_of(session, url, stream, allow_data_loss=allowed)
         session.server = url

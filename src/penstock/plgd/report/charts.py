@@ -1,12 +1,14 @@
 """Pictures of figures: Vega-Lite descriptions, drawn as SVG by vl-convert, which asks no network.
 
-Colours that a page decides (text, lines of the grid) are CSS: ``currentColor`` and ``--grid``, so that a picture
-fits a light and a dark page.
+Each is drawn twice, for a wide page and for a narrow one, as a page scales a picture with its letters. Colours
+that a page decides (text, lines of the grid) are CSS: ``currentColor`` and ``--grid``, so that a picture fits a light
+and a dark page.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +18,12 @@ if TYPE_CHECKING:
     from .figures import Figures, Rows
 
 WIDTH, HEIGHT = 1000, 200
+NARROW, NARROW_LETTERS = 440, 13
 LABEL_MAX, LETTER = (
     280,
     7,
 )  # of labels in px; a browser's letters are wider than those that vl-convert knows
+TICKS_MS = [0, *(step * 10**power for power in range(1, 9) for step in (1, 3))]
 MINUTE_US, DAY_US = 60_000_000, 86_400_000_000
 BLUE, ORANGE, GREEN, RED, PURPLE, GREY = (
     *("#3b82c4", "#e08a2e", "#3f9e5f"),
@@ -47,7 +51,7 @@ KINDS = {
     "resource-links": GREEN,
     "registrations": PURPLE,
 }
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "background": None,
     "font": "system-ui, sans-serif",
     "axis": {
@@ -70,30 +74,43 @@ CONFIG = {
     "view": {"stroke": None},
 }
 
+LARGER = CONFIG | {
+    "axis": CONFIG["axis"] | dict.fromkeys(("labelFontSize", "titleFontSize"), NARROW_LETTERS),
+    "legend": CONFIG["legend"]
+    | {"labelFontSize": NARROW_LETTERS, "columns": 2, "layout": {"bounds": "full"}},
+    "text": {"fontSize": NARROW_LETTERS},
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture: what it shows, its SVG, and the rows that it is made of."""
+    """A picture: what it shows, its SVG for a wide and for a narrow page, and the rows that it is made of."""
 
     title: str
     svg: str
+    narrow: str
     rows: Rows
 
 
-def draw(title: str, rows: Rows, layers: list[dict[str, Any]], height: int = HEIGHT) -> Chart:
-    """A picture of rows; its marks say their values in ``aria-label``."""
+def draw(
+    title: str, rows: Rows, layers: list[dict[str, Any]], height: int = HEIGHT, room: float = 0
+) -> Chart:
+    """A picture of rows; its marks say their values in ``aria-label``. ``room`` is of labels, in px."""
     import vl_convert
 
+    axes = [{"axisY": {"minExtent": each}} for each in (room, 1.03 * room)]
     spec = {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "width": WIDTH,
         "height": height,
         "autosize": {"type": "fit-x", "contains": "padding"},
         "data": {"values": rows},
-        "config": CONFIG,
+        "config": CONFIG | axes[0],
         "layer": layers,
     }
-    return Chart(title, vl_convert.vegalite_to_svg(json.dumps(spec)), rows)
+    small = spec | {"width": NARROW, "config": LARGER | axes[1]}
+    wide, narrow = (vl_convert.vegalite_to_svg(json.dumps(each)) for each in (spec, small))
+    return Chart(title, wide, narrow, rows)
 
 
 def time_axis(figures: Figures) -> dict[str, Any]:
@@ -158,6 +175,7 @@ def boxes(title: str, unit: str) -> dict[str, Any]:
 def online(figures: Figures) -> Chart:
     """Devices that are online, over time."""
     rows = with_time(figures.rows["online_over_time"], figures.step_us)
+    rows.append(rows[-1] | {"ms": figures.until_us / 1000})  # the last step has a width too
     mark = {
         "type": "area",
         "interpolate": "step-after",
@@ -213,13 +231,16 @@ def bars(
     numbered: bool = False,
 ) -> Chart:
     """Bars that lie: one for each name, the longest above; ``numbered`` ones, of one part each, say their length."""
+    lengths: Counter[str] = Counter()
+    for row in rows:
+        lengths[str(row[name])] += row[value]
     room = min(LABEL_MAX, 14 + LETTER * max(len(str(row[name])) for row in rows))
-    encoding = {
+    encoding: dict[str, Any] = {
         "y": {
             "field": name,
             "type": "nominal",
-            "sort": "-x",
-            "axis": {"title": None, "labelLimit": LABEL_MAX, "minExtent": room},
+            "sort": sorted(lengths, key=lambda one: (-lengths[one], one)),
+            "axis": {"title": None, "labelLimit": LABEL_MAX},
         },
         "x": count_axis(value, value, stack="zero"),
         "color": colours(by, chosen, rows),
@@ -227,11 +248,12 @@ def bars(
     height = 26 * len({row[name] for row in rows}) + 10
     layers: list[dict[str, Any]] = [{"mark": "bar", "encoding": encoding}]
     if numbered:
+        encoding["x"]["scale"] = {"domainMax": 1.35 * max(lengths.values())}  # for the number
         mark = {"type": "text", "align": "left", "dx": 5, "color": "currentColor"}
         text = {"field": value, "type": "quantitative", "format": ","}
         places = {axis: encoding[axis] for axis in ("x", "y")}
         layers.append({"mark": mark, "encoding": places | {"text": text}})
-    return draw(title, rows, layers, height)
+    return draw(title, rows, layers, height, room)
 
 
 def latency(figures: Figures) -> Chart:
@@ -247,7 +269,7 @@ def latency(figures: Figures) -> Chart:
             "field": "ms_taken",
             "type": "quantitative",
             "scale": {"type": "symlog", "constant": 10},
-            "axis": {"title": "ms, logarithmic", "format": ",~f"},
+            "axis": {"title": "ms, logarithmic", "format": ",~f", "values": TICKS_MS},
         },
         "color": colours("percentile", {"median": BLUE, "95 %": ORANGE, "99 %": RED}, rows),
     }

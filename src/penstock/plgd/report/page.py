@@ -105,7 +105,7 @@ def render(figures: Figures, *, title: str = "Devices of a plgd hub", source: st
     }
     template = environment.from_string((Path(__file__).parent / TEMPLATE).read_text("utf-8"))
     pictures: dict[str, Any] = {
-        name: {"title": chart.title, "svg": Markup(chart.svg), "count": len(chart.rows)}
+        name: {"title": chart.title, "svg": Markup(chart.svg), "narrow": Markup(chart.narrow)}
         for name, chart in charts(figures).items()
     }
     return template.render(

@@ -15,15 +15,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from penstock.errors import PenstockError
 
 from ..tables.commands import CONFIRMED, SUCCESS
-from ..tables.schemas import EVENTS, VERSION_GAPS
+from ..tables.rows import EPOCH
+from ..tables.schemas import EVENTS, RAW, VERSION_GAPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from penstock.client.blocking import BlockingClient
 
@@ -50,32 +53,45 @@ class NotTaken(PenstockError):
         )
 
 
-def gaps(lake: Lake, first_seq: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Gaps that messages from a sequence on opened, with their ids."""
+def received(lake: Lake, seq: int) -> datetime:
+    """When the stream got a message of the newest batch: of a stream that was made again, in its last life."""
+    rows = lake.dataset(RAW.name).to_table(columns=["received"], filter=ds.field("seq") == seq)
+    found: datetime | None = pc.max(rows["received"]).as_py()
+    return EPOCH if found is None else found
+
+
+def gaps(
+    lake: Lake, first_seq: int, since: datetime = EPOCH
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Gaps that messages from a sequence and a time on opened, with their ids."""
     rows = lake.dataset(VERSION_GAPS.name)
     is_told = ds.field("is_open") | (ds.field("cause") == "restore")
-    wanted = (ds.field("found_seq") >= first_seq) & is_told
+    is_new = (ds.field("found_seq") >= first_seq) & (ds.field("found_at") >= since)
+    wanted = is_new & is_told
     for row in rows.to_table(columns=GAP, filter=wanted).to_pylist():
         yield f"{row['aggregate_id']}.{row['incarnation']}.{row['first_version']}.gap", row
 
 
-def failures(lake: Lake, first_seq: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Commands that messages from a sequence on ended without success, with their ids."""
+def failures(
+    lake: Lake, first_seq: int, since: datetime = EPOCH
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Commands that messages from a sequence and a time on ended without success, with their ids."""
     rows = lake.dataset(EVENTS.name)
     is_end = ds.field("event_type").isin(
         [name for name in CONFIRMED if name.startswith("resource")]
     )
-    wanted = (ds.field("seq") >= first_seq) & is_end & ~ds.field("status").isin(sorted(SUCCESS))
+    is_new = (ds.field("seq") >= first_seq) & (ds.field("received") >= since)
+    wanted = is_new & is_end & ~ds.field("status").isin(sorted(SUCCESS))
     for row in rows.to_table(columns=COMMAND, filter=wanted).to_pylist():
         yield f"{row['aggregate_id']}.{row['correlation_id']}.command", row
 
 
 def send_alerts(client: BlockingClient, lake: Lake, first_seq: int) -> int:
     """Publish the alerts of a batch from a sequence on, which a stream must take; how many."""
-    count = 0
+    count, since = 0, received(lake, first_seq)
     with client.jetstream().publisher() as publisher:
         for kind, found in (("gap", gaps), ("command", failures)):
-            for msg_id, row in found(lake, first_seq):
+            for msg_id, row in found(lake, first_seq, since):
                 subject = f"{SUBJECT}.{kind}.{row['device_id']}"
                 publisher.publish(subject, msgspec.json.encode(row), msg_id=msg_id)
                 count += 1

@@ -132,7 +132,8 @@ class Watch:
     def batch(self, counts: Counts) -> int:
         """Send what a batch and the time say; how many alerts."""
         with self.lock:
-            self.last_seq = max(self.last_seq, counts.last_seq)
+            if counts.messages:
+                self.last_seq = counts.last_seq  # lower, if the stream was made again
             now = self.now()
             found: list[tuple[str, Alert]] = []
             if counts.messages:
