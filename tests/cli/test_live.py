@@ -161,7 +161,7 @@ def test_connects_are_events_of_the_server(url: str) -> None:
     ("words", "text"),
     [
         (("--no-srv-advisory",), "no events were chosen"),
-        (("--stream", "S", "--all"), "--stream goes without"),
+        (("--stream", "S", "--all"), "--stream excludes"),
         (("--since", "1h"), "--since needs --stream"),
         (("--filter", "("), "no expression"),
     ],

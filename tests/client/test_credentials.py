@@ -66,9 +66,9 @@ def test_a_renewed_file_is_used_by_the_next_connect(tmp_path: Path) -> None:
     [
         ({"creds": "/missing.creds"}, "cannot read /missing.creds"),
         ({"nkey": "/missing.nk"}, "cannot read /missing.nk"),
-        ({"nkey": ACCOUNT.seed[:-1] + "A"}, "no seed of a user"),
-        ({"nkey": ACCOUNT.seed}, "no seed of a user"),
-        ({"nkey": USER.seed[:-3]}, "no seed of a user"),
+        ({"nkey": ACCOUNT.seed[:-1] + "A"}, "neither the seed of a user"),
+        ({"nkey": ACCOUNT.seed}, "neither the seed of a user"),
+        ({"nkey": USER.seed[:-3]}, "neither the seed of a user"),
     ],
 )
 def test_credentials_that_are_none(fields: dict[str, Any], words: str) -> None:

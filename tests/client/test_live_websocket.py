@@ -64,7 +64,7 @@ def test_ws_has_no_tls_and_other_ports_no_websocket(shell: str, server: Configur
     ):
         pass
     with (
-        pytest.raises(ConnectError, match="speaks no WebSocket"),
+        pytest.raises(ConnectError, match="does not speak WebSocket"),
         connected(shell, f"ws://127.0.0.1:{server.ports['port']}", connect_timeout=5),
     ):
         pass
@@ -95,7 +95,7 @@ def test_with_tls_and_a_password(shell: str, kind: str, tmp_path: Path) -> None:
     [
         (b"HTTP/1.1 403 Forbidden\r\n\r\n", "403 Forbidden"),
         (b"", "closed"),
-        (b"INFO {}\r\n\r\n", "speaks no WebSocket"),
+        (b"INFO {}\r\n\r\n", "does not speak WebSocket"),
     ],
 )
 def test_a_proxy_that_refuses(shell: str, said: bytes, reason: str) -> None:

@@ -163,7 +163,7 @@ def test_any_bytes_are_taken_or_end_the_connection(data: bytes, compress: bool) 
         (b"\x82\x81abcdx", "mask"),
         (b"\x89\x7e\x00\x7e", "too long"),
         (b"\x09\x00", "in pieces"),
-        (b"\x80\x00", "without a beginning"),
+        (b"\x80\x00", "without a first frame"),
         (b"\x02\x00\x82\x00", "not expected"),
         (b"\xc2\x00", "reserved"),
         (b"\x8b\x00", "no frame of the kind 11"),

@@ -258,7 +258,7 @@ def test_basic_get(connect):
 def test_a_message_for_a_queue_that_nobody_declared_is_told(connect, caplog):
     with connect() as connection:
         Producer(connection.channel()).publish("lost", exchange="", routing_key="nobody")
-    assert "a message for the queue 'nobody' is dropped: nobody has declared it" in caplog.text
+    assert "dropped a message for the queue 'nobody', which is not declared" in caplog.text
 
 
 def test_simple_queues(connect):

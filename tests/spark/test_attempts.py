@@ -35,7 +35,7 @@ from tests.spark.writing import (
 __all__ = ["broker", "sink"]
 pytestmark = [
     pytest.mark.peer,
-    pytest.mark.filterwarnings("ignore:stream .* knows a message id"),
+    pytest.mark.filterwarnings("ignore:stream .* recognizes a message id"),
 ]
 
 WINDOW_S = 0.2

@@ -119,7 +119,7 @@ def test_a_stream_that_is_sealed(sink, mode):
     config = sink.js.stream_info(sink.name).config
     config.sealed = True
     sink.js.update_stream(config)
-    with pytest.raises(WriteError, match="is sealed: it takes no message any more"):
+    with pytest.raises(WriteError, match="is sealed and takes no messages"):
         sink.plan(DATA, **given)
     with pytest.raises(WriteError, match="sealed") as caught:
         write(plan, payloads(10), of=task(1))

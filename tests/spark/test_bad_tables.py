@@ -116,7 +116,7 @@ def ways(*some: Callable[..., object]) -> Iterator[object]:
     ("harm", "text", "hurt"),
     [
         (damage_log, "cannot open the table", (read, follow, write)),
-        (remove_files, "is gone: a vacuum removed", (read, follow)),
+        (remove_files, "is missing: a vacuum removed", (read, follow)),
         (cut_files, "cannot be read", (read, follow)),
     ],
 )

@@ -123,7 +123,7 @@ def test_operations_and_revisions(sink, tmp_path):
     assert "no key" in reasons[8]
 
 
-@pytest.mark.filterwarnings("ignore:stream .* knows a message id")
+@pytest.mark.filterwarnings("ignore:stream .* recognizes a message id")
 @pytest.mark.parametrize("history", [1, 3])
 @pytest.mark.parametrize("count", [150, 200])
 def test_a_write_run_again_does_not_turn_back_what_came_later(sink, history, count):

@@ -258,7 +258,7 @@ def test_a_server_that_is_not_there_costs_a_warning_and_is_tried_again(monkeypat
         listening(made)
         made.close()
     assert made.failures == 4
-    assert len([each for each in told if "could not be published" in str(each.message)]) == 1
+    assert len([each for each in told if "cannot publish the progress" in str(each.message)]) == 1
 
 
 def test_a_server_that_comes_back_gets_the_next_message(server, monkeypatch):

@@ -69,7 +69,7 @@ def test_a_batch_takes_nothing(stream, retention, direct):
     later = batch(stream, startingOffsets=at[:26] + "Z")
     assert later[-1] == 3000
     assert later[0] <= 2000
-    with pytest.raises(ReadError, match=f"has {retention} retention: a consumer of ours would"):
+    with pytest.raises(ReadError, match=f"has {retention} retention: a consumer of this read would"):
         batch(stream, transport="consumer")
     assert seen(stream) == before
 
@@ -96,7 +96,7 @@ def test_what_a_worker_has_done_with_is_gone(stream, retention, monkeypatch):
     lenient = JetStreamStreamReader(
         stream.options(streaming=True, failOnDataLoss="false", **options)
     )
-    with pytest.warns(UserWarning, match="going on with what is left"):
+    with pytest.warns(UserWarning, match="goes on with the messages that are left"):
         further = lenient.latestOffset(end, lenient.getDefaultReadLimit())
     assert seqs_of(lenient, lenient.partitions(end, further)) == [11, 12, 13, 14, 15]
 

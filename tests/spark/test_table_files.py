@@ -88,7 +88,7 @@ def test_a_log_that_was_cleaned_and_files_that_are_gone(tmp_path):
     name, last = Changes(where).latest()
     files = list(Changes(where).between(Position(name, 0), Position(name, last + 1)))
     (tmp_path / "t" / files[0].path).unlink()
-    with pytest.raises(TableError, match="is gone: a vacuum removed"):
+    with pytest.raises(TableError, match="is missing: a vacuum removed"):
         seqs_of(where, files)
     (tmp_path / "t" / "_delta_log" / f"{1:020}.json").unlink()
     with pytest.raises(TableError, match=r"version 1 of .* is no longer in its log"):

@@ -70,7 +70,7 @@ def dying(rows, schema, size, after):
         yield batch
 
 
-@pytest.mark.filterwarnings("ignore:stream .* knows a message id")
+@pytest.mark.filterwarnings("ignore:stream .* recognizes a message id")
 @pytest.mark.parametrize("mode", ["ids", "batch"])
 @pytest.mark.parametrize("window", [0.1, 120])
 def test_a_task_that_failed_goes_on_whatever_the_window(sink, mode, window):
@@ -183,7 +183,7 @@ def test_a_stream_that_was_made_again_is_written_again(sink):
     assert len(sink.stored()) == 10
 
 
-@pytest.mark.filterwarnings("ignore:stream .* knows a message id")
+@pytest.mark.filterwarnings("ignore:stream .* recognizes a message id")
 def test_rows_whose_begin_the_stream_dropped_are_not_written_again(sink):
     given = made(sink, "ids", max_msgs=200, duplicate_window=0.1)
     plan = sink.plan(DATA, **given)

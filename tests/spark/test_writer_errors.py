@@ -232,7 +232,7 @@ def test_what_is_said_before_anything_is_written(sink):
         sink.plan(FULL, stream=None)
     with pytest.raises(WriteError, match="takes no atomic batches: set allow_atomic"):
         sink.plan(DATA, subject=f"{sink.low}.x", exactlyOnce="batch")
-    with pytest.raises(OptionError, match="say which subject"):
+    with pytest.raises(OptionError, match="give the subject"):
         sink.plan(DATA)
     with pytest.raises(OptionError, match="needs a column data; there are: x"):
         sink.plan(pa.schema([("x", pa.string())]), subject="a")

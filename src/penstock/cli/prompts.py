@@ -35,7 +35,7 @@ def confirm(question: str, *, option: str = "--force") -> None:
         return
     answer = sys.stdin.readline()
     if not answer:
-        raise click.UsageError(f"nobody answers: {question} Give {option} without a terminal")
+        raise click.UsageError(f"there is no terminal for the question: {question} Give {option}")
     if answer.strip().lower() not in ("y", "yes"):
         raise click.Abort
 

@@ -70,7 +70,7 @@ def _seed(text: str) -> str:
         return read_seed(text)
     if _SEED_LIKE.fullmatch(text) and not Path(text).exists():
         # It may be an incomplete seed or another kind of nkey, so it is a secret all the same.
-        raise CredentialsError("the nkey is no seed of a user, and no file that there is")
+        raise CredentialsError("the nkey is neither the seed of a user nor an existing file")
     return read_seed(_read(text))
 
 

@@ -162,7 +162,7 @@ class DirectGets:
             raise Timeout(f"no answer from {self._subject!r} in {self._seconds} s")
         message = answers.take()
         if message is None:
-            raise ProtocolError(f"{self._subject!r} stopped to answer")
+            raise ProtocolError(f"{self._subject!r} stopped answering")
         return message
 
 

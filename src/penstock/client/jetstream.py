@@ -108,7 +108,7 @@ def encode_config(config: StreamConfig | ConsumerConfig) -> bytes:
 def present(value: T | None, answer: bytes = b"") -> T:
     """What an answer was asked for; ProtocolError when it is missing."""
     if value is None:
-        raise ProtocolError(f"an answer without what was asked for: {answer[:200]!r}")
+        raise ProtocolError(f"the answer lacks the requested content: {answer[:200]!r}")
     return value
 
 

@@ -144,7 +144,7 @@ class Options:
         if self.password and not self.user:
             raise ValueError("password is given without user")
         if self.authenticator is not None and (self.creds or self.nkey or self.jwt):
-            raise ValueError("give an authenticator, or what it would be made of, not both")
+            raise ValueError("give an authenticator, or credentials to make one of, not both")
         if self.creds and (self.nkey or self.jwt):
             raise ValueError("give a .creds file, or an nkey and a JWT, not both")
         if self.jetstream_domain and self.jetstream_prefix:

@@ -607,7 +607,7 @@ class Session(ABC, Generic[M]):
     def _keep_alive(self) -> bool:
         """Send a ping; when too many pings have no answer, the connection counts as lost: False."""
         if self.connection.pings_outstanding >= self.options.pings_outstanding_max:
-            self.connection.receive_eof(TimeoutError("stale: pings are not answered"))
+            self.connection.receive_eof(TimeoutError("stale: the server does not answer pings"))
             self.process()
             return False
         self.connection.ping()

@@ -141,7 +141,9 @@ class WebSocket:
 
     def _shake_hands(self) -> bool:
         if self._in[: len(_HTTP)] != _HTTP[: len(self._in)]:
-            raise ConnectError(f"the server speaks no WebSocket here: {bytes(self._in[:40])!r}")
+            raise ConnectError(
+                f"the server does not speak WebSocket on this port: {bytes(self._in[:40])!r}"
+            )
         end = self._in.find(b"\r\n\r\n")
         if end < 0:
             if len(self._in) > HEAD_BYTES_MAX:
@@ -211,7 +213,7 @@ class WebSocket:
             return
         if opcode == CONTINUATION:
             if self._kind < 0 or first & RSV:
-                raise ProtocolError("a continuation without a beginning")
+                raise ProtocolError("a continuation frame without a first frame")
         elif opcode not in (TEXT, BINARY) or self._kind >= 0:
             raise ProtocolError(f"a frame of the kind {opcode} is not expected here")
         elif first & RSV & ~(RSV1 if self.compressed else 0):

@@ -277,7 +277,7 @@ class QueueBroker:
         """Store a message for a queue; False when nobody has declared the queue, as in AMQP."""
         transient = self.place(queue)
         if transient is None:
-            log.warning("a message for the queue %r is dropped: nobody has declared it", queue)
+            log.warning("dropped a message for the queue %r, which is not declared", queue)
             return False
         data, headers = pack(message)
         subject = self.names.subject(queue, priority_of(message), transient=transient)

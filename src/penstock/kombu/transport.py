@@ -230,7 +230,10 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
                     self.basic_cancel(consumer)  # an open pull request would get them again
                 self._qos.restore_unacked()
             except (PenstockError, OSError) as error:
-                log.info("deliveries come again after their ack wait: %s", error)
+                log.info(
+                    "cannot return unacknowledged deliveries, which the server delivers again after their ack wait: %s",
+                    error,
+                )
         super().close()
 
 
@@ -397,7 +400,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
                 for tag in self._unanswered():
                     broker.answer(tag, IN_PROGRESS)
             except (PenstockError, OSError) as error:
-                log.info("the server is not told that tasks are in progress: %s", error)
+                log.info("cannot extend the ack wait of running tasks: %s", error)
                 return  # the connection is lost, and so are its deliveries
 
     def _unanswered(self) -> Iterable[str]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def main(plan: Path) -> None:
     """Carry out a plan."""
     told = json.loads(plan.read_text())
-    warnings.filterwarnings("ignore", message=".*knows a message id again.*")
+    warnings.filterwarnings("ignore", message=".*recognizes a message id for.*")
     spark = session("exact", master=told["master"], settings=told.get("settings"))
     print("session", flush=True)
     for step in told["steps"]:

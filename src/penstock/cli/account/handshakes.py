@@ -63,7 +63,7 @@ class Peer:
             while not handshake.over:
                 data = plain.recv(_READ)
                 if not data:
-                    raise HandshakeRefused("it closes the connection")
+                    raise HandshakeRefused("the server closed the connection")
                 handshake.take(data)
             plain.sendall(GOODBYE)
         return handshake.staple

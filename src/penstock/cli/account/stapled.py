@@ -64,11 +64,11 @@ class ServerHandshake:
         self._records += data
         self._size += len(data)
         if self._size > HANDSHAKE_MOST:
-            raise HandshakeRefused("its handshake does not end")
+            raise HandshakeRefused("the handshake of the server does not end")
         while not self.over and len(self._records) >= 5:
             kind, end = self._records[0], 5 + int.from_bytes(self._records[3:5], "big")
             if kind not in (_ALERT, _HANDSHAKE):
-                raise HandshakeRefused("it does not answer with a TLS handshake")
+                raise HandshakeRefused("the server does not answer with a TLS handshake")
             if len(self._records) < end:
                 return
             body, self._records = self._records[5:end], self._records[end:]
@@ -77,8 +77,10 @@ class ServerHandshake:
     def _record(self, kind: int, body: bytes) -> None:
         if kind == _ALERT:
             if body[1:] == bytes((_PROTOCOL_VERSION,)):
-                raise HandshakeRefused("it has no TLS 1.2, and later versions encrypt the response")
-            raise HandshakeRefused(f"it refuses the handshake (TLS alert {body[1:].hex()})")
+                raise HandshakeRefused(
+                    "the server has no TLS 1.2, and later versions encrypt the response"
+                )
+            raise HandshakeRefused(f"the server refuses the handshake (TLS alert {body[1:].hex()})")
         self._messages += body
         while not self.over and len(self._messages) >= 4:
             end = 4 + int.from_bytes(self._messages[1:4], "big")

@@ -161,7 +161,9 @@ def verify_(session: Session, file: Path, signature: Path, key: Path) -> None:
     except ValueError:
         raise click.ClickException(f"{signature} has no signature in base64") from None
     if not verify(public, file.read_bytes(), raw):
-        raise click.ClickException(f"{file} was not signed so with {public}, or was changed since")
+        raise click.ClickException(
+            f"{signature} is not the signature of {file} with the key {public}"
+        )
     if session.as_json:
         print_json({"verified": True, "public": public})
     else:

@@ -144,7 +144,9 @@ def add(
         raise click.ClickException(f"{credential} already exists; --force replaces it")
     signer, scoped = account_signer(store, home, key)
     if scoped and any(value not in (None, ()) for value in given.values()):
-        raise click.UsageError("the scoped signing key says what the user may do")
+        raise click.UsageError(
+            "the scoped signing key sets permissions and limits; leave out their options"
+        )
     if not scoped and not defaults and may_ask():
         _ask(given)
     pair = new_pair("user")
@@ -213,7 +215,9 @@ def edit(
     store = Store()
     owner, home, user = _found(store, operator, account, name)
     if is_scoped(home, user) and any(value not in (None, ()) for value in given.values()):
-        raise click.ClickException("the scoped signing key says what this user may do")
+        raise click.ClickException(
+            "the user's scoped signing key sets permissions and limits; they cannot be changed here"
+        )
     change(user.nats, given)
     choosing.retagged(user, tags, no_tags)
     expires(user, expire)

@@ -253,7 +253,9 @@ class _Reconciler:
         except click.ClickException as error:
             for line in error.format_message().splitlines():
                 self.say(line, "mistake")
-            self.say("the files have mistakes; what they said before holds", "mistake")
+            self.say(
+                "the files have mistakes; their last correct version stays in force", "mistake"
+            )
             return False
         self.say("the files have changed", "files")
         return True

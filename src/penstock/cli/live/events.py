@@ -58,7 +58,7 @@ def events(session: Session, /, **asked: Any) -> None:
     stream = asked["stream"]
     chosen = asked["everything"] or asked["js_metric"] or asked["js_advisory"] or asked["subjects"]
     if stream and chosen:
-        raise click.UsageError("--stream goes without other kinds of events")
+        raise click.UsageError("--stream excludes the other kinds of events")
     if asked["since"] and not stream:
         raise click.UsageError("--since needs --stream")
     subjects = [] if stream else _subjects(asked, session.event_prefix.rstrip("."))

@@ -93,7 +93,9 @@ def trace(
     answers = _ask(session, subject, body_of(payload or ""), headers, deliver)
     root = tree_of(answers)
     if root is None:
-        raise click.ClickException("the first server told nothing; it needs nats-server 2.11")
+        raise click.ClickException(
+            "the first server sent no trace; traces need nats-server 2.11 or newer"
+        )
     egress = Counter(_targets(root))
     if session.as_json:
         print_json({"subject": subject, "delivered": deliver, "servers": answers})

@@ -70,7 +70,7 @@ def fleet(
     if states and store is None:
         raise click.UsageError("--states needs --store")
     if store is not None and store.exists():
-        raise click.UsageError(f"{store} is there already")
+        raise click.UsageError(f"{store} already exists")
     run = FleetRun(config, keep_events=store is not None and not states)
     started = time.monotonic()
     with ExitStack() as stack:

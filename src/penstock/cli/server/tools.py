@@ -84,7 +84,7 @@ def _asked() -> str:
     line = sys.stdin.readline()
     if not line:
         raise click.UsageError(
-            "nobody answers: give --pass, --generate or a line on standard input"
+            "there is no password: give --pass, --generate or a line on standard input"
         )
     return line.rstrip("\r\n")
 

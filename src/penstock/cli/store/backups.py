@@ -218,7 +218,7 @@ def prune(
     from penstock.store.restore import prune as remove
 
     if not keep and not older_than:
-        raise click.UsageError("say which: --keep, --older-than or both")
+        raise click.UsageError("give --keep, --older-than or both")
     folder = _open(target)
     with locked(target):
         names = folder.ids()

@@ -271,7 +271,7 @@ class OrderedIntake(PullIntake):
         """Request more once there is a consumer."""
         if not self._created:
             if self._doubt is None:
-                self.doubt(PullError(0, "not made yet"))
+                self.doubt(PullError(0, "the consumer is not created yet"))
             return False
         return super().pull()
 

@@ -176,7 +176,7 @@ class _Reader:
         subject = fields.text("subject") if fields.has("subject") else None
         fields.finish(METRICS)
         if port is None and subject is None:
-            fields.problem("port", "say where to: port, subject or both")
+            fields.problem("port", "give port, subject or both")
         return Metrics(None if port is None else int(port), host or "127.0.0.1", subject)
 
     def _section(self, part: str) -> Fields | None:

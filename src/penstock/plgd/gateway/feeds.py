@@ -175,7 +175,9 @@ class Log:
         for reader in slow:
             waiting = self.count - reader.number
             self.readers.remove(reader)
-            reader.fail(TooSlow(f"{waiting} events wait for you, and more are not kept"))
+            reader.fail(
+                TooSlow(f"{waiting} events wait for this subscriber, and the gateway keeps no more")
+            )
         return len(slow)
 
     def end(self, failure: PenstockError) -> None:

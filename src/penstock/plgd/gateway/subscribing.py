@@ -147,7 +147,7 @@ class Subscriber:
                 return []
             event = reader.log.event(heard, subject)
         except UndecodableEvent as bad:
-            log.warning("no event for subscribers on %s: %s", heard.subject, bad)
+            log.warning("subscribers get no event of a message on %s: %s", heard.subject, bad)
             return []
         return [
             as_answer(event, name, one.correlation_id)

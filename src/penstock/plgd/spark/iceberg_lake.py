@@ -157,7 +157,7 @@ class IcebergLake(Lake):
             elif made != buckets:
                 raise TableError(
                     f"the table {where} was made with {made} buckets, not with {buckets} buckets:"
-                    " their number stays as it is"
+                    " the number of buckets of a table does not change"
                 )
 
     def at(self, name: str) -> Table:

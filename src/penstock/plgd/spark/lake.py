@@ -116,7 +116,7 @@ class Lake:
             if not description.endswith(f"; {told}"):
                 raise TableError(
                     f"the table {where} was made with {description.rpartition('; ')[2] or 'none'},"
-                    f" not with {told}: their number stays as it is"
+                    f" not with {told}: the number of buckets of a table does not change"
                 )
             check_columns(schema, schema_of(table).names, where)
             widen(table, Write(schema.schema, merge_schema=True), where)

@@ -116,7 +116,9 @@ def forget(lake: Lake, name: str, schema: TableSchema, oldest: date) -> None:
             time.sleep(0.05 * 2**attempt)
         except (DeltaError, OSError) as problem:
             raise TableError(f"cannot delete rows of the table {where}: {problem}") from None
-    raise TableError(f"others change {where} each time its old rows are about to be deleted")
+    raise TableError(
+        f"other writers change {where} each time before the deletion of old rows is committed"
+    )
 
 
 def of_iceberg(
@@ -173,4 +175,6 @@ def forget_in_iceberg(
         except FilesGone:  # by a compaction or a batch that changes them
             continue
         return old
-    raise TableError(f"others change {where} each time its old rows are about to be deleted")
+    raise TableError(
+        f"other writers change {where} each time before the deletion of old rows is committed"
+    )

@@ -161,8 +161,8 @@ def _late(plan: KvPlan, bound: int, gone: Gone, later: pa.Table) -> Iterator[pa.
             continue  # the key did not exist at the bound
         elif gone is Gone.FAIL:
             raise DataLossError(
-                f"bucket {plan.bucket.name}: what key {key} was at revision {bound} is gone;"
-                f" it is at {row['revision'][0].as_py()} now, and the bucket's history is {plan.bucket.history}."
+                f"bucket {plan.bucket.name} no longer has the value of key {key} at revision {bound}: the key is"
+                f" at revision {row['revision'][0].as_py()} now, and the bucket's history is {plan.bucket.history}."
                 " To leave such keys out, set failOnDataLoss to false"
             )
         elif gone is Gone.NEWER:

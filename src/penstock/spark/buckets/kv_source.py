@@ -276,5 +276,5 @@ class KvStreamReader(_PartitionReader, DataSourceStreamReader, SupportsTriggerAv
                 f"bucket {bucket.name} {problem}."
                 " To go on with what is there, set failOnDataLoss to false"
             )
-        warnings.warn(f"bucket {bucket.name} {problem}; going on", stacklevel=2)
+        warnings.warn(f"bucket {bucket.name} {problem}; the query goes on", stacklevel=2)
         return origin

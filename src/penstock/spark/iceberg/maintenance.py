@@ -147,7 +147,9 @@ def _expire(
             time.sleep(0.05 * 2**attempt)
             continue
         return _table(address), old
-    raise TableError(f"others change {address} each time its snapshots are about to be expired")
+    raise TableError(
+        f"other writers change {address} each time before the expiry of its snapshots is committed"
+    )
 
 
 def _of_newest_batch(metadata: TableMetadata) -> set[int]:

@@ -52,7 +52,9 @@ def _table_at(options: ReadOptions) -> tuple[Table, Snapshot | None, Schema]:
         found = table.snapshot_as_of_timestamp(int(options.time.timestamp() * 1000))
     if found is None:
         asked = f"snapshot {options.snapshot}" if options.snapshot else f"time {options.time}"
-        raise TableError(f"the table {options.address} has nothing of {asked}, or no longer")
+        raise TableError(
+            f"the table {options.address} has no snapshot for {asked}, or it has expired"
+        )
     of_then = table.schema() if found.schema_id is None else table.schemas()[found.schema_id]
     return table, found, of_then
 
@@ -128,8 +130,8 @@ class IcebergReader(DataSourceReader):
                     yield batch.select(self._schema.names).cast(self._schema)
             except FileNotFoundError:
                 raise TableError(
-                    f"a file of {self._options.address} is gone: what this snapshot needs was"
-                    " removed. Read a newer one, or keep snapshots for longer"
+                    f"a file that this snapshot of {self._options.address} needs was removed."
+                    " Read a newer snapshot, or keep snapshots for longer"
                 ) from None
 
 

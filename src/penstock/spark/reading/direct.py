@@ -193,7 +193,7 @@ class _Answers:
             self._take_statuses(rest)
             if not rest.count:
                 break
-            self._problem = PenstockError("more messages than were asked for")
+            self._problem = PenstockError("the server sent more messages than were requested")
         return others
 
     def _take_statuses(self, columns: DirectColumns) -> None:

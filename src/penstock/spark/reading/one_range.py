@@ -148,4 +148,4 @@ class Reading:
         text = f"stream {self.plan.stream} {what}"
         if self.plan.fail_on_data_loss:
             raise DataLossError(f"{text}. {TO_GO_ON}")
-        warnings.warn(f"{text}; going on with what is left", stacklevel=3)
+        warnings.warn(f"{text}; the read goes on with the messages that are left", stacklevel=3)

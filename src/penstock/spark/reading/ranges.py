@@ -93,8 +93,8 @@ def _transports(reading: Reading) -> Iterator[Transport]:
         kept = info.config.retention == LIMITS
         if not kept and plan.transport == plans.CONSUMER:
             raise ReadError(
-                f"stream {plan.stream} has {info.config.retention} retention: a consumer of ours"
-                " would take messages away from others. Leave out the option transport"
+                f"stream {plan.stream} has {info.config.retention} retention: a consumer of this"
+                " read would remove messages that others need. Leave out the option transport"
             )
         if plan.transport != plans.CONSUMER and _patiently(
             reading, lambda: (direct.is_better if kept else direct.is_exact)(reading, info)

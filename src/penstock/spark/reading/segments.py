@@ -131,7 +131,9 @@ def _folder_of(disk: ReadOnlyDisk, plan: ReadPlan) -> str:
         raise UnfitError(f"there is no folder {path}")
     found = [each for each in _candidates(disk, path, plan.stream) if _is(disk, each, plan)]
     if not found:
-        raise UnfitError(f"it is not in {path}, or another one of its name is")
+        raise UnfitError(
+            f"its folder is not in {path}, or the folder there is of another stream of this name"
+        )
     _folders[key] = found[0]
     return found[0]
 

@@ -259,4 +259,6 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
         if self._options.fail_on_data_loss:
             refuse_loss(problems)
         for problem in problems:
-            warnings.warn(f"{problem}; going on with what is left", stacklevel=2)
+            warnings.warn(
+                f"{problem}; the query goes on with the messages that are left", stacklevel=2
+            )

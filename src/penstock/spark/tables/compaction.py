@@ -100,7 +100,7 @@ def compact(table: DeltaTable, place: Place, target_bytes: int) -> tuple[int, in
         added += sum(len(each.files) for each in done)
         if len(done) == len(groups):
             return removed, added
-    raise TableError(f"others change {place} each time its compaction is about to end")
+    raise TableError(f"other writers change {place} each time before its compaction is committed")
 
 
 def _portions(groups: Iterable[Group]) -> Iterator[list[Group]]:

@@ -90,7 +90,7 @@ class Marks:
         if raced or in_mid_run:
             raise TableError(
                 f"another driver has committed batch {mark.number} of query {mark.name} to {where}:"
-                " two drivers run on one checkpoint. This one gives up; no row is there twice"
+                " two drivers run on one checkpoint. This one gives up; no row is written twice"
             )
         if found.number > mark.number:
             raise TableError(
@@ -101,7 +101,7 @@ class Marks:
         if rows is not None and found.rows is not None and found.rows != rows:
             raise TableError(
                 f"the table {where} holds batch {mark.number} of query {mark.name} with"
-                f" {found.rows} rows, but it has {rows} now: the checkpoint was put back, or the"
-                " source lost rows. checkReplay=false takes what the table holds for right"
+                f" {found.rows} rows, but the batch has {rows} now: the checkpoint was put back, or the"
+                " source lost rows. With checkReplay=false the rows of the table count as right"
             )
         return True

@@ -38,8 +38,8 @@ def read_files(
                 yield from _rows(source, file, schema, batch_rows)
         except FileNotFoundError:
             raise TableError(
-                f"{file.path} of {place} is gone: a vacuum removed what this version of the table"
-                " needs. Read a newer one, or let vacuum keep files for longer"
+                f"{file.path} of {place} is missing: a vacuum removed a file that this version of the"
+                " table needs. Read a newer version, or let vacuum keep files for longer"
             ) from None
         except pa.ArrowException as problem:
             raise TableError(f"{file.path} of {place} cannot be read: {problem}") from None

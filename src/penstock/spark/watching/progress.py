@@ -256,7 +256,7 @@ class Publisher:
         if not self._told:
             self._told = True
             warnings.warn(
-                f"the progress of queries could not be published to {self._servers}; they go on:"
+                f"cannot publish the progress of queries to {self._servers}; the queries go on:"
                 f" {error}",
                 stacklevel=2,
             )

@@ -203,7 +203,7 @@ class MessageComposer:
         known = {**dict.fromkeys(used, TOKEN_TYPES), **known}
         columns = check_columns(schema, known, (DATA, *used), "writing jetstream")
         if pattern is None and SUBJECT not in columns:
-            raise OptionError("say which subject: with option subject, or a column subject")
+            raise OptionError("give the subject: with option subject, or a column subject")
         return MessageComposer(columns, pattern)
 
     def compose(self, batch: pa.RecordBatch) -> Messages:

@@ -226,8 +226,8 @@ class Progress:
             self._ours_at = begun
         elif known is None:
             raise WriteError(
-                f"{self._task}: its progress record {self._key()} is gone: the write was ended, or"
-                " somebody removed it"
+                f"{self._task}: its progress record {self._key()} is missing: the write was ended, or"
+                " another client removed the record"
             )
         elif known.epoch > self._task.epoch:
             raise self._overtaken(known.epoch)
@@ -440,8 +440,8 @@ def replicate_bucket(js: JetStream, bucket: str, replicas: int) -> None:
         return
     except PenstockError as error:
         warnings.warn(
-            f"the stream that is written is on {replicas} servers; that its bucket {bucket} of"
-            f" progress records is, too, could not be arranged: {error}",
+            f"the written stream has {replicas} replicas, but its bucket {bucket} of progress records"
+            f" has fewer, and cannot be given as many: {error}",
             stacklevel=3,
         )
 

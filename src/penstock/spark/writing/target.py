@@ -153,9 +153,9 @@ def warn_unnoticed(options: WriteOptions, target: Target) -> None:
         _told.add(target.stream)
         place = f", not {options.checkpoint}" if options.checkpoint else ""
         warnings.warn(
-            f"stream {target.stream} is not watched: if it is put back or created again between two"
-            " batches, the query does not notice. That needs a checkpoint in a folder on the driver's"
-            f" machine, given as option checkpointLocation{place}",
+            f"if stream {target.stream} is restored or created again between two batches, the query"
+            " does not notice, because it keeps no note of the stream. Notes need a checkpoint in a folder"
+            f" on the driver's machine, given as option checkpointLocation{place}",
             stacklevel=3,
         )
 
@@ -188,9 +188,11 @@ def _check_open(config: StreamConfig, *, ttl: bool) -> None:
     if config.mirror is not None:
         raise WriteError(f"stream {name} is a mirror of {config.mirror.name}: write into that")
     if config.sealed:
-        raise WriteError(f"stream {name} is sealed: it takes no message any more")
+        raise WriteError(f"stream {name} is sealed and takes no messages")
     if config.no_ack:
-        raise WriteError(f"stream {name} has no_ack set: nobody would know what is stored")
+        raise WriteError(
+            f"stream {name} has no_ack set: the sink would not know which rows are stored"
+        )
     if ttl and not config.allow_msg_ttl:
         raise WriteError(
             f"rows have a ttl, but stream {name} does not allow one: set allow_msg_ttl"
@@ -203,22 +205,21 @@ def _check_window(config: StreamConfig) -> None:
     name = config.name
     if seconds <= 0:
         raise WriteError(
-            f"stream {name} has a duplicate window of 0: it does not know a message id when it"
-            " comes again. Set duplicate_window (2 minutes are usual), or exactlyOnce=batch"
+            f"stream {name} has a duplicate window of 0: it does not recognize a repeated message"
+            " id. Set duplicate_window (2 minutes are usual), or exactlyOnce=batch"
         )
     if seconds < WINDOW_WANTED_SECONDS:
         warnings.warn(
-            f"stream {name} knows a message id again for {seconds:g} s only: of two attempts at one"
-            " partition that run at the same time, rows that are on their way for a quarter of that"
-            " may be written twice. Set duplicate_window to more (2 minutes are usual), or"
-            " exactlyOnce=batch",
+            f"stream {name} recognizes a message id for {seconds:g} s only: if two attempts at one"
+            f" partition run at the same time, rows that take more than {seconds / 4:g} s to arrive may be"
+            " written twice. Set duplicate_window to more (2 minutes are usual), or exactlyOnce=batch",
             stacklevel=3,
         )
     if config.retention != "limits":
         warnings.warn(
-            f"stream {name} has {config.retention} retention: rows that were consumed are not found"
-            f" in it any more, and are written once only if the write is run again within"
-            f" {seconds:g} s. Set duplicate_window to more than a restart takes",
+            f"stream {name} has {config.retention} retention and does not keep consumed rows: a repeated"
+            f" write finds them only within {seconds:g} s, and later writes them again. Set"
+            " duplicate_window to more than a restart takes",
             stacklevel=3,
         )
 
