@@ -173,7 +173,7 @@ def test_a_write_that_was_ended_is_not_gone_on_with(sink):
         js.purge_stream("KV_penstock_spark", filter_subject="$KV.penstock_spark.query.>")
         pause()
 
-    with pytest.raises(WriteError, match=r"progress record .* is gone: the write was ended"):
+    with pytest.raises(WriteError, match=r"progress record .* is missing: the write was ended"):
         write_partition(first, task(), interrupted({7: end}))
     forget_client(second.options.servers)
 
@@ -193,7 +193,7 @@ def test_a_write_that_is_ended_while_an_attempt_waits_is_not_gone_on_with(sink):
         timers[0].start()
 
     timers: list[threading.Timer] = []
-    with pytest.raises(WriteError, match=r"progress record .* is gone: the write was ended"):
+    with pytest.raises(WriteError, match=r"progress record .* is missing: the write was ended"):
         write_partition(first, task(), interrupted({7: overtake}))
     timers[0].join()  # it may still wait for its answer
     forget_client(second.options.servers)

@@ -219,7 +219,7 @@ def test_credentials(secured, way):
     url = secured.url.replace("//", f"//all:{SECRET}x@")
     refused(way, {"servers": url}, r"cannot connect.*(?i:authorization)")
     refused(way, {"servers": secured.url, "creds": "/nowhere/a.creds"}, r"/nowhere/a\.creds")
-    refused(way, {"servers": secured.url, "nkey": "SUNOSEED"}, "no seed of a user")
+    refused(way, {"servers": secured.url, "nkey": "SUNOSEED"}, "neither the seed of a user")
     refused(way, {"servers": secured.url, "jwt": "no.jwt"}, "(?i)authorization|jwt")
 
 

@@ -201,7 +201,7 @@ def test_errors_are_one_line(spark, tmp_path):
         saving(spark.sql("select interval 3 days as i"), tmp_path, "lake.u")
     with pytest.raises(PySparkException, match=r"there is no table test\.lake\.nobody"):
         loading(spark, tmp_path, "lake.nobody").count()
-    with pytest.raises(PySparkException, match="has nothing of snapshot 99"):
+    with pytest.raises(PySparkException, match="has no snapshot 99"):
         loading(spark, tmp_path, snapshotId=99).count()
     with pytest.raises(PySparkException, match="columns names nobody"):
         loading(spark, tmp_path, columns="nobody").count()

@@ -164,7 +164,7 @@ def test_a_writer_that_changes_all_each_time_is_told(where, monkeypatch):
         return written(table, address, groups)
 
     monkeypatch.setattr(compaction, "rewrite", always)
-    with pytest.raises(TableError, match=r"others change test\.lake\.t each time"):
+    with pytest.raises(TableError, match=r"other writers change test\.lake\.t each time"):
         compact(where, WHOLE)
     assert sequences(where) == list(range(9))
 

@@ -69,7 +69,9 @@ def test_a_batch_takes_nothing(stream, retention, direct):
     later = batch(stream, startingOffsets=at[:26] + "Z")
     assert later[-1] == 3000
     assert later[0] <= 2000
-    with pytest.raises(ReadError, match=f"has {retention} retention: a consumer of this read would"):
+    with pytest.raises(
+        ReadError, match=f"has {retention} retention: a consumer of this read would"
+    ):
         batch(stream, transport="consumer")
     assert seen(stream) == before
 

@@ -112,7 +112,7 @@ def compact(address: Address, target_bytes: int) -> tuple[int, int]:
         added += sum(len(each.files) for each in done)
         if len(done) == len(groups):
             return removed, added
-    raise TableError(f"others change {address} each time its compaction is about to end")
+    raise TableError(f"other writers change {address} each time before its compaction is committed")
 
 
 def _table(address: Address) -> Table:

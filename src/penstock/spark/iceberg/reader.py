@@ -51,10 +51,10 @@ def _table_at(options: ReadOptions) -> tuple[Table, Snapshot | None, Schema]:
         assert options.time is not None
         found = table.snapshot_as_of_timestamp(int(options.time.timestamp() * 1000))
     if found is None:
-        asked = f"snapshot {options.snapshot}" if options.snapshot else f"time {options.time}"
-        raise TableError(
-            f"the table {options.address} has no snapshot for {asked}, or it has expired"
+        asked = (
+            f"snapshot {options.snapshot}" if options.snapshot else f"snapshot of {options.time}"
         )
+        raise TableError(f"the table {options.address} has no {asked}, or no longer")
     of_then = table.schema() if found.schema_id is None else table.schemas()[found.schema_id]
     return table, found, of_then
 
