@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from .clients import at
 
 if TYPE_CHECKING:
-    from .model import Consumer, Stream
     from .readers import Readers
 
 SECOND = 1_000_000_000
@@ -20,6 +19,7 @@ class Administering:
     def __init__(self, readers: Readers) -> None:
         self.clients = readers.clients
         self.world = readers.world
+        self.readers = readers
         self.pair = readers.pair
         self.random = readers.clients.wide
 
@@ -52,23 +52,7 @@ class Administering:
         config = consumer.config | {"description": f"d{self.clients.count}"}
         if "backoff" not in config:
             config["ack_wait"] = self.random.choice([1, 2, 4]) * SECOND
-        consumer.unclear = True
-        consumer.maybe_configs.append(config)
-
-        def heard(answer: Any) -> None:
-            consumer.unclear = False
-            if "error" not in answer:
-                consumer.config = config
-                consumer.maybe_configs.clear()
-                self.world.counts["consumer updates"] += 1
-            elif not self.world.troubled:
-                consumer.maybe_configs.remove(config)
-
-        self.create(stream, consumer, config, heard)
-
-    def create(self, stream: Stream, consumer: Consumer, config: Any, heard: Any) -> None:
-        body = {"stream_name": stream.name, "config": config, "action": "update"}
-        self.clients.link().api(f"CONSUMER.CREATE.{stream.name}.{consumer.name}", body, heard)
+        self.readers.send_update(stream, consumer, config, "consumer updates")
 
     def unpin(self) -> None:
         """Take the messages of a group from the client that has them."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .world import Link, World
 
 SECOND = 1_000_000_000
+COPIES = 0.4  # the part of the streams that copy others, in seeds with alterations
 
 
 def block(*lines: str) -> bytes:
@@ -203,7 +204,7 @@ class Clients:
         again, self.retries = self.retries, []
         link = self.link()
         for stream, publish, lines in again:
-            window_ns = stream.config["duplicate_window"]
+            window_ns = min(config["duplicate_window"] for config in stream.limits)
             if self.world.now_ns - publish.sent_ns > window_ns // 2 or not publish.msg_id:
                 continue
             if self.streams.get(stream.name) is stream and stream.there == "yes":
@@ -226,10 +227,12 @@ class Clients:
         others = [
             s.name for s in self.streams.values() if s.there == "yes" and "mirror" not in s.config
         ]
-        stream = Stream(name, configs.stream(self.random, name, others))
+        copy = self.world.altering and self.wide.random() < COPIES
+        stream = Stream(name, configs.stream(self.random, name, others, copy=copy))
         stream.copied = any(name in sources(each) for each in self.streams.values())
         for each in sources(stream):
             self.streams[each].copied = True
+            stream.origins[each] = self.streams[each]
         self.streams[name] = stream
         self.ever.append(stream)
 
@@ -243,7 +246,7 @@ class Clients:
 
     def answered(self, answer: Any, otherwise: str) -> str:
         """Record an admin call; an error while the disk fails leaves either result possible."""
-        if answer is not None and "error" not in answer:
+        if "error" not in answer:
             return "yes"
         self.world.counts["admin calls refused"] += 1
         return "maybe" if self.world.troubled else otherwise
@@ -262,6 +265,10 @@ class Clients:
             config["compression"] = self.random.choice(["none", "s2"])
         if config.get("discard_new_per_subject") and config.get("max_msgs", 0) <= 0:
             return
+        self.send_update(stream, config, "stream updates")
+
+    def send_update(self, stream: Stream, config: dict[str, Any], what: str) -> None:
+        """Update a stream to a configuration, and count an answered update as `what`."""
         stream.unclear = True
         stream.maybe_configs.append(config)
         stream.limits.append(config)
@@ -271,7 +278,7 @@ class Clients:
             if "error" not in answer:
                 stream.config = config
                 stream.maybe_configs.clear()
-                self.world.counts["stream updates"] += 1
+                self.world.counts[what] += 1
             elif not self.world.troubled:
                 stream.maybe_configs.remove(config)
 

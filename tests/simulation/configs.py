@@ -14,14 +14,14 @@ SECOND = 1_000_000_000
 SUBJECTS = ("a", "b", "c", "d.e", "d.f")
 
 
-def stream(random: Random, name: str, others: list[str]) -> dict[str, Any]:
-    """Return the configuration of a stream; it may copy one of the others."""
+def stream(random: Random, name: str, others: list[str], *, copy: bool = False) -> dict[str, Any]:
+    """Return the configuration of a stream; it may copy one of the others, and does with `copy`."""
     config: dict[str, Any] = {
         "name": name,
         "subjects": [f"{name}.>"],
         "duplicate_window": 20 * SECOND,
     }
-    kind = random.choice(KINDS)
+    kind = random.choice((_mirror, _source) if copy else KINDS)
     kind(config, random, name, others)
     if random.random() < 0.3:
         config["compression"] = "s2"

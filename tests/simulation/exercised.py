@@ -54,6 +54,12 @@ IN_A_HUNDRED = (
     "publishes with an expectation",
     "expectations not met",
     "sums compared",
+    "seeds with alterations",
+    "stream alterations",
+    "consumer alterations",
+    "consumer resets",
+    "messages asked for",
+    "mirrors compared",
 )
 
 

@@ -73,14 +73,43 @@ class Consumer:
     pin: str = ""  # what a group's pinned client shows
     unclear: bool = False  # whether an update is in flight
     maybe_configs: list[dict[str, Any]] = field(default_factory=list)  # of unanswered updates
+    # every configuration that the consumer ever had
+    configs: list[dict[str, Any]] = field(default_factory=list)
+    resets: int = 0  # how many requests to begin again were sent
+    skipped_below: int = 0  # messages below may have been skipped by a reset
+
+    def __post_init__(self) -> None:
+        self.configs.append(self.config)
+
+    def reset_from(self, seq: int) -> None:
+        """A reset was sent: from this sequence on (0: above the ack floor, which clients do not
+        know), messages with confirmed acks may be delivered again.
+        """
+        self.resets += 1
+        self.skipped_below = max(self.skipped_below, seq)
+        self.confirmed = {each for each in self.confirmed if each < seq}
+        self.confirmed_upto = min(self.confirmed_upto, max(seq - 1, 0))
+
+    def ever(self, name: str) -> bool:
+        """Whether any of its configurations has this set."""
+        return any(config.get(name) for config in self.configs)
 
     @property
     def policy(self) -> str:
         return str(self.config.get("ack_policy", "none"))
 
     def takes(self, subject: str) -> bool:
-        filters = self.config.get("filter_subjects") or []
-        return not filters or any(matches(subject, each) for each in filters)
+        """Whether each of its configurations takes the subject."""
+        for config in self.configs:
+            filters = config.get("filter_subjects") or []
+            if filters and not any(matches(subject, each) for each in filters):
+                return False
+        return True
+
+    def may_take(self, subject: str) -> bool:
+        """Whether one of its configurations takes the subject."""
+        some = [config.get("filter_subjects") or [">"] for config in self.configs]
+        return any(matches(subject, each) for filters in some for each in filters)
 
     @property
     def owes_all(self) -> bool:
@@ -91,10 +120,12 @@ class Consumer:
         """Return whether an ack was sent that settles this message."""
         if not self.owes_all:
             return True
+        if seq < self.skipped_below:
+            return True
         if seq in self.acks or (self.policy == "all" and seq <= self.acked_upto):
             return True
-        most = self.config.get("max_deliver", -1)
-        return 0 < most <= self.delivered.get(seq, 0)
+        delivered = self.delivered.get(seq, 0)
+        return any(0 < config.get("max_deliver", -1) <= delivered for config in self.configs)
 
     def confirmed_ack(self, seq: int) -> bool:
         return seq in self.confirmed or (self.policy == "all" and seq <= self.confirmed_upto)
@@ -123,6 +154,8 @@ class Stream:
     # every configuration that the stream ever had
     limits: list[dict[str, Any]] = field(default_factory=list)
     unclear: bool = False  # whether an admin call is in flight
+    # the streams that it copied first under these names
+    origins: dict[str, Stream] = field(default_factory=dict)
     durable_last: int = 0
     # whether another stream reads it through a consumer that clients do not see
     copied: bool = False
@@ -169,6 +202,15 @@ class Stream:
     def retention(self) -> str:
         return str(self.config.get("retention", "limits"))
 
+    def ever(self, name: str) -> bool:
+        """Whether any of its configurations has this set."""
+        return any(config.get(name) for config in self.limits)
+
+    @property
+    def by_interest(self) -> bool:
+        """Whether messages without a consumer that needs them may have been removed."""
+        return any(config.get("retention", "limits") != "limits" for config in self.limits)
+
     # --- messages that may be missing ------------------------------------------------------------
 
     def may_be_gone(self, publish: Publish, now_ns: int) -> bool:
@@ -181,7 +223,7 @@ class Stream:
         return (
             self._limited(publish, now_ns)
             or self._removed(publish)
-            or (self.retention != "limits" and not self._needed(publish))
+            or (self.by_interest and not self._needed(publish))
         )
 
     def _limited(self, publish: Publish, now_ns: int) -> bool:
@@ -214,6 +256,8 @@ class Stream:
                 not removal.below or publish.seq < removal.below
             ):
                 return True
+        if self.ever("sources") and self.ever("allow_rollup_hdrs"):
+            return True  # by a rollup that was copied
         for other in self.order[publish.number + 1 :]:
             if other.rollup == "all" or (
                 other.rollup == "sub" and other.subject == publish.subject
@@ -229,7 +273,7 @@ class Stream:
             return False
         if self.retention == "workqueue":
             return not any(
-                c.takes(publish.subject) and c.done_with(publish.seq) for c in self.all_consumers
+                c.may_take(publish.subject) and c.done_with(publish.seq) for c in self.all_consumers
             )
         return any(
             c.there == "yes"

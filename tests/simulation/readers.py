@@ -114,6 +114,26 @@ class Readers:
 
         self.clients.link().api(f"CONSUMER.DELETE.{stream.name}.{consumer.name}", None, heard)
 
+    def send_update(
+        self, stream: Stream, consumer: Consumer, config: dict[str, Any], what: str
+    ) -> None:
+        """Update a consumer to a configuration, and count an answered update as `what`."""
+        consumer.unclear = True
+        consumer.maybe_configs.append(config)
+        consumer.configs.append(config)
+
+        def heard(answer: Any) -> None:
+            consumer.unclear = False
+            if "error" not in answer:
+                consumer.config = config
+                consumer.maybe_configs.clear()
+                self.world.counts[what] += 1
+            elif not self.world.troubled:
+                consumer.maybe_configs.remove(config)
+
+        body = {"stream_name": stream.name, "config": config, "action": "update"}
+        self.clients.link().api(f"CONSUMER.CREATE.{stream.name}.{consumer.name}", body, heard)
+
     # --- reading ---------------------------------------------------------------------------------
 
     def pull(self) -> None:
@@ -202,10 +222,10 @@ class Readers:
             link.send(reply, b"+WPI")
 
     def confirmation(self, consumer: Consumer, seq: int) -> Any:
-        life = self.world.life
+        life, resets = self.world.life, consumer.resets
 
         def heard(headers: bytes, body: bytes, reply: str, subject: str) -> None:
-            if life == self.world.life:
+            if life == self.world.life and resets == consumer.resets:
                 self.world.counts["acks confirmed"] += 1
                 consumer.confirmed.add(seq)
                 if consumer.policy == "all":

@@ -16,8 +16,11 @@ from penstock.engine.rules import message_ttl, saved_deadlines
 from penstock.testing.simulated_disk import PowerCut
 
 from .administering import Administering
+from .altering import Altering
+from .asking import Asking
 from .checks import Checks
 from .clients import Clients
+from .copies import check as check_copies
 from .expecting import Expecting
 from .readers import Readers
 from .world import SECOND, Violation, World
@@ -44,11 +47,12 @@ class Outcome:
 
 
 class Run:
-    def __init__(self, seed: int, wide: bool | None) -> None:
-        self.world = World(seed, wide)
+    def __init__(self, seed: int, wide: bool | None, altering: bool | None) -> None:
+        self.world = World(seed, wide, altering)
         self.random = self.world.random
         # a second source, so that seeds without a full disk keep their histories
         self.room = Random(f"{seed} room")
+        self.aside = Random(f"{seed} alterations")
         self.clients = Clients(self.world)
         self.readers = Readers(self.clients)
         self.checks = Checks(self.world, self.clients)
@@ -73,6 +77,15 @@ class Run:
             administering.pause,
             administering.update,
             administering.unpin,
+        ]
+        altering, asking = Altering(self.readers), Asking(self.clients)
+        self.altering = [
+            altering.update,
+            altering.update,
+            altering.reset,
+            altering.update_consumer,
+            asking.get,
+            asking.get,
         ]
         self.acts = list(self.weights)
         self.each = list(self.weights.values())
@@ -124,6 +137,8 @@ class Run:
         wide = self.clients.wide
         if self.world.wide and wide.random() < WIDER:
             wide.choice(self.wider)()
+        if self.world.altering and self.aside.random() < WIDER:
+            self.aside.choice(self.altering)()
         self.random.choices(self.acts, self.each)[0]()
 
     # --- lives -----------------------------------------------------------------------------------
@@ -220,6 +235,7 @@ class Run:
             self.pull_all()
         self.checks.note_progress()
         self.checks.drained()
+        check_copies(world, self.clients.streams)
         world.stop()
         self.started()
 
@@ -230,7 +246,7 @@ class Run:
         before = -1
         while before < (before := self.world.counts["deliveries"]):
             self.pull_from_each()
-            if not self.world.wide:
+            if not (self.world.wide or self.world.altering):
                 return
 
     def pull_from_each(self) -> None:
@@ -254,14 +270,14 @@ class Run:
         self.world.look_for_errors()
 
 
-def run(seed: int, *, wide: bool | None = None) -> Outcome:
-    """Run a seed; `wide`: with the wider choice of what may happen or without it (None: as the seed
-    says).
+def run(seed: int, *, wide: bool | None = None, altering: bool | None = None) -> Outcome:
+    """Run a seed; `wide`: with the wider choice of what may happen or without it, `altering`: with
+    alterations of streams and consumers or without (None: as the seed says).
     """
     before = saved_deadlines.SAVE_AFTER, message_ttl.SAVE_AFTER
     saved_deadlines.SAVE_AFTER = message_ttl.SAVE_AFTER = SAVE_AFTER
     failure = ""
-    history = Run(seed, wide)
+    history = Run(seed, wide, altering)
     try:
         history.all()
     except Violation as broken:

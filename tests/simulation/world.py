@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 START_NS = 1_700_000_000_000_000_000
 SECOND = 1_000_000_000
 WIDE = 0.5
+ALTERING = 0.5  # the part of the seeds with alterations of streams and consumers
 ENCRYPTED = 0.2  # the part of the seeds with an encrypted store
 
 
@@ -81,13 +82,14 @@ class Link:
             line = f"HPUB {subject} {reply} {len(headers)} {len(headers) + len(body)}\r\n".encode()
         else:
             line = f"PUB {subject} {reply} {len(body)}\r\n".encode()
-        self.world.note("send", self.name, subject, reply, headers, body[:40])
+        shown = body if subject.startswith("$JS.API.") else body[:40]
+        self.world.note("send", self.name, subject, reply, headers, shown)
         self.wire.send(line + headers + body + b"\r\n")
         return reply
 
     def api(self, call: str, body: Any = None, then: Callable[[Any], None] | None = None) -> None:
         data = json.dumps(body).encode() if body is not None else b""
-        answer = None if then is None else lambda h, p, r, s: then(json.loads(p) if p else None)
+        answer = None if then is None else lambda h, p, r, s: then(json.loads(p)) if p else None
         self.send(f"$JS.API.{call}", data, then=answer)
 
     def subscribe(
@@ -116,12 +118,15 @@ class Link:
 class World:
     """The world; run.py decides what happens in it."""
 
-    def __init__(self, seed: int, wide: bool | None = None) -> None:
+    def __init__(self, seed: int, wide: bool | None = None, altering: bool | None = None) -> None:
         self.seed = seed
         self.random = Random(seed)
         # Half of the seeds take a wider choice of what may happen; the histories of the others
         # stay as they were before there was this choice.
         self.wide = Random(f"{seed} wide").random() < WIDE if wide is None else wide
+        # So do the seeds in which administrators alter streams and consumers.
+        draw = Random(f"{seed} altering").random()
+        self.altering = draw < ALTERING if altering is None else altering
         self.counts: Counter[str] = Counter()
         self.disk = SimDisk(random=Random(seed + 1))
         self.trace: list[str] = []
@@ -136,9 +141,11 @@ class World:
             self.counts["seeds with an encrypted store"] += 1
         self.changes = Changes(seed, vault, sync_interval_ns, changing=self.wide)
         self.counts["seeds with the wider choice"] += self.wide
+        self.counts["seeds with alterations"] += self.altering
         self.now_ns = self.latest_ns = START_NS
         self.turns = 0
         self.intervals: set[int] = set()  # sync_interval of the servers since the last checks
+        self.relaxed_once = False  # whether any server had one
         self.life = 0  # how many servers were started
         self.troubled = False  # whether the disk was told to fail during this server's life
         self.links: list[Link] = []
@@ -171,6 +178,7 @@ class World:
             self.counts[what] += 1
         self.troubled = self.disk.room is not None
         self.intervals.add(self.changes.sync_interval_ns)
+        self.relaxed_once |= self.changes.sync_interval_ns > 0
         self.syncs: list[Running] = []
         self.reports: list[str] = []
         self.server = Server(self.now_ns, seed=self.life)

@@ -109,7 +109,7 @@ def opened_in_steps(LogOpening opening, create: bool, numbered: bool, patient: b
     log.segments.rebuild_with(Rebuild(log))
     opening.segments_found = len(found)
     for k in range(len(found)):
-        open_next(log, opened, found[k], k == len(found) - 1)
+        open_next(log, opened, found[k], k == len(found) - 1, numbered)
         yield
     doubted = list(log.files.unsynced.sealed)
     if not opened:
@@ -218,15 +218,20 @@ cdef int start_empty(Log log, list orphans, bint patient) except -1:
     return 0
 
 
-cdef int open_next(Log log, list opened, str name, bint is_last) except -1:
-    """Open one more file: add it to `opened`, or rename it if it is not part of the log."""
+cdef int open_next(Log log, list opened, str name, bint is_last, bint numbered) except -1:
+    """Open one more file: add it to `opened`, or rename it if it is not part of the log.
+
+    In a `numbered` log, neither is the newest file without a whole head, if there is a gap before it: the messages of both come again.
+    """
     cdef uint64_t first = int(name[:20])
     cdef Segment before
+    cdef bint again = False
     cdef Opened o = None
     if opened:
         before = (<Opened>opened[len(opened) - 1]).segment
+        again = numbered and first > before.first + before.count
     if not opened or first >= before.first + before.count or gives_way(<Opened>opened[len(opened) - 1], first):
-        o = open_segment(log, first, is_last)
+        o = open_segment(log, first, is_last, again)
     if o is None:
         set_aside(log, name)
     else:
@@ -248,8 +253,8 @@ cdef bint gives_way(Opened o, uint64_t first) except -1:
     return True
 
 
-cdef Opened open_segment(Log log, uint64_t first, bint is_last):
-    """Open one segment; None when the file is not part of the log."""
+cdef Opened open_segment(Log log, uint64_t first, bint is_last, bint again):
+    """Open one segment; None when the file is not part of the log. `again`: nor is a newest one that was not written as a whole."""
     cdef Opened o = Opened()
     cdef Segment s = open_file(log, first)
     cdef char head[SEALED_HEAD_BYTES]
@@ -261,19 +266,21 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     got = log.disk.read_at(s.handle, head, SEALED_HEAD_BYTES, 0)
     good = read_head(log, o, head, got, &named)
     if good and named != first:
-        log.segments.close_handle(s)
-        log.segments.items.pop()
-        return None
+        return left_out(log, s)
     if not good:
         s.use_salt(0)
         o.take_evidence(read_evidence(log.segments, s))
         if is_last and got < s.begins and o.evidence is None:
+            if again:
+                return left_out(log, s)
             o.begin_unwritten()
             restart(log, s)
             return o
         good = torn = o.mend(find_head(log, o))
         if not good and is_last and never_written(head, first):
             # Records behind the head reached the disk, but not the whole head: no write of these records was acknowledged.
+            if again:
+                return left_out(log, s)
             o.begin_unwritten()
             o.take_scan(guessed(log, s))
             restart(log, s)
@@ -286,6 +293,13 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     else:
         give_up_records(log, o)
     return o
+
+
+cdef Opened left_out(Log log, Segment s):
+    """Take the newest segment out of the list again."""
+    log.segments.close_handle(s)
+    log.segments.items.pop()
+    return None
 
 
 cdef Segment open_file(Log log, uint64_t first):
