@@ -314,9 +314,9 @@ def test_other_names_lead_to_the_same_command(run, words, canonical):
 
 
 def test_other_names_belong_to_commands():
-    from penstock.cli import commands
+    from penstock.cli import commands, other_names
 
-    for group, names in commands.ALIASES.items():
+    for group, names in other_names.ALIASES.items():
         rows = commands.TOP if group == "penstock" else getattr(commands, group.upper())
         assert set(names.values()) <= set(rows), group
         assert not set(names) & set(rows), group

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.client.batches import AtomicNumbers, FastFlow, check_staged
-from penstock.client.connection import Interest
+from penstock.client.interest import Interest
 from penstock.client.message import BaseMessage
 from penstock.core.protocol.wire import decode_headers
 from penstock.errors import ApiError, BatchEnded, ProtocolError

@@ -11,16 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.client.addresses import Server, TlsOptions
-from penstock.client.connection import (
+from penstock.client.connection import Connection, State
+from penstock.client.events import (
     Connected,
-    Connection,
     Disconnected,
     Ended,
     InfoChanged,
     LameDuck,
     Pong,
     ServerComplaint,
-    State,
     TlsRequired,
 )
 from penstock.client.message import BaseMessage

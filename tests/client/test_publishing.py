@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.connection import Interest
+from penstock.client.interest import Interest
 from penstock.client.message import BaseMessage
 from penstock.client.publishing import RETRY_S, Window
 from penstock.errors import ApiError, NoResponders, ProtocolError, WrongLastSequence

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.client.connection import Interest
+from penstock.client.interest import Interest
 from penstock.client.jetstream import Plans, publish_headers
 from penstock.client.message import BaseMessage, nak_body
 from penstock.client.models import ConsumerInfo, StreamConfig

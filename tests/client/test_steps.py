@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.connection import Event
+from penstock.client.events import Event
 from penstock.client.message import BaseMessage
 from penstock.client.options import Options
 from penstock.client.pulling import Pulling
@@ -40,6 +40,9 @@ class House(Session[BaseMessage]):
         pass
 
     def plan_flush(self) -> None:
+        pass
+
+    def _release_socket(self) -> None:
         pass
 
     def report(self, error: Exception) -> None:

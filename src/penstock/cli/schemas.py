@@ -29,7 +29,7 @@ def known() -> dict[str, tuple[type[msgspec.Struct], bool]]:
     from penstock.api.consumers import ConsumerConfig
     from penstock.api.streams import StreamConfig
     from penstock.engine import advisories
-    from penstock.engine.dispatch import CALLS
+    from penstock.engine.api_calls import CALLS
 
     found: dict[str, tuple[type[msgspec.Struct], bool]] = {
         f"{TYPE_PREFIX}stream_configuration": (StreamConfig, True),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock import __version__
-from penstock.cli import commands
+from penstock.cli import commands, other_names
 from penstock.cli.session import FORMS, Session, set_form
 from penstock.cli.values import DURATION
 
@@ -31,7 +31,7 @@ class Lazy(click.Group):
     @property
     def aliases(self) -> dict[str, str]:
         """Other names of the commands."""
-        return commands.ALIASES.get(self.table or self.name or "", {})
+        return other_names.ALIASES.get(self.table or self.name or "", {})
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names, in the order of the table."""
@@ -96,7 +96,7 @@ class Lazy(click.Group):
 
         text = f"No such command {name!r}"
         path = f"{ctx.command_path} {name}".partition(" ")[2]
-        instead = commands.ELSEWHERE.get(path)
+        instead = other_names.ELSEWHERE.get(path)
         if instead is not None and instead.startswith("use "):
             return f"{text}; {instead}"
         if instead is None:

@@ -33,16 +33,16 @@ from penstock.errors import (
     Timeout,
 )
 
-from .connection import check_literal
 from .jetstream import Headers, decode_pub_ack, encode_header_map, publish_headers
 from .steps import SEND, Mailbox, Ready, Request, Until, call
+from .subjects import check_literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .connection import Interest
     from .durations import Duration
+    from .interest import Interest
     from .message import BaseMessage
     from .models import PubAck
     from .steps import Steps

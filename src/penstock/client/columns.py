@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from penstock.core.protocol.wire import Parser
 
     from .blocking.jetstream import JetStream
-    from .connection import Interest
     from .durations import Duration
+    from .interest import Interest
     from .message import BaseMessage
     from .models import ConsumerInfo
 

@@ -18,9 +18,8 @@ to ping) and of JetStream.
 from __future__ import annotations
 
 import enum
-import re
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.core.protocol import wire
 from penstock.errors import (
@@ -32,14 +31,28 @@ from penstock.errors import (
     OutputFull,
     PayloadTooLarge,
     PenstockError,
-    PermissionsViolation,
     ProtocolError,
     ServerError,
 )
 
 from .arguments import check_publish, refuse
+from .events import (
+    Abandoned,
+    Connected,
+    Disconnected,
+    Ended,
+    Event,
+    InfoChanged,
+    LameDuck,
+    Pong,
+    ServerComplaint,
+    TlsRequired,
+)
 from .info import ServerInfo, connect_line, decode_info
+from .interest import Interest
 from .message import BaseMessage
+from .refusals import is_fatal, make_error
+from .subjects import BLANK, check_literal, check_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -54,21 +67,6 @@ SUBJECTS_KNOWN_MAX = 4096
 INFO_LINE_MAX = 1024 * 1024
 RECEIVE_PAYLOAD_MAX = 1 << 30  # a server may allow messages of any size
 
-_PATTERN = re.compile(r"[^ \t\r\n\f\0.]+(?:\.[^ \t\r\n\f\0.]+)*")
-_BLANK = re.compile(r"[ \t\r\n\f\0]")
-_ERRORS_NOT_FATAL = (
-    "permissions violation",
-    "invalid subject",
-    "invalid publish subject",
-    "maximum subscriptions",
-)
-_ERRORS_AUTHENTICATION = (
-    "authorization violation",
-    "authentication",
-    "user authentication",
-    "account authentication",
-)
-
 
 class State(enum.Enum):
     """The state of the connection; see the picture at the head of the module."""
@@ -81,140 +79,11 @@ class State(enum.Enum):
     CLOSED = "closed"
 
 
-class Interest:
-    """One subscription in the connection; ``owner`` belongs to the shell."""
-
-    __slots__ = ("delivered", "draining", "failure", "max_msgs", "owner", "queue", "sid", "subject")
-
-    def __init__(self, sid: int, subject: str, queue: str, owner: Any) -> None:
-        """``queue`` is "" for a plain subscription."""
-        self.sid = sid
-        self.subject = subject
-        self.queue = queue
-        self.owner = owner
-        self.delivered = 0
-        self.max_msgs = 0  # 0: no limit
-        self.draining = False
-        self.failure = ""
-        """Why the client was lost while this subscription was open; "" otherwise."""
-
-    def check(self) -> None:
-        """Raise ConnectionClosed when the client was lost while this subscription was open.
-
-        A subscription that its owner ended, or whose client the owner closed, has no failure.
-        """
-        if self.failure:
-            raise self.lost()
-
-    def lost(self) -> ConnectionClosed:
-        """The error of a subscription that has a ``failure``."""
-        return ConnectionClosed(
-            f"the subscription to {self.subject!r} has ended: {self.failure}", self.subject
-        )
-
-
-class Connected(NamedTuple):
-    """The handshake is done; subscriptions and kept output are about to be sent."""
-
-    info: ServerInfo
-    again: bool
-    """Whether there was a connection before this one."""
-
-
-class TlsRequired(NamedTuple):
-    """The shell must wrap the transport in TLS now, then call ``tls_established``."""
-
-    server: Server
-
-
-class InfoChanged(NamedTuple):
-    """The server sent INFO again: other addresses, another payload limit, or lame duck mode."""
-
-    info: ServerInfo
-
-
-class LameDuck(NamedTuple):
-    """The server is about to stop."""
-
-    info: ServerInfo
-
-
-class Pong(NamedTuple):
-    """The answer to the ping of ``waiter``."""
-
-    waiter: object
-
-
-class ServerComplaint(NamedTuple):
-    """A -ERR that does not end the connection."""
-
-    error: ServerError
-
-
-class Ended(NamedTuple):
-    """A subscription received its last message."""
-
-    interest: Interest
-
-
-class Abandoned(NamedTuple):
-    """The object that takes the messages of a subscription was garbage collected."""
-
-    interest: Interest
-
-
-class Disconnected(NamedTuple):
-    """The connection is over; ``waiters`` are those of unanswered pings."""
-
-    error: PenstockError | None
-    waiters: list[object]
-
-
-Event: TypeAlias = (
-    BaseMessage
-    | Connected
-    | TlsRequired
-    | InfoChanged
-    | LameDuck
-    | Pong
-    | ServerComplaint
-    | Ended
-    | Abandoned
-    | Disconnected
-)
-
-
 class Capture(Protocol):
     """Takes the messages of one subscription while bytes are parsed; see ``client/columns.py``."""
 
     def feed(self, parser: wire.Parser, data: bytes | memoryview) -> list[tuple[object, ...]]:
         """Parse data; keep the messages of that subscription, return every other operation."""
-
-
-def check_literal(subject: str) -> None:
-    """Raise InvalidSubject unless a message can be published to the subject."""
-    if _PATTERN.fullmatch(subject) is None or not {"*", ">"}.isdisjoint(subject.split(".")):
-        raise InvalidSubject(
-            f"cannot publish to {subject!r}: expected tokens without blanks or wildcards"
-        )
-
-
-def check_pattern(subject: str) -> None:
-    """Raise InvalidSubject unless a client can subscribe to the subject; wildcards are allowed."""
-    if _PATTERN.fullmatch(subject) is None or ">" in subject.split(".")[:-1]:
-        raise InvalidSubject(
-            f"cannot subscribe to {subject!r}: expected tokens without blanks, `>` only at the end"
-        )
-
-
-def make_error(text: str) -> PenstockError:
-    """The error for the text of a -ERR."""
-    low = text.lower()
-    if low.startswith("permissions violation"):
-        return PermissionsViolation(text)
-    if low.startswith(_ERRORS_AUTHENTICATION):
-        return AuthenticationError(text)
-    return ServerError(text)
 
 
 class Connection:
@@ -386,7 +255,7 @@ class Connection:
         try:
             if subject not in self._subjects_known:
                 self._learn_subject(subject)
-            if reply and not sound_reply and _BLANK.search(reply):
+            if reply and not sound_reply and BLANK.search(reply):
                 raise InvalidSubject(f"bad reply subject {reply!r}")
             if len(payload) + len(headers) > self.info.max_payload:
                 raise PayloadTooLarge(
@@ -453,7 +322,7 @@ class Connection:
             if not isinstance(value, str):
                 refuse(name, "text", value)
         check_pattern(subject)
-        if queue and _BLANK.search(queue):
+        if queue and BLANK.search(queue):
             raise InvalidSubject(f"bad queue group {queue!r}")
         self._check_open()
         if self._abandoned:
@@ -667,7 +536,7 @@ class Connection:
 
     def _on_error(self, text: str) -> None:
         error = make_error(text)
-        if isinstance(error, ServerError) and text.lower().startswith(_ERRORS_NOT_FATAL):
+        if isinstance(error, ServerError) and not is_fatal(text):
             self._events.append(ServerComplaint(error))
         elif isinstance(error, AuthenticationError):
             hint = ""

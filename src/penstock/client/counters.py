@@ -20,10 +20,10 @@ from penstock.api.calls import MsgGetRequest
 from penstock.api.errors import ErrorBody, error_from
 from penstock.errors import ProtocolError
 
-from .connection import check_literal
 from .direct import DirectGets, subjects_of
 from .message import BaseMessage
 from .steps import call, flow
+from .subjects import check_literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

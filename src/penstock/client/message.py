@@ -15,7 +15,7 @@ from .durations import Duration, to_nanoseconds
 from .steps import call, verb
 
 if TYPE_CHECKING:
-    from .connection import Interest
+    from .interest import Interest
     from .models import Metadata
     from .steps import Steps
 

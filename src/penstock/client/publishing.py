@@ -35,8 +35,8 @@ from .steps import Mailbox, Ready, Until, call
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .connection import Interest
     from .durations import Duration
+    from .interest import Interest
     from .message import BaseMessage
     from .models import PubAck
     from .steps import Steps

@@ -30,7 +30,7 @@ from .steps import SEND, Attach, Mailbox, Ready, Until, call, flow
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from .connection import Interest
+    from .interest import Interest
     from .session import Session
     from .steps import Flow, Steps
     from .streams import Streams

@@ -19,7 +19,7 @@ from .steps import Mailbox
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from . import connection as machine
+    from .interest import Interest
     from .message import BaseMessage
     from .session import Session
 
@@ -33,7 +33,7 @@ class Question(Mailbox):
         """``inbox``: the subject of the answer."""
         self.subject = subject
         self.inbox = inbox
-        self.interest: machine.Interest | None = None
+        self.interest: Interest | None = None
         """The subscription for the answer, when it is not shared."""
         self.answer: BaseMessage | None = None
         self.error: PenstockError | None = None
@@ -79,7 +79,7 @@ class Answers:
     def __init__(self, client: Session[Any], questions: dict[str, Question]) -> None:
         """``questions``: the requests by the subject of their answer."""
         self.client = client
-        self.interest: machine.Interest
+        self.interest: Interest
         self._questions = questions
 
     def receive(self, message: BaseMessage) -> None:
@@ -101,7 +101,7 @@ class Gathered(Mailbox):
         """``inbox``: the subject of the answers."""
         self.subject = subject
         self.inbox = inbox
-        self.interest: machine.Interest
+        self.interest: Interest
         self._queue: deque[BaseMessage] = deque()
         self._error: PenstockError | None = None
         self._taken = 0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.core.protocol.wire import Parser
 
     from .blocking.connection import BlockingClient
-    from .connection import Interest
+    from .interest import Interest
     from .message import BaseMessage
 
 WINDOW = 16_384

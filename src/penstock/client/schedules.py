@@ -19,12 +19,12 @@ from penstock.api.calls import MsgGetRequest
 from penstock.api.times import format_duration, format_time
 from penstock.errors import MessageNotFound
 
-from .connection import check_literal
 from .direct import DirectGets
 from .durations import Duration, Moment, to_moment, to_nanoseconds
 from .managed import Managed
 from .message import BaseMessage
 from .steps import call, flow
+from .subjects import check_literal
 
 if TYPE_CHECKING:
     from .jetstream import Headers, StoredMessage

@@ -25,8 +25,9 @@ from penstock.errors import (
 )
 from penstock.nuid import Nuid
 
-from . import connection as machine
+from . import events
 from .addresses import parse_servers
+from .connection import Connection, State
 from .durations import Duration, to_seconds
 from .forking import remember
 from .jetstream import Headers, encode_header_map
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from .addresses import Server
     from .info import ServerInfo
+    from .interest import Interest
     from .options import Options
     from .own_consumers import OwnConsumers
     from .steps import Flow, Request, Steps
@@ -108,14 +110,14 @@ class Session(ABC, Generic[M]):
     def __init__(
         self,
         options: Options,
-        message_type: Callable[[str, str, bytes, bytes, machine.Interest], M],
+        message_type: Callable[[str, str, bytes, bytes, Interest], M],
         clock: Callable[[], float],
         randomness: random.Random,
     ) -> None:
         """``clock``: a monotonic clock in seconds. Opens no connection."""
         self.options = options
         self.clock = clock
-        self.connection = machine.Connection(options, message_type)
+        self.connection = Connection(options, message_type)
         self.reconnects = 0
         self.last_error: Exception | None = None
         """The last error of the server that did not close the connection, or why the connection was
@@ -163,7 +165,7 @@ class Session(ABC, Generic[M]):
         """Report an error that no call can raise."""
 
     @abstractmethod
-    def _changed(self, event: machine.Event) -> None:
+    def _changed(self, event: events.Event) -> None:
         """React to an event that concerns the transport."""
 
     def caller(self) -> object:
@@ -185,7 +187,7 @@ class Session(ABC, Generic[M]):
     @property
     def closed(self) -> bool:
         """Whether the client was closed, by its owner or because no server was left."""
-        return self.connection.state is machine.State.CLOSED
+        return self.connection.state is State.CLOSED
 
     @property
     def server_info(self) -> ServerInfo:
@@ -255,7 +257,7 @@ class Session(ABC, Generic[M]):
         for each in list(self.own_consumers):
             each.leave()
 
-    def release(self, interest: machine.Interest) -> None:
+    def release(self, interest: Interest) -> None:
         """Unsubscribe: the messages of a subscription are not needed any more."""
         if not self.closed:
             self.connection.unsubscribe(interest)
@@ -306,18 +308,18 @@ class Session(ABC, Generic[M]):
             except (PenstockError, ValueError) as error:  # concerns this message only
                 self.report(error)
 
-    def _on_event(self, event: machine.Event) -> None:
-        if isinstance(event, machine.Pong):
+    def _on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Pong):
             assert isinstance(event.waiter, Ping)
             event.waiter.pong()
             return
-        if isinstance(event, machine.Ended):
+        if isinstance(event, events.Ended):
             event.interest.owner.end()
             return
-        if isinstance(event, machine.Abandoned):
+        if isinstance(event, events.Abandoned):
             event.interest.owner.abandoned()
             return
-        if isinstance(event, machine.ServerComplaint):
+        if isinstance(event, events.ServerComplaint):
             self.note("error", event.error)
             self.report(event.error)
             if isinstance(event.error, PermissionsViolation):
@@ -326,16 +328,16 @@ class Session(ABC, Generic[M]):
                 if self._inbox and f'"{self._inbox}.*"' in event.error.text:
                     self._inbox = ""  # the next request subscribes, and is refused, anew
             return
-        if isinstance(event, machine.Connected):
+        if isinstance(event, events.Connected):
             self._was_connected = True
             self.note("reconnected" if event.again else "connected")
             self._arrivals.stir()
-        if isinstance(event, machine.Connected | machine.InfoChanged):
+        if isinstance(event, events.Connected | events.InfoChanged):
             if found := self._pool.learn(event.info.connect_urls):
                 self.note("servers_discovered", servers=found)
-        elif isinstance(event, machine.LameDuck):
+        elif isinstance(event, events.LameDuck):
             self.note("lame_duck")
-        elif isinstance(event, machine.Disconnected) and self._was_connected:
+        elif isinstance(event, events.Disconnected) and self._was_connected:
             self._was_connected = False
             self.note("disconnected", event.error)
         self._changed(event)
@@ -354,7 +356,7 @@ class Session(ABC, Generic[M]):
         self.connection.close(failure)
         waiters: list[object] = []
         for event in self.connection.events():
-            if isinstance(event, machine.Disconnected):
+            if isinstance(event, events.Disconnected):
                 waiters += event.waiters
         self._tell_lost(self.connection.closed_error(), waiters)
         for owner in owners:

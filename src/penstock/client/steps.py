@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from penstock.errors import PenstockError, PermissionsViolation
 
     from .addresses import Server
-    from .connection import Interest
+    from .interest import Interest
     from .message import BaseMessage
 
 T = TypeVar("T")

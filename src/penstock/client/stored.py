@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from penstock.api.calls import StoredMsg
 
     from .blocking.jetstream import JetStream
-    from .connection import Interest
     from .durations import Duration
+    from .interest import Interest
     from .message import BaseMessage
 
 WINDOW_MAX = 256

@@ -13,8 +13,8 @@ from .message import BaseMessage
 from .steps import SEND, Mailbox, Until, call
 
 if TYPE_CHECKING:
-    from .connection import Interest
     from .durations import Duration
+    from .interest import Interest
     from .session import Session
     from .steps import Steps
 

@@ -16,7 +16,7 @@ from penstock.errors import PullError
 
 if TYPE_CHECKING:
     from penstock.client import BlockingClient
-    from penstock.client.connection import Interest
+    from penstock.client.interest import Interest
     from penstock.client.message import BaseMessage
     from penstock.errors import PenstockError
 

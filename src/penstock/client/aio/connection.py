@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.errors import CallbackFailed, ConnectError, ConnectionLost, PenstockError, Timeout
 
-from .. import connection as machine
+from .. import events
 from ..arguments import checked
 from ..jetstream import Headers, encode_header_map
 from ..making import Making
@@ -216,19 +216,19 @@ class Client(Awaited, Session[Message], Making["JetStream", "Service", "ServiceC
             self.connection.receive_eof(error)
             self.process()
 
-    def _changed(self, event: machine.Event) -> None:
-        if isinstance(event, machine.TlsRequired):
+    def _changed(self, event: events.Event) -> None:
+        if isinstance(event, events.TlsRequired):
             assert self._link is not None
             self.spawn(self._start_tls(event.server, self._link))
-        elif isinstance(event, machine.Connected):
+        elif isinstance(event, events.Connected):
             if self._handshake is not None and not self._handshake.done():
                 self._handshake.set_result(None)
-        elif isinstance(event, machine.LameDuck):
+        elif isinstance(event, events.LameDuck):
             self.tell(self._handlers.on_lame_duck)
-        elif isinstance(event, machine.Disconnected):
+        elif isinstance(event, events.Disconnected):
             self._on_disconnected(event)
 
-    def _on_disconnected(self, event: machine.Disconnected) -> None:
+    def _on_disconnected(self, event: events.Disconnected) -> None:
         link, self._link = self._link, None
         if link is not None:
             link.abort()

@@ -20,8 +20,9 @@ from penstock.errors import (
     Timeout,
 )
 
-from .. import connection as machine
+from .. import events
 from ..arguments import checked
+from ..connection import State
 from ..jetstream import Headers, encode_header_map
 from ..making import Making
 from ..session import (
@@ -348,13 +349,13 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         if self._change.waiting:
             self._change.stir()
 
-    def _changed(self, event: machine.Event) -> None:
-        if isinstance(event, machine.TlsRequired):
+    def _changed(self, event: events.Event) -> None:
+        if isinstance(event, events.TlsRequired):
             assert self._transport is not None
             deadline = time.monotonic() + self.options.connect_timeout
             self._transport.start_tls(event.server, self.options.tls, self._tls_context, deadline)
             self.connection.tls_established()
-        elif isinstance(event, machine.Disconnected):
+        elif isinstance(event, events.Disconnected):
             self.last_error = event.error or ConnectionLost("the connection was closed")
             self._shut()
             self._tell_lost(ConnectionLost(str(self.last_error)), event.waiters)
@@ -382,7 +383,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         self._read_at = time.monotonic()
         self._receive(data)
         if self._transport is None:
-            if self.connection.state is machine.State.DISCONNECTED and isinstance(
+            if self.connection.state is State.DISCONNECTED and isinstance(
                 self.last_error, ConnectError
             ):
                 raise self.last_error

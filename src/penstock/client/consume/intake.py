@@ -46,7 +46,7 @@ from .requests import size_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..connection import Interest
+    from ..interest import Interest
     from ..message import BaseMessage
     from ..models import ConsumerInfo
     from ..session import Session

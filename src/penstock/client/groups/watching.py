@@ -19,7 +19,7 @@ from ..steps import Mailbox
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..connection import Interest
+    from ..interest import Interest
     from ..message import BaseMessage
     from ..steps import Steps
     from ..streams import Streams

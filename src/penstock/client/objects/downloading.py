@@ -36,7 +36,7 @@ from .persisting import pausing, persisting
 if TYPE_CHECKING:
     from penstock.errors import PenstockError, PermissionsViolation
 
-    from ..connection import Interest
+    from ..interest import Interest
     from ..message import BaseMessage
     from ..steps import Steps
     from ..streams import Streams

@@ -35,7 +35,7 @@ from .models import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..connection import Interest
+    from ..interest import Interest
     from ..jetstream import Headers
     from ..message import BaseMessage
     from ..session import Session

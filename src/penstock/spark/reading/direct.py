@@ -30,7 +30,7 @@ from penstock.spark.reading.plan import UnfitError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client.connection import Interest
+    from penstock.client.interest import Interest
     from penstock.client.message import BaseMessage
     from penstock.client.models import StreamInfo
     from penstock.core.bulk.columns import Columns

@@ -1,0 +1,155 @@
+"""The messages about the objects of a bucket: read them, and put others in their place.
+
+An object exists once the message with its properties does. That message expects the one that the writer
+read, so of two writers of one name each knows whose chunks it replaces, and removes them.
+
+Knows nothing of transports.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.api import error_from
+from penstock.api.errors import ErrorBody
+from penstock.api.times import parse_instant
+from penstock.errors import (
+    MessageNotFound,
+    NoResponders,
+    ObjectDamaged,
+    ObjectNotFound,
+    PenstockError,
+    WrongLastSequence,
+)
+
+from ..steps import call
+from .managing import of_bucket
+from .models import (
+    ObjectInfo,
+    ObjectStoreStatus,
+    chunk_subject,
+    decode_meta,
+    encode_meta,
+    meta_subject,
+    status_of,
+    stream_of,
+)
+from .persisting import passing, pausing, persisting
+
+if TYPE_CHECKING:
+    from ..session import Session
+    from ..steps import Steps
+    from ..streams import Streams
+
+PATIENCE_S = 60.0
+"""How long a transfer waits for the server before it gives up."""
+ROLLUP = {"Nats-Rollup": "sub"}
+NOT_FOUND = 404
+
+SEALED = ErrorBody(code=400, err_code=10109, description="invalid operation on sealed stream")
+
+
+class Properties:
+    """One object store: what is known about its objects, and about itself."""
+
+    client: Session[Any]
+
+    def __init__(self, js: Streams[Any], bucket: str) -> None:
+        """Sends no request; ValueError for a name that no bucket can have."""
+        self._stream = stream_of(bucket)
+        self._js = js
+        self.client = js.client
+        self.bucket = bucket
+        """The bucket's name."""
+        self._sealed = False  # as far as this handle knows
+
+    def informing(self, name: str, *, show_deleted: bool = False) -> Steps[ObjectInfo]:
+        """The properties of an object or a link; with ``show_deleted`` also of a deleted object.
+
+        Raises ObjectNotFound, ObjectDamaged when the message about it cannot be read, ValueError for a
+        name that no object can have.
+        """
+        info = yield from self._informing(name)
+        if info is None or (info.deleted and not show_deleted):
+            raise ObjectNotFound(self.bucket, name)
+        return info
+
+    info = call(informing)
+
+    def _informing(self, name: str) -> Steps[ObjectInfo | None]:
+        """What any replica knows, with one short request."""
+        subject = meta_subject(self.bucket, name)
+        direct = self._js.plans.subjects.direct_get(self._stream, subject)
+        try:
+            message = yield from self.client.requesting(direct, timeout=self._js.timeout)
+        except NoResponders:  # the stream takes no direct gets
+            return (yield from self._looking(name))[0]
+        if message.status == NOT_FOUND:
+            return None
+        stamp = message.header("Nats-Time-Stamp")
+        return decode_meta(message.data, self.bucket, parse_instant(stamp) if stamp else 0)
+
+    def _looking(self, name: str) -> Steps[tuple[ObjectInfo | None, int]]:
+        """What the stream's leader knows, and the sequence to expect when it is replaced."""
+        subject = meta_subject(self.bucket, name)
+        try:
+            found = yield from self._js.plans.get_message(self._stream, last_by_subject=subject)
+        except MessageNotFound:
+            return None, 0
+        try:
+            return decode_meta(found.data, self.bucket, found.timestamp_ns), found.seq
+        except ObjectDamaged:
+            return None, found.seq  # it is replaced
+
+    def _publishing(self, info: ObjectInfo, expected_seq: int) -> Steps[None]:
+        yield from self._js.publishing(
+            meta_subject(self.bucket, info.name),
+            encode_meta(info),
+            headers=ROLLUP,
+            expected_stream=self._stream,
+            expected_last_subject_seq=expected_seq,
+        )
+
+    def _committing(
+        self, info: ObjectInfo, before: ObjectInfo | None, seq: int, patience_s: float
+    ) -> Steps[ObjectInfo | None]:
+        """Store the properties in place of those that were read; returns what they replaced."""
+        deadline = self.client.clock() + patience_s
+        while True:
+            try:
+                yield from self._publishing(info, seq)
+            except WrongLastSequence:
+                pass  # another writer was faster, or this message is stored already
+            except PenstockError as error:
+                if not passing(error) or self.client.clock() >= deadline:
+                    raise
+                yield from pausing()
+            else:
+                return before
+            left = deadline - self.client.clock()
+            found, seq = yield from persisting(self.client, lambda: self._looking(info.name), left)
+            if found is not None and found.nuid == info.nuid and found.deleted == info.deleted:
+                return before
+            before = found
+
+    def _purging(self, nuid: str, patience_s: float = PATIENCE_S) -> Steps[None]:
+        """Remove the chunks of an object."""
+        subject = chunk_subject(self.bucket, nuid)
+        yield from persisting(
+            self.client,
+            lambda: self._js.plans.purge_stream(self._stream, filter_subject=subject),
+            patience_s,
+        )
+
+    def _describing(self) -> Steps[ObjectStoreStatus]:
+        """The state of the bucket; BucketNotFound when it does not exist any more."""
+        info = yield from of_bucket(self.bucket, self._js.plans.stream_info(self._stream))
+        return status_of(info)
+
+    status = call(_describing)
+
+    def _check_unsealed(self) -> Steps[None]:
+        """Raise what the stream would answer, before the object is sent; another may have made it anew."""
+        self._sealed = (yield from self._describing()).sealed
+        if self._sealed:
+            raise error_from(SEALED)
