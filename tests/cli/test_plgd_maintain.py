@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.plgd.spark.iceberg_lake import IcebergLake
-from penstock.plgd.spark.lake import Lake
+from penstock.plgd.spark.lake import ChangedTable, Lake
 from penstock.plgd.spark.maintaining import look_after
 from penstock.plgd.spark.resuming import finish_last_batch
 from penstock.plgd.tables import TABLES
@@ -22,6 +24,16 @@ from tests.plgd.test_tables_truth import FAULTS, run_of
 
 Run = Callable[..., Any]
 KINDS = [Lake, IcebergLake]
+MAINTAIN = """
+import contextlib, io, json, pathlib, sys
+from penstock.cli.__main__ import main
+folder, end = sys.argv[1:]
+while not pathlib.Path(end).exists():
+    told = io.StringIO()
+    with contextlib.redirect_stdout(told):
+        assert main(["--json", "plgd", "maintain", folder]) == 0, told.getvalue()
+    print(sum(one["compacted"] for one in json.loads(told.getvalue())), flush=True)
+"""
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -84,6 +96,40 @@ def test_what_cannot_be_is_told(tmp_path: Path, cli: Run) -> None:
         assert (ran.status, "there are no tables of a hub at" in ran.err) == (1, True), ran.err
         # Looking made none.
         assert not list((tmp_path / "lake" / "tables").glob("*/*"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_process_that_maintains_all_the_time_loses_and_doubles_nothing(
+    kind: type[Lake], tmp_path: Path
+) -> None:
+    _, messages = run_of(seed=5, faults=FAULTS, command_interval_s=10.0, **BUSY)
+    parts = list(cut(messages.slice(0, 600), 150))
+    memory, lake = Memory(SETTINGS), kind(tmp_path / "lake" / "tables", SETTINGS)
+    lake.create()
+    take(lake, parts[0], 0)
+    memory.run(parts[0])
+    program = [sys.executable, "-c", MAINTAIN, str(tmp_path / "lake"), str(tmp_path / "end")]
+    child = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout is not None
+        child.stdout.readline()  # it has begun
+        again = 0
+        for number, part in enumerate(parts[1:], start=1):
+            memory.run(part)
+            while True:
+                try:
+                    take(lake, part, number)
+                    break
+                except ChangedTable:
+                    again += 1
+    finally:
+        (tmp_path / "end").touch()
+        told, _ = child.communicate(timeout=120)
+    assert child.returncode == 0
+    compacted = [json.loads(line) for line in told.splitlines()]
+    assert sum(compacted) > 0, again
+    for name in TABLES:
+        assert rows_in(lake, name) == sorted(map(repr, memory.rows(name))), name
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -16,10 +16,11 @@ from penstock.plgd.fleet import Faults
 from penstock.plgd.spark.batches import take_batch
 from penstock.plgd.spark.iceberg_lake import IcebergLake
 from penstock.plgd.spark.lake import Begun, ChangedTable, Lake
+from penstock.plgd.spark.maintaining import look_after
 from penstock.plgd.tables import TABLES
 from penstock.plgd.tables.opening import dataset
 from penstock.plgd.tables.settings import Settings
-from penstock.spark.tables.maintenance import Plan, maintain
+from penstock.spark.tables.maintenance import Plan
 from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.places import TableError
 from tests.plgd.spark.test_batches import KINDS, frame, made, rows_in
@@ -39,8 +40,9 @@ class Beside(Lake):
 
     def begin(self, mark: Mark) -> Begun:
         begun = super().begin(mark)
-        for name in TABLES:
-            self.compacted += maintain(self.places[name], Plan(keep_hours=1)).compacted
+        for done in look_after(self, Plan(keep_hours=1), None):
+            assert done.error is None
+            self.compacted += done.report.compacted
         return begun
 
     def commit(self, *args: Any) -> Any:
@@ -49,6 +51,10 @@ class Beside(Lake):
         except ChangedTable:
             self.again += 1
             raise
+
+
+class IcebergBeside(Beside, IcebergLake):
+    """The same of Iceberg tables."""
 
 
 def with_late_ends(messages: pa.Table) -> pa.Table:
@@ -61,13 +67,14 @@ def with_late_ends(messages: pa.Table) -> pa.Table:
     return pa.concat_tables(parts).set_column(seq, "seq", messages["seq"])
 
 
+@pytest.mark.parametrize("kind", [Beside, IcebergBeside])
 def test_maintenance_beside_a_run_loses_and_stops_nothing(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, kind: type[Beside]
 ) -> None:
     _, messages = run_of(seed=5, faults=FAULTS, command_interval_s=10.0, **LATE)
     messages = with_late_ends(messages)
     memory = Memory(SETTINGS)
-    lake = Beside(tmp_path, SETTINGS)
+    lake = kind(tmp_path, SETTINGS)
     lake.create()
     for number, part in enumerate(cut(messages, len(messages) // 4 + 1)):
         memory.run(part)

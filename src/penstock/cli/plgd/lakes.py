@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.plgd.spark.lake import Lake
+    from penstock.plgd.tables.folders import Noted
 
 DELTA, ICEBERG = "delta", "iceberg"
 
@@ -39,13 +40,13 @@ def table_options(function: Callable[..., Any]) -> Callable[..., Any]:
                 "catalog",
                 multiple=True,
                 metavar="NAME=VALUE",
-                help="Of the catalog of Iceberg tables, as uri=http://rest:8181; repeatable. Else: a file in FOLDER.",
+                help="Of the catalog of Iceberg tables, as uri=http://rest:8181; repeatable. Else as tables that are"
+                " there, or a file in FOLDER.",
             ),
             click.option(
                 "--namespace",
-                default="plgd",
-                show_default=True,
-                help="Of Iceberg tables in their catalog.",
+                default=None,
+                help="Of Iceberg tables in their catalog: plgd, or as tables that are there.",
             ),
         ]
     ):
@@ -69,12 +70,17 @@ def lake_of(tables: Path, given: dict[str, Any], *, make: bool = True) -> Lake:
     except ImportError as problem:
         raise click.ClickException(f"{problem}; pip install 'penstock[plgd]'") from None
     there = ICEBERG if is_iceberg(tables) or catalog else DELTA if is_delta(tables) else None
+    if there == ICEBERG and is_delta(tables):
+        raise click.ClickException(f"the tables at {tables} are delta tables: use another folder")
     if kind and there and kind != there:
         raise click.ClickException(f"the tables at {tables} are {there} tables, not {kind}")
+    if there is None and not make:
+        raise click.ClickException(f"there are no tables of a hub at {tables}")
+    where = _where(tables, catalog, namespace)
     settings = Settings() if buckets is None else Settings(buckets=buckets)
     try:
         if (kind or there) == ICEBERG:
-            lake = _iceberg(tables, settings, catalog, namespace)
+            lake = _iceberg(tables, settings, where)
         else:
             lake = Lake(tables, settings)
         made = lake.made_with()
@@ -88,9 +94,34 @@ def lake_of(tables: Path, given: dict[str, Any], *, make: bool = True) -> Lake:
     return lake
 
 
-def _iceberg(tables: Path, settings: Any, catalog: dict[str, str], namespace: str) -> Lake:
+def _where(tables: Path, catalog: dict[str, str], namespace: str | None) -> Noted:
+    """Where Iceberg tables are: what the options say, and the folder has a note of."""
+    from penstock.plgd.tables.folders import CATALOG, NOTE, Noted, noted
+
+    try:
+        there = noted(tables)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    beside = (tables / CATALOG).is_file() and not there.properties
+    if not beside and not (tables / NOTE).is_file():
+        return Noted(namespace or there.namespace, catalog)
+    known = {"namespace": there.namespace, **there.properties}
+    if beside:
+        uri = f"sqlite:///{tables.absolute() / CATALOG}"
+        known |= {"type": "sql", "uri": uri, "warehouse": f"file://{tables.absolute()}"}
+    asked = {"namespace": namespace, **catalog}
+    for name, text in asked.items():
+        if text and name in known and text != known[name]:
+            raise click.ClickException(
+                f"the tables of {tables} are in another catalog: {name} is {known[name]} there, not {text}."
+                f" Use another folder; if the catalog has moved, change {tables / NOTE}"
+            )
+    return Noted(there.namespace, there.properties | catalog)
+
+
+def _iceberg(tables: Path, settings: Any, where: Noted) -> Lake:
     try:
         from penstock.plgd.spark.iceberg_lake import IcebergLake
     except ImportError as problem:
         raise click.ClickException(f"{problem}; pip install 'penstock[plgd,iceberg]'") from None
-    return IcebergLake(tables, settings, catalog, namespace=namespace)
+    return IcebergLake(tables, settings, where.properties, namespace=where.namespace)

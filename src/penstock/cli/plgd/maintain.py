@@ -80,8 +80,6 @@ def maintain(session: Session, /, folder: Path, **given: Any) -> int:
     if target_bytes < 1:
         raise click.BadParameter("a size of 1 byte or more", param_hint="--target-size")
     tables = folder / "tables"
-    if not tables.is_dir() and not given["catalog"]:
-        raise click.ClickException(f"there are no tables at {tables}")
     lake = lake_of(tables, given, make=False)
     from penstock.plgd.spark.maintaining import look_after
     from penstock.spark.tables.maintenance import Plan

@@ -1,6 +1,7 @@
 """The tables of a hub's events as Iceberg tables, with the promise that the Delta tables make.
 
-A catalog has them in one namespace. Without other properties it is a SQLite file beside them::
+A catalog has them in one namespace. Without other properties it is a SQLite file beside them (`folders` has a note of
+any other)::
 
     FOLDER/catalog.db             which metadata file of each table is the newest
     FOLDER/plgd/events/           its data and metadata
@@ -19,7 +20,7 @@ import pyarrow.dataset as ds
 from pyiceberg.conversions import from_bytes
 from pyiceberg.types import LongType
 
-from penstock.spark.iceberg.catalogs import data_folder, failed, load
+from penstock.spark.iceberg.catalogs import data_folder, failed, load, without_secret_ones
 from penstock.spark.iceberg.commits import HERE, FilesGone, Write, batch_of, prepare
 from penstock.spark.iceberg.options import DEFAULT_CATALOG, address
 from penstock.spark.tables.files import StoredFile
@@ -27,7 +28,7 @@ from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.parquet import partition_text
 from penstock.spark.tables.places import TableError
 
-from ..tables.folders import CATALOG
+from ..tables.folders import CATALOG, NAMESPACE, Noted, note, noted
 from ..tables.schemas import RAW, TABLES, Way
 from .lake import Begun, ChangedTable, Lake, check_columns, held_of
 from .lake import rows_of as stored_rows
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from ..tables.schemas import TableSchema
     from ..tables.settings import Settings
 
-NAMESPACE = "plgd"
 _BUCKETS = "penstock.plgd.buckets"
 
 
@@ -56,12 +56,17 @@ def catalog_beside(folder: Path) -> dict[str, str]:
 
 
 def address_beside(folder: Path, name: str) -> Address:
-    """A table whose catalog is in a file of a folder."""
-    return address(f"{NAMESPACE}.{name}", DEFAULT_CATALOG, catalog_beside(folder))
+    """A table whose catalog is in a file of a folder, or where its note says."""
+    try:
+        there = noted(folder)
+    except ValueError as problem:
+        raise TableError(str(problem)) from None
+    properties = there.properties or catalog_beside(folder)
+    return address(f"{there.namespace}.{name}", DEFAULT_CATALOG, properties)
 
 
 def dataset_beside(folder: Path, name: str) -> ds.Dataset | None:
-    """The rows of a table whose catalog is in a file of a folder; None if it is not there."""
+    """The rows of a table whose catalog a folder has, or has a note of; None if it is not there."""
     where = address_beside(folder, name)
     table = load(where)
     return None if table is None else rows_of(where, table, TABLES[name].schema)
@@ -126,6 +131,7 @@ class IcebergLake(Lake):
         self.settings = settings
         self.folder = Path(folder)
         self.own = not catalog
+        self.noted = Noted(namespace, without_secret_ones(catalog or {}))
         given = dict(catalog or catalog_beside(self.folder))
         self.addresses = {table: address(f"{namespace}.{table}", name, given) for table in TABLES}
         self.targets = {}
@@ -159,6 +165,7 @@ class IcebergLake(Lake):
                     f"the table {where} was made with {made} buckets, not with {buckets} buckets:"
                     " the number of buckets of a table does not change"
                 )
+        note(self.folder, self.noted)
 
     def at(self, name: str) -> Table:
         """A table as it is now."""

@@ -163,6 +163,11 @@ def without_secrets(said: str, properties: Mapping[str, str]) -> str:
     return said
 
 
+def without_secret_ones(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties that hold no secret."""
+    return {name: text for name, text in properties.items() if not any(_secrets({name: text}))}
+
+
 def _secrets(properties: Mapping[str, str]) -> Iterable[str]:
     for name, value in properties.items():
         for found in re.findall(r"//([^/@\s]+)@", value):
