@@ -147,7 +147,7 @@ def _known_urls(reader: Reader, name: str, item: Item) -> None:
 def _no_known_urls(reader: Reader, name: str, item: Item) -> None:
     if flag(item):
         raise ValueError(
-            "check_known_urls is for routes and gateways, which the server does not support; remove it"
+            "it applies to routes and gateways, which the server does not support; remove it"
         )
 
 
