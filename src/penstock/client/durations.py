@@ -87,7 +87,7 @@ def to_nanoseconds(duration: Duration) -> Nanoseconds:
 def to_seconds(duration: Duration) -> float:
     """A duration in seconds; a number may have any value, also infinity.
 
-    ValueError for text that is none and for NaN; TypeError for anything else.
+    ValueError for other text and for NaN; TypeError for anything else.
     """
     if isinstance(duration, float):
         pass

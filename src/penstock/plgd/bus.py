@@ -57,12 +57,12 @@ class Publishable(Protocol):
 
     @property
     def message_id(self) -> str:
-        """What makes a retry vanish."""
+        """The message id, by which the stream drops a repeated publish."""
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A message of the bus: its event, or the error why it is none."""
+    """A message of the bus: its event, or the error that says why it is no event."""
 
     subject: str
     payload: bytes

@@ -100,7 +100,7 @@ class Encoded:
 
 
 def unpack(data: bytes) -> bytes:
-    """What a snappy block holds; ``UndecodableEvent`` with the reason ``snappy`` if it is none."""
+    """The content of a snappy block; ``UndecodableEvent`` with the reason ``snappy`` for other bytes."""
     try:
         if not data:
             raise UndecodableEvent(Reason.SNAPPY, "no data")
@@ -119,7 +119,7 @@ def pack(message: Message) -> bytes:
 
 
 def parse_envelope(payload: bytes) -> envelope_pb2.Event:
-    """The envelope of a payload; ``UndecodableEvent`` with the reason ``envelope`` if it is none."""
+    """The envelope of a payload; ``UndecodableEvent`` with the reason ``envelope`` for other bytes."""
     try:
         envelope = Envelope.FromString(payload)
     except DecodeError as error:
@@ -130,7 +130,7 @@ def parse_envelope(payload: bytes) -> envelope_pb2.Event:
 
 
 def decode_version(payload: bytes) -> tuple[str, str, int] | None:
-    """The device, the aggregate and the version that an envelope names, whatever is in it; None if it is none."""
+    """The device, the aggregate and the version that an envelope names, whatever it contains; None for other bytes."""
     try:
         envelope = Envelope.FromString(payload)
     except DecodeError:
@@ -141,7 +141,7 @@ def decode_version(payload: bytes) -> tuple[str, str, int] | None:
 
 
 def parse_event(event_type: EventType, data: bytes) -> Any:
-    """The message of unpacked data; ``UndecodableEvent`` with the reason ``event`` if it is none."""
+    """The message of unpacked data; ``UndecodableEvent`` with the reason ``event`` for other data."""
     try:
         return event_type.message.FromString(data)
     except DecodeError as error:

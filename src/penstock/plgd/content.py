@@ -77,7 +77,7 @@ PLAIN = {str, int, float, bool, type(None)}
 
 
 def is_plain(value: Any) -> bool:
-    """Whether JSON has a value as it is; it says no to what it would take long to look at."""
+    """Whether a value is JSON unchanged; False also for a value that would take long to check."""
     if type(value) is dict:
         return all(type(key) is str and type(one) in PLAIN for key, one in value.items())
     return type(value) in PLAIN

@@ -87,5 +87,5 @@ TYPE_OF_MESSAGE: dict[str, EventType] = {
 
 
 def type_of(message: Message) -> EventType:
-    """The event type of a message; ``KeyError`` if it is none of an event."""
+    """The event type of a message; ``KeyError`` for other messages."""
     return TYPE_OF_MESSAGE[message.DESCRIPTOR.full_name]

@@ -10,7 +10,7 @@ from penstock.errors import PenstockError
 class Reason(StrEnum):
     """What is wrong with a message; the value is what a dead letter carries."""
 
-    SUBJECT = "subject"  # the subject is none of an event
+    SUBJECT = "subject"  # the subject is not that of an event
     EVENT_TYPE = "event_type"  # no hub has an event of that type
     ENVELOPE = "envelope"  # the payload is no envelope, or no registration
     SNAPPY = "snappy"  # the data is no snappy block, or too large unpacked

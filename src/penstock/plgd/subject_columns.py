@@ -1,4 +1,4 @@
-"""The subjects of many messages at once, as columns: what each says, or why it says nothing.
+"""The subjects of many messages at once, as columns: the parts of each, or why it is not the subject of an event.
 
 A fleet of many devices has about as many subjects as messages, so those of the usual forms are taken apart by
 operations on all of them::

@@ -92,7 +92,7 @@ def _known(event_type: str, kind: Kind) -> None:
 def parse_subject(subject: str) -> Subject:
     """The parts of an event's subject, of every era.
 
-    :raises UndecodableEvent: ``subject`` if it is none of an event, ``event_type`` if it names a
+    :raises UndecodableEvent: ``subject`` if it is not that of an event, ``event_type`` if it names a
         type that no hub has there.
     """
     tokens = subject.split(".")

@@ -61,7 +61,7 @@ RETRY_MAX_S = 2.0
 
 
 def no_event(_: ConsumerEvent) -> None:
-    """Tell nobody."""
+    """Ignore the event."""
 
 
 class Intake(Mailbox, ABC):

@@ -248,7 +248,7 @@ _decoder = msgspec.json.Decoder(_Document)
 
 
 def decode(kind: type[GroupConfig], data: bytes) -> GroupConfig:
-    """The configuration of a document; ProtocolError when it is none."""
+    """The configuration of a document; ProtocolError for other bytes."""
     try:
         found = _decoder.decode(data)
         mappings = [

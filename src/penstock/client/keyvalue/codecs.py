@@ -33,7 +33,7 @@ class KeyCodec(Protocol):
 
         bucket.with_keys(Reversed()).put("abc", b"1")  # stored as cba
 
-    Both raise ValueError for what they cannot turn.
+    Both raise ValueError for what they cannot convert.
     """
 
     def encode_key(self, key: str) -> str:
@@ -60,7 +60,7 @@ class FilterableKeyCodec(KeyCodec, Protocol):
 
 
 class ValueCodec(Protocol[V]):
-    """Turns users' values into bytes, and back. Both raise an exception for what they cannot turn.
+    """Turns users' values into bytes, and back. Both raise an exception for what they cannot convert.
 
     Example::
 

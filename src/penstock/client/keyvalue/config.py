@@ -147,7 +147,7 @@ def _origin(given: str | StreamSource) -> StreamSource:
 
 
 def config_of(stream: StreamConfig) -> KeyValueConfig:
-    """The configuration of the bucket that this stream is; BadBucket when it is none."""
+    """The configuration of the bucket that this stream is; BadBucket for other streams."""
     check_stream(stream)
     return KeyValueConfig(
         bucket=stream.name.removeprefix(wire.STREAM_PREFIX),
@@ -268,6 +268,6 @@ class KeyValueStatus:
 
 
 def status_of(info: StreamInfo) -> KeyValueStatus:
-    """The status of the bucket that this stream is; BadBucket when it is none."""
+    """The status of the bucket that this stream is; BadBucket for other streams."""
     config = config_of(info.config)
     return KeyValueStatus(config.bucket, info.state.messages, info.state.bytes, config, info)

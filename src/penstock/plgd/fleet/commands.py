@@ -63,7 +63,7 @@ def latency_ns(device: Device) -> int:
 
 
 def pending(device: Device, command: Command, valid_until_ns: int) -> Any:
-    """The event that a command waits."""
+    """The event that says that a command is pending."""
     shared: dict[str, Any] = {
         "resource_id": device.resource_id(command.href),
         "audit_context": device.audit(command.user, command.correlation_id),
@@ -83,7 +83,7 @@ def pending(device: Device, command: Command, valid_until_ns: int) -> Any:
 
 
 def confirmed(device: Device, command: Command) -> Any:
-    """The event that a command ended."""
+    """The event that says how a command ended."""
     shared: dict[str, Any] = {
         "resource_id": device.resource_id(command.href),
         "status": command.status,

@@ -42,7 +42,7 @@ class FleetConfig:
     ``hub`` is the hub's version, from which follow its subjects, its fields, and whether snapshots are on the
     bus (before v2.16, after every ``snapshot_threshold`` versions of an aggregate). Intervals are means in
     seconds. ``gateway_crash_s`` are times at which one of three gateways dies, ``flood_s`` times at which one
-    device changes a thousand times within a minute. ``ValueError`` for a config that cannot be.
+    device changes a thousand times within a minute. ``ValueError`` for a config that is not possible.
     """
 
     devices: int = 100

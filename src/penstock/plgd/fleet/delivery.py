@@ -159,7 +159,7 @@ class FleetRun:
 
 
 def damaged(encoded: Encoded, loss: Loss) -> Encoded:
-    """An event as a message that is none."""
+    """An event as a damaged message, which is no event."""
     envelope = Envelope.FromString(encoded.payload)
     if loss is Loss.CORRUPT:
         envelope.data = envelope.data[: len(envelope.data) // 2]

@@ -103,7 +103,7 @@ class Device:
         self.syncing_at_ns = self.in_sync_at_ns = 0
 
     def disconnect(self) -> None:
-        """The end of a session; what it had planned is void."""
+        """The end of a session; its planned events are dropped."""
         self.is_online = False
         self.session += 1
 
@@ -118,7 +118,7 @@ class Device:
         return self.sequence
 
     def audit(self, user: str | None = None, correlation_id: str = "") -> Any:
-        """Who did it; the device's owner unless a user is given."""
+        """The user who causes an event: the device's owner unless a user is given."""
         return events.AuditContext(
             user_id=self.owner if user is None else user,
             correlation_id=correlation_id,

@@ -211,7 +211,7 @@ class Simulation:
         yield from self.connect(now, device)
 
     def registration(self, now: int, device: Device, kind: Any) -> StoredEvent:
-        """A device that comes to its owner, or leaves him."""
+        """A device joins its owner, or leaves it."""
         now = device.not_before_last(now)
         message = kind(
             owner=device.owner,

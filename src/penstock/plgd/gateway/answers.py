@@ -36,7 +36,7 @@ Answer: TypeAlias = Callable[["EventStore", str, Any, int], Iterator[Any]]
 
 
 class BadRequest(ValueError):
-    """A filter that cannot be meant."""
+    """A filter that is not valid."""
 
 
 class Wanted(NamedTuple):

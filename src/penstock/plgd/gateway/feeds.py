@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from ..subjects import Subject
 
 LOG_BYTES_MAX = 64 << 20
-"""What the log of one owner may take."""
+"""Bytes of the log of one owner, at most."""
 
 LOGS_BYTES_MAX = 256 << 20
-"""What all logs may take together; beyond it the largest loses readers."""
+"""Bytes of all logs together, at most; beyond it the largest log loses readers."""
 
 PATIENCE_S = 2.0
-"""How long a full log waits for its readers, until it is half of that."""
+"""How long a full log waits for its readers to read half of it."""
 
 OVERHEAD_BYTES = 512
 DECODED_MAX = 256
@@ -100,13 +100,13 @@ class Reader:
         return found
 
     def fail(self, failure: PenstockError) -> None:
-        """It reads no more."""
+        """End the reader with an error."""
         self.failure = failure
         self.drop()
         self.woken.set()
 
     def drop(self) -> None:
-        """Give back what it has not read, and hold no place."""
+        """Release the messages that it has not read, and its place."""
         while self.place.heard is not None and self.place.next is not None:
             self.log.passed(self.place.heard)
             self.place = self.place.next
@@ -114,7 +114,7 @@ class Reader:
 
 
 class Log:
-    """What came for an owner and somebody has still to read; no I/O."""
+    """The messages for an owner that at least one reader has still to read; no I/O."""
 
     def __init__(self) -> None:
         """An empty log without readers."""
@@ -189,7 +189,7 @@ class Log:
 
 
 class Feed:
-    """The log of an owner while somebody reads it, and the subscription that fills it."""
+    """The log of an owner while it has readers, and the subscription that fills it."""
 
     def __init__(self, feeds: Feeds, owner: str) -> None:
         """Begins to subscribe; await ``opened``."""
@@ -296,7 +296,7 @@ class Feeds:
                 self._end_unread(feed)
 
     def _end_unread(self, feed: Feed) -> None:
-        """Close a feed that nobody reads, or is about to."""
+        """Close a feed that has no reader, and that no reader is about to join."""
         if self.open.get(feed.owner) is feed and not feed.waiting and not feed.log.readers:
             self.forget(feed)
             closing = asyncio.ensure_future(feed.close())

@@ -91,7 +91,7 @@ class GatewayServer:
         self._server: Any = None
 
     async def start(self, address: str = "127.0.0.1:0", *, tls: ServerTls | None = None) -> int:
-        """Listen; the port. Raises OSError if the address cannot be had, StoreError if the store cannot."""
+        """Listen; the port. Raises OSError for the address, StoreError if the store cannot be opened."""
         await self._in_thread(self._opened)
         self._server = grpc.aio.server(options=OPTIONS)
         handlers = {name: self._handler(name) for name in METHODS}

@@ -1,4 +1,4 @@
-"""Who asks: the owner claim of a JSON web token that was signed with one of the given keys."""
+"""Identifies callers: the owner claim of a JSON web token that was signed with one of the given keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEEWAY_S = 10.0
 
 
 class InvalidToken(PenstockError):
-    """A token that does not say who asks: it is none, has expired, is of another issuer, or nobody known signed it."""
+    """A token that identifies no caller: malformed, expired, of another issuer, or signed by none of the keys."""
 
 
 class TokenVerifier:

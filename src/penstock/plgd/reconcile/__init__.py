@@ -1,4 +1,4 @@
-"""Reconciliation: what an event store has and the stream has not, why, and how it is put right.
+"""Reconciliation: finds the events that an event store has and the stream lacks, says why, and publishes repairs.
 
 ::
 

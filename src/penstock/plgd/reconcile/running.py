@@ -34,7 +34,7 @@ MISSING_HEADER = f"{REPAIR_HEADER}-Missing"
 
 
 def nothing(what: str, done: int, total: int | None) -> None:
-    """Tell nobody."""
+    """Ignore the progress."""
 
 
 @dataclass

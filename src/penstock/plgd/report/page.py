@@ -90,7 +90,7 @@ def tiles(figures: Figures) -> list[tuple[str, str, str]]:
 
 
 def render(figures: Figures, *, title: str = "Devices of a plgd hub", source: str = "") -> str:
-    """The page. ``source`` names where the tables are; nothing else than the figures decides what it says."""
+    """The page. ``source`` names where the tables are; its content follows from the figures alone."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 

@@ -48,7 +48,7 @@ class TablesError(PenstockError):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose devices are meant: "" is every owner, and every device. Raises ``ValueError`` for what is no id."""
+    """Whose devices are meant: "" is every owner, and every device. Raises ``ValueError`` for an invalid id."""
 
     owner_id: str = ""
     device_id: str = ""

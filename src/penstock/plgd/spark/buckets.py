@@ -127,7 +127,7 @@ class FilesState:
 
 
 def write_bucket(job: Job, bucket: int, messages: pa.Table) -> Report:
-    """Work on a bucket's messages, and write what becomes of them."""
+    """Process a bucket's messages, and write the rows that they make."""
     state = FilesState(job, bucket)
     outcome = process(messages, state, job.settings)
     report = Report(

@@ -52,7 +52,7 @@ def decoded(messages: DataFrame, *, content: str = "raw", keep: str = "stream se
 
 
 def decoder(names: list[str], content: str) -> Callable[[Any], Iterator[pa.RecordBatch]]:
-    """What `decoded` has the executors do."""
+    """The function that executors run for `decoded`."""
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

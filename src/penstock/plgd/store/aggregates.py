@@ -1,4 +1,4 @@
-"""Changes of aggregates: load the state, decide on events, store them, and again if somebody was faster."""
+"""Changes of aggregates: load the state, decide on events, store them, and retry if another writer was faster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ATTEMPTS = 8
 
 Change: TypeAlias = Callable[[Any | None], Sequence[Any]]
-"""Decides on the events of one aggregate from its snapshot (None: there is none yet); none is fine."""
+"""Decides on the events of one aggregate from its snapshot (None: there is none yet); it may return no events."""
 
 
 class Aggregates:
@@ -38,9 +38,9 @@ class Aggregates:
         self.snapshot_every = snapshot_every
 
     def change(self, aggregate_id: str, owner: str, now_ns: int, decide: Change) -> list[Any]:
-        """Store and put out what ``decide`` says; the events, with versions and times.
+        """Store the events that ``decide`` returns, and put them into the outbox; returns them with versions and times.
 
-        ``decide`` may be called again when somebody else changed the aggregate. Raises VersionConflict after
+        ``decide`` may be called again when another writer has changed the aggregate. Raises VersionConflict after
         eight attempts, and ValueError for an event of another aggregate.
         """
         for attempt in range(ATTEMPTS):

@@ -116,7 +116,7 @@ def kept_events(state: Aggregate, messages: Sequence[Any], *, every_event: bool)
 
 
 def messages_of(found: Mapping[str, Any]) -> list[Any]:
-    """The events of a document, in order of version; raises UndecodableEvent for what is none."""
+    """The events of a document, in order of version; raises UndecodableEvent for an entry that is no event."""
     made = []
     for each in sorted(found.get("events", ()), key=lambda event: int(event["version"])):
         event_type = EVENT_TYPES.get(each["eventtype"])

@@ -18,7 +18,7 @@ class StoreError(PenstockError):
 
 
 class VersionConflict(PenstockError):
-    """Somebody else changed the aggregate first; load it again and decide again."""
+    """Another writer changed the aggregate first: load it and decide again."""
 
 
 @dataclass(frozen=True, slots=True)

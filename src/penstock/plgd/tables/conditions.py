@@ -43,10 +43,10 @@ LATE = (
 
 @dataclass(frozen=True)
 class Bounds:
-    """What is too long, too late, too often.
+    """The bounds of the conditions.
 
     A device flaps when ``flaps`` sessions of less than ``short_s`` began within ``window_s``. 0 turns
-    ``offline_s``, ``late_s`` or ``flaps`` off. ``ValueError`` for what cannot be.
+    ``offline_s``, ``late_s`` or ``flaps`` off. ``ValueError`` for numbers that are not allowed.
     """
 
     offline_s: float = 3600.0
