@@ -70,22 +70,27 @@ class Write:
         """The number of rows of all files."""
         return sum(file.rows for file in self.files)
 
+    def note(self) -> dict[str, Any]:
+        """What the log says of the commit besides its actions."""
+        told: dict[str, Any] = {"token": self.token, "rows": self.rows, **self.did}
+        if self.mark is not None:
+            told |= {"name": self.mark.name, "number": self.mark.number, "run": self.mark.run}
+            if self.each:
+                told["each"] = True
+        return {_NOTE: told}
+
     def properties(self, *, replaces: bool = False, alone: bool = False) -> CommitProperties:
         """The mark and the note for the log.
 
         ``replaces`` says that the commit depends on the contents of the table; with ``alone`` it
         fails when there is a newer version.
         """
-        note: dict[str, Any] = {"token": self.token, "rows": self.rows, **self.did}
-        told: dict[str, Any] = {_NOTE: note}
+        told = self.note()
         if replaces:
             told["isBlindAppend"] = False
         retries = 0 if alone else None
         if self.mark is None:
             return CommitProperties(custom_metadata=told, max_commit_retries=retries)
-        note |= {"name": self.mark.name, "number": self.mark.number, "run": self.mark.run}
-        if self.each:
-            note["each"] = True
         marks = [Transaction(app_id=self.mark.name, version=self.mark.number)]
         return CommitProperties(
             custom_metadata=told, max_commit_retries=retries, app_transactions=marks
@@ -112,7 +117,7 @@ class Tables:
         """
         kept = self._opened.get(place)
         try:
-            if kept is not None and kept[2] == _identity(kept[1]) and _caught_up(kept[0]):
+            if kept is not None and kept[2] == identity(kept[1]) and _caught_up(kept[0]):
                 return kept[0]
             self.forget(place)
             table = DeltaTable(place.uri, storage_options=place.storage_options or None)
@@ -125,7 +130,7 @@ class Tables:
         witness = None
         if place.folder is not None:
             witness = place.folder / "_delta_log" / f"{table.version():020}.json"
-        self._opened[place] = (table, witness, _identity(witness))
+        self._opened[place] = (table, witness, identity(witness))
         return table
 
     def forget(self, place: Place) -> None:
@@ -168,16 +173,29 @@ class Tables:
         check_there(place, write.files)
         return self.once(place, write, lambda table: add(table, write, place))
 
-    def once(self, place: Place, write: Write, change: Callable[[DeltaTable], None]) -> bool:
+    def note(self, place: Place, mark: Mark | None) -> None:
+        """Remember that this process has committed a mark to a table."""
+        self._marks.note(place, mark)
+
+    def once(
+        self,
+        place: Place,
+        write: Write,
+        change: Callable[[DeltaTable], None],
+        *,
+        raced: bool = False,
+    ) -> bool:
         """Run ``change``, which commits with ``write.properties()``, unless the table holds the mark.
 
-        Runs it again on the newest version when another writer came between. Returns and raises as
-        :meth:`commit` does.
+        Runs it again on the newest version when another writer came between. ``raced``: the table did not hold the
+        mark a moment ago. Returns and raises as :meth:`commit` does.
         """
         with self._locks.setdefault(place, threading.RLock()):
-            return self._once(place, write, change)
+            return self._once(place, write, change, raced)
 
-    def _once(self, place: Place, write: Write, change: Callable[[DeltaTable], None]) -> bool:
+    def _once(
+        self, place: Place, write: Write, change: Callable[[DeltaTable], None], raced: bool
+    ) -> bool:
         failed: Exception | None = None
         for attempt in range(_TRIES):
             table = self.opened(place)
@@ -186,7 +204,7 @@ class Tables:
             if failed is not None and _made(table, write):
                 self._marks.note(place, write.mark)
                 return True  # the failure came after the commit
-            if self._held(table, write, place, raced=failed is not None):
+            if self._held(table, write, place, raced=raced or failed is not None):
                 self._marks.note(place, write.mark)
                 return False
             before = table.version()
@@ -239,7 +257,7 @@ HERE = Tables()
 """The tables of this process."""
 
 
-def _identity(path: Path | None) -> object:
+def identity(path: Path | None) -> object:
     """The identity of a file, which differs from that of a file made in its place."""
     if path is None:
         return None

@@ -30,6 +30,7 @@ from penstock.spark.tables.places import TableError
 from penstock.spark.tables.replacing import Active, Snapshot, can_be_named, replace, snapshot
 from penstock.spark.tables.rows import ahead, read_files
 from penstock.spark.tables.schemas import schema_of
+from penstock.spark.tables.statistics import columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -124,11 +125,13 @@ def rewrite(table: DeltaTable, place: Place, groups: Sequence[Group]) -> list[_R
     """
     begun, schema = snapshot(table), schema_of(table)
     by = tuple(table.metadata().partition_columns)
+    bounded = columns_of(table.metadata().configuration)
     prefix = f"compact-{uuid.uuid4().hex}"
 
     def write_anew(number: int, group: Group) -> _Rewritten:
         rows = ahead(read_files(place, [file.stored for file in group], schema, _READ_ROWS))
-        files = write_rows(rows, place, schema, f"{prefix}-{number:05d}", partition_by=by)
+        name = f"{prefix}-{number:05d}"
+        files = write_rows(rows, place, schema, name, partition_by=by, bounded=bounded)
         return _Rewritten(group, tuple(files))
 
     with ThreadPoolExecutor(_AT_ONCE) as writers:

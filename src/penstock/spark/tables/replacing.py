@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # Paths in the log: of the printable characters, deltalake encodes these.
 _ENCODED = set(' \\{^}%`]">[<#|*?')
-_AS_IT_IS = "".join(chr(code) for code in range(32, 127) if chr(code) not in _ENCODED)
+AS_IT_IS = "".join(chr(code) for code in range(32, 127) if chr(code) not in _ENCODED)
 # Writer features that do not restrict a commit which removes and adds files, or that do not as long
 # as the table makes no use of them, which is checked for each.
 _FEATURES = {
@@ -129,7 +129,7 @@ def can_be_named(file: Active) -> bool:
 
     A removal with another spelling would remove nothing.
     """
-    return quote(unquote(file.logged), safe=_AS_IT_IS) == file.logged
+    return quote(unquote(file.logged), safe=AS_IT_IS) == file.logged
 
 
 def replace(

@@ -88,6 +88,11 @@ def _plain(kind: pa.DataType) -> Iterator[pa.DataType]:
             yield from _plain(kind.field(number).type)
 
 
+def is_unordered(kind: pa.DataType) -> bool:
+    """Whether the footer has no statistics of a column: of floating ones, which may have a NaN, and nested ones."""
+    return bool(types.is_floating(kind) or types.is_nested(kind))
+
+
 def in_footer(schema: pa.Schema) -> bool | list[str]:
     """The columns with statistics in the footer: all but floating ones, nested or not.
 

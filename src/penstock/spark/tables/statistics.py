@@ -35,11 +35,14 @@ from pyarrow import types
 from penstock.spark.tables.seen import leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable, Mapping
 
     import pyarrow.parquet as pq
 
     from penstock.spark.tables.seen import Seen
+
+STATISTICS_OF = "delta.dataSkippingStatsColumns"
+"""The property of a table that names the columns that have statistics; without it all have some."""
 
 _TEXT_CHARACTERS = 32
 _LAST_CHARACTER = "\U0010ffff"
@@ -58,10 +61,14 @@ class _Stats(msgspec.Struct, rename="camel"):
     null_count: dict[str, int]
 
 
-def statistics(footer: pq.FileMetaData, schema: pa.Schema, seen: Seen) -> str:
-    """The statistics of a file with this footer, as JSON for the table's log."""
+def statistics(
+    footer: pq.FileMetaData, schema: pa.Schema, seen: Seen, names: Container[str] | None = None
+) -> str:
+    """The statistics of a file with this footer, as JSON for the table's log; of all columns, or of ``names``."""
     low, high, nulls = {}, {}, {}
     for number, field in leaves(schema):
+        if names is not None and field.name not in names:
+            continue
         count = _nulls(footer, number, field.name, seen)
         if count is not None:
             nulls[field.name] = count
@@ -77,6 +84,13 @@ def statistics(footer: pq.FileMetaData, schema: pa.Schema, seen: Seen) -> str:
             "nullCount": nulls,
         }
     ).decode()
+
+
+def columns_of(configuration: Mapping[str, str]) -> frozenset[str] | None:
+    """The columns that a table wants statistics of; None for all, also if it names fields of columns."""
+    told = configuration.get(STATISTICS_OF, "")
+    names = frozenset(name.strip(" `") for name in told.split(",")) - {""}
+    return None if not names or any("." in name for name in names) else names
 
 
 def with_nulls(stats: str, names: Iterable[str]) -> str:

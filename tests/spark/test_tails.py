@@ -1,0 +1,225 @@
+"""The newest part of a log, beside what deltalake finds in the same log."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, Schema
+
+from penstock.spark.tables.commits import HERE, Write
+from penstock.spark.tables.compaction import compact
+from penstock.spark.tables.data_files import DataFile, write_rows
+from penstock.spark.tables.marks import Mark
+from penstock.spark.tables.places import Place, TableError
+from penstock.spark.tables.replacing import replace, snapshot
+from penstock.spark.tables.tails import INTERVAL, NoTail, Tail
+
+SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string()), ("part", pa.string())])
+BY = ("part",)
+PARTS = ["a", "b c", "ü%25/=x", "", None]
+
+
+def made(place: Place, **properties: str) -> None:
+    assert place.folder is not None
+    DeltaTable.create(
+        place.uri,
+        Schema.from_arrow(SCHEMA),
+        partition_by=list(BY),
+        configuration={INTERVAL: "5"} | properties,
+    )
+
+
+def written(place: Place, first: int, count: int, parts: list[str | None]) -> list[DataFile]:
+    rows = [
+        {"n": n, "text": f"t{n}", "part": parts[n % len(parts)]}
+        for n in range(first, first + count)
+    ]
+    batch = pa.RecordBatch.from_pylist(rows, SCHEMA)
+    return write_rows([batch], place, SCHEMA, f"f {first}%", partition_by=BY)
+
+
+def numbers(place: Place) -> list[int]:
+    table = DeltaTable(place.uri).to_pyarrow_table()
+    found = sorted(zip(table["n"].to_pylist(), table["text"].to_pylist(), strict=True))
+    assert all(text == f"t{number}" for number, text in found)
+    return [number for number, _ in found]
+
+
+class Run:
+    """A table that a tail and deltalake write by turns, and a list of what it has."""
+
+    def __init__(self, place: Place) -> None:
+        made(place)
+        self.place = place
+        self.tail = Tail(place, with_files=True)
+        self.appending = Tail(place, with_files=False)
+        self.has: list[int] = []
+        self.next = 0
+        self.number = -1
+
+    def write(self, removed: list[Any], count: int) -> Write:
+        files = written(self.place, self.next, count, PARTS) if count else []
+        gone = {number for file in removed for number in self.of(file.stored.path)}
+        self.has = [number for number in self.has if number not in gone]
+        self.has += range(self.next, self.next + count)
+        self.next, self.number = self.next + count, self.number + 1
+        return Write(SCHEMA, files, BY, Mark("q", self.number))
+
+    def of(self, path: str) -> list[int]:
+        """The numbers in a file."""
+        import pyarrow.parquet as pq
+
+        assert self.place.folder is not None
+        found: list[int] = pq.ParquetFile(self.place.folder / path).read()["n"].to_pylist()
+        return found
+
+    def by_tail(self, random: random.Random) -> None:
+        self.tail.read()
+        files = sorted(self.tail.files.values(), key=lambda one: one.logged)
+        removed = random.sample(files, random.randint(0, min(3, len(files))))
+        assert self.tail.commit(self.write(removed, random.randint(0, 6)), removed)
+
+    def by_other_tail(self, random: random.Random) -> None:
+        self.appending.read()
+        assert not self.appending.files
+        assert self.appending.commit(self.write([], random.randint(1, 6)), [])
+
+    def by_deltalake(self, random: random.Random) -> None:
+        table = DeltaTable(self.place.uri)
+        files = sorted(snapshot(table).files.values(), key=lambda one: one.logged)
+        removed = random.sample(files, random.randint(0, min(3, len(files))))
+        replace(table, self.write(removed, random.randint(0, 6)), removed)
+
+    def by_compaction(self, random: random.Random) -> None:
+        compact(DeltaTable(self.place.uri), self.place, random.choice([1000, 10**9]))
+
+    def by_properties(self, random: random.Random) -> None:
+        told = {INTERVAL: str(random.randint(2, 9))}
+        DeltaTable(self.place.uri).alter.set_table_properties(told)
+
+    def check(self) -> None:
+        table = DeltaTable(self.place.uri)
+        for tail in (self.tail, self.appending):
+            tail.read()
+            assert tail.version == table.version()
+            assert tail.last("q") == table.transaction_version("q")
+            assert tail.last("other") is None
+        assert self.tail.files == snapshot(table).files
+        assert numbers(self.place) == sorted(self.has)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_tail_and_deltalake_write_one_table(tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    run = Run(Place(str(tmp_path / "table")))
+    ways: list[Callable[[random.Random], None]] = [
+        *([run.by_tail] * 4 + [run.by_other_tail] * 2 + [run.by_deltalake] * 2),
+        *(run.by_compaction, run.by_properties),
+    ]
+    for _ in range(30):
+        draw.choice(ways)(draw)
+        run.check()
+    log = tmp_path / "table" / "_delta_log"
+    assert list(log.glob("*.checkpoint.parquet"))
+    assert not list(log.glob("*.tmp"))
+    notes = [entry.get("penstock") for entry in DeltaTable(run.place.uri).history(200)]
+    told = {note["number"]: note for note in notes if isinstance(note, dict) and "number" in note}
+    assert sorted(told) == list(range(run.number + 1))
+
+
+def test_the_second_of_two_writers_reads_again(tmp_path: Path) -> None:
+    place = Place(str(tmp_path / "table"))
+    made(place)
+    one, two = (Tail(place, with_files=True) for _ in range(2))
+    one.read()
+    two.read()
+    assert one.commit(Write(SCHEMA, written(place, 0, 3, ["a"]), BY, Mark("q", 0)), [])
+    late = Write(SCHEMA, written(place, 3, 3, ["a"]), BY, Mark("q", 0))
+    assert not two.commit(late, [])
+    assert two.version == 0
+    assert not two.files
+    two.read()
+    assert two.last("q") == 0
+    assert numbers(place) == [0, 1, 2]
+
+
+def test_a_table_in_the_place_of_another_is_opened_anew(tmp_path: Path) -> None:
+    place = Place(str(tmp_path / "table"))
+    made(place)
+    tail = Tail(place, with_files=True)
+    for number in range(3):
+        tail.read()
+        files = written(place, number * 2, 2, ["a"])
+        assert tail.commit(Write(SCHEMA, files, BY, Mark("q", number)), [])
+    shutil.rmtree(place.uri)
+    with pytest.raises(TableError, match="there is no table"):
+        tail.read()
+    made(place)
+    tail.read()
+    assert (tail.version, tail.files, tail.last("q")) == (0, {}, None)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"delta.appendOnly": "true"},
+        {"delta.enableChangeDataFeed": "true"},
+        {"delta.constraints.positive": "n > 0"},
+        {"delta.columnMapping.mode": "name"},
+        {"delta.enableInCommitTimestamps": "true"},
+    ],
+)
+def test_a_table_that_asks_for_more_has_no_tail(tmp_path: Path, properties: dict[str, str]) -> None:
+    place = Place(str(tmp_path / "table"))
+    made(place)
+    tail = Tail(place, with_files=True)
+    tail.read()
+    # As another engine writes it: a newer version with the property.
+    log = tmp_path / "table" / "_delta_log"
+    actions = [json.loads(line) for line in (log / f"{0:020}.json").read_text().splitlines()]
+    metadata = next(action for action in actions if "metaData" in action)
+    metadata["metaData"]["configuration"] |= properties
+    (log / f"{1:020}.json").write_text(json.dumps(metadata))
+    with pytest.raises(NoTail):
+        tail.read()
+    with pytest.raises(NoTail):
+        Tail(place, with_files=False).read()
+
+
+def test_a_table_elsewhere_has_no_tail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(str(tmp_path / "table"))
+    made(place)
+    monkeypatch.setattr(Place, "folder", None)
+    monkeypatch.setattr(HERE, "opened", lambda _: DeltaTable(place.uri))
+    with pytest.raises(NoTail):
+        Tail(place, with_files=False).read()
+
+
+def test_a_commit_does_not_open_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(str(tmp_path / "table"))
+    made(place, **{INTERVAL: "20"})
+    opened = 0
+    real = HERE.opened
+
+    def counted(where: Place) -> DeltaTable | None:
+        nonlocal opened
+        opened += 1
+        return real(where)
+
+    monkeypatch.setattr(HERE, "opened", counted)
+    tail = Tail(place, with_files=True)
+    for number in range(40):
+        tail.read()
+        files = written(place, number, 1, ["a"])
+        assert tail.commit(Write(SCHEMA, files, BY, Mark("q", number)), [])
+    assert opened == 1 + 2  # at the start, and for a checkpoint each
+    table = DeltaTable(place.uri)
+    told = json.loads((tmp_path / "table" / "_delta_log" / "_last_checkpoint").read_text())
+    assert (table.version(), told["version"]) == (40, 40)
