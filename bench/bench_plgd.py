@@ -8,6 +8,7 @@
     .venv/bin/python bench/bench_plgd.py --save 100k.arrow --devices 100000 --copies 10 --events 10000000
     .venv/bin/python bench/bench_plgd.py --end-to-end --linear 10k.arrow --events 10000000 --batch 250000
     .venv/bin/python bench/bench_plgd.py --end-to-end --linear 10k.arrow --rate 30000 --seconds 300 --batch 250000
+    .venv/bin/python bench/bench_plgd.py --growth 10,50,200,500 --devices 1000
 
 On one core, decoding and everything that makes the tables:
 
@@ -26,6 +27,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import plgd_growth
 import plgd_load
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,7 +44,7 @@ from penstock.spark.tables.marks import Mark
 BUCKETS = 2
 
 
-def messages_of(devices: int, events: int) -> pa.Table:
+def messages_of(devices: int, events: int, buckets: int = BUCKETS) -> pa.Table:
     """Messages of a fleet as a batch has them."""
     found = []
     for delivery in FleetRun(FleetConfig(devices=devices, duration_s=1e6, seed=3)).deliveries():
@@ -56,7 +58,7 @@ def messages_of(devices: int, events: int) -> pa.Table:
         "subject": [one.subject for one in found],
         "headers": [None] * len(found),
         "data": [one.payload for one in found],
-        "bucket": [bucket_of(bucket_key(one.subject), BUCKETS) for one in found],
+        "bucket": [bucket_of(bucket_key(one.subject), buckets) for one in found],
     }
     arrays = []
     for field in MESSAGES:
@@ -119,13 +121,20 @@ def main() -> None:
     )
     parser.add_argument("--rate", type=int, default=0, help="end to end, follow so many a second")
     parser.add_argument("--seconds", type=int, default=60, help="for so long")
+    parser.add_argument(
+        "--growth", metavar="BATCHES", help="what begin and commit take at these numbers of batches"
+    )
     given = parser.parse_args()
     counts = [int(count) for count in given.events.split(",")]
     devices = [int(count) for count in given.devices.split(",")]
     if given.save:
         plgd_load.save(given.save, devices[0], counts[0], given.copies)
         return
-    if given.end_to_end:
+    if given.growth:
+        looks = [int(count) for count in given.growth.split(",")]
+        rows = messages_of(devices[0], max(looks) * plgd_growth.SMALL, plgd_growth.BUCKETS)
+        figures = plgd_growth.growth(rows, looks)
+    elif given.end_to_end:
         from plgd_end_to_end import measure
 
         figures = measure(given, counts, devices, messages_of)

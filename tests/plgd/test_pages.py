@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.plgd.fleet import FleetConfig
+from penstock.plgd.spark import buckets
 from penstock.plgd.spark.buckets import Job, Report, write_bucket
 from penstock.plgd.spark.lake import Lake
 from penstock.plgd.tables import TABLES, Settings, pages
@@ -127,3 +128,40 @@ def test_a_bucket_reports_no_file_that_is_not_on_the_disk(
             for file in files:
                 path = tmp_path / name / file.path
                 assert {path, *path.parents[: len(Path(file.path).parts)]} <= synced
+
+
+def test_closed_rows_stay_in_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buckets, "MANY_FILES", 4)
+    settings = Settings(buckets=2, late_s=0.0)
+    # Sessions and commands end all the time, some of them late: their days are read again.
+    messages = run_of(seed=8, devices=8, duration_s=1200.0, session_s=60.0, faults=FAULTS)[1]
+    tables, memory = Tables(tmp_path, settings), Memory(settings)
+    most = 0
+    for part in cut(messages, len(messages) // 40):
+        tables.take(part)
+        memory.run(part)
+        held = tables.lake.begin(Mark("q", tables.number + 1)).held
+        closed = [held[table.name].closed for table in TABLES.values() if table.way is Way.OPEN]
+        most = max([most, *(len(files) for days in closed for files in days.values())])
+    assert 3 <= most <= 5
+    for name, table in TABLES.items():
+        found = tables.lake.dataset(name).to_table(columns=table.schema.names).to_pylist()
+        assert sorted(map(repr, found)) == sorted(map(repr, memory.rows(name))), name
+
+
+def test_large_files_of_closed_rows_are_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buckets, "MANY_FILES", 2)
+    monkeypatch.setattr(buckets, "SMALL_BYTES", 0)
+    messages = run_of(seed=8, devices=4, duration_s=600.0, session_s=60.0)[1]
+    tables = Tables(tmp_path, Settings(buckets=1, late_s=0.0))
+    one = messages.set_column(
+        messages.schema.get_field_index("bucket"),
+        messages.schema.field("bucket"),
+        pa.array([0] * len(messages), pa.int32()),
+    )
+    for part in cut(one, len(one) // 10):
+        tables.take(part)
+    closed = tables.lake.begin(Mark("q", tables.number + 1)).held["sessions"].closed
+    assert max(map(len, closed.values())) > 4

@@ -384,8 +384,19 @@ def decode_slice(subjects: pa.Array, bodies: pa.Array, as_json: bool) -> pa.Tabl
     if (numbers[1:] < numbers[:-1]).any():
         back = np.empty(len(numbers), np.int64)
         back[numbers] = np.arange(len(numbers))
-        whole = whole.take(pa.array(back))
+        return reordered(whole, pa.array(back))
     return whole.combine_chunks()
+
+
+def reordered(table: pa.Table, rows: pa.Array) -> pa.Table:
+    """All rows of a table in another order. Most columns are those of some event types alone: often all are null."""
+    arrays = []
+    for column in table.columns:
+        if column.null_count == len(column):
+            arrays.append(pa.nulls(len(column), column.type))
+        else:
+            arrays.append(column.combine_chunks().take(rows))
+    return pa.Table.from_arrays(arrays, schema=table.schema)
 
 
 def plain_events(

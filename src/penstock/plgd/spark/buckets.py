@@ -7,6 +7,7 @@ written, for as long as the table has these files: the next batch does not read 
 from __future__ import annotations
 
 import uuid
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from ..tables.pages import changed_pages, page_name, parts_of
 from ..tables.schemas import TABLES, TableSchema, Way
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from datetime import date
 
     from penstock.spark.tables.files import StoredFile
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from ..tables.settings import Settings
 
 READ_ROWS = 128 * 1024
+MANY_FILES, SMALL_BYTES = 64, 2**20
+"""So many small files of closed rows of a day become one."""
 
 
 @dataclass
@@ -66,21 +69,62 @@ class Report:
     removed: dict[str, list[str]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Rows that a process keeps, the files that have them, and the batch that read or wrote them."""
+
+    table: pa.Table
+    paths: frozenset[str]
+    batch: str
+
+    def are_of(self, files: Collection[StoredFile]) -> bool:
+        """Whether they are those of exactly these files."""
+        return len(files) == len(self.paths) and all(file.path in self.paths for file in files)
+
+
 class Kept:
-    """The state of buckets that this process has read or written."""
+    """The state of buckets that this process has read or written, up to a number of bytes.
+
+    A bucket goes to any process with each batch. A process drops what the tables hold no longer, so that all
+    processes together keep about one copy of the state. Beyond the bytes those rows go that were not used for longest;
+    they are read again when they are needed.
+    """
 
     def __init__(self) -> None:
         """Keeps nothing."""
-        self._tables: dict[tuple[Any, int], tuple[frozenset[str], pa.Table]] = {}
+        self.bytes = 0
+        self._rows: OrderedDict[tuple[Any, int], Rows] = OrderedDict()
 
-    def get(self, where: Any, bucket: int, files: Iterable[StoredFile]) -> pa.Table | None:
+    def get(self, where: Any, bucket: int, files: Collection[StoredFile]) -> pa.Table | None:
         """The rows of exactly these files."""
-        paths, table = self._tables.get((where, bucket), (frozenset(), None))
-        return table if paths == frozenset(file.path for file in files) else None
+        rows = self._rows.get((where, bucket))
+        if rows is None or not rows.are_of(files):
+            return None
+        self._rows.move_to_end((where, bucket))
+        return rows.table
 
-    def put(self, where: Any, bucket: int, paths: Iterable[str], table: pa.Table) -> None:
-        """Keep the rows of files."""
-        self._tables[where, bucket] = (frozenset(paths), table)
+    def put(self, where: Any, bucket: int, rows: Rows, most: int) -> None:
+        """Keep rows, and no more than ``most`` bytes of all."""
+        self.drop((where, bucket))
+        self._rows[where, bucket] = rows
+        self.bytes += rows.table.nbytes
+        while self.bytes > most and self._rows:
+            self.drop(next(iter(self._rows)))
+
+    def drop(self, key: tuple[Any, int]) -> None:
+        """Keep the rows of a bucket of a table no longer."""
+        rows = self._rows.pop(key, None)
+        self.bytes -= 0 if rows is None else rows.table.nbytes
+
+    def drop_old(self, job: Job) -> None:
+        """Drop what the tables held no longer when a batch began, except what this batch makes of it."""
+        names = {job.places[name]: name for name in job.held}
+        for key, rows in list(self._rows.items()):
+            where, bucket = key
+            if where not in names or rows.batch == job.prefix:
+                continue
+            if not rows.are_of(job.held[names[where]].live.get(bucket, [])):
+                self.drop(key)
 
 
 KEPT = Kept()
@@ -100,9 +144,26 @@ class FilesState:
         """The files with the rows that may change."""
         return self.job.held[table.name].live.get(self.bucket, [])
 
-    def of_day(self, table: TableSchema, day: date) -> list[StoredFile]:
-        """The files with the closed rows of a day."""
-        return self.job.held[table.name].closed.get((self.bucket, day.isoformat()), [])
+    def of_day(self, table: TableSchema, day: date | None) -> list[StoredFile]:
+        """The files with the closed rows of a day; None for those of a table without days."""
+        told = None if day is None else day.isoformat()
+        return self.job.held[table.name].closed.get((self.bucket, told), [])
+
+    def to_merge(self, table: TableSchema, change: Change) -> list[StoredFile]:
+        """Small files of days that get closed rows and have many of them: one takes their place.
+
+        So a batch is told of few files, and finds the closed rows of a day in few.
+        """
+        if table.way is not Way.OPEN or not len(change.add):
+            return []
+        has_days = "day" in table.partition_by
+        days = change.add["day"].unique().to_pylist() if has_days else [None]
+        found = []
+        for day in days:
+            if day not in change.days:
+                small = [one for one in self.of_day(table, day) if one.size < SMALL_BYTES]
+                found += small if len(small) >= MANY_FILES else []
+        return found
 
     def current(self, table: TableSchema) -> pa.Table:
         """The rows that may change."""
@@ -112,8 +173,13 @@ class FilesState:
         kept = KEPT.get(where, self.bucket, files)
         if kept is None:
             kept = self.read(table, files)
-            KEPT.put(where, self.bucket, [file.path for file in files], kept)
+            self.keep(table, [file.path for file in files], kept)
         return kept
+
+    def keep(self, table: TableSchema, paths: Iterable[str], found: pa.Table) -> None:
+        """Keep the rows of files for the next batch."""
+        rows = Rows(found, frozenset(paths), self.job.prefix)
+        KEPT.put(self.job.places[table.name], self.bucket, rows, self.job.settings.keep_bytes)
 
     def closed(self, table: TableSchema, day: date) -> pa.Table:
         """The closed rows of a day."""
@@ -128,6 +194,7 @@ class FilesState:
 
 def write_bucket(job: Job, bucket: int, messages: pa.Table) -> Report:
     """Process a bucket's messages, and write the rows that they make."""
+    KEPT.drop_old(job)
     state = FilesState(job, bucket)
     outcome = process(messages, state, job.settings)
     report = Report(
@@ -149,7 +216,7 @@ def write_table(
     job: Job, table: TableSchema, state: FilesState, change: Change, unique: str, report: Report
 ) -> None:
     """Write what a batch makes of one table."""
-    name, where = table.name, job.places[table.name]
+    name = table.name
     files: list[StoredFile] = []
     removed: list[str] = []
     if change.instead is not None:
@@ -164,6 +231,9 @@ def write_table(
         for day in change.days:
             removed += [file.path for file in state.of_day(table, day)]
         rows = [change.add] if change.instead is None else [change.add, change.instead]
+        if merged := state.to_merge(table, change):
+            removed += [file.path for file in merged]
+            rows.append(state.read(table, merged))
         named = [(pa.concat_tables(rows), unique)]
     written: list[Any] = []
     for some, prefix in named:
@@ -174,7 +244,7 @@ def write_table(
         gone = set(removed)
         live = [file.path for file in files if file.path not in gone]
         live += [one.path for one in written if is_live(one, table)]
-        KEPT.put(where, state.bucket, live, change.instead.combine_chunks())
+        state.keep(table, live, change.instead.combine_chunks())
 
 
 def write_files(
@@ -188,7 +258,13 @@ def write_files(
         return write_iceberg(batches, job.targets[table.name], prefix)
     where = job.places[table.name]
     return write_rows(
-        batches, where, table.schema, prefix, partition_by=table.partition_by, syncs=syncs
+        batches,
+        where,
+        table.schema,
+        prefix,
+        partition_by=table.partition_by,
+        syncs=syncs,
+        bounded=table.bounded,
     )
 
 

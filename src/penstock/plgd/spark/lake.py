@@ -28,13 +28,15 @@ from penstock.spark.tables.places import Place, TableError, place
 from penstock.spark.tables.replacing import replace, snapshot
 from penstock.spark.tables.rows import read_files
 from penstock.spark.tables.schemas import schema_of
+from penstock.spark.tables.statistics import STATISTICS_OF
+from penstock.spark.tables.tails import INTERVAL, NoTail, Tail
 
 from ..tables.schemas import RAW, TABLES, TableSchema, Way
 from .buckets import Held
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     import pyarrow.dataset as ds
 
@@ -43,7 +45,11 @@ if TYPE_CHECKING:
     from ..tables.settings import Settings
     from .buckets import Report
 
+CHECKPOINT_EACH = "50"
+"""Commits between two checkpoints of a log: one takes the time of its files, each commit only that of its own."""
+
 _HISTORY = 200
+_TRIES = 20
 _READ_ROWS = 128 * 1024
 
 
@@ -102,6 +108,10 @@ class Lake:
         self.settings = settings
         self.places = {name: Place(f"{root.uri}/{name}", root.storage) for name in TABLES}
         self.targets = {}
+        self.tails = {
+            name: Tail(where, with_files=TABLES[name].way is not Way.APPEND)
+            for name, where in self.places.items()
+        }
 
     def create(self) -> None:
         """Make the tables that are not there; refuse those that were made with other buckets."""
@@ -120,6 +130,7 @@ class Lake:
                 )
             check_columns(schema, schema_of(table).names, where)
             widen(table, Write(schema.schema, merge_schema=True), where)
+            set_properties(table, schema, where)
 
     def begin(self, mark: Mark) -> Begun:
         """What the tables hold before a batch."""
@@ -127,11 +138,21 @@ class Lake:
         for name, schema in TABLES.items():
             if schema.way is Way.APPEND:
                 continue
-            table = self.before(name, mark)
-            files = snapshot(table).files
+            tail = self.tail(name, mark)
+            files = snapshot(self.before(name, mark)).files if tail is None else tail.files
             begun.active[name] = {one.stored.path: one for one in files.values()}
             begun.held[name] = held_of(one.stored for one in files.values())
         return begun
+
+    def tail(self, name: str, mark: Mark) -> Tail | None:
+        """The newest part of a table's log, if it has one and lacks the mark; else `HERE` knows better."""
+        tail = self.tails[name]
+        try:
+            tail.read()
+        except NoTail:
+            return None
+        last = tail.last(mark.name)
+        return tail if last is None or last < mark.number else None
 
     def before(self, name: str, mark: Mark) -> DeltaTable:
         """A table as it was before a batch."""
@@ -177,17 +198,26 @@ class Lake:
             schema=schema.schema, files=files, partition_by=schema.partition_by, mark=mark
         )
 
+        def check(there: Container[str]) -> None:
+            gone = [file.logged for file in removed if file.logged not in there]
+            if gone:
+                raise ChangedTable(f"another writer has changed {where}: {gone[0]} is not in it")
+
         def change(table: DeltaTable) -> None:
             if removed:
-                there = snapshot(table).files
-                gone = [file.logged for file in removed if file.logged not in there]
-                if gone:
-                    raise ChangedTable(
-                        f"another writer has changed {where}: {gone[0]} is not in it"
-                    )
+                check(snapshot(table).files)
             replace(table, write, removed, alone=bool(removed))
 
-        HERE.once(where, write, change)
+        for tries in range(_TRIES):
+            tail = self.tail(name, mark)
+            if tail is None:
+                HERE.once(where, write, change, raced=tries > 0)
+                return
+            check(tail.files)
+            if tail.commit(write, removed):
+                HERE.note(where, mark)
+                return
+        raise TableError(f"others commit to {where} each time a batch is about to")
 
     def files(self, name: str) -> list[StoredFile]:
         """The files of a table as it is now."""
@@ -273,11 +303,34 @@ def make(where: Place, schema: TableSchema, description: str) -> None:
             partition_by=list(schema.partition_by),
             name=schema.name,
             description=description,
-            configuration={"delta.checkpointInterval": CHECKPOINT_INTERVAL},
+            configuration=properties(schema),
             storage_options=where.storage_options or None,
         )
     except (DeltaError, OSError) as problem:
         raise TableError(f"cannot make the table {where}: {problem}") from None
+
+
+def properties(schema: TableSchema) -> dict[str, str]:
+    """What a table says of itself to all who write it."""
+    return {INTERVAL: CHECKPOINT_EACH, STATISTICS_OF: ",".join(schema.bounded)}
+
+
+def set_properties(table: DeltaTable, schema: TableSchema, where: Place) -> None:
+    """Have a table of an older Penstock say that its log has statistics of the bounded columns alone.
+
+    Readers then take no notice of those that older files have of others. The property must name no column of which
+    new files have none: to some readers these would have no row that matches.
+    """
+    there, wanted = table.metadata().configuration, properties(schema)
+    if there.get(INTERVAL) != CHECKPOINT_INTERVAL:
+        del wanted[INTERVAL]  # it is ours already, or somebody chose another
+    if all(there.get(name) == value for name, value in wanted.items()):
+        return
+    try:
+        table.alter.set_table_properties(wanted)
+        table.update_incremental()
+    except (DeltaError, OSError) as problem:
+        raise TableError(f"cannot set properties of {where}: {problem}") from None
 
 
 def held_of(files: Iterable[StoredFile]) -> Held:

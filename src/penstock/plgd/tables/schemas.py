@@ -69,10 +69,23 @@ class TableSchema:
         return pa.schema([(column.name, column.type) for column in self.columns])
 
     @cached_property
+    def bounded(self) -> tuple[str, ...]:
+        """The columns of whose values the log has bounds for each file: by these readers leave files out."""
+        return tuple(name for name in self.schema.names if name in BOUNDED)
+
+    @cached_property
     def page_key(self) -> str:
         """The column by which current rows are found, and which says the page of a row."""
         return "aggregate_id" if "aggregate_id" in self.schema.names else "device_id"
 
+
+BOUNDED = frozenset(
+    [
+        *("seq", "received", "time", "timestamp_ns", "issued_at", "valid_until", "finished_at"),
+        *("connected_at", "ended_at", "syncing_at", "found_at", "found_seq", "last_ns", "last_seq"),
+    ]
+)
+"""Columns that grow along the stream. A file has nearly all values of any other one, so bounds would leave out none."""
 
 MESSAGE = (
     Column("stream", TEXT, "the stream of the message"),

@@ -16,17 +16,21 @@ class Settings:
 
     ``late_s``: a row that ended stays open for so long, in the hub's time, so that late events find it; later
     ones have it read again. ``keep_open_s``: what waits for longer is given up, so the state is bounded.
-    ``with_json`` also has contents as JSON. ``ValueError`` for what cannot be.
+    ``with_json`` also has contents as JSON. ``keep_bytes`` is how much of the state a worker keeps between batches at
+    most; it reads the rest again. ``ValueError`` for what cannot be.
     """
 
     buckets: int = 8
     late_s: float = 300.0
     keep_open_s: float = 7 * DAY_S
     with_json: bool = True
+    keep_bytes: int = 2**30
 
     def __post_init__(self) -> None:
         """Check the numbers."""
         if not 1 <= self.buckets <= 4096:
             raise ValueError(f"buckets are 1 to 4096, not {self.buckets}")
+        if self.keep_bytes < 0:
+            raise ValueError("keep_bytes must not be negative")
         if self.late_s < 0 or self.keep_open_s <= 0:
             raise ValueError("late_s must not be negative, keep_open_s must be positive")
