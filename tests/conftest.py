@@ -10,10 +10,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import javas, pure, pythons
-from tests.ways import FULL, IN_CI, REASON, SEED
+from tests.ways import FULL, IN_CI, REASON, SEED, length
 
 settings.register_profile(
     "penstock",
+    max_examples=length(50, 100),
     deadline=None,  # the machine's speed is not what a property says
     print_blob=True,
     derandomize=IN_CI,

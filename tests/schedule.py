@@ -13,6 +13,7 @@ there are more processes than cores, and those without a JVM wait while the two 
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
@@ -123,7 +124,11 @@ class Stopwatch:
     def pytest_sessionfinish(self) -> None:
         self.path.write_text(table(self.seconds))
         if self.work:
-            self.path.with_name(WORK_TABLE).write_text(work_table(self.work))
+            (
+                Path(os.environ["WORK_OUT"])
+                if "WORK_OUT" in os.environ
+                else self.path.with_name(WORK_TABLE)
+            ).write_text(work_table(self.work))
 
 
 def measure(config: pytest.Config) -> None:

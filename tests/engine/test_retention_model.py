@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from penstock.core.protocol.subjects import matches
 from tests.engine.house import House
+from tests.ways import length
 
 SUBJECTS = ["s.a", "s.b", "s.c.d"]
 FILTERS: list[list[str]] = [
@@ -287,4 +288,6 @@ class Retention(RuleBasedStateMachine):
 
 
 TestRetention = Retention.TestCase
-TestRetention.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
+TestRetention.settings = settings(
+    max_examples=length(60, 120), stateful_step_count=30, deadline=None
+)

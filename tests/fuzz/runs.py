@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.fuzz import build, corpus, targets
+from tests.ways import length
 
 OUT = build.ROOT / "build" / "fuzz"
 INPUT_SECONDS = 20
 MEMORY_MIB = 3072
-BRIEF_INPUTS = 50
+BRIEF_INPUTS = length(20, 50)
 STATUS = re.compile(r"^#(\d+)\s+(\w+)\s+(?:cov: (\d+) )?(?:ft: (\d+) )?(?:corp: (\d+))?")
 
 
@@ -49,7 +50,7 @@ def chosen(names: Sequence[str]) -> list[str]:
 def search(names: Sequence[str], seconds: int, brief: bool = False) -> int:
     """Fuzz each target; `seconds` are for each, or, in brief, for all together. 1 when something broke."""
     names = chosen(names)
-    each = max(seconds // len(names), 2) if brief else seconds
+    each = max(seconds // len(names), 1) if brief else seconds
     broken = []
     write_seeds(names)
     for name in names:

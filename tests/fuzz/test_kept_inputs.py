@@ -11,7 +11,7 @@ import pytest
 from tests.fuzz import build, corpus, targets
 from tests.ways import length
 
-SECONDS = int(os.environ.get("FUZZ_SECONDS") or length(20, 75))
+SECONDS = int(os.environ.get("FUZZ_SECONDS") or length(10, 75))
 
 
 @pytest.mark.parametrize("name", targets.names())

@@ -17,6 +17,7 @@ from penstock.pipeline.logs.files import (
     check,
     find_files,
 )
+from tests.ways import length
 
 
 def mark_of(identity, line):
@@ -84,7 +85,7 @@ actions = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=length(100, 200), deadline=None)
 @given(actions)
 def test_every_byte_once_over_restarts_and_final_ends(tmp_path_factory, todo):
     log = Log(tmp_path_factory.mktemp("log"))
@@ -120,7 +121,7 @@ rotations = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=length(100, 200), deadline=None)
 @given(rotations)
 def test_every_line_once_over_rotations_and_restarts(tmp_path_factory, todo):
     log = Log(tmp_path_factory.mktemp("log"))

@@ -22,6 +22,7 @@ from penstock.spark.tables import syncing
 from penstock.spark.tables.marks import Mark
 from tests.plgd.tables_help import Memory, cut, messages_of
 from tests.plgd.test_tables_truth import FAULTS, run_of
+from tests.ways import length
 
 CURRENT = [table for table in TABLES.values() if table.way is Way.CURRENT]
 
@@ -97,7 +98,7 @@ def test_a_batch_writes_the_pages_that_it_changes(
     monkeypatch.setattr(pages, "PAGE_ROWS", 64)
     written = {}
     for devices in (60, 240):
-        config = FleetConfig(devices=devices, duration_s=3600.0, seed=5)
+        config = FleetConfig(devices=devices, duration_s=length(900.0, 3600.0), seed=5)
         messages = messages_of(config, 1)[1]
         last = list(range(len(messages) - 400, len(messages)))
         subjects = messages["subject"].to_pylist()

@@ -21,6 +21,7 @@ from penstock.spark.holding import FAIL, FILL, memory_of
 from penstock.spark.tables.behind import TableBehind, Watched
 from penstock.spark.tables.marks import Found, Mark, Marks
 from penstock.spark.tables.places import TableError
+from tests.ways import length
 
 HEAD = ["v1", '{"batchWatermarkMs":0}']
 BORN = "2026-11-23T00:00:00Z"
@@ -191,7 +192,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=length(75, 150), deadline=None)
 @given(steps=STEPS, kept=st.integers(2, 6), size=st.integers(1, 4), tables=st.integers(1, 3))
 def test_each_row_is_in_each_table_once_whatever_is_put_back_or_killed(
     tmp_path_factory, steps, kept, size, tables

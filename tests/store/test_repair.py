@@ -16,6 +16,7 @@ from penstock.core.log.recovery import open_log
 from penstock.store.checks import look
 from penstock.store.consumer_checks import repaired_states
 from penstock.store.repair import repair
+from tests.ways import length
 
 from .stores import Failing, flip, make_stream, messages_of, place_of, segments_of, tree
 
@@ -101,7 +102,7 @@ def test_a_repair_that_is_cut_short_can_be_run_again(tmp_path: Path, changes: in
     assert messages_of(folder) == everything
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=length(50, 100), deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32))
 def test_states_are_mended_only_from_one_bit(tmp_path: Path, seed: int) -> None:
     pick = random.Random(seed)

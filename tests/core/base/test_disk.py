@@ -22,6 +22,7 @@ from penstock.core.stream.draft import draft
 from penstock.core.stream.stream import StreamRefused
 from penstock.testing.simulated_disk import SimDisk
 from tests.core.streams import Site
+from tests.ways import length
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,7 +121,7 @@ STEP = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=length(75, 150), deadline=None)
 @given(steps=st.lists(STEP, min_size=5, max_size=60))
 def test_what_was_synced_survives_any_crash(steps: list[tuple[str, int]]) -> None:
     target = SimDisk()

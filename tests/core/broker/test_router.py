@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from penstock.core.broker.reactor import SLOW_PENDING
 from penstock.core.protocol.wire import OP_MSG
 from tests.core.wires import Client, Server
+from tests.ways import length
 
 TOKENS = st.sampled_from(["a", "b", "*"])
 PATTERNS = st.lists(TOKENS, min_size=1, max_size=3).map(".".join) | st.lists(
@@ -34,7 +35,7 @@ def matches(subject: str, pattern: str) -> bool:
 
 
 @given(STEPS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=length(100, 200), deadline=None)
 def test_plain_subscribers_each_get_it_and_queue_groups_once(
     steps: list[tuple[object, ...]],
 ) -> None:

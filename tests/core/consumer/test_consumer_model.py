@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from penstock.core.consumer.consumer import ACK_EXPLICIT, ACK_NONE, Consumer
 from penstock.core.stream.stream import SYNC_ALWAYS
 from tests.core.streams import Message, Site
+from tests.ways import length
 
 SECOND = 1_000_000_000
 WAIT_NS = 30 * SECOND
@@ -237,7 +238,7 @@ def run_model(
     st.sampled_from([-1, 1, 2]),
     st.sampled_from([0, SYNC_ALWAYS]),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=length(133, 400), deadline=None)
 def test_a_pull_consumer_does_what_the_model_does(
     steps: list[tuple[str, Any]],
     filters: tuple[str, ...],
@@ -255,7 +256,7 @@ def test_a_pull_consumer_does_what_the_model_does(
     ),
     st.sampled_from([0, SYNC_ALWAYS]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=length(75, 150), deadline=None)
 def test_each_of_many_consumers_gets_what_it_wants(steps: list[tuple[str, int]], sync: int) -> None:
     site = Site(sync=sync)
     filters = [(), ("s.0",), ("s.1",), ("s.*",), ("s.0", "s.2"), ("s.9",)]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.core.consumer.consumer import Consumer
 from tests.core.streams import Message, Site, statuses
+from tests.ways import length
 
 SECOND = 1_000_000_000
 TTL_NS = 10 * SECOND
@@ -214,7 +215,7 @@ class Play:
 
 @pytest.mark.parametrize("policy", [OVERFLOW, PINNED, PRIORITIZED])
 @given(steps=st.lists(STEP, max_size=40))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=length(75, 150), deadline=None)
 def test_requests_of_groups_are_served_as_in_the_model(policy: int, steps: list[Any]) -> None:
     play = Play(policy)
     for number, (verb, value) in enumerate(steps):

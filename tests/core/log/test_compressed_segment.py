@@ -21,6 +21,7 @@ from penstock.core.base.s2 import decompress
 from penstock.core.log import maintenance, queries, recovery
 from penstock.core.log.log import Log, StoredMessage
 from penstock.testing.simulated_disk import SimDisk
+from tests.ways import length
 
 from .test_recovery import copy, drop_indexes, everything, segments
 
@@ -210,7 +211,9 @@ def test_the_last_segment_may_be_compressed(tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=length(50, 100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     which=st.integers(0, 2),

@@ -13,9 +13,10 @@ from penstock.core.stream.draft import draft
 from penstock.testing.simulated_disk import SimDisk
 from tests.core.damage import everything
 from tests.core.streams import Site
+from tests.ways import length
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=length(133, 400), deadline=None)
 @given(
     start=st.integers(0, 899),
     length=st.one_of(st.integers(1, 40), st.integers(1, 600)),
@@ -63,7 +64,7 @@ def test_one_run_of_bytes_damaged_near_the_end_gives_no_sequence_again(
 PARTS = {"length": (0, 4), "kind": (4, 6), "mark": (10, 12), "sequence": (16, 24), "body": (33, 36)}
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=length(133, 400), deadline=None)
 @given(
     parts=st.lists(st.sets(st.sampled_from(sorted(PARTS))), min_size=1, max_size=5),
     flip=st.integers(1, 255),

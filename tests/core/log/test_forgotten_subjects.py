@@ -17,6 +17,7 @@ from penstock.core.log.recovery import open_log
 from penstock.core.protocol.subjects import matches
 from tests.core.log import test_log
 from tests.core.streams import Site
+from tests.ways import length
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -197,7 +198,9 @@ class Readers:
 
 @pytest.mark.parametrize("kept", ["memory", "file"])
 @settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=length(60, 120),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(steps=STEPS)
 def test_consumers_get_what_passes_their_filters(

@@ -20,6 +20,7 @@ from penstock.core.log.segment_reader import segment_head
 from penstock.testing.simulated_disk import SimDisk
 from tests.core.damage import everything
 from tests.core.streams import Site
+from tests.ways import length
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,7 +113,9 @@ def test_end_overwritten_with_garbage_is_kept_aside(
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=length(75, 150),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(where=st.floats(0, 0.999), bit=st.integers(0, 7), indexes=st.booleans(), reads=st.booleans())
 def test_one_flipped_bit_loses_at_most_one_record(

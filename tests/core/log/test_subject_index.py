@@ -13,6 +13,7 @@ from penstock.core.log import maintenance, queries
 from penstock.core.log.log import Log
 from penstock.core.log.recovery import open_log
 from penstock.core.protocol.subjects import matches
+from tests.ways import length
 
 RUN = 16384
 # bytes around the dot, so that `a-b` stands between `a` and `a.b`
@@ -48,7 +49,7 @@ def full() -> tuple[Log, dict[str, int]]:
     return log, live
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=length(75, 150), deadline=None)
 @given(pattern=PATTERNS)
 def test_finds_what_comparing_each_finds(full: tuple[Log, dict[str, int]], pattern: str) -> None:
     log, names = full

@@ -22,6 +22,7 @@ from penstock.core.stream.interest import InterestRetention
 from penstock.core.stream.stream import SYNC_ALWAYS, StreamRefused
 from penstock.testing.simulated_disk import SimDisk
 from tests.core.streams import Site
+from tests.ways import length
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -448,4 +449,4 @@ class Crashes(RuleBasedStateMachine):
 
 
 TestCrashes = Crashes.TestCase
-TestCrashes.settings = settings(max_examples=120, stateful_step_count=25, deadline=None)
+TestCrashes.settings = settings(max_examples=length(60, 120), stateful_step_count=25, deadline=None)

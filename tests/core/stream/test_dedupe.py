@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core.stream.dedupe import MessageIds
+from tests.ways import length
 
 KEYS = st.integers(0, 300).map(lambda n: b"id-%d" % n) | st.binary(min_size=1, max_size=40)
 STEPS = st.lists(
@@ -18,7 +19,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=length(100, 300), deadline=None)
 def test_ids_are_remembered_until_they_are_forgotten(steps: list[tuple[str, object]]) -> None:
     ids, model = MessageIds(), dict[bytes, tuple[int, int]]()
     seq = 0

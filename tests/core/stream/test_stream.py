@@ -24,6 +24,7 @@ from penstock.core.stream.refusals import (
 from penstock.core.stream.stream import SYNC_ALWAYS, SYNC_INTERVAL, Stream, StreamRefused
 from tests.core.streams import Site, block
 from tests.core.wires import Server
+from tests.ways import length
 
 
 def error(code: int, err_code: int, text: str) -> bytes:
@@ -367,7 +368,7 @@ class Shelf:
 
 
 @given(st.lists(st.tuples(st.sampled_from(SUBJECTS), st.integers(0, 40)) | RULES, max_size=50))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=length(100, 300), deadline=None)
 def test_limits_keep_what_a_list_would(steps: list[tuple[str, int] | dict[str, Any]]) -> None:
     site, shelf = Site(), Shelf()
     for step in steps:

@@ -14,6 +14,7 @@ from penstock.core.base.disk import PyDisk
 from penstock.engine.settings import BatchLimits
 from penstock.testing.simulated_disk import SimDisk
 from tests.engine.house import SECOND, House
+from tests.ways import length
 
 START, APPEND, COMMIT, EOB, PING = range(5)
 
@@ -191,7 +192,7 @@ def meaning(tokens: list[str]) -> tuple[str, int] | None:
 
 
 @given(st.lists(TOKENS, min_size=1, max_size=7), st.sampled_from([b"", b"x"]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=length(100, 300), deadline=None)
 def test_reply_subjects_of_any_form(tokens: list[str], body: bytes) -> None:
     house = House(Path("store"), disk=PyDisk(SimDisk()))
     house.stream(allow_batched=True, storage="memory")

@@ -18,6 +18,7 @@ from penstock.testing.simulated_disk import SimDisk
 from tests.core.streams import block
 from tests.engine.house import SECOND, House
 from tests.engine.test_power import STORE
+from tests.ways import length
 
 SUBJECTS = ["s.a", "s.b", "s.c"]
 
@@ -114,7 +115,7 @@ STEPS = st.lists(
     marker=st.sampled_from([0, 1, 2, 5]),
     per_subject=st.sampled_from([-1, -1, 1, 2]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=length(75, 150), deadline=None)
 def test_a_stream_with_ends_holds_what_a_dict_holds(
     steps: list[tuple[str, int, int]],
     storage: str,

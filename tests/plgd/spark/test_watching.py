@@ -27,6 +27,7 @@ from tests.plgd.spark import test_live
 from tests.plgd.spark.test_live import SETTINGS, take
 from tests.plgd.tables_help import cut
 from tests.plgd.test_tables_truth import run_of
+from tests.ways import length
 
 pytestmark = pytest.mark.slow
 BOUNDS = Bounds(offline_s=3600, late_s=1, flaps=3, short_s=120, window_s=900)
@@ -37,6 +38,10 @@ SHORT: dict[str, Any] = {
     "session_s": 100.0,
     "offline_s": 40.0,
 }
+
+
+# Messages of a batch, and how late an event may be.
+SIZES = [(length(400, 150), 300.0), (length(250, 60), 0.0), (100_000, 300.0)]
 
 
 class Clock:
@@ -87,7 +92,7 @@ def streams(client: BlockingClient, messages: pa.Table) -> None:
             publisher.publish(subject if subject.startswith("plgd.") else f"plgd.{subject}", b"")
 
 
-@pytest.mark.parametrize(("size", "late_s"), [(150, 300.0), (60, 0.0), (100_000, 300.0)])
+@pytest.mark.parametrize(("size", "late_s"), SIZES)
 def test_each_cause_alerts_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, late_s: float
 ) -> None:
