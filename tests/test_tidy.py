@@ -222,6 +222,38 @@ def test_modules_keep_out_of_each_others_private_parts() -> None:
     assert len(uses) <= budget, uses
 
 
+# Warnings of nats-server that name nothing; operators search for its words.
+WARNINGS_OF_NATS_SERVER = {
+    "Temporary storage directory used, data could be lost on system reboot",
+    "Websocket not configured with TLS. DO NOT USE IN PRODUCTION!",
+    "Not configured to accept leaf node connections",
+}
+
+
+def warnings_of(tree: ast.AST) -> Iterator[tuple[int, ast.expr]]:
+    """The texts of warnings and errors in the server's log, with their lines."""
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.args:
+            target = ast.unparse(call.func.value).rpartition(".")[2].lstrip("_")
+            is_log = call.func.attr in {"warn", "error", "fatal"} and target in {"log", "server"}
+            if is_log or call.func.attr == "report":
+                yield call.lineno, call.args[0]
+
+
+def test_a_warning_names_the_stream_file_or_client_that_it_is_about() -> None:
+    warned, mute = 0, []
+    for path in OURS:
+        if path.is_relative_to(ROOT / "src/penstock/engine") or path.is_relative_to(
+            ROOT / "src/penstock/server"
+        ):
+            for line, text in warnings_of(tree_of(path)):
+                warned += 1
+                if isinstance(text, ast.Constant) and text.value not in WARNINGS_OF_NATS_SERVER:
+                    mute.append(f"{name(path)}:{line} {text.value!r}")
+    assert warned > 60, warned
+    assert not mute, f"say in these which stream, consumer, file or client they are about: {mute}"
+
+
 LEFTOVER = re.compile(
     "|".join(
         ["TO" + "DO", "FIX" + "ME", "XX" + "X", "NotImplemented" + "Error", "breakpoint" + r"\(\)"]
