@@ -139,6 +139,12 @@ def test_another_namespace_in_the_folders_own_catalog(tmp_path: Path) -> None:
         lake_of(tmp_path / "delta", options(properties_of(tmp_path)))
 
 
+def test_a_folder_that_is_not_there_gets_tables(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake" / "tables", options({}, kind="iceberg"))
+    assert lake.made_with() == lake.settings.buckets == 8
+    assert not (tmp_path / "lake" / "tables" / NOTE).exists()
+
+
 def test_the_tables_as_they_were(tmp_path: Path) -> None:
     """Each batch is a snapshot; each is read as long as it is kept, also behind a compaction."""
     memory, lake = Memory(SETTINGS), IcebergLake(tmp_path, SETTINGS)

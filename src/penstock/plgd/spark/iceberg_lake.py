@@ -271,6 +271,8 @@ class IcebergLake(Lake):
 
     def made_with(self) -> int | None:
         """The number of buckets of tables that are there."""
+        if self.own and not (self.folder / CATALOG).is_file():
+            return None
         table = load(self.addresses[RAW.name])
         number = None if table is None else table.properties.get(_BUCKETS)
         return None if number is None else int(number)
