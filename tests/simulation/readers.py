@@ -212,6 +212,7 @@ class Readers:
                 body = b"+ACK"
                 consumer.acked_upto = max(consumer.acked_upto, seq)
             consumer.acks.add(seq)
+            consumer.acks_sent += 1
             then = self.confirmation(consumer, seq) if self.random.random() < 0.5 else None
             link.send(reply, body, b"", then)
             self.world.counts["acks"] += 1

@@ -167,12 +167,14 @@ def unpin(
 def reset(
     account: JetStreamAccount, request: ConsumerResetRequest, stream: str, name: str
 ) -> ConsumerResetResponse | None:
-    """CONSUMER.RESET: begin again. A consumer that does not exist gets no answer."""
+    """CONSUMER.RESET: begin again; see `consumers.reset`. A consumer that does not exist gets no
+    answer.
+    """
     owner = account.streams.get(stream)
     entry = owner.consumers.get(name) if owner else None
     if owner is None or entry is None:
         return None
-    seq = consumers.reset(owner, entry, request.seq)
+    seq = consumers.reset(account, owner, entry, request.seq)
     info = consumer_info(owner, entry, account.settings, account.now_ns)
     return ConsumerResetResponse(info=info, reset_seq=seq)
 

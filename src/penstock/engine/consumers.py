@@ -80,10 +80,12 @@ def pause(
     _apply_pause(account, entry, told=told)
 
 
-def reset(stream: StreamEntry, entry: ConsumerEntry, seq: int) -> int:
+def reset(account: JetStreamAccount, stream: StreamEntry, entry: ConsumerEntry, seq: int) -> int:
     """Let a consumer begin again at a sequence, or behind its ack floor (0); return the sequence.
 
-    10204: the deliver policy does not allow the sequence.
+    The new position is on the disk before this returns. 10204: the deliver policy does not allow the
+    sequence. 10104: the disk refuses the write; the consumer begins again all the same, and its
+    position is written as soon as the disk accepts writes.
     """
     config = entry.config
     if seq:
@@ -95,7 +97,13 @@ def reset(stream: StreamEntry, entry: ConsumerEntry, seq: int) -> int:
                 raise errors.ConsumerInvalidResetError("below start time")
         elif config.deliver_policy != "all":
             raise errors.ConsumerInvalidResetError("not allowed")
+    if account.waiting_files.waits(entry):
+        account.waiting_files.commit()
     seq = entry.core.reset(seq)
+    if entry.persistent and stream.files is not None:
+        save_states(account, stream, durable=True)
+        if stream.files.states.error is not None:
+            raise errors.ConsumerStoreFailedError(stream.files.states.error)
     if stream.config.retention == "interest":
         stream.core.review()
     return seq
