@@ -164,12 +164,17 @@ def test_events_are_printed_for_people_and_programs(here: Run) -> None:
         ("reconcile --gateway 127.0.0.1:1", 2, "needs --token"),
         ("reconcile --gateway 127.0.0.1:1 --token x", 2, "no token"),
         ("reconcile --gateway http://hub:1 --token x", 2, "--gateway is host:port"),
+        ("gateway --store e.db --jwks none --plaintext --listen x", 2, "--listen is host:port"),
+        ("gateway --store e.db --jwks none --cert bytes --key bytes", 1, "--cert bytes is no PEM"),
+        ("decode bytes", 1, "bytes: not text: events are lines of JSON"),
+        ("publish bytes --create", 1, "bytes: not text: events are lines of JSON"),
         ("reconcile --gateway 127.0.0.1:1 --token-file none", 1, "cannot read the token none"),
         ("gateway --store none.db --jwks none --plaintext", 1, "cannot read --jwks none"),
         ("gateway --store none.db --jwks none", 2, "give --cert and --key, or --plaintext"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(here: Run, line: str, status: int, text: str) -> None:
+    Path("bytes").write_bytes(b"\xff\xfe")
     ran = here("plgd", *line.split())
     assert (ran.status, ran.err.count("\n"), ran.out) == (status, 1, "")
     assert text in ran.err

@@ -14,6 +14,7 @@ import pytest
 
 from penstock.client.blocking import BlockingClient, connect_blocking
 from penstock.client.models import StreamConfig
+from penstock.plgd import encode
 from penstock.plgd.spark import watching
 from penstock.plgd.spark.lake import Lake
 from penstock.plgd.spark.watching import Watch
@@ -21,6 +22,7 @@ from penstock.plgd.tables import conditions
 from penstock.plgd.tables.conditions import Bounds
 from penstock.plgd.tables.schemas import COMMANDS, SESSIONS
 from penstock.plgd.tables.settings import Settings
+from penstock.plgd.wire import events_pb2 as events
 from penstock.spark.tables.files import table_at
 from penstock.testing import LocalServer
 from tests.plgd.spark import test_live
@@ -145,6 +147,21 @@ def test_each_cause_alerts_once(
         }
 
 
+def far_off(message: pa.Table) -> pa.Table:
+    """A message with an event whose time is in the year 2262."""
+    device = "00000000-0000-4000-8000-0000000000ff"
+    changed = events.ResourceChanged(
+        resource_id=events.ResourceId(device_id=device, href="/light/1"),
+        event_metadata=events.EventMetadata(timestamp=2**63 - 1),
+    )
+    made = encode(changed, owner="a")
+    for name, value in (("subject", made.subject), ("data", made.payload)):
+        place = message.schema.get_field_index(name)
+        field = message.schema.field(place)
+        message = message.set_column(place, field, pa.array([value], field.type))
+    return message
+
+
 def test_a_pipeline_that_is_behind_waits(tmp_path: Path) -> None:
     """The clock is the hub's latest time in the tables while the stream has more."""
     _, messages = run_of(seed=4, **SHORT)
@@ -160,6 +177,9 @@ def test_a_pipeline_that_is_behind_waits(tmp_path: Path) -> None:
         reached = max(row["time"] for row in rows_of(lake, "events"))
         assert one.now() == reached < last
         assert not [name for name in ids_of(client) if name.endswith(".offline")]
-        one.batch(take(lake, 1, messages.slice(half)))
+        one.batch(take(lake, 1, far_off(messages.slice(half - 1, 1))))
+        assert one.now() <= reached + timedelta(seconds=SETTINGS.late_s)
+        assert not [name for name in ids_of(client) if name.endswith(".offline")]
+        one.batch(take(lake, 2, messages.slice(half)))
         assert one.now() == late
         assert [name for name in ids_of(client) if name.endswith(".offline")]

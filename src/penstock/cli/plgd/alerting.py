@@ -139,6 +139,7 @@ def born_bucket(client: BlockingClient, bucket: str) -> tuple[int, bool]:
     from penstock.errors import StreamNotFound
 
     js = client.jetstream()
+    js.key_value(bucket)  # refuses a name that no bucket may have
     try:
         return int(js.stream_info(f"KV_{bucket}").created), False
     except StreamNotFound:

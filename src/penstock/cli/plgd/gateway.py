@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import click
 
 from penstock.cli.failures import DONE
 from penstock.cli.plgd.lines import needs
-from penstock.cli.plgd.stores import contents, open_store
+from penstock.cli.plgd.stores import TARGET, contents, open_store, pem
 from penstock.cli.session import Session, command
 
 if TYPE_CHECKING:
@@ -99,10 +100,13 @@ def gateway(session: Session, /, **asked: Any) -> int:
 
 def checked(asked: dict[str, Any], prefix: str = "") -> tuple[TokenVerifier, ServerTls | None]:
     """The keys of tokens and the server's certificate, and whether the store opens; an error says what is wrong."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its lines say less than the error
     try:
         from penstock.plgd.gateway import TokenVerifier
     except ImportError as problem:
         raise needs(problem) from None
+    if not TARGET.fullmatch(asked["listen"]):
+        raise click.UsageError(f"--{prefix}listen is host:port, not {asked['listen']!r}")
     tls = _tls(asked, prefix)
     jwks = f"--{prefix}jwks"
     try:
@@ -131,8 +135,8 @@ def _tls(asked: dict[str, Any], prefix: str) -> ServerTls | None:
         return None
     if not asked["cert"] or not asked["key"]:
         raise click.UsageError(f"give {cert} and {key}, or {plaintext}")
-    trusted = contents(asked["client_ca"], ca) if asked["client_ca"] else None
-    return ServerTls(contents(asked["cert"], cert), contents(asked["key"], key), trusted)
+    trusted = pem(asked["client_ca"], ca) if asked["client_ca"] else None
+    return ServerTls(pem(asked["cert"], cert), pem(asked["key"], key), trusted)
 
 
 @asynccontextmanager

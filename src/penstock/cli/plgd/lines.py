@@ -35,7 +35,7 @@ def written(subject: str, payload: bytes, message_id: str) -> str:
 
 def read(file: IO[str], name: str) -> Iterator[Line]:
     """The events of a file; ClickException for a line that is none, with its number."""
-    for number, text in enumerate(file, 1):
+    for number, text in enumerate(_texts(file, name), 1):
         if not text.strip():
             continue
         try:
@@ -48,6 +48,16 @@ def read(file: IO[str], name: str) -> Iterator[Line]:
             reason = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise click.ClickException(f"{name}:{number}: not an event as JSON: {reason}") from None
         yield Line(number, subject, data, message_id)
+
+
+def _texts(file: IO[str], name: str) -> Iterator[str]:
+    """The lines of a file; ClickException if it is no text."""
+    try:
+        yield from file
+    except UnicodeDecodeError:
+        raise click.ClickException(
+            f"{name}: not text: events are lines of JSON, as `penstock plgd fleet` writes them"
+        ) from None
 
 
 def needs(problem: ImportError) -> click.ClickException:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import click
 from penstock.cli.failures import DONE, FAILED
 from penstock.cli.output import form_in_use, print_json, print_json_line, print_table
 from penstock.cli.plgd.lines import needs, no_stream
-from penstock.cli.plgd.stores import contents, open_store
+from penstock.cli.plgd.stores import TARGET, contents, open_store, pem
 from penstock.cli.progress import stages_bar
 from penstock.cli.session import Session, command
 from penstock.cli.values import DURATION
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 COLUMNS = ("device", "of", "cause", "versions", "missing", "repaired", "state", "not repaired")
 RIGHT = frozenset({"missing", "repaired", "repairable", "state"})
-TARGET = re.compile(r"(?:[^\s:/]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}")
 HINTS = [
     ("UNAUTHENTICATED", "give a token that is valid now; --token-file is read for each call"),
     ("WRONG_VERSION_NUMBER", "if it has no TLS, give --plaintext"),
@@ -195,12 +193,9 @@ def _tls(asked: dict[str, Any]) -> ClientTls | None:
     if bool(asked["cert"]) != bool(asked["key"]):
         raise click.UsageError("--cert and --key go together")
     read = {
-        name: contents(asked[name], f"--{name}") if asked[name] else None
+        name: pem(asked[name], f"--{name}") if asked[name] else None
         for name in ("ca", "cert", "key")
     }
-    for name, data in read.items():
-        if data is not None and b"-----BEGIN " not in data:
-            raise click.ClickException(f"--{name} {asked[name]} is no PEM file")
     return ClientTls(read["ca"], read["cert"], read["key"])
 
 

@@ -118,7 +118,10 @@ def _replace(path: Path, page: str) -> None:
     """Write the file as a whole: a reader sees the old page or the new one."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        part.write_text(page, encoding="utf-8")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+        try:
+            part.write_text(page, encoding="utf-8")
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise click.ClickException(f"cannot write {path}: {error.strerror}") from None

@@ -123,6 +123,7 @@ def source_of(session: Session, url: str, stream: str, *, allow_data_loss: bool 
 
 def own_session(log: Path, master: str) -> SparkSession:
     """A session of Spark, whose output goes to a file."""
+    from penstock.pipeline.running.supervising import brief
     from penstock.plgd.spark.running import hub_session
     from penstock.spark.java import JavaNotFoundError
 
@@ -130,6 +131,8 @@ def own_session(log: Path, master: str) -> SparkSession:
         return hub_session("penstock plgd", master=master, log_file=log)
     except JavaNotFoundError as error:
         raise click.ClickException(str(error)) from None
+    except Exception as error:  # of Spark, which says more in its log
+        raise click.ClickException(f"Spark does not start: {brief(error)} (see {log})") from None
 
 
 @click.command()
@@ -298,8 +301,13 @@ def backfill(session: Session, /, folder: Path, stream: str, **given: Any) -> in
 
         source = source_of(session, session.server or DEFAULT_URL, stream)
         progress = Progress(session.jetstream(client), stream, as_json=session.as_json)
-        given["first"] = given["first"] or state.first_seq
+        given["first"] = first = given["first"] or state.first_seq
         given["last"] = given["last"] or state.last_seq
+        if first > min(given["last"], state.last_seq) and state.messages:
+            raise click.UsageError(
+                f"nothing from --first {first} to --last {given['last']}: the stream {stream} has"
+                f" {state.first_seq} to {state.last_seq}"
+            )
         log = folder / "spark.log"
         run_backfill(lake, log, source, progress.told, **given)
         progress.summary(folder / "tables", stopped=False)

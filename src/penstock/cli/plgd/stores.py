@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,10 @@ from penstock.cli.plgd.lines import needs
 
 if TYPE_CHECKING:
     from penstock.plgd.store import EventStore
+
+
+TARGET = re.compile(r"(?:[^\s:/]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}")
+"""An address: host:port."""
 
 
 def open_store(place: str) -> EventStore:
@@ -36,3 +41,11 @@ def contents(path: str, what: str) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise click.ClickException(f"cannot read {what} {path}: {error.strerror}") from None
+
+
+def pem(path: str, what: str) -> bytes:
+    """A file's bytes; ClickException if it is no PEM."""
+    data = contents(path, what)
+    if b"-----BEGIN " not in data:
+        raise click.ClickException(f"{what} {path} is no PEM file")
+    return data

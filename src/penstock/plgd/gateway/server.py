@@ -104,7 +104,10 @@ class GatewayServer:
             else:
                 self.port = self._server.add_secure_port(address, tls.credentials())
         except RuntimeError as error:
-            raise OSError(f"cannot listen on {address}: {error}") from error
+            why = "certificate and key do not fit, or " if tls is not None else ""
+            raise OSError(
+                f"cannot listen on {address}: {why}the port is taken, or this machine has not the address"
+            ) from error
         await self._server.start()
         return self.port
 

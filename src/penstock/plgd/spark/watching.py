@@ -5,8 +5,8 @@
     alerts.plgd.flapping.{device}    {"sessions": 5, "window_s": 3600.0, "first_connected_at": "...", ...}
 
 The clock runs with the stream: it is the time now only when the tables have all events that the stream has, else
-the hub's latest time in the tables. So a pipeline that is behind does not take a device for offline whose return
-it has not read yet.
+the hub's latest time in the tables, but not far ahead of when the stream got their last message: a time may be wrong.
+So a pipeline that is behind does not take a device for offline whose return it has not read yet.
 
 The stream of the alerts says which were sent before: its ids are read once at the start. So a device that stays
 offline alerts once, however often the pipeline is started, for as long as the stream keeps the alert.
@@ -33,7 +33,7 @@ from ..tables import conditions
 from ..tables.commands import CONFIRMED, PENDING
 from ..tables.rows import EPOCH, time_of
 from ..tables.schemas import AGGREGATES, COMMANDS, EVENTS, RAW, SESSIONS
-from .alerts import SUBJECT
+from .alerts import SUBJECT, received
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -156,7 +156,10 @@ class Watch:
             last = self.client.jetstream().get_message(self.stream, last_by_subject=self.subject)
         except MessageNotFound:
             return now
-        return now if last.seq <= self.last_seq else min(now, self.hub_time())
+        if last.seq <= self.last_seq:
+            return now
+        ahead = timedelta(seconds=self.lake.settings.late_s)
+        return min(now, self.hub_time(), received(self.lake, self.last_seq) + ahead)
 
     def hub_time(self) -> datetime:
         """The hub's latest time in the tables."""

@@ -213,9 +213,15 @@ class Batch:
         return is_new, rows, state
 
     def clock_ns(self, versions: pa.Table) -> int:
-        """The hub's latest time that the bucket has seen."""
-        times = [pc.max(table["last_ns"]).as_py() or 0 for table in (self.aggregates, versions)]
-        return max(times)
+        """The hub's latest time that the bucket has seen.
+
+        A time that is far ahead of the stream's is a wrong one: believed, it would let all commands expire.
+        """
+        now_us = pc.max(self.messages["received"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()))
+        limit = pa.scalar((now_us.as_py() or 0) * 1000 + int(self.settings.late_s * 1e9))
+        times = [table["last_ns"] for table in (self.aggregates, versions)]
+        believed = [pc.max(each.filter(pc.less_equal(each, limit))).as_py() or 0 for each in times]
+        return max(believed)
 
     def twins(self, events: pa.Table) -> None:
         """Changes of resources."""
