@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import KeyValueConfig, connect, connect_blocking
+import penstock.testing
+from penstock.client import KeyValueConfig, StreamConfig, connect, connect_blocking
 from penstock.errors import BucketNotFound, BucketReplaced, ConnectionClosed, Timeout
 from tests.client.shells import connected
 
@@ -230,3 +231,40 @@ def test_a_change_is_delivered_before_the_watch_is_read(
         assert found[-1].operation == "PURGE"
         watch.stop()
         bucket.destroy()
+
+
+def test_a_bucket_that_was_restored_is_told(shell: str) -> None:
+    """It ends before what the watch has had; new values would come under sequences that were there."""
+    with penstock.testing.broker() as broker, connected(shell, broker.url) as client:
+        bucket = client.jetstream().create_key_value(KeyValueConfig(bucket="b"))
+        bucket.put("a", b"1")
+        state = broker.snapshot()
+        bucket.put("a", b"2")
+        bucket.put("b", b"2")
+        watch = bucket.watch()
+        assert len(watch.initial()) == 2
+        broker.rollback(state)
+        bucket.put("a", b"3")
+        with pytest.raises(BucketReplaced):
+            watch.next(timeout=WAIT)
+        with bucket.watch() as again:
+            assert [entry.value for entry in again.initial()] == [b"3"]
+
+
+def test_an_ordered_reader_goes_on_behind_the_end_of_a_stream_that_was_restored(
+    shell: str,
+) -> None:
+    with penstock.testing.broker() as broker, connected(shell, broker.url) as client:
+        js = client.jetstream()
+        js.create_stream(StreamConfig(name="S", subjects=["s"]))
+        js.publish("s", b"1")
+        state = broker.snapshot()
+        js.publish("s", b"2")
+        reader = js.ordered_consumer("S")
+        assert [message.data for message in reader.fetch(2)] == [b"1", b"2"]
+        broker.rollback(state)
+        assert reader.fetch(1, timeout=1) == []  # it has a new consumer now
+        js.publish("s", b"3")
+        (message,) = reader.fetch(1, timeout=WAIT)
+        assert (message.data, message.metadata.stream_seq) == (b"3", 2)
+        reader.close()

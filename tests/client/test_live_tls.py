@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import TlsOptions
+from penstock.client import TlsOptions, connect
 from penstock.errors import ConnectError
 from tests.certificates import Authority
 from tests.client.test_live_secured import echo_aio, echo_blocking
@@ -67,3 +68,28 @@ def test_either_order_where_the_server_waits_a_moment(kind: str, echo: Any, tmp_
         for first in (True, False):
             options = TlsOptions(ca_file=authority.ca_file, first=first)
             assert echo(url(server), tls=options) == b"x"
+
+
+@kinds
+@pytest.mark.parametrize("more", ["timeout: 5", "handshake_first: true"])
+def test_a_handshake_that_fails_leaves_nothing_running(
+    kind: str, more: str, tmp_path: Path
+) -> None:
+    """The certificate of an authority that the client does not trust."""
+    authority = Authority(tmp_path)
+    complaints: list[Any] = []
+
+    async def run(address: str) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: complaints.append(context))
+        before = asyncio.all_tasks()
+        first = "first" in more
+        for _ in range(3):
+            with pytest.raises(ConnectError, match=r"TLS handshake failed|verify failed"):
+                await connect(address, tls=TlsOptions(first=first))
+            await asyncio.sleep(0)
+        assert asyncio.all_tasks() == before
+        assert complaints == []
+
+    with configured(kind, config(authority, more)) as server:
+        asyncio.run(run(url(server)))

@@ -102,7 +102,8 @@ class Ordered:
         """Before a consumer is made again: begin at the first message of a stream that was made again.
 
         Its sequences are not those of the stream before, so behind the last one that was taken there may be
-        nothing for a long time. Returns whether it is another stream; raises StreamNotFound.
+        nothing for a long time. Of a stream that was restored, and ends before the position, the next
+        message is the one behind its end. Returns whether it is another stream; raises StreamNotFound.
         """
         if not self._since_ns:
             return False
@@ -111,6 +112,8 @@ class Ordered:
         except PermissionsViolation:  # the user may read the stream, and not ask about it
             return False
         if found.created <= self._since_ns:
+            if found.state.last_seq + 1 < self.next_seq:
+                self.rewind(found.state.last_seq + 1)
             return False
         self._since_ns = 0
         self.rewind(1)

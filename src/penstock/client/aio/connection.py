@@ -236,9 +236,10 @@ class Client(Awaited, Session[Message], Making["JetStream", "Service", "ServiceC
         if self._handshake is not None and not self._handshake.done():
             self._handshake.set_exception(error)
             return
-        # Broke between the handshake and the call that waits for it.
         if self._handshake is not None:
-            self._handshake = None
+            if self._handshake.cancelled() or self._handshake.exception() is not None:
+                return  # it failed before, and ``dial`` says so
+            self._handshake = None  # broke between the handshake and the call that waits for it
         self.last_error = error
         self._stop_ping()
         self._tell_lost(ConnectionLost(str(error)), event.waiters)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from penstock.api.fields import DeliverPolicy
 
+    from ..jetstream import Plans
     from ..message import BaseMessage
     from ..models import ConsumerConfig, ConsumerInfo, Metadata
     from ..steps import Steps
@@ -69,6 +70,7 @@ class Position(Ordered):
         """The last sequence that the watch has had."""
         self.subjects = subjects
         self._policy = policy
+        self._rewound = False
         self._waiting = 0  # initial messages that the consumer has not delivered yet
 
     def config(self) -> ConsumerConfig:
@@ -77,12 +79,22 @@ class Position(Ordered):
             self._deliver_policy = self._policy
         return super().config()
 
+    def checking(self, plans: Plans) -> Steps[bool]:
+        """Before a consumer is made again: notice a stream that went back."""
+        before = self.next_seq
+        another = yield from super().checking(plans)
+        self._rewound = self.next_seq < before
+        return another
+
     def started(self, info: ConsumerInfo) -> None:
         """The consumer is created."""
         begin = info.delivered.stream_seq + 1
         by_sequence = self._deliver_policy is None
         super().started(info)
-        self.went_back = self.starts > 0 and by_sequence and begin < self.next_seq
+        # A server before 2.10 begins at the stream's end when the sequence is behind it.
+        self.went_back = self._rewound or (
+            self.starts > 0 and by_sequence and begin < self.next_seq
+        )
         self.starts += 1
         self._waiting = info.num_pending
         if not info.num_pending and not self.caught_up:
