@@ -286,6 +286,34 @@ def test_a_message_whose_handler_raises_is_delivered_again(
     assert "no 157" in str(client.last_error)
 
 
+@pytest.mark.parametrize("concurrency", [None, 2])
+def test_the_failure_of_a_handler_is_an_event_of_the_connection(
+    shell: str, server: ServerProcess, unique: str, concurrency: int | None
+) -> None:
+    told: list[Any] = []
+
+    def handle(_: Any) -> None:
+        raise LookupError("no paper")
+
+    async def handle_later(_: Any) -> None:
+        handle(_)
+
+    with connected(shell, server.url, on_status=told.append) as client:
+        js = client.jetstream()
+        js.create_stream(StreamConfig(name=unique, subjects=[unique], storage="memory"))
+        js.create_consumer(unique, ConsumerConfig(durable_name="c", max_deliver=1))
+        js.publish(unique)
+        work = handle_later if shell == "asyncio" and concurrency else handle
+        options = {} if concurrency is None else {"concurrency": concurrency}
+        with js.consumer(unique, "c").consume(work, **options) as messages:
+            while not any(status.kind == "error" for status in told):
+                messages.run(timeout=0.05)
+        js.delete_stream(unique)
+    (failure,) = [status.error for status in told if status.kind == "error"]
+    assert isinstance(failure, CallbackFailed)
+    assert isinstance(failure.__cause__, LookupError)
+
+
 def test_events_are_read_as_they_come(js: Any, unique: str) -> None:
     consumer = js.consumer(unique, "c")
     with consumer.consume(max_messages=COUNT, heartbeat=0.1, expires=0.3) as messages:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.client import StreamConfig, connect
-from penstock.errors import ApiError, BatchEnded, NoResponders, WrongLastSequence
+from penstock.errors import ApiError, BatchEnded, NoResponders, PayloadTooLarge, WrongLastSequence
 from tests.client.shells import connected
 from tests.client.test_live_aio import on_a_loop
 from tests.peers import available_servers, running_server
@@ -175,3 +175,22 @@ async def test_an_idle_fast_batch_stays_open(
             await batch.publish(f"{unique}.a")
         assert batch.result is not None
         assert batch.result.count == 2
+
+
+def test_a_message_that_is_too_large_leaves_the_batch_as_it_was(
+    shell: str, server: ServerProcess, unique: str
+) -> None:
+    """Refused where it is added, and not when the next message or the commit sends it."""
+    with connected(shell, server.url) as client:
+        js = client.jetstream()
+        js.create_stream(config(unique))
+        subject = f"{unique}.x"
+        batch = js.atomic_batch()
+        limit = client.server_info.max_payload
+        batch.add(subject, b"1")
+        for size in (limit, limit + 1):
+            with pytest.raises(PayloadTooLarge, match="message 2 of the batch"):
+                batch.add(subject, bytes(size))
+        batch.add(subject, b"2")
+        assert batch.commit().count == 2
+        js.delete_stream(unique)

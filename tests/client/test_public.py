@@ -189,6 +189,8 @@ def test_options_that_would_be_ignored_are_errors(shell: Any) -> None:
     """All of it is known before a server is looked for."""
     with pytest.raises(TypeError, match="there is no option nmae"):
         shell(nmae="n")
+    with pytest.raises(TypeError, match="come to on_status"):
+        shell(on_eror=print)
     with pytest.raises(TypeError, match="not both: name"):
         shell(Options(), name="n")
     with pytest.raises(TypeError, match="not both: tls"):

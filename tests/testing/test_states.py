@@ -161,3 +161,8 @@ def test_time_goes_back_for_what_expires():
             assert js.stream_info("S").state.messages == 0
             broker.rollback(state)
             assert js.stream_info("S").state.messages == 1
+
+
+def test_what_is_no_snapshot():
+    with testing.broker() as each, pytest.raises(TypeError, match="what snapshot"):
+        each.rollback("yesterday")

@@ -18,6 +18,7 @@ shells share.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -28,6 +29,7 @@ from penstock.errors import (
     BatchEnded,
     ConnectionClosed,
     NoResponders,
+    PayloadTooLarge,
     PenstockError,
     ProtocolError,
     Timeout,
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
     from .streams import Streams
 
 START, APPEND, COMMIT_EOB, PING = 0, 1, 3, 4
+COMMIT = b"Nats-Batch-Commit: 1\r\n\r\n"
+"""The end of the headers of an atomic batch's last message."""
 UNANSWERED = 2  # flow acks that may be outstanding
 
 
@@ -84,11 +88,13 @@ class AtomicNumbers:
         expected_last_seq: int | None = None,
         expected_last_subject_seq: int | None = None,
         ttl: Duration | None = None,
+        size_max: float = math.inf,
     ) -> tuple[Outgoing, bool] | None:
         """Add a message; returns the previous message to send, and whether it asks for an answer.
 
         None for the first message. Raises ValueError when the batch is over, or when a header cannot hold a
-        value, and InvalidSubject.
+        value, InvalidSubject, and PayloadTooLarge when the message, with the header of the commit, has more
+        than ``size_max`` bytes; the batch is as before then.
         """
         if self.over:
             raise ValueError(f"batch {self.id} is over")
@@ -101,6 +107,12 @@ class AtomicNumbers:
             expected_last_subject_seq=expected_last_subject_seq,
             ttl=ttl,
         )
+        size = len(block) + len(COMMIT) - 2 + len(payload)
+        if size > size_max:
+            raise PayloadTooLarge(
+                f"message {self.count + 1} of the batch has {size} bytes with its headers, the server "
+                f"takes {size_max}"
+            )
         before, self._held = self._held, Outgoing(subject, payload, block)
         self.count += 1
         if before is None:
@@ -112,7 +124,7 @@ class AtomicNumbers:
         if self.over or self._held is None:
             raise ValueError(f"batch {self.id} is over" if self.over else "the batch is empty")
         last, self._held, self.over = self._held, None, True
-        return last._replace(headers=last.headers[:-2] + b"Nats-Batch-Commit: 1\r\n\r\n")
+        return last._replace(headers=last.headers[:-2] + COMMIT)
 
 
 def check_staged(answer: bytes) -> None:
@@ -289,7 +301,7 @@ class Atomic:
         """Add a message.
 
         Raises ApiError when the stream refuses the batch so far; a refused message that asks for no answer
-        fails the commit.
+        fails the commit. PayloadTooLarge leaves the batch as it was.
         """
         before = self._numbers.add(
             subject,
@@ -299,6 +311,7 @@ class Atomic:
             expected_last_seq=expected_last_seq,
             expected_last_subject_seq=expected_last_subject_seq,
             ttl=ttl,
+            size_max=self.client.connection.info.max_payload,
         )
         if before is None:
             return

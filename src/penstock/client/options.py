@@ -232,9 +232,10 @@ def make_options(
     ignored; ValueError for options with invalid values.
     """
     if unknown := sorted(given.keys() - ConnectOptions.__annotations__.keys()):
-        raise TypeError(
-            f"there is no option {', '.join(unknown)}: see help(penstock.client.Options)"
-        )
+        text = f"there is no option {', '.join(unknown)}: see help(penstock.client.Options)"
+        if any(name.startswith("on_") for name in unknown):
+            text += "; events of every kind come to on_status, for blocking clients too"
+        raise TypeError(text)
     files = tls if isinstance(tls, TlsOptions) else None
     context = None if isinstance(tls, TlsOptions) else tls
     if not isinstance(servers, Options):

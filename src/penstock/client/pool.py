@@ -148,7 +148,7 @@ class ServerPool:
         candidate.failures += 1
         refused = isinstance(error, AuthenticationError) and error.by_server
         candidate.refusals = candidate.refusals + 1 if refused else 0
-        reason, server = str(error), str(candidate.server)
+        reason, server = str(error) or type(error).__name__, str(candidate.server)
         reason = reason if reason.startswith(f"{server} ") else f"{server}: {reason}"
         self._reasons = [*(old for old in self._reasons if old != reason), reason][-REASONS_MAX:]
         over = 0 <= limit < candidate.failures or candidate.refusals >= AUTHENTICATION_FAILURES_MAX

@@ -280,6 +280,9 @@ class Broker:
         afterwards. Connections and their subscriptions stay; pull requests under way end.
         """
 
+        if not isinstance(snapshot, states.Snapshot):
+            raise TypeError(f"give what snapshot() returned, not {type(snapshot).__name__}")
+
         def back(app: Server) -> None:
             app.refuses = False
             self._faults.forget()

@@ -450,9 +450,11 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
             self._keeper.rouse()
 
     def report(self, error: Exception) -> None:
-        """Keep an error that no call can raise in ``last_error``; that of a handler is also logged."""
+        """Keep an error that no call can raise in ``last_error``; that of a handler is an event, and logged."""
         self.last_error = error
         if isinstance(error, CallbackFailed):
+            with self.guard:
+                self.note("error", error)
             logger.warning("%s: %s", type(error).__name__, error, exc_info=error.__cause__)
 
     # -- verbs -------------------------------------------------------------------------------------
