@@ -173,3 +173,39 @@ def test_as_a_user_runs_it(where, tmp_path, capsys):
     assert main([*arguments, "--compact", "--target-size", "1MB"]) == 0
     assert "10 into 1" in capsys.readouterr().out
     assert sequences(where) == list(range(60))
+
+
+def test_two_at_once_do_the_work_once(where, monkeypatch):
+    later(monkeypatch, 8)
+    real, inner = maintenance.replaced_ms, []
+
+    def beside(metadata):
+        """Another process maintains the table between what this one reads and writes."""
+        found = real(metadata)
+        if not inner:
+            inner.append(None)
+            inner[0] = maintain(where)
+        return found
+
+    monkeypatch.setattr(maintenance, "replaced_ms", beside)
+    report = maintain(where)
+    assert (inner[0].snapshots, report.snapshots) == (1, 1)
+    assert report.removed == []
+    assert sequences(where) == list(range(60))
+
+
+def test_a_file_that_another_maintenance_removed_is_no_error(where, monkeypatch):
+    later(monkeypatch, 8)
+    real, inner = maintenance._deleted, []
+
+    def beside(system, path):
+        if not inner:
+            inner.append(None)
+            inner[0] = maintain(where)
+        return real(system, path)
+
+    monkeypatch.setattr(maintenance, "_deleted", beside)
+    report = maintain(where)
+    assert len(inner[0].removed) > 0
+    assert not {*report.removed} & {*inner[0].removed}
+    assert sequences(where) == list(range(60))

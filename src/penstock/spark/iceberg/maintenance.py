@@ -146,6 +146,11 @@ def _expire(
         except CommitFailedException:
             time.sleep(0.05 * 2**attempt)
             continue
+        except ValueError:
+            left = {each.snapshot_id for each in _table(address).metadata.snapshots}
+            if old <= left:
+                raise
+            continue  # another maintenance has expired some of them
         return _table(address), old
     raise TableError(
         f"other writers change {address} each time before the expiry of its snapshots is committed"
@@ -218,6 +223,14 @@ def _remove(
                 continue
             if found.mtime is None or found.mtime.timestamp() * 1000 >= before:
                 continue
-            if not dry_run:
-                system.delete_file(found.path)
-            yield found.path
+            if dry_run or _deleted(system, found.path):
+                yield found.path
+
+
+def _deleted(system: fs.FileSystem, path: str) -> bool:
+    """Delete a file; False if another maintenance has deleted it."""
+    try:
+        system.delete_file(path)
+    except FileNotFoundError:
+        return False
+    return True
