@@ -63,7 +63,7 @@ def _data(kind: type[ApiError]) -> dict[str, Any]:
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    """A file of errors; ClickException if it is none."""
+    """A file of errors; ClickException for any other file."""
     try:
         found = json.loads(path.read_bytes())
     except json.JSONDecodeError as error:

@@ -139,7 +139,7 @@ def _check(names: Any) -> None:
 
 
 class Reader:
-    """Reads an archive; ArchiveError for a file that is none, OSError."""
+    """Reads an archive; ArchiveError for any other file, OSError."""
 
     def __init__(self, path: Path) -> None:
         """Opens the file and reads what it holds."""

@@ -103,7 +103,7 @@ def _removed(session: Session, subject: str) -> None:
 @_ACCOUNT
 @choosing.OPERATOR
 @click.option("--description", default="", help="What it is for.")
-@click.option("--url", default="", help="Where more is told.")
+@click.option("--url", default="", help="A URL with more information.")
 @_POSITION
 @click.option("--advertise", is_flag=True, help="Show it to others.")
 @_SERVICE
@@ -154,7 +154,7 @@ def export_add(
 @_ACCOUNT
 @choosing.OPERATOR
 @click.option("--description", help="What it is for.")
-@click.option("--url", help="Where more is told.")
+@click.option("--url", help="A URL with more information.")
 @_POSITION
 @click.option("--advertise/--no-advertise", default=None, help="Show it to others.")
 @command
@@ -256,7 +256,7 @@ def export_rm(session: Session, subject: str, account: str, operator: str, force
 @choosing.OPERATOR
 @click.option("--source", required=True, help="The exporting account: its public key, or name.")
 @click.option("--local", default="", help="The subject here; otherwise the same.")
-@click.option("--share", is_flag=True, help="Tell the exporter who connects.")
+@click.option("--share", is_flag=True, help="Share the identity of clients with the exporter.")
 @click.option("--traceable", is_flag=True, help="Let traces of messages go on.")
 @_SERVICE
 @click.option(
@@ -304,7 +304,9 @@ def import_add(
 @_ACCOUNT
 @choosing.OPERATOR
 @click.option("--local", help="The subject here.")
-@click.option("--share/--no-share", default=None, help="Tell the exporter who connects.")
+@click.option(
+    "--share/--no-share", default=None, help="Share the identity of clients with the exporter."
+)
 @click.option("--traceable/--no-traceable", default=None, help="Let traces of messages go on.")
 @command
 @click.pass_obj

@@ -211,7 +211,7 @@ def edit(
     no_tags: Sequence[str],
     **given: Any,
 ) -> None:
-    """Change the user NAME of ACCOUNT. Credentials files that exist keep what they say."""
+    """Change the user NAME of ACCOUNT. Existing credentials files do not change."""
     store = Store()
     owner, home, user = _found(store, operator, account, name)
     if is_scoped(home, user) and any(value not in (None, ()) for value in given.values()):

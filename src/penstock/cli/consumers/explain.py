@@ -71,7 +71,7 @@ def _message(js: BlockingJetStream, stream: str, info: ConsumerInfo, seq: int) -
 def _pending(
     session: Session, client: BlockingClient, stream: str, consumer: str, seq: int
 ) -> Pending | None:
-    """Whether the message waits for an ack, exactly; None if nobody knows."""
+    """Whether the message waits for an ack, exactly; None if that is not known."""
     import os
 
     if session.store and os.path.isdir(f"{session.store}/jetstream"):

@@ -86,9 +86,9 @@ def _row(info: ConsumerInfo, messages: int, raw: bool) -> tuple[str, ...]:
 @command
 @click.pass_obj
 def find(session: Session, /, stream: str, names: bool, **asked: Any) -> int:
-    """Find consumers of STREAM for which everything holds that is asked for.
+    """Find the consumers of STREAM that meet every given condition.
 
-    Exit status 1 if there is none. --expression takes the language Expr, with config, state and info as
+    Exit status 1 if none does. --expression takes the language Expr, with config, state and info as
     consumer info --json has them: 'state.num_pending > 100 and config.ack_policy == "explicit"'.
     """
     with session.connect() as client:

@@ -46,7 +46,7 @@ def selecting(function: F) -> F:
 
 
 def selected(js: BlockingJetStream, stream: str, asked: dict[str, Any]) -> list[ConsumerInfo]:
-    """The consumers for which everything holds that is asked for; UsageError."""
+    """The consumers that meet every given condition; UsageError."""
     if asked["pull"] and asked["push"]:
         raise click.UsageError("--pull and --push exclude each other")
     tests = expression_tests(asked["expression"], _values)

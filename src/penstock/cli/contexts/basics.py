@@ -91,8 +91,8 @@ def add(
 ) -> None:
     """Save the connection options as context NAME, or change those of NAME.
 
-    Options may be given before or behind the command. Of an existing context, what is not given
-    stays as it is. The `nats` command uses the same contexts.
+    Options may be given before or behind the command. Options that are not given keep their values in
+    an existing context. The `nats` command uses the same contexts.
     """
     from penstock.cli.contexts import files as context_files
     from penstock.client.addresses import DEFAULT_URL

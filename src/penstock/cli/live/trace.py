@@ -83,8 +83,8 @@ def trace(
 ) -> int:
     """Show which clients, streams and servers get a message to SUBJECT.
 
-    The message is not delivered and not stored, unless --deliver is given. Exit status 1 if nobody is
-    interested.
+    The message is not delivered and not stored, unless --deliver is given. Exit status 1 if no client,
+    stream or server would get it.
     """
     headers = headers_of(header)
     for name in (DESTINATION, ONLY, HOP):

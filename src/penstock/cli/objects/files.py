@@ -249,7 +249,7 @@ def update(
 ) -> None:
     """Change the name, description, headers or metadata of the object NAME of BUCKET.
 
-    Its bytes stay as they are, and so does what is not given.
+    The bytes and all fields that are not given stay unchanged.
     """
     headers, properties = headers_of(header), pairs(metadata, "--metadata")
     if rename is None and description is None and not headers and not properties:

@@ -36,7 +36,7 @@ class Interval(Duration):
 
 @contextmanager
 def alone_on(folder: Path) -> Iterator[None]:
-    """Nobody else works on a folder for as long as the context; an error if somebody does."""
+    """Locks a folder for the time of the context; an error when another run has locked it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / "run.lock").open("a+", encoding="utf-8")

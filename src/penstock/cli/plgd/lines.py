@@ -34,7 +34,7 @@ def written(subject: str, payload: bytes, message_id: str) -> str:
 
 
 def read(file: IO[str], name: str) -> Iterator[Line]:
-    """The events of a file; ClickException for a line that is none, with its number."""
+    """The events of a file; ClickException for a line that is no event, with its number."""
     for number, text in enumerate(_texts(file, name), 1):
         if not text.strip():
             continue

@@ -138,7 +138,11 @@ def own_session(log: Path, master: str) -> SparkSession:
 @click.command()
 @FOLDER
 @STREAM
-@click.option("--once", is_flag=True, help="Bring what is there into the tables, and end.")
+@click.option(
+    "--once",
+    is_flag=True,
+    help="Bring the messages that the stream has now into the tables, and end.",
+)
 @click.option(
     "--allow-data-loss",
     is_flag=True,
@@ -151,7 +155,7 @@ def own_session(log: Path, master: str) -> SparkSession:
     type=click.IntRange(1, 65535),
     default=4222,
     show_default=True,
-    help="Without --server, the port of the server on this machine, which is started if there is none.",
+    help="Without --server, the port of the server on this machine; a server is started if none listens.",
 )
 @BATCH
 @table_options

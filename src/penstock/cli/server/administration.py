@@ -30,7 +30,7 @@ _SHOWN_MOST = 20
 def reload(session: Session, server: str, force: bool) -> None:
     """Let SERVER (its ID or name) read its configuration again, as SIGHUP does.
 
-    A mistake in the file changes nothing, and is told.
+    A mistake in the file is reported, and changes nothing.
     """
     with session.connect() as client:
         found = find_server(client, server)

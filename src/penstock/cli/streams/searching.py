@@ -45,7 +45,7 @@ _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 @command
 @click.pass_obj
 def find(session: Session, /, names: bool, **asked: Any) -> int:
-    """Find streams for which everything holds that is asked for. Exit status 1 if there is none.
+    """Find the streams that meet every given condition. Exit status 1 if none does.
 
     --expression takes the language Expr, with config, state and info as stream info --json has them:
     'state.messages > 1000 and "orders.>" in config.subjects', 'info.cluster.name in ["lon", "sfo"]'.

@@ -65,7 +65,7 @@ def selecting(function: F) -> F:
 
 
 def selected(js: BlockingJetStream, asked: dict[str, Any]) -> list[StreamInfo]:
-    """The streams for which everything holds that is asked for; UsageError."""
+    """The streams that meet every given condition; UsageError."""
     if asked["stored"] and asked["subject"] is None:
         raise click.UsageError("--stored needs --subject")
     tests = [

@@ -1,7 +1,7 @@
 """What threads need to share a blocking client: its lock, the sleep of a thread, and a bell.
 
-The guard is held whenever a thread works with the client, and by nobody who waits: a thread gives it
-away to sleep, to wait for bytes, to connect, or to read from a file. So a call never waits long for it.
+A thread holds the guard while it works with the client, and releases it to sleep, to wait for bytes, to
+connect, or to read from a file. So a call never waits long for the guard.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
                   ▲                                     │
                   └──── a call that waits takes over ◄──┘
 
-It refers to the client only for moments, so that a client that nobody has any more is collected. It ends
-with the client, and never keeps the process alive.
+The thread refers to the client only for moments, so that a client that the program has dropped is
+collected. It ends with the client, and never keeps the process alive.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
                  └─► somebody leads ─► follows: sleeps until its mailbox is stirred
     a call ends ───► nobody leads, others sleep ──► the one that sleeps longest wakes, and leads
 
-The state is changed with the ``guard``, which nobody has who waits. While no call waits, the keeper leads
-(``keeping.py``).
+A thread changes the state only with the ``guard``, and releases the guard to wait. While no call waits,
+the keeper leads (``keeping.py``).
 """
 
 from __future__ import annotations
