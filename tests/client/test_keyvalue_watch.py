@@ -13,6 +13,7 @@ import pytest
 
 import penstock.testing
 from penstock.client import KeyValueConfig, StreamConfig, connect, connect_blocking
+from penstock.client.keyvalue.many import ManyKeys
 from penstock.errors import BucketNotFound, BucketReplaced, ConnectionClosed, Timeout
 from tests.client.shells import connected
 
@@ -197,6 +198,38 @@ def test_a_snapshot_never_shows_half_of_a_transaction(server: ServerProcess, uni
             enough.set()
             thread.join()
         written.destroy()
+
+
+def test_a_snapshot_asks_once_for_many_changes(
+    shell: str, server: ServerProcess, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A question for each change never ends while another client writes without a pause."""
+    newest, asked, bursts = ManyKeys._newest, 0, 4
+    config = KeyValueConfig(bucket=unique, storage="memory")
+    with connected(shell, server.url) as client, connect_blocking(server.url) as other:
+        bucket = client.jetstream().create_key_value(config)
+        writing = other.jetstream().key_value(unique)
+        writing.put("k", b"")
+
+        def write_and_ask(self: Any, subjects: Any) -> Any:
+            nonlocal asked
+            asked += 1
+            if asked <= bursts:
+                for n in range(50):
+                    writing.put(f"k{n % 7}", b"%d" % asked)
+            return newest(self, subjects)
+
+        monkeypatch.setattr(ManyKeys, "_newest", write_and_ask)
+        snapshot = bucket.snapshot(timeout=WAIT)
+        assert snapshot.revision == 1 + 50 * bursts
+        assert {key: entry.value for key, entry in snapshot.items() if key != "k"} == {
+            f"k{n}": b"%d" % bursts for n in range(7)
+        }
+        assert asked <= 3 * bursts
+        asked, bursts = 0, 10**9
+        with pytest.raises(Timeout, match="without a pause"):
+            bucket.snapshot(timeout=0.2)
+        bucket.destroy()
 
 
 def delivered(js: Any, stream: str, revision: int) -> None:

@@ -145,7 +145,7 @@ class ManyKeys(Bucket[V]):
         Every matching key has the value that it had when ``snapshot.revision`` was the newest revision: no
         write is missing before it, none is seen after it, and a transaction is seen as a whole or not at all.
         The keys are read until a moment at which none of them has a newer revision; Timeout when that does
-        not come, because other clients write without a pause.
+        not come in ``timeout`` (that of the client if none is given), because other clients write too fast.
         """
         deadline = self.client.clock() + self.js.seconds_of(timeout)
         watch = Watching(self, self._position(filters))
@@ -153,15 +153,9 @@ class ManyKeys(Bucket[V]):
         try:
             for entry in (yield from watch.initialing(timeout)):
                 found[entry.key] = entry
-            while (yield from self._newest(watch.position.subjects)) > watch.position.had:
-                left = deadline - self.client.clock()
-                try:
-                    entry = yield from watch._following(min(left, _LOOK_AGAIN_S))
-                except Timeout:
-                    if left <= 0:
-                        raise
-                else:
-                    found[entry.key] = entry
+            position = watch.position
+            while (newest := (yield from self._newest(position.subjects))) > position.had:
+                yield from self._catching_up(watch, newest, found, deadline)
         finally:
             yield from watch.stopping()
         snapshot = KvSnapshot((key, entry) for key, entry in found.items() if not entry.deleted)
@@ -169,6 +163,26 @@ class ManyKeys(Bucket[V]):
         return snapshot
 
     snapshot = call(snapshotting)
+
+    def _catching_up(
+        self, watch: Watching[V], newest: float, found: dict[str, KvEntry[V]], deadline: float
+    ) -> Steps[None]:
+        """Take entries up to this revision, and what has arrived behind it; Timeout at the deadline.
+
+        A question for each entry would take longer than other clients need to write the next one.
+        """
+        wait = _LOOK_AGAIN_S
+        while True:
+            left = deadline - self.client.clock()
+            if left <= 0:
+                raise Timeout(f"other clients write to bucket {self.bucket!r} without a pause")
+            try:
+                entry = yield from watch._following(min(left, wait))
+            except Timeout:  # nothing more is there, or what was the newest has gone
+                return
+            found[entry.key] = entry
+            if watch.position.had >= newest or newest == math.inf:
+                wait = 0.0
 
     def _newest(self, subjects: Sequence[str]) -> Steps[float]:
         """The newest revision of these subjects; infinity in the middle of a transaction.
