@@ -107,3 +107,13 @@ def test_what_makes_no_batch() -> None:
         AtomicNumbers("b", 0)
     with pytest.raises(ValueError, match="empty"):
         FastFlow("in", "b", 1, gaps=True).reply_of_end()
+
+
+def test_a_server_without_batches_is_told_as_such() -> None:
+    """It stores each message at once, and answers with an ordinary ack."""
+    ack = b'{"stream":"S","seq":11}'
+    with pytest.raises(ProtocolError, match=r"at sequence 11: its server has no atomic batches"):
+        check_staged(ack)
+    flow = FastFlow("in", "b", 10, gaps=False)
+    flow.receive(said(ack))
+    assert "its server has no fast batches" in str(flow.error)

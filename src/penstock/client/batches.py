@@ -130,8 +130,14 @@ class AtomicNumbers:
 def check_staged(answer: bytes) -> None:
     """Check the answer to a message of an open atomic batch; ApiError when the stream refused it."""
     if answer:
-        decode_pub_ack(answer)
-        raise ProtocolError(f"not an answer to a message of a batch: {answer[:200]!r}")
+        raise ProtocolError(_stored_at_once(decode_pub_ack(answer), "atomic batches", "2.12"))
+
+
+def _stored_at_once(ack: PubAck, what: str, version: str) -> str:
+    return (
+        f"stream {ack.stream!r} has stored a message at once, at sequence {ack.seq}: its server has no "
+        f"{what} (nats-server has them from {version} on)"
+    )
 
 
 class _Answer(msgspec.Struct):
@@ -256,7 +262,7 @@ class FastFlow:
                 if result.batch:
                     self.result = result
                 else:
-                    self.error = ProtocolError(f"an ack without a batch: {message.data[:200]!r}")
+                    self.error = ProtocolError(_stored_at_once(result, "fast batches", "2.14"))
 
     def _reply(self, number: int, operation: int) -> str:
         return f"{self._prefix}.{number}.{operation}.$FI"
