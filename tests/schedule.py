@@ -13,7 +13,6 @@ there are more processes than cores, and those without a JVM wait while the two 
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
@@ -124,11 +123,7 @@ class Stopwatch:
     def pytest_sessionfinish(self) -> None:
         self.path.write_text(table(self.seconds))
         if self.work:
-            (
-                Path(os.environ["WORK_OUT"])
-                if "WORK_OUT" in os.environ
-                else self.path.with_name(WORK_TABLE)
-            ).write_text(work_table(self.work))
+            self.path.with_name(WORK_TABLE).write_text(work_table(self.work))
 
 
 def measure(config: pytest.Config) -> None:
