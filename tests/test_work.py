@@ -1,0 +1,32 @@
+"""The processor time of a process is counted with that of its children, and written as a table."""
+
+import subprocess
+import sys
+import time
+
+from tests.schedule import work_table
+from tests.work import work_s
+
+WORK_S = 0.3
+
+
+def test_a_child_counts_while_it_runs_and_when_it_has_ended() -> None:
+    before = work_s()
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as child:
+        deadline = time.monotonic() + 60
+        while work_s(child.pid) < WORK_S:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert work_s() - before >= WORK_S
+        child.kill()
+    assert work_s() - before >= WORK_S
+    assert work_s(child.pid) == 0
+
+
+def test_the_table_has_the_sum_and_what_takes_long() -> None:
+    work = {"a.py::one": 6.0, "a.py::two": 1.0, "b.py::one": 1.0}
+    assert [line.split() for line in work_table(work).splitlines()] == [
+        ["8.0", "all"],
+        ["7.0", "a.py"],
+        ["6.0", "a.py::one"],
+    ]
