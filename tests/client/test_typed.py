@@ -85,6 +85,13 @@ async def by_hand(nc: Client, service: Service, request: Request) -> None:
         async for entry in watch:
             assert_type(entry, KvEntry[str])
             assert_type(entry.value, str)
+    assert_type(await kv.watch(), KeyWatch[bytes])
+    store = await js.object_store("b")
+    async with store.watch() as watcher:
+        async for info in watcher:
+            assert_type(info, ObjectInfo | None)
+    async with await store.watch() as watcher:
+        assert_type(watcher, ObjectWatcher)
     async for event in nc.status():
         assert_type(event, Status)
     async with connect() as opened:
@@ -123,6 +130,9 @@ def by_hand(nc: BlockingClient, service: BlockingService, request: BlockingReque
     with kv.typed(str).watch() as watch:
         for entry in watch:
             assert_type(entry, KvEntry[str])
+    with js.object_store("b").watch() as watcher:
+        for info in watcher:
+            assert_type(info, ObjectInfo | None)
     for event in nc.status():
         assert_type(event, Status)
     with connect_blocking() as opened:
