@@ -21,14 +21,16 @@ import contextlib
 import logging
 import os
 import re
+import signal
 import subprocess
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.spark.java import ensure_java
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]  # has no types
     from pyspark import SparkConf
@@ -82,11 +84,22 @@ def session(
     chosen = {**defaults(master), "spark.driver.extraJavaOptions": options, **(settings or {})}
     conf = SparkConf().setAll(list(chosen.items())).setAppName(name).setMaster(master)
     if SparkContext._active_spark_context is None and log_file is not None:
-        SparkContext(conf=conf, gateway=launch(conf, log_file))
+        with _own_interrupts():
+            SparkContext(conf=conf, gateway=launch(conf, log_file))
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
     register(spark)
     _hush()
     return spark
+
+
+@contextlib.contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Keep what the program does on Ctrl-C: a new context has one of Spark that raises where Spark is called."""
+    handler = signal.getsignal(signal.SIGINT)
+    yield
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and callable(handler) and handler is not signal.default_int_handler:
+        signal.signal(signal.SIGINT, handler)
 
 
 def _hush() -> None:

@@ -45,6 +45,10 @@ BATCH = click.option(
 MASTER = click.option("--master", default="local[2,4]", show_default=True, help="Where Spark runs.")
 
 
+class Stopped(Exception):  # it is no error
+    """A back-fill was asked to stop, and a batch has ended."""
+
+
 class Progress:
     """Tells of each batch that the tables hold: as a line for a person, or of JSON."""
 
@@ -218,9 +222,9 @@ def run_query(lake: Lake, folder: Path, source: Source, progress: Progress, **gi
     stopping = threading.Event()
     tries = Tries(stopping, as_json=progress.as_json)
     log = folder / "spark.log"
-    spark = own_session(log, given["master"])
     given["checkpoint"] = str((folder / "checkpoint").absolute())
     with stop_signals(stopping):
+        spark = own_session(log, given["master"])
         try:
             while not stopping.is_set():
                 try:
@@ -290,8 +294,8 @@ def followed(
 def backfill(session: Session, /, folder: Path, stream: str, **given: Any) -> int:
     """Make the tables of events that a stream has.
 
-    FOLDER gets new tables, which are those that `penstock plgd run` would have made. One that was interrupted
-    goes on, with the same --first, --last and --batch.
+    FOLDER gets new tables, which are those that `penstock plgd run` would have made. Ctrl-C stops it at the
+    end of a batch. One that was interrupted goes on, with the same --first, --last and --batch.
 
     \b
     penstock --server nats://hub:4222 plgd backfill ./again
@@ -313,8 +317,8 @@ def backfill(session: Session, /, folder: Path, stream: str, **given: Any) -> in
                 f" {state.first_seq} to {state.last_seq}"
             )
         log = folder / "spark.log"
-        run_backfill(lake, log, source, progress.told, **given)
-        progress.summary(folder / "tables", stopped=False)
+        stopped = run_backfill(lake, log, source, progress.told, **given)
+        progress.summary(folder / "tables", stopped=stopped)
     return DONE
 
 
@@ -324,20 +328,31 @@ def run_backfill(
     source: Source,
     told: Callable[[int, Counts], None],
     **given: Any,
-) -> None:
-    """Bring a range of a stream into new tables."""
-    from penstock.pipeline.running.supervising import brief
+) -> bool:
+    """Bring a range of a stream into new tables; whether it was asked to stop."""
+    from penstock.pipeline.running.supervising import brief, stop_signals
     from penstock.plgd.spark.running import backfill as fill
     from penstock.spark.session import end_session
     from penstock.spark.tables.places import TableError
 
-    spark = own_session(log, given["master"])
-    try:
-        limits = {name: given[name] for name in ("first", "last", "batch")}
-        fill(spark, source, lake, told=told, **limits)
-    except TableError as error:
-        raise click.ClickException(str(error)) from None
-    except Exception as error:  # of Spark, with pages of text
-        raise click.ClickException(f"{brief(error)} (see {log})") from error
-    finally:
-        end_session(spark)
+    stopping = threading.Event()
+
+    def tell(number: int, counts: Counts) -> None:
+        told(number, counts)
+        if stopping.is_set():
+            raise Stopped
+
+    with stop_signals(stopping):
+        spark = own_session(log, given["master"])
+        try:
+            limits = {name: given[name] for name in ("first", "last", "batch")}
+            fill(spark, source, lake, told=tell, **limits)
+        except Stopped:
+            return True
+        except TableError as error:
+            raise click.ClickException(str(error)) from None
+        except Exception as error:  # of Spark, with pages of text
+            raise click.ClickException(f"{brief(error)} (see {log})") from error
+        finally:
+            end_session(spark)
+    return False
