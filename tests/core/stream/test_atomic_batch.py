@@ -236,6 +236,32 @@ def test_a_group_that_was_never_whole_does_not_come_back(tmp_path: Path) -> None
         del log
 
 
+@pytest.mark.parametrize("below", [3, 4, 5])
+def test_a_purge_does_not_bring_back_the_rest_of_a_group_that_was_never_whole(
+    tmp_path: Path, below: int
+) -> None:
+    """A purge that names the hole of such a group also removes the messages behind the hole."""
+    site = Site(folder=str(tmp_path / "S"))
+    site.stream.publish("s.a", b"0")
+    store_whole(site.stream.path, group(b"1", b"2" * 20, b"3"))
+    site.stream.publish("s.a", b"4")
+    site.reactor.settle()
+    del site
+    path = only_segment(tmp_path / "S")
+    data = bytearray(path.read_bytes())
+    starts = record_starts(bytes(data))
+    data[starts[1] : starts[2]] = bytes(starts[2] - starts[1])
+    path.write_bytes(data)
+    log = open_log(str(tmp_path / "S"))
+    assert set(contents(log)) == {1, 5}
+    maintenance.purge(log, below)
+    log.flush()
+    for _ in range(2):
+        del log
+        log = open_log(str(tmp_path / "S"))
+        assert set(contents(log)) == {5}
+
+
 def test_damage_to_one_of_a_group_in_the_middle_costs_that_one(tmp_path: Path) -> None:
     site = Site(folder=str(tmp_path / "S"))
     store_whole(site.stream.path, group(b"1", b"2", b"3"))

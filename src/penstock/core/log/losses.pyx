@@ -12,7 +12,7 @@ from penstock.core.log.scan cimport Opened
 from penstock.core.log.segment cimport Segment, is_live, new_segment
 from penstock.core.log.tail_recovery cimport last_at_end
 
-from penstock.core.log.lost import Explained
+from penstock.core.log.lost import INCOMPLETE, Explained
 
 
 def is_segment_name(name: str) -> bool:
@@ -153,7 +153,7 @@ cdef int drop_broken(list opened, Opened o, bint follows) except -1:
         for i in range(low, high):
             if is_live(s, i):
                 s.lose(<uint32_t>i)
-                o.scan.missing.append((s.first + i, 1, "part of an incomplete batch"))
+                o.scan.missing.append((s.first + i, 1, INCOMPLETE))
     return 0
 
 

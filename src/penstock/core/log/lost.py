@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+INCOMPLETE = "part of an incomplete batch"
+"""Why a message is lost whose batch was never on the disk as a whole."""
+
 
 class Explained:
     """Sequences without a message for a known reason."""

@@ -31,6 +31,7 @@ from penstock.core.log.segment_head cimport put_head
 
 from penstock.core.log.deferred_writes import do_late
 from penstock.core.log.disk_recovery import mend
+from penstock.core.log.lost import INCOMPLETE
 
 cdef enum:
     COMPACT_MIN_BYTES = 1024         # a smaller segment is not rewritten
@@ -42,10 +43,21 @@ cdef enum:
 
 # --- purge and erase -----------------------------------------------------------------------------
 
+cdef uint64_t end_of_group(Log log, uint64_t end) except 0:
+    """The end of a purge below `end`: it includes the rest of a group that was not whole and that it cuts in two.
+
+    Recovery would find no hole in the group any more, because the purge names the hole, and would take the rest for messages.
+    """
+    for first, count, why in sorted(log.removals.lost):
+        if why == INCOMPLETE and first <= end < first + count:
+            end = first + count
+    return end
+
+
 def purge(Log log, below: int | None = None) -> int:
     """Remove every message, or every message below a sequence; return how many. The log records one range."""
     cdef uint64_t end = log.span.last_seq + 1 if below is None else min(max(below, 1), log.span.last_seq + 1)
-    cdef uint64_t before = log.msgs
+    cdef uint64_t before = log.msgs, stop
     cdef Segment s
     cdef uint32_t i
     if log.state.condition == CLOSED:
@@ -54,8 +66,9 @@ def purge(Log log, below: int | None = None) -> int:
         # The purge covers lost sequences, too: `lost` does not report them any more.
         begin = min(log.files.removed_below(), log.span.first_seq)
         if end > begin:
-            log.removals.add(begin, end - begin)
-            log.removals.purged(end)
+            stop = end_of_group(log, end)
+            log.removals.add(begin, stop - begin)
+            log.removals.purged(stop)
     if log.msgs == 0 or end <= log.span.first_seq:
         return 0
     if end > log.span.last_seq:
