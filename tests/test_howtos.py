@@ -29,13 +29,16 @@ CLIENT_PAGES = (
 )
 
 
+SPARK = re.compile(r"spark|penstock (run|pipeline run|plgd (run|backfill))\b")
+
+
 def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
 def marks(page: Path) -> list[pytest.MarkDecorator]:
     """Pages with Spark need a JVM."""
-    spark = any(block.runs and "spark" in block.text for block in blocks_of(page))
+    spark = any(block.runs and SPARK.search(block.text) for block in blocks_of(page))
     return [pytest.mark.slow, pytest.mark.timeout(600)] if spark else []
 
 
