@@ -87,7 +87,7 @@ def test_old_days_go_and_what_is_open_or_current_stays(
 
 def test_what_cannot_be_is_told(tmp_path: Path, cli: Run) -> None:
     ran = cli("plgd", "maintain", tmp_path / "none")
-    assert (ran.status, "there are no tables at" in ran.err) == (1, True)
+    assert (ran.status, "there are no tables of a hub at" in ran.err) == (1, True)
     ran = cli("plgd", "maintain", tmp_path, "--retention", "1m")
     assert (ran.status, "1h or more" in ran.err) == (2, True)
     (tmp_path / "lake" / "tables").mkdir(parents=True)
