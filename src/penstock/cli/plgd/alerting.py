@@ -136,15 +136,16 @@ def born_alerts(client: BlockingClient, alerts: str) -> int:
 def born_bucket(client: BlockingClient, bucket: str) -> tuple[int, bool]:
     """When a bucket was made, which is now if it was not there, and whether that is so."""
     from penstock.client import KeyValueConfig
-    from penstock.errors import StreamNotFound
+    from penstock.errors import BucketNotFound, StreamNotFound
 
     js = client.jetstream()
-    js.key_value(bucket)  # refuses a name that no bucket may have
+    is_new = False
     try:
-        return int(js.stream_info(f"KV_{bucket}").created), False
-    except StreamNotFound:
+        js.key_value(bucket)
+    except (BucketNotFound, StreamNotFound):
         js.create_key_value(KeyValueConfig(bucket=bucket))
-        return int(js.stream_info(f"KV_{bucket}").created), True
+        is_new = True
+    return int(js.stream_info(f"KV_{bucket}").created), is_new
 
 
 class Twins:
