@@ -117,16 +117,11 @@ class Altering:
         stream, consumer = pair
         seq = self.random.choice([0, self.random.randint(1, max(stream.ever_last, 1))])
         consumer.reset_from(seq)
-        sent = consumer.resets, consumer.acks_sent
 
         def heard(answer: Any) -> None:
+            consumer.resetting -= 1
             if "error" not in answer:
                 self.world.counts["consumer resets"] += 1
-                keeps = not stream.by_interest and "persist_mode" not in stream.config
-                keeps = keeps and not any(self.world.intervals)
-                if seq and keeps and sent == (consumer.resets, consumer.acks_sent):
-                    consumer.begin_again(seq)
-                    self.world.counts["consumer resets that count"] += 1
 
         body = {"seq": seq} if seq else {}
         self.clients.link().api(f"CONSUMER.RESET.{stream.name}.{consumer.name}", body, heard)

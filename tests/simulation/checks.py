@@ -381,6 +381,7 @@ class Checks:
             if there is not None and consumer.there == "maybe":
                 consumer.created = min(consumer.created, len(stream.order))
             consumer.there = "yes" if there is not None else "no"
+            consumer.resetting = 0
             if there is None:
                 continue
             self.consumer_configuration(stream, consumer, there.config)

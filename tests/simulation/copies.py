@@ -86,10 +86,11 @@ def check(world: World, streams: dict[str, Stream]) -> None:
     for stream in streams.values():
         if stream.there != "yes":
             continue
-        mirror = stream.config.get("mirror")
-        named = [mirror] if mirror else stream.config.get("sources", [])
-        for each in named:
-            origin = streams.get(each["name"])
+        # of an update that was not answered only the server knows whether it came into effect
+        config = world.account.streams[stream.name].config
+        mirror = config.mirror
+        for each in [mirror] if mirror else config.sources:
+            origin = streams.get(each.name)
             if origin is None or origin.there != "yes" or origin.flips or stream.flips:
                 continue
             if stream.origins.get(origin.name) is not origin or origin.config.get(

@@ -76,7 +76,7 @@ class Consumer:
     # every configuration that the consumer ever had
     configs: list[dict[str, Any]] = field(default_factory=list)
     resets: int = 0  # how many requests to begin again were sent
-    acks_sent: int = 0
+    resetting: int = 0  # how many of them are unanswered
     skipped_below: int = 0  # messages below may have been skipped by a reset
 
     def __post_init__(self) -> None:
@@ -87,16 +87,10 @@ class Consumer:
         know), messages with confirmed acks may be delivered again.
         """
         self.resets += 1
+        self.resetting += 1
         self.skipped_below = max(self.skipped_below, seq)
         self.confirmed = {each for each in self.confirmed if each < seq}
         self.confirmed_upto = min(self.confirmed_upto, max(seq - 1, 0))
-
-    def begin_again(self, seq: int) -> None:
-        """A reset was answered, and no ack was sent since: from here on all is owed once more."""
-        self.acks = {each for each in self.acks if each < seq}
-        self.acked_upto = min(self.acked_upto, seq - 1)
-        self.delivered = {each: n for each, n in self.delivered.items() if each < seq}
-        self.skipped_below = seq
 
     def ever(self, name: str) -> bool:
         """Whether any of its configurations has this set."""

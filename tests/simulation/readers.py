@@ -212,7 +212,6 @@ class Readers:
                 body = b"+ACK"
                 consumer.acked_upto = max(consumer.acked_upto, seq)
             consumer.acks.add(seq)
-            consumer.acks_sent += 1
             then = self.confirmation(consumer, seq) if self.random.random() < 0.5 else None
             link.send(reply, body, b"", then)
             self.world.counts["acks"] += 1
@@ -223,10 +222,12 @@ class Readers:
             link.send(reply, b"+WPI")
 
     def confirmation(self, consumer: Consumer, seq: int) -> Any:
+        # the server may take an ack before a reset that was sent first, on another connection
         life, resets = self.world.life, consumer.resets
+        counts = not consumer.resetting
 
         def heard(headers: bytes, body: bytes, reply: str, subject: str) -> None:
-            if life == self.world.life and resets == consumer.resets:
+            if counts and life == self.world.life and resets == consumer.resets:
                 self.world.counts["acks confirmed"] += 1
                 consumer.confirmed.add(seq)
                 if consumer.policy == "all":

@@ -50,6 +50,7 @@ ONCE_FAILED = (
     901745,
     5002963,
 )
+ALTERING_ONCE_FAILED = (8306970, 8400004)
 WIDE_ONCE_FAILED = (7002123, 7005183, 7011830, 7026788)
 DRAWN = int(os.environ.get("SIMULATION_SEEDS", "0" if os.environ.get("CI") else "100"))
 BLOCK = 25  # seeds in one test
@@ -77,6 +78,11 @@ def test_what_once_failed(seed: int) -> None:
 @pytest.mark.parametrize("seed", WIDE_ONCE_FAILED)
 def test_what_once_failed_with_the_wider_choice(seed: int) -> None:
     assert run(seed, wide=True, altering=False).failure == ""
+
+
+@pytest.mark.parametrize("seed", ALTERING_ONCE_FAILED)
+def test_what_once_failed_with_alterations(seed: int) -> None:
+    assert run(seed, altering=True).failure == ""
 
 
 @pytest.mark.parametrize("block", range(0, DRAWN, BLOCK))

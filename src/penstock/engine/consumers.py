@@ -83,9 +83,10 @@ def pause(
 def reset(account: JetStreamAccount, stream: StreamEntry, entry: ConsumerEntry, seq: int) -> int:
     """Let a consumer begin again at a sequence, or behind its ack floor (0); return the sequence.
 
-    The new position is on the disk before this returns. 10204: the deliver policy does not allow the
-    sequence. 10104: the disk refuses the write; the consumer begins again all the same, and its
-    position is written as soon as the disk accepts writes.
+    The new position is written before this returns, so that it survives the process; it is synced
+    with the next confirmed ack or saved base. 10204: the deliver policy does not allow the sequence.
+    10104: the disk refuses the write; the consumer begins again all the same, and its position is
+    written as soon as the disk accepts writes.
     """
     config = entry.config
     if seq:
@@ -101,7 +102,7 @@ def reset(account: JetStreamAccount, stream: StreamEntry, entry: ConsumerEntry, 
         account.waiting_files.commit()
     seq = entry.core.reset(seq)
     if entry.persistent and stream.files is not None:
-        save_states(account, stream, durable=True)
+        save_states(account, stream, durable=False)
         if stream.files.states.error is not None:
             raise errors.ConsumerStoreFailedError(stream.files.states.error)
     if stream.config.retention == "interest":
