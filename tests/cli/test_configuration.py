@@ -154,7 +154,7 @@ def test_nobody_answers(run, jetstream, tmp_path):
     (tmp_path / "logs.json").write_text(LOGS)
     status, _, err = run("apply", "logs.json")
     assert status == 1
-    assert "nobody answers" in err
+    assert "there is no terminal" in err
     assert "--yes" in err
     assert jetstream.stream_names() == []
     assert run("apply", "--auto-approve", "logs.json")[0] == 0

@@ -238,7 +238,7 @@ def test_a_stream_that_can_not_be_read_does_not_hide_the_others(
         assert status == 1
         states = {each["stream"]: each["state"] for each in json.loads(out)["streams"]}
         assert states == {"BAD": "not recoverable", "GOOD": "sound"}
-        assert "can't be read" in out
+        assert "cannot be read" in out
         assert run(name, tmp_path)[0] == 1
     assert run("ls", tmp_path)[0] == 0
     assert run("dump", tmp_path, "GOOD")[0] == 0

@@ -138,7 +138,7 @@ def test_subjects_that_would_break_the_protocol_are_refused() -> None:
         head = struct.pack("<IQqH", 30 + len(subject), 1, 5, len(subject)) + subject
         key = hashlib.sha256(b"S-1").digest()
         record = head + highway64(key, head[4:20] + subject).to_bytes(8, "little")
-        with pytest.raises(ValueError, match="can be stored"):
+        with pytest.raises(ValueError, match="cannot be stored"):
             read([record], open_log(None))
         reader = EntryReader()
         reader.log = open_log(None)
