@@ -149,6 +149,7 @@ class Stream:
     consumers: dict[str, Consumer] = field(default_factory=dict)
     all_consumers: list[Consumer] = field(default_factory=list)  # also deleted consumers
     ever_last: int = 0
+    acked_last: int = 0  # may be greater: clients hear of it first
     gone: set[int] = field(default_factory=set)  # missing after an opening, for good
     missing: set[int] = field(default_factory=set)  # missing after the last opening
     removed: set[int] = field(default_factory=set)  # removed by an answered removal
@@ -191,6 +192,7 @@ class Stream:
         publish.acked = True
         publish.seq = seq
         self.acked_seqs[seq] = publish
+        self.acked_last = max(self.acked_last, seq)
         return ""
 
     def forget_above(self, last: int) -> None:
@@ -199,6 +201,7 @@ class Stream:
             publish = self.acked_seqs.pop(seq)
             publish.acked = False
             publish.seq = 0
+        self.acked_last = min(self.acked_last, last)
 
     @property
     def retention(self) -> str:
@@ -229,7 +232,7 @@ class Stream:
         )
 
     def _limited(self, publish: Publish, now_ns: int) -> bool:
-        later = self.ever_last - publish.seq
+        later = max(self.ever_last, self.acked_last) - publish.seq
         for config in self.limits:
             if 0 < config.get("max_msgs", 0) <= later:
                 return True
