@@ -87,7 +87,7 @@ INTERNAL = frozenset(
         check_acknowledgeable check_answerable client delayed_body dial done_body encoded end ensure_open entry
         feed flush_for_wait flush_output forget give_up has_news in_progress_body intake interest keep link_lost
         link_made link_received listen lost lost_since much_waits new_id note now_ns occupy open
-        plan_flush process pull_anew readers_of_status receive refused release reopen report seconds_of
+        leave_to_parent plan_flush process pull_anew readers_of_status receive refused release reopen report seconds_of
         send_waiting spawn stays_open stir tell term_body timeout_of wait wait_until wait_writable
         waiting watchers wire_hints write_subject PullConsumer.request StatusEvents.put
         StatusEvents.take

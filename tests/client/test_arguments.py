@@ -62,7 +62,7 @@ GOOD: dict[str, Any] = {
 _NAMES = """
 close drain detach send_ack wait_until wait keep assume reopen dial pause report spawn listen abandon answer_to
 forget release entry attach tell run reconnect encoded ensure_open read_subject write_subject intake api_of
-timeout_of seconds_of occupy get_file column_reader read_columns
+leave_to_parent timeout_of seconds_of occupy get_file column_reader read_columns
 """
 ELSEWHERE = set(_NAMES.split())
 """Calls for modules of the client itself, those that end it, and one that writes files."""

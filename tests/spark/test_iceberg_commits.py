@@ -177,7 +177,7 @@ def test_a_store_that_fails_is_one_error(where):
 def test_a_batch_that_comes_again_with_other_rows_is_refused(where):
     Tables().commit(where, write_of(where, range(5), Mark("q", 0)))
     longer = write_of(where, range(7), Mark("q", 0, "later"))
-    with pytest.raises(TableError, match="with 5 rows, but it has 7 now"):
+    with pytest.raises(TableError, match="with 5 rows, but the batch has 7 now"):
         Tables().commit(where, longer)
     assert not Tables().commit(where, replace(longer, check_again=False))
     assert sequences(where) == list(range(5))

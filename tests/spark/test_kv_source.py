@@ -191,7 +191,7 @@ def test_a_state_of_the_past_is_exact_or_an_error(js, server):
     for _ in range(2):
         assert sorted(bucket.read(endingOffsets=bound)) == bucket.state(bound)
     bucket.put("a.x", b"4")
-    with pytest.raises(DataLossError, match=r"what key a.x was at revision 16 is gone"):
+    with pytest.raises(DataLossError, match=r"no longer has the value of key a.x at revision 16"):
         bucket.read(endingOffsets=bound)
     lenient = sorted(bucket.read(endingOffsets=bound, failOnDataLoss="false"))
     assert lenient == [row for row in bucket.state(bound) if row[1] != "a.x"]

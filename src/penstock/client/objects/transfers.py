@@ -32,7 +32,7 @@ from .models import (
     digest_text,
     meta_subject,
 )
-from .persisting import persisting
+from .persisting import passing, persisting
 from .properties import PATIENCE_S, Properties
 from .sources import PathTarget, make_source, size_left, write_all
 from .uploading import Upload
@@ -74,7 +74,7 @@ class Transfers(Properties):
         A lost connection is replaced, and the put goes on. After ``patience`` seconds without progress it
         raises Timeout. When it raises, the earlier object is untouched and no chunk of the new one stays; if
         the server cannot be reached even for that, a note of the error names the subject to purge. A put
-        that is cancelled while its last message is on the way may have stored the object. Other errors:
+        that is cancelled while its last message is on the way stores the object. Other errors:
         ValueError and TypeError for bad arguments, ApiError when the stream refuses (sealed, or full), and
         whatever ``content`` and ``progress`` raise.
         """
@@ -95,6 +95,7 @@ class Transfers(Properties):
             yield from self._check_unsealed()
         upload = Upload(self._js, self._stream, chunk_subject(self.bucket, info.nuid), patience_s)
         before: ObjectInfo | None = None
+        committing = False
         try:
             yield from source.begin()
             yield from upload.begin()
@@ -107,11 +108,14 @@ class Transfers(Properties):
             if progress is not None:
                 progress(length, length)
             info = replace(info, size=length, chunks=upload.sent, digest=digest)
+            committing = True
             before = yield from self._committing(info, before, seq, patience_s)
         except GeneratorExit:
             raise
         except BaseException as error:
-            if upload.may_be_stored:
+            if committing and not isinstance(error, PenstockError):
+                yield from self._completing(info, upload, before, seq, error)
+            elif upload.may_be_stored:
                 yield from self._rolling_back(info, upload, before, error)
             raise
         finally:
@@ -136,6 +140,28 @@ class Transfers(Properties):
                     told = upload.acked_bytes
                     progress(told, source.total)
         return digest_text(digest.digest()), length
+
+    def _completing(
+        self,
+        info: ObjectInfo,
+        upload: Upload,
+        before: ObjectInfo | None,
+        seq: int,
+        error: BaseException,
+    ) -> Steps[None]:
+        """Store the object of a put that was cancelled with its last message on the way.
+
+        The server may take that message at any time, also behind a question whether it has. Sent once more,
+        it is answered behind the first one, and only one of them is stored.
+        """
+        try:
+            before = yield from self._committing(info, before, seq, self._js.timeout)
+            yield from self._replacing(before)
+        except PenstockError as reason:
+            if not passing(reason):
+                yield from self._rolling_back(info, upload, before, error)
+            else:
+                error.add_note(f"object {info.name!r} may be stored, or not: {reason}")
 
     def _rolling_back(
         self, info: ObjectInfo, upload: Upload, before: ObjectInfo | None, error: BaseException
@@ -167,6 +193,15 @@ class Transfers(Properties):
             yield from self._purging(before.nuid)
         except PenstockError as error:
             self.client.report(error)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            # Cancelled: the request may not have been sent, and nobody else removes these chunks.
+            try:
+                yield from self._purging(before.nuid, self._js.timeout)
+            except PenstockError as error:
+                self.client.report(error)
+            raise
 
     # -- getting -----------------------------------------------------------------------------------
 

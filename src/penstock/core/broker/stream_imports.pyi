@@ -10,16 +10,16 @@ class StreamImport(Inflow):
 
     def __init__(
         self,
-        home: AccountBorder,
-        away: AccountBorder,
+        exporter: AccountBorder,
+        importer: AccountBorder,
         subject: str,
         local: str,
         *,
         transform: Transform | None = None,
     ) -> None: ...
     allow_trace: bool  # traces continue in the importer's account
-    home: AccountBorder
-    away: AccountBorder
+    exporter: AccountBorder
+    importer: AccountBorder
     subject: str
     local: str
     closed: bool

@@ -23,6 +23,7 @@ OPTIONS = [
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.keepalive_time_ms", 30_000),  # a peer that is gone is noticed in the middle of an answer
     ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.use_local_subchannel_pool", 1),  # a new client does not wait as another one does
 ]
 Token: TypeAlias = str | Callable[[], str]
 ResourceName: TypeAlias = tuple[str, str]
