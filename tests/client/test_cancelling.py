@@ -103,6 +103,55 @@ def test_a_put_leaves_the_chunks_of_one_object(
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_a_delete_leaves_the_whole_object_or_no_chunk(
+    server: ServerProcess, unique: str, way: str
+) -> None:
+    async def run() -> None:
+        async with connect(server.url) as client:
+            js = client.jetstream()
+            store = await js.create_object_store(ObjectStoreConfig(bucket=unique, storage="memory"))
+            deleted = 0
+            for _ in range(PUTS):
+                await store.put("o", DATA, chunk_size=PIECE)
+                async for _ in cancelled_everywhere(way, lambda: store.delete("o")):
+                    left = (await store.status()).stream.state.messages
+                    if [each.name for each in await store.list()] == ["o"]:
+                        assert await store.get("o") == DATA
+                        continue
+                    assert left == 1
+                    deleted += 1
+                    await store.put("o", DATA, chunk_size=PIECE)
+            assert deleted > PUTS
+            await store.destroy()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_renamed_object_has_one_name(server: ServerProcess, unique: str, way: str) -> None:
+    async def run() -> None:
+        async with connect(server.url) as client:
+            js = client.jetstream()
+            store = await js.create_object_store(ObjectStoreConfig(bucket=unique, storage="memory"))
+            await store.put("a", b"data")
+            name, renamed = "a", 0
+            for _ in range(PUTS):
+                other = "b" if name == "a" else "a"
+                async for _ in cancelled_everywhere(
+                    way, lambda name=name, other=other: store.update_meta(name, rename=other)
+                ):
+                    [found] = await store.list()
+                    assert await store.get(found.name) == b"data"
+                    if found.name != name:
+                        renamed += 1
+                        await store.update_meta(other, rename=name)
+            assert renamed > PUTS
+            await store.destroy()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_a_get_leaves_the_file_as_it_was_or_complete(
     server: ServerProcess, unique: str, tmp_path: Path, way: str
 ) -> None:

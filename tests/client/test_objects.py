@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import random
 from pathlib import Path
@@ -23,12 +24,14 @@ from penstock.client import (
     Timeout,
     connect_blocking,
 )
+from penstock.client.blocking.running import perform, run
 from tests.client.shells import connected
 from tests.ways import SEED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from penstock.client.steps import Steps
     from tests.peers import ServerProcess
 
 BLOB = random.Random(SEED).randbytes(400_000)  # four chunks of 128 KiB, the last one is short
@@ -390,3 +393,26 @@ def test_mistakes_are_told_before_anything_is_sent(js: Any, store: Any) -> None:
     with pytest.raises(FileNotFoundError):
         store.put("o", Path("/nowhere/at/all"))
     assert messages(store) == 0
+
+
+def test_a_delete_takes_what_was_put_meanwhile(server: ServerProcess, unique: str) -> None:
+    with connect_blocking(server.url) as client:
+        store = client.jetstream().create_object_store(
+            ObjectStoreConfig(bucket=unique, storage="memory")
+        )
+        store.put("o", BLOB)
+        deleting = store.deleting("o")
+        looked = perform(client, next(deleting))
+        store.put("o", BLOB + b"later")
+        run(client, going_on(deleting, looked))
+        assert store.list() == []
+        assert messages(store) == 1
+        store.destroy()
+
+
+def going_on(steps: Steps[None], answer: Any) -> Steps[None]:
+    """The steps behind the first one, whose answer is this."""
+    with contextlib.suppress(StopIteration):
+        step = steps.send(answer)
+        while True:
+            step = steps.send((yield step))

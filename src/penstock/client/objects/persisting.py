@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock.errors import ApiError, ConnectionLost, NoResponders, OutputFull, Timeout
+from penstock.errors import (
+    ApiError,
+    ConnectionLost,
+    NoResponders,
+    OutputFull,
+    PenstockError,
+    Timeout,
+)
 
 from ..ordered import LEADERLESS
 from ..publishing import RETRY_S
@@ -53,3 +60,27 @@ def persisting(
             if not again or client.closed or client.clock() >= deadline:
                 raise
         yield from pausing()
+
+
+def completing(
+    attempt: Callable[[float], Steps[T]], patience_s: float, again_s: float, left: str
+) -> Steps[T]:
+    """Carry out what may be done twice; when it is cancelled, do it once more before the cancel goes on.
+
+    A message that is on its way may be stored at any time, so what was begun can only be completed.
+    ``attempt`` gets its patience; ``left`` is a note for the error when it cannot be completed.
+    """
+    try:
+        return (yield from attempt(patience_s))
+    except GeneratorExit:  # nobody carries out steps
+        raise
+    except PenstockError as error:
+        if passing(error):
+            error.add_note(left)
+        raise
+    except BaseException as error:
+        try:
+            yield from attempt(again_s)
+        except PenstockError as reason:
+            error.add_note(f"{left}: {reason}")
+        raise

@@ -141,6 +141,11 @@ class Properties:
             patience_s,
         )
 
+    def _left(self, nuid: str) -> str:
+        """What an error says about chunks that nobody could remove."""
+        subject = chunk_subject(self.bucket, nuid)
+        return f"chunks of it may have stayed, purge {subject!r} of stream {self._stream!r}"
+
     def _describing(self) -> Steps[ObjectStoreStatus]:
         """The state of the bucket; BucketNotFound when it does not exist any more."""
         info = yield from of_bucket(self.bucket, self._js.plans.stream_info(self._stream))

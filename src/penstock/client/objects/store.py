@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from penstock.errors import (
     ObjectExists,
     ObjectNotFound,
+    PenstockError,
+    WrongLastSequence,
 )
 
 from ..steps import call
@@ -25,6 +27,7 @@ from .models import (
     status_of,
     stream_of,
 )
+from .persisting import completing, passing, pausing, persisting
 from .properties import PATIENCE_S
 from .transfers import Transfers
 from .watching import Watching
@@ -50,20 +53,39 @@ class Storing(Transfers, Generic[W]):
     def deleting(self, name: str) -> Steps[None]:
         """Delete an object or a link: its chunks are removed, a message says that it is deleted.
 
-        Raises ObjectNotFound.
+        A delete that is cancelled while that message is on the way deletes the object. Raises ObjectNotFound.
         """
-        while True:
-            before, seq = yield from self._looking(name)
-            if before is None or before.deleted:
-                raise ObjectNotFound(self.bucket, name)
-            gone = replace(before, deleted=True, size=0, chunks=0, digest="")
-            replaced = yield from self._committing(gone, before, seq, PATIENCE_S)
-            if replaced is not None and replaced.nuid == before.nuid:
-                break
-        if before.nuid:
-            yield from self._purging(before.nuid)
+        before, seq = yield from self._looking(name)
+        if before is None or before.deleted:
+            raise ObjectNotFound(self.bucket, name)
+        yield from completing(
+            lambda patience_s: self._deleting(before, seq, patience_s),
+            PATIENCE_S,
+            self._js.timeout,
+            self._left(before.nuid),
+        )
 
     delete = call(deleting)
+
+    def _deleting(self, info: ObjectInfo | None, seq: int, patience_s: float) -> Steps[None]:
+        """Mark the object as deleted, or the one that has come in its place, and remove its chunks."""
+        assert info is not None
+        name, deadline = info.name, self.client.clock() + patience_s
+        while info is not None and not info.deleted:
+            gone = replace(info, deleted=True, size=0, chunks=0, digest="")
+            try:
+                yield from self._publishing(gone, seq)
+                break
+            except WrongLastSequence:
+                pass  # another writer was faster, or this message is stored already
+            except PenstockError as error:
+                if not passing(error) or self.client.clock() >= deadline:
+                    raise
+                yield from pausing()
+            left = deadline - self.client.clock()
+            info, seq = yield from persisting(self.client, lambda: self._looking(name), left)
+        if info is not None and info.nuid:
+            yield from self._purging(info.nuid, patience_s)
 
     def updating_meta(
         self,
@@ -77,7 +99,8 @@ class Storing(Transfers, Generic[W]):
         """Change the name, description, headers or metadata of an object; what is None stays.
 
         The bytes stay as they are. Raises ObjectNotFound, and ObjectExists when another object has the new
-        name. A rename that is cut off may leave the object under both names.
+        name. A rename that is cancelled on its way is completed; one that fails may leave the object under
+        both names.
         """
         new = name if rename is None else rename
         meta_subject(self.bucket, new)
@@ -98,13 +121,26 @@ class Storing(Transfers, Generic[W]):
         hidden, new_seq = yield from self._looking(new)
         if hidden is not None and not hidden.deleted:
             raise ObjectExists(f"bucket {self.bucket!r} has an object {new!r} already")
-        yield from self._publishing(info, new_seq)
-        yield from self._js.plans.purge_stream(
-            self._stream, filter_subject=meta_subject(self.bucket, name)
+        yield from completing(
+            lambda _: self._renaming(info, new_seq, name),
+            PATIENCE_S,
+            self._js.timeout,
+            f"the object may have both names, {name!r} and {new!r}",
         )
         return info
 
     update_meta = call(updating_meta)
+
+    def _renaming(self, info: ObjectInfo, seq: int, old: str) -> Steps[None]:
+        try:
+            yield from self._publishing(info, seq)
+        except WrongLastSequence:
+            found, _ = yield from self._looking(info.name)
+            if found is None or found.nuid != info.nuid:
+                raise
+        yield from self._js.plans.purge_stream(
+            self._stream, filter_subject=meta_subject(self.bucket, old)
+        )
 
     def linking(self, name: str, target: ObjectInfo) -> Steps[ObjectInfo]:
         """Make a link to an object of this bucket or another one; ``target`` is what ``info`` returns.

@@ -32,7 +32,7 @@ from .models import (
     digest_text,
     meta_subject,
 )
-from .persisting import passing, persisting
+from .persisting import completing, passing, persisting
 from .properties import PATIENCE_S, Properties
 from .sources import PathTarget, make_source, size_left, write_all
 from .uploading import Upload
@@ -180,28 +180,21 @@ class Transfers(Properties):
         except StreamNotFound:
             return
         except PenstockError as reason:
-            subject = chunk_subject(self.bucket, info.nuid)
-            error.add_note(
-                f"chunks of it may have stayed, purge {subject!r} of stream {self._stream!r}: {reason}"
-            )
+            error.add_note(f"{self._left(info.nuid)}: {reason}")
 
     def _replacing(self, before: ObjectInfo | None) -> Steps[None]:
         """Remove the chunks of the object that was replaced; a failure harms nobody."""
         if before is None or before.deleted or before.link is not None or not before.nuid:
             return
         try:
-            yield from self._purging(before.nuid)
+            yield from completing(
+                lambda patience_s: self._purging(before.nuid, patience_s),
+                PATIENCE_S,
+                self._js.timeout,
+                self._left(before.nuid),
+            )
         except PenstockError as error:
             self.client.report(error)
-        except GeneratorExit:
-            raise
-        except BaseException:
-            # Cancelled: the request may not have been sent, and nobody else removes these chunks.
-            try:
-                yield from self._purging(before.nuid, self._js.timeout)
-            except PenstockError as error:
-                self.client.report(error)
-            raise
 
     # -- getting -----------------------------------------------------------------------------------
 
