@@ -14,26 +14,27 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/reference/plgd-tables.md"
 HEAD = """# Tables of a plgd hub's events
 
-The pipeline makes these tables of a [hub's events](plgd-events.md). Each is a folder of its name.
-`tools/gen_plgd_tables.py` makes this page of `penstock.plgd.tables.TABLES`, which has the same for
-programs.
+The pipeline makes these tables from a [hub's events](plgd-events.md). Each table is a folder of its
+name. `tools/gen_plgd_tables.py` makes this page from `penstock.plgd.tables.TABLES`, where programs
+find the same.
 
-- Every row is there once, whatever is killed. A message that comes twice is two rows of `raw`, and
-  one event.
+- Every row is there once, whatever is killed. A message that arrives twice is two rows of `raw`,
+  and one row of `events`.
 - Versions decide, not the order of arrival: of two changes of a resource the one with the greater
   `incarnation` and `version` is the later one.
-- `incarnation` counts how often the versions of an aggregate began anew: its device was deleted and
-  came back, or the hub was restored.
-- All rows of a device have one `bucket`. A query that gives it, or a `day`, reads a part of the files.
+- `incarnation` counts how often the versions of an aggregate began again, because its device was
+  deleted and came back, or the hub was restored.
+- All rows of a device have the same `bucket`. A query with a condition on `bucket` or `day` reads only
+  a part of the files.
 - `_ns` is the hub's time in ns since 1970; a `time` is in UTC.
 
 A table takes rows in one of three ways:
 
 | way | rows |
 |---|---|
-| append | are added, and stay |
-| current | one for each key, replaced by what is newer |
-| open | one for each key; while `is_open` is true it may change, afterwards it stays |
+| append | rows are added, and stay |
+| current | one row for each key; a newer row replaces it |
+| open | one row for each key; it may change while `is_open` is true, and stays afterwards |
 
 | table | way | what it has |
 |---|---|---|

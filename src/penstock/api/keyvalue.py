@@ -1,4 +1,4 @@
-"""What a key-value bucket is on the wire: the names of its stream, subjects and headers.
+"""A key-value bucket on the wire: the names of its stream, subjects and headers.
 
 ::
 
@@ -75,7 +75,7 @@ def prefix_of(bucket: str) -> str:
 
 
 def operation_of(headers: Mapping[str, Sequence[str]]) -> Operation:
-    """What a stored message does to its key."""
+    """The operation of a stored message on its key."""
     said = headers.get(OPERATION)
     if said:
         if said[0] == DELETE:

@@ -150,7 +150,7 @@ _PLAIN: Mapping[Any, Schema] = {
 
 
 def problems(value: object, schema: Schema) -> list[str]:
-    """What is wrong with a value, each with its place, such as ``config.retention``."""
+    """The mistakes in a value, each with its place, such as ``config.retention``."""
     return list(_problems(value, schema, schema.get("definitions") or {}, "", 0))
 
 

@@ -1,4 +1,4 @@
-"""Configuration as code: what files say about streams, consumers and buckets, and what a server has.
+"""Configuration as code: compares files about streams, consumers and buckets with a server.
 
 ::
 

@@ -17,7 +17,7 @@ from penstock.errors import PenstockError
 
 
 class _Bucket(msgspec.Struct, kw_only=True):
-    """What a file may say about both kinds of buckets."""
+    """The fields of both kinds of buckets in a file."""
 
     bucket: str = ""
     description: str = ""
@@ -31,7 +31,7 @@ class _Bucket(msgspec.Struct, kw_only=True):
 
 
 class KeyValueFields(_Bucket, kw_only=True):
-    """What a file may say about a key-value bucket."""
+    """The fields of a key-value bucket in a file."""
 
     history: Int = 1
     limit_marker_ttl: Duration = 0
@@ -43,7 +43,7 @@ class KeyValueFields(_Bucket, kw_only=True):
 
 
 class ObjectStoreFields(_Bucket, kw_only=True):
-    """What a file may say about an object store."""
+    """The fields of an object store in a file."""
 
 
 class Assembly:
@@ -179,7 +179,7 @@ class Assembly:
         )
 
     def _eased(self, node: Node) -> Node:
-        """Accept what other tools write: names of origins alone, ``s2``, ``num_replicas``."""
+        """Accept the forms of other tools: names of origins alone, ``s2``, ``num_replicas``."""
         if not isinstance(node.value, dict):
             return node
         fields = dict(node.value)

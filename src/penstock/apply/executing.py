@@ -37,7 +37,7 @@ class ApplyFailed(PenstockError):
 
 
 class DataLossError(PenstockError):
-    """The plan loses messages or positions, and nobody has allowed it."""
+    """The plan loses messages or positions, which is not allowed."""
 
 
 def check(plan: Plan, *, allow_data_loss: bool) -> None:
@@ -58,7 +58,8 @@ def execute(
     done: Callable[[Change], None] = lambda _: None,
     together: Together = one_by_one,
 ) -> int:
-    """Make the changes; ``done`` is told each, in the plan's order. Returns their number.
+    """Make the changes; ``done`` is called with each change, in the plan's order. Returns their
+    number.
 
     ``together`` calls a function for each of some changes, one by one or several at a time.
 
@@ -96,8 +97,9 @@ def execute_each(
 ) -> None:
     """Make every change that may be made, and go on after one that cannot.
 
-    ``held`` is told of what is refused or would lose data, ``failed`` of what the server refuses, both with the reason.
-    Consumers and entries of a stream that could not be changed are left alone. Raises ConnectionClosed and Timeout.
+    ``held`` is called with changes that are not allowed or would lose data, ``failed`` with changes
+    that the server refuses, both with the reason. Consumers and entries of a stream that could not
+    be changed are left alone. Raises ConnectionClosed and Timeout.
     """
     left = set()
     for change in plan.refused:
@@ -138,7 +140,8 @@ def _groups(changes: Iterable[Change]) -> Iterator[list[Change]]:
 
 
 def _kind(change: Change) -> str:
-    """What neighbours must have in common to be made at the same time; "": a change for itself.
+    """The group of a change: neighbours of one group are made at the same time; "": a change on its
+    own.
 
     Streams may take over each other's subjects. So may the consumers of a work queue, when one is changed or replaced.
     """

@@ -1,7 +1,8 @@
-"""What a server has as files of every dialect: JSON, YAML, Terraform, manifests for Kubernetes.
+"""The configuration of a server as files of every dialect: JSON, YAML, Terraform, manifests for
+Kubernetes.
 
-Defaults are left out, durations have units. Each export is read again and compared with the server: what the dialect
-cannot say is reported.
+Defaults are left out, durations have units. Each export is read again and compared with the server;
+fields that the dialect does not have are reported.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _CONSUMER_KEPT = ("durable_name", "deliver_policy", "ack_policy")
 
 
 def export(live: Live, form: Format) -> tuple[str, list[str]]:
-    """The text for everything that a server has, and what the dialect cannot say about it."""
+    """The text for the configuration of a server, and the fields that the dialect does not have."""
     live = _durable(live)
     writer = {"json": _json, "yaml": _yaml, "tf": _terraform, "crd": _manifests}[form]
     text = writer(_parts(live))
@@ -65,7 +66,7 @@ def _durable(live: Live) -> Live:
 
 
 def _doubts(live: Live, form: Format, text: str) -> list[str]:
-    """What would change if the text were applied to the same server."""
+    """The changes if the text were applied to the same server."""
     from penstock.apply.terraform import File
 
     declared = read([File(_FILES[form], text)] if live.streams else [])

@@ -189,7 +189,7 @@ class Evaluator:
         raise fault(place, f"{what}{name} {verb} not understood here")
 
     def json_text(self, parts: list[Tree], place: Place) -> str:
-        """What ``jsonencode`` gives: JSON in one line with sorted keys, as Terraform writes it."""
+        """The result of ``jsonencode``: JSON in one line with sorted keys, as Terraform writes it."""
         arguments = [inner for each in parts for inner in _parts(each)]
         if len(arguments) != 1:
             raise fault(place, f"jsonencode takes one value, got {len(arguments)}")

@@ -1,4 +1,4 @@
-"""What a server has: configurations and figures of all streams and consumers."""
+"""The state of a server: configurations and figures of all streams and consumers."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def is_manifest(node: Node) -> bool:
 
 
 def read_manifest(assembly: Assembly, node: Node) -> None:
-    """Add what a manifest declares; manifests of other groups are passed over with a warning."""
+    """Add the declarations of a manifest; manifests of other groups are skipped with a warning."""
     assert isinstance(node.value, dict)
     version, kind = node.value["apiVersion"].value, node.value["kind"].value
     items = node.value.get("items")

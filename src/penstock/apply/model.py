@@ -162,5 +162,5 @@ class Declared:
         self.problems.append(Problem(place, text))
 
     def warn(self, place: Place, text: str) -> None:
-        """Note what the user should know."""
+        """Add a warning for the user."""
         self.warnings.append(Problem(place, text))

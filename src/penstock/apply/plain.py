@@ -33,7 +33,7 @@ _ONLY_CONSUMER = (fields_of(ConsumerConfig) - fields_of(StreamConfig)) | {"strea
 
 
 def read_plain(assembly: Assembly, node: Node) -> None:
-    """Add what a document declares."""
+    """Add the declarations of a document."""
     if isinstance(node.value, list):
         for each in node.value:
             read_plain(assembly, each)

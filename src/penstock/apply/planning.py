@@ -1,8 +1,9 @@
-"""The plan: what has to be done so that a server has what files declare.
+"""The plan: the changes that make a server agree with the files.
 
 A stream or consumer is created, updated field by field, or replaced if a server cannot change the field; a
-replacement loses messages or a position. What must not be done is refused, with the reason. Only with an owner is
-anything deleted: what has the owner's label in its metadata and is not declared any more.
+replacement loses messages or a position. Changes that are not allowed are refused, with the reason.
+Deletions need an owner: they concern streams and consumers with the owner's label that are no
+longer declared.
 """
 
 from __future__ import annotations
@@ -104,17 +105,17 @@ class Plan:
 
     @property
     def refused(self) -> list[Change]:
-        """What must not be done."""
+        """The refused changes."""
         return self.of("refuse")
 
     @property
     def losses(self) -> list[Change]:
-        """What loses messages or a position."""
+        """The changes that lose messages or a position."""
         return [each for each in self.pending if each.loss]
 
 
 def plan(declared: Declared, live: Live, *, owner: str = "", prune: bool = False) -> Plan:
-    """What has to be done. ``owner`` labels what is declared; ``prune`` deletes what else has the label."""
+    """What has to be done. ``owner`` labels declared resources; ``prune`` deletes what else has the label."""
     if prune and not owner:
         raise ValueError("to prune, an owner is needed: --owner NAME says what may be deleted")
     planner = _Planner(live, owner)
@@ -295,7 +296,7 @@ class _Planner:
         )
 
     def pruned(self, declared: set[tuple[str, str]]) -> Iterator[Change]:
-        """What has the owner's label and is not declared."""
+        """The resources with the owner's label that are not declared."""
         gone = set()
         for name, live in sorted(self.live.streams.items()):
             if self._owns(live.config) and (name, "") not in declared:

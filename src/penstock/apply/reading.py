@@ -1,4 +1,4 @@
-"""Texts of all dialects as resources: what a file is, by its name or by its first words."""
+"""Texts of all dialects as resources; the name or the first words of a file decide its dialect."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def known(name: str) -> bool:
 
 
 def read(files: Sequence[File], variables: Mapping[str, str] | None = None) -> Declared:
-    """What files declare, with all mistakes. Terraform files of one folder are one module."""
+    """The declarations of files, with all mistakes. Terraform files of one folder are one module."""
     declared = Declared()
     assembly = Assembly(declared)
     modules: dict[str, list[File]] = {}

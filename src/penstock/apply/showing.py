@@ -78,7 +78,7 @@ def value_text(field: str, value: Any) -> str:
 
 
 def lines(plan: Plan) -> Iterator[Line]:
-    """What a plan does, and its totals."""
+    """The changes of a plan, and its totals."""
     for change in plan.changes:
         if change.action != "keep":
             yield from change_lines(change)
@@ -86,7 +86,7 @@ def lines(plan: Plan) -> Iterator[Line]:
 
 
 def change_lines(change: Change) -> Iterator[Line]:
-    """What one change does, field by field."""
+    """One change, field by field."""
     style = _style(change.action)
     place = f"  ({change.place})" if change.place is not None else ""
     yield Line(f"{_SIGNS[change.action]:>3} {_WORDS[change.action]} {change.title}{place}", style)

@@ -22,7 +22,7 @@ Unit: TypeAlias = Literal["", "seconds", "text", "ns", "not", "percent"]
 
 @dataclass(frozen=True)
 class Attribute:
-    """What a name of a dialect means.
+    """The meaning of a name of a dialect.
 
     unit: "seconds", "text" (``10m``) and "ns" are durations (a list of them too); "not" is the opposite truth;
     "percent" a number of percent. within: the names in this map, or in each map of this list. single: a list of them
@@ -128,7 +128,7 @@ def _converted(value: Any, unit: Unit) -> Any:
 
 
 def untranslate(fields: Mapping[str, Any], table: Table) -> dict[str, Any]:
-    """Fields of the API with the names and units of a dialect. What it has no name for is left out."""
+    """Fields of the API with the names and units of a dialect. Fields without a name are left out."""
     found: dict[str, Any] = {}
     for name, attribute in table.items():
         value = _take(fields, attribute.wire)

@@ -138,7 +138,7 @@ class _Resource:
 def read_module(
     assembly: Assembly, files: Sequence[File], variables: Mapping[str, str] | None = None
 ) -> None:
-    """Add what the files of a folder declare; ``variables`` replace the defaults of variables."""
+    """Add the declarations of the files of a folder; ``variables`` replace the defaults of variables."""
     module = _Module(assembly, variables or {})
     for file in files:
         try:

@@ -38,7 +38,7 @@ class _Wrong(Exception):  # carries the text only
 
 
 def shown(value: object) -> str:
-    """What kind of value this is, for error texts."""
+    """The kind of this value, for error texts."""
     if isinstance(value, bool):
         return str(value).lower()
     if value is None:

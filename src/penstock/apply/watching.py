@@ -1,4 +1,4 @@
-"""What a watch over a server tells: each difference once, each difference that has gone, each failure once.
+"""The reports of a watch: each difference once, the end of each difference, and each failure once.
 
 Callers hand in a plan after each look at the server and print the events that they get back.
 """
@@ -36,7 +36,7 @@ class Event:
 
 
 class Watch:
-    """Remembers what was told."""
+    """Remembers the reports."""
 
     def __init__(self) -> None:
         """Nothing was told yet."""
@@ -63,7 +63,7 @@ class Watch:
         yield Event("done", change.title, change)
 
     def stuck(self, happening: Happening, change: Change, text: str) -> Iterator[Event]:
-        """A change failed or must not be made; nothing is told twice."""
+        """A change failed or is not allowed; each is reported once."""
         if self._troubles.get(change.title) != text:
             self._troubles[change.title] = text
             yield Event(happening, change.title, change, text)
@@ -97,9 +97,10 @@ class Patience:
 
 
 class Glances(Generic[T]):
-    """Says when what is looked at has changed and rests: when two glances in a row find the same new state.
+    """Notices a change that is complete: two looks in a row find the same new state.
 
-    A file that is being written may say half of what it will say, and a folder may lack files that are being replaced.
+    A file that is being written may be incomplete, and a folder may lack files that are being
+    replaced.
     """
 
     def __init__(self, known: T) -> None:

@@ -1,4 +1,5 @@
-"""``penstock errors``: what the ``err_code`` of an answer of JetStream means, and files that say so.
+"""``penstock errors``: the meaning of each ``err_code`` of JetStream, and files with lists of
+errors.
 
 A file of errors, such as a server's ``errors.json``, is a list of
 ``{"constant", "code", "error_code", "description", "comment", "help", "url"}``.
@@ -134,7 +135,7 @@ def lookup(session: Session, code: int, file: Path | None) -> None:
 
 
 def problems(found: list[dict[str, Any]]) -> list[str]:
-    """What is wrong with a list of errors."""
+    """The mistakes in a list of errors."""
     bad: list[str] = []
     codes: dict[object, str] = {}
     constants: dict[object, object] = {}

@@ -1,6 +1,6 @@
 """Command lines to copy, by topic; the reference and the examples of help texts are made of them, too."""
 
-# topic -> what the lines do, and the lines. Each line is one that the command line understands.
+# topic -> its title and its lines. Each line is one that the command line understands.
 CHEATS: dict[str, dict[str, tuple[str, ...]]] = {
     "pub": {
         "Publish a message, or what standard input has": (

@@ -107,7 +107,7 @@ _IN = {
 
 
 def offer_names(group: str, command: click.Command) -> None:
-    """Let a shell complete the parameters of a command that name what the server has."""
+    """Let a shell complete parameters that name streams, consumers and the like on the server."""
     from penstock.cli.prompts import Asked
 
     known = _EVERYWHERE | _IN.get(group, {})

@@ -28,9 +28,10 @@ class Mistakes(click.UsageError):
 
 
 def edited(text: str, read: Callable[[str], T]) -> T | None:
-    """What ``read`` makes of the text as the user leaves it; None if nothing is changed.
+    """The result of ``read`` for the edited text; None if nothing is changed.
 
-    Somebody at a terminal is shown a mistake (ClickException, PenstockError) and may go on with what was typed.
+    At a terminal the user sees a mistake (ClickException, PenstockError) and may continue to edit
+    the text.
     """
     now = text
     while True:

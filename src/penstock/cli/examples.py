@@ -1,4 +1,4 @@
-"""What a help text has below the options: lines of the cheat sheets that show the command."""
+"""The examples below the options of a help text: lines of the cheat sheets that show the command."""
 
 from __future__ import annotations
 

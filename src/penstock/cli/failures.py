@@ -24,7 +24,7 @@ DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 class ReaderGone(Exception):  # it is no error
-    """Whoever reads the output has closed it."""
+    """The reader of the output has closed it."""
 
 
 @dataclass(frozen=True)

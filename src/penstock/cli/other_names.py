@@ -187,7 +187,7 @@ ALIASES: dict[str, dict[str, str]] = {
     "server_check": {"conn": "connection", "js": "jetstream", "raft": "meta", "req": "request"},
 }
 
-# commands that other tools have under these names -> what to use here
+# commands of other tools -> the commands to use here
 ELSEWHERE: dict[str, str] = {
     "stream move": "stream copy",
     "bench oldjs": "bench js",

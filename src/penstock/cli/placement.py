@@ -1,4 +1,5 @@
-"""Where options may stand: those of all commands also behind a verb, those of a verb also before it.
+"""The places of options: those of all commands may also follow a verb, those of a verb may also
+precede it.
 
 ``penstock stream ls -s URL`` is ``penstock -s URL stream ls``; ``penstock stream --names ls`` is
 ``penstock stream ls --names``. The ``nats`` command understands both, too.
@@ -61,7 +62,7 @@ def _setter(field: str) -> Callable[[click.Context, click.Parameter, Any], None]
 
 
 def behind_the_verb(group: click.Group, ctx: click.Context, words: Sequence[str]) -> list[str]:
-    """The words with what the verb understands behind it; unchanged if no verb understands it."""
+    """The words with the options of the verb moved after it; unchanged if no verb has them."""
     own = {letters for each in group.get_params(ctx) for letters in each.opts}
     first = next((at for at, word in enumerate(words) if word not in own), len(words))
     for at, word in enumerate(words[first:], first):

@@ -66,7 +66,7 @@ def counting_bar(what: str, total: int, *, wanted: bool = True) -> Iterator[Call
 
 @contextlib.contextmanager
 def stages_bar(*, wanted: bool = True) -> Iterator[Callable[[str, int, int | None], None]]:
-    """Yields a function for what is done now, how much of it, and of how much (None: not known)."""
+    """Yields a function of the current step, its progress, and its total (None: not known)."""
     if not wanted or not sys.stderr.isatty():
         yield lambda what, done, total: None
         return

@@ -1,7 +1,7 @@
 """Questions at a terminal: names that are missing, values, and whether something is really meant.
 
-Without a terminal nothing is asked: a missing name is wrong usage, and ``confirm`` reads its answer from
-standard input if there is one.
+Without a terminal there are no questions: a missing name is wrong usage, and ``confirm`` reads the
+answer from standard input if there is one.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 def may_ask() -> bool:
-    """Whether somebody sits at a terminal."""
+    """Whether there is a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def confirm(question: str, *, option: str = "--force") -> None:
-    """Ask until the answer is yes; Abort for no, UsageError if there is nobody to ask."""
+    """Ask until the answer is yes; Abort for no, UsageError without a terminal."""
     if may_ask():
         click.confirm(question, abort=True, err=True)
         return
@@ -91,7 +91,7 @@ NO_SELECT = click.option(
 
 
 class Asked(click.Argument):
-    """The name of a stream, or of a consumer behind it: asked for at a terminal if it is missing."""
+    """The name of a stream, or of a consumer after it; at a terminal the user is asked for a missing name."""
 
     def __init__(self, declarations: Sequence[str], **attributes: Any) -> None:
         """``of``: the argument with the stream, for the name of a consumer."""
@@ -99,7 +99,7 @@ class Asked(click.Argument):
         super().__init__(declarations, **attributes)
 
     def process_value(self, ctx: click.Context, value: Any) -> Any:
-        """The value; if it is missing, what the user chooses."""
+        """The value; if it is missing, the user's choice."""
         silent = ctx.resilient_parsing or ctx.meta.get(NOT_ASKED)
         if self.value_is_missing(value) and not silent and may_ask():
             value = choose("consumer" if self.of else "stream", self._names(ctx))

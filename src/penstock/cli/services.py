@@ -172,7 +172,7 @@ def stats(session: Session, name: str, id: str) -> None:  # noqa: A002  # the na
 @command
 @click.pass_obj
 def ping(session: Session, name: str) -> None:
-    """Print who answers of all services, or of the service NAME, and how fast."""
+    """Print the instances of all services, or of the service NAME, that answer, and how fast."""
     from penstock.client.services.discovery import STALL_S
     from penstock.client.services.models import ServicePing, check_name, decode
     from penstock.errors import NoResponders
@@ -359,7 +359,7 @@ def serve(
 def _answering(
     response: str | None, program: str | None, seconds: float
 ) -> Callable[[BlockingRequest], bytes]:
-    """What makes the body of an answer."""
+    """The function that makes the body of an answer."""
     if response is not None:
         data = response.encode("utf-8", "surrogateescape")
         return lambda asked: data
@@ -369,7 +369,7 @@ def _answering(
 
 
 def _output_of(program: str, data: bytes, seconds: float) -> bytes:
-    """What a shell command answers to a request; ServiceError when it fails."""
+    """The answer of a shell command to a request; ServiceError when it fails."""
     from penstock.errors import ServiceError
 
     try:

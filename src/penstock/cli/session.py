@@ -177,7 +177,7 @@ class Session:
 
 
 def _content(text: str) -> str:
-    """The text, or what the file with this name has."""
+    """The text, or the contents of the file with this name."""
     from pathlib import Path
 
     try:
@@ -212,7 +212,7 @@ def _print_protocol(direction: str, line: str) -> None:
 
 
 def not_here(option: str, instead: str, *, flag: bool = False) -> Callable[[F], F]:
-    """An option of the ``nats`` command that is refused with what to do instead; the help text leaves it out."""
+    """An option of the ``nats`` command that is refused with advice; the help text leaves it out."""
 
     def refuse(ctx: click.Context, parameter: click.Parameter, value: object) -> None:
         if value:
@@ -273,7 +273,7 @@ def _set_json(ctx: click.Context, parameter: click.Parameter, value: bool) -> No
 
 
 def set_form(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
-    """Take the form that ``--format`` behind the command names."""
+    """Use the form that ``--format`` after the command names."""
     if value is not None:
         ctx.find_object(Session).choose_form(value)  # type: ignore[union-attr]  # set by the top
 

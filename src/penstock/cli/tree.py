@@ -44,7 +44,7 @@ class Lazy(click.Group):
         if row is None:
             return None
         if ctx.resilient_parsing and self.rows is commands.TOP and name == "server":
-            return servers  # what a shell completes: the program has no commands
+            return servers  # for completion in a shell: the program has no commands
         found = getattr(import_module(f"penstock.cli.{row[1]}"), row[2])
         assert isinstance(found, click.Command)
         formats = [each for each in found.params if "--format" in each.opts]

@@ -1,4 +1,4 @@
-"""What kombu's queues and messages are in JetStream. Knows nothing of connections.
+"""The names and messages of kombu's queues in JetStream. Knows nothing of connections.
 
 With the prefix ``kombu``::
 

@@ -87,7 +87,7 @@ class Receiver:
         self._client.attach(self.alarm, self._alarm)
 
     def close(self) -> None:
-        """Close the connection. The server delivers to another worker what nobody took."""
+        """Close the connection. The server delivers messages that were not taken to another worker."""
         self._client.close()
 
     def consume(self, queue: str, pulls: list[tuple[str, int]]) -> None:

@@ -223,7 +223,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
         return max(0, self.qos.can_consume_max_estimate()) if limit else None
 
     def close(self) -> None:
-        """Give back what is not acknowledged, and end all consumers."""
+        """Give back unacknowledged messages, and end all consumers."""
         if not self.closed and self._qos is not None and self.connection is not None:
             try:
                 for consumer in list(self._consumers):
@@ -377,7 +377,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
         self._without_acks.add(queue)
 
     def cancel(self, queue: str) -> None:
-        """End with a queue; what arrived and nobody took goes back to it."""
+        """Stop receiving from a queue; messages that were not taken go back to it."""
         self._without_acks.discard(queue)
         for message in self.receiver.cancel(queue):
             if message.reply:

@@ -9,7 +9,8 @@
     projection  the state of an aggregate                           wire      protobuf messages
     gateway     the hub's gRPC calls, served and asked    reconcile  what the stream lacks, and its repair
 
-`bus`, `store`, `gateway` and `reconcile` are imported by their names. What this package exports opens no connection::
+`bus`, `store`, `gateway` and `reconcile` are imported by their names. The functions that this
+package exports open no connection::
 
     event = decode(subject, payload)              # raises UndecodableEvent: .reason, .detail
     event.message, event.version, event.href, event.content_value()

@@ -8,7 +8,7 @@
         async with bus.subscribe(named_filter("changed")) as received:
             async for item in received:                    # item.event, or item.error
 
-With ``jetstream=False`` events are published as plain messages, and nothing says that anybody took them.
+With ``jetstream=False`` events are published as plain messages, without acks.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class Publishable(Protocol):
 
     @property
     def message_id(self) -> str:
-        """The message id, by which the stream drops a repeated publish."""
+        """The message id; with it the stream recognizes a repeated publish."""
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A message of the bus: its event, or the error that says why it is no event."""
+    """A message of the bus: its event, or the error if it is no event."""
 
     subject: str
     payload: bytes

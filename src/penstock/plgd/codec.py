@@ -1,4 +1,4 @@
-"""One event, from the bytes of the bus and to them.
+"""One event: decoded from the bytes of the bus, and encoded to them.
 
 ::
 
@@ -92,7 +92,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """An event as it goes to the bus; ``message_id`` makes a retry vanish in a stream's duplicate window."""
+    """An event as bytes for the bus; with ``message_id`` a stream stores a repeated publish once."""
 
     subject: str
     payload: bytes

@@ -1,9 +1,9 @@
 """Many events at once: Arrow arrays of subjects and payloads to a table of typed columns.
 
 One row for each message, in their order. A message that is no event has a row with ``error`` and
-``error_detail``, and null in what could not be read. Messages are taken apart by event type. Those of a type that
-are plain go to the compiled scanner (`plain`) at once; any other is read by itself, with the class of its type. Arrow
-puts the rows back into their order.
+``error_detail``, and null in the columns that could not be read. Messages are grouped by event
+type. The compiled scanner (`plain`) reads all plain messages of a type at once; other messages are
+decoded one by one, with the class of their type. Arrow puts the rows back into their order.
 """
 
 from __future__ import annotations

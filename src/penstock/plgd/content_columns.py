@@ -1,4 +1,4 @@
-"""The contents of many events as JSON text: CBOR by the compiled reader, what it refuses and other types one by one."""
+"""The contents of many events as JSON text: CBOR by the compiled reader, all others one by one."""
 
 from __future__ import annotations
 

@@ -68,5 +68,5 @@ def metadata_id(device_id: str) -> str:
 
 
 def services_id(hub_id: str) -> str:
-    """The id of the aggregate of a hub's service heartbeats, which never leave the store."""
+    """The id of the aggregate of a hub's service heartbeats, which are only in the store."""
     return name_id(hub_id + SERVICES_HREF)

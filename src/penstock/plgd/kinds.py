@@ -1,4 +1,4 @@
-"""The event types of the hub: what each one's message, place in the subject, and key is."""
+"""The event types of the hub: the message, the place in the subject and the key of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """What an event is about; the value is the token in its subject."""
+    """The kinds of events; the value is the token in the subject."""
 
     LINKS = "resource-links"
     METADATA = "metadata"

@@ -1,7 +1,8 @@
 """Unsigned numbers of a hub in columns that are signed, as those of Spark and of tables are.
 
-A version above 2^63 - 1 fits in no store of a hub, so what claims it is no event. A sequence of a connection comes from
-a device, which may send any: one above it is null, and the event stays.
+No store of a hub has a version above 2^63 - 1, so a message with one is no event. The sequence of a
+connection comes from a device, which may send any number: a sequence above 2^63 - 1 becomes null,
+and the event stays.
 """
 
 from __future__ import annotations

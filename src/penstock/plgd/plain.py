@@ -1,8 +1,8 @@
 """Plain events of one type at once: the compiled scanner reads them straight into Arrow columns.
 
-Most events are plain: fields that are known, text in ASCII. `scan` gives the columns of these, and says which
-others must be read one by one, with the messages of protobuf, which also say what is wrong with them. For plain
-events both give the same.
+Most events are plain: known fields, text in ASCII. `scan` returns the columns of these, and says
+which events must be decoded one by one with protobuf, which also reports what is wrong with them.
+For plain events both ways give the same values.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def as_array(kind: str, buffers: Any, count: int) -> pa.Array:
 
 
 def kind_of(field: Any) -> str | None:
-    """What a field is to the scanner; None if it is to refuse it."""
+    """How the scanner treats a field; None if it refuses the field."""
     if field.message_type is not None:
         is_map = field.message_type.GetOptions().map_entry
         return "message" if is_map or not field.is_repeated else None

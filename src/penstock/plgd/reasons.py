@@ -1,4 +1,4 @@
-"""Why a message of the bus is no event: a reason code for a dead letter, and a line for a person."""
+"""Why a message of the bus is no event: a reason code for a dead letter, and a line of text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.errors import PenstockError
 
 
 class Reason(StrEnum):
-    """What is wrong with a message; the value is what a dead letter carries."""
+    """The reasons; the value is in the dead letter."""
 
     SUBJECT = "subject"  # the subject is not that of an event
     EVENT_TYPE = "event_type"  # no hub has an event of that type
@@ -23,7 +23,7 @@ class UndecodableEvent(PenstockError, ValueError):
     """A message that is no event of the hub: ``reason`` and ``detail``."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
-        """An error with its reason, and a line for a person."""
+        """An error with its reason, and a line of text."""
         super().__init__(f"{reason.value}: {detail}")
         self.reason = reason
         self.detail = detail

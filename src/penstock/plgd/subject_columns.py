@@ -1,13 +1,13 @@
 """The subjects of many messages at once, as columns: the parts of each, or why it is not the subject of an event.
 
-A fleet of many devices has about as many subjects as messages, so those of the usual forms are taken apart by
-operations on all of them::
+A fleet of many devices has about as many subjects as messages, so those of the usual forms are
+parsed by operations on all of them::
 
     plgd.owners.{owner}.devices.{device}.resource-links.{type}
     plgd.owners.{owner}.devices.{device}.metadata.{type}
     plgd.owners.{owner}.devices.{device}.resources.{href}.{type}[.leadrt[.{resource type}]]
 
-`subjects.parse_subject` decides about every other one, and would decide the same about these.
+`subjects.parse_subject` parses all other subjects, and would give the same result for these.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Places:
             return bad
 
     def column(self, name: str) -> pa.Array:
-        """What each says of ``owner_id``, ``device_id`` or ``lead_type``."""
+        """The ``owner_id``, ``device_id`` or ``lead_type`` of each."""
         if name not in self._columns:
             array = self._tokens.column(name)
             if len(self._others):
@@ -137,7 +137,7 @@ class Tokens:
         return [name for name, _ in pairs], [places for _, places in pairs]
 
     def column(self, name: str) -> pa.Array:
-        """What those of a usual form say of something; null for others."""
+        """The value of a part in subjects of a usual form; null for others."""
         usual = ~self.is_other
         if name == "lead_type":
             lead = pc.utf8_slice_codeunits(self._leads, len(LEAD) + 1)

@@ -31,7 +31,7 @@ LEAD = "leadrt"
 
 
 class Era(StrEnum):
-    """How a hub of a time names its subjects; the value is the first hub of that time."""
+    """The forms of subjects over time; the value is the first hub version with the form."""
 
     HREF = "v2.8"  # resources by href id
     RESOURCE = "v2.0"  # resources by aggregate id
@@ -40,7 +40,7 @@ class Era(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a subject says: ids as they stand in it; ``lead_type`` is "" for a bare ``leadrt``."""
+    """The parts of a subject, unchanged; ``lead_type`` is "" for a bare ``leadrt``."""
 
     kind: Kind
     event_type: str
@@ -63,7 +63,7 @@ class LeadType:
     as_uuid: bool = False
 
     def tokens(self, resource_types: Iterable[str]) -> str:
-        """What a subject ends in, from ``.leadrt`` on."""
+        """The end of a subject, from ``.leadrt`` on."""
         types = list(resource_types)
         chosen = next((t for t in types if any(re.search(p, t) for p in self.patterns)), "")
         if not chosen and types and self.choice:

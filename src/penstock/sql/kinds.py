@@ -72,7 +72,7 @@ def object_view(stream: str) -> View:
 
 
 def advisories_view(streams: list[str]) -> View:
-    """``jetstream.advisories``: what the given streams have stored of the server's advisories."""
+    """``jetstream.advisories``: the server's advisories that the given streams have stored."""
     tables = {f"__advisories {stream}": (stream, ADVISORIES) for stream in streams}
     parts = [
         f"SELECT {literal(stream)} AS stored_in, seq, ts, subject, text FROM {quoted(table)}"

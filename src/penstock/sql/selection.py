@@ -1,4 +1,5 @@
-"""What a query asks of a stream: sequences, times and subjects. A source reads no more than that.
+"""The selection of a query on a stream: sequences, times and subjects. A source reads no more than
+that.
 
 A selection is never narrower than the filter that it comes from, and may be wider: the table
 applies the whole filter to the rows that a source gives. So whatever a filter says that is not
@@ -46,7 +47,7 @@ class Selection:
         return self.first >= self.stop or self.since_ns >= self.until_ns or self.subjects == ()
 
     def also(self, other: Selection) -> Selection:
-        """What both select, or somewhat more."""
+        """The messages that both select, or somewhat more."""
         subjects = self.subjects if other.subjects is None else other.subjects
         if self.subjects is not None and other.subjects is not None:
             subjects = tuple(each for each in other.subjects if _within(each, self.subjects))
@@ -61,7 +62,7 @@ class Selection:
         )
 
     def either(self, other: Selection) -> Selection:
-        """What one of them selects, or somewhat more."""
+        """The messages that one of them selects, or somewhat more."""
         if self.empty or other.empty:
             return other if self.empty else self
         subjects = None

@@ -50,7 +50,7 @@ _TIMES = frozenset(("ts", "ts_ns"))
 
 @dataclass(frozen=True)
 class Needs:
-    """What of each message a query uses besides sequence and subject."""
+    """The fields of messages that a query uses besides sequence and subject."""
 
     headers: bool = True
     payload: bool = True
@@ -59,7 +59,7 @@ class Needs:
 
     @classmethod
     def of(cls, columns: Sequence[str], *, time: bool = False) -> Needs:
-        """The needs of these columns; ``time``: also of those who see no column of it."""
+        """The needs of these columns; ``time``: also if no column needs it."""
         return cls(
             "headers" in columns,
             not _PAYLOAD.isdisjoint(columns),
@@ -107,7 +107,7 @@ class Upto:
 
 @dataclass
 class Scans:
-    """What the scans of a query did: for those who want to see, and for the first error."""
+    """The statistics of a query's scans, and their first error."""
 
     rows_read: int = 0
     bytes_read: int = 0
@@ -195,7 +195,7 @@ def _inside(columns: Columns, within: Selection) -> pa.Array | None:
 
 
 class _Scanner:
-    """What DuckDB asks for a reader."""
+    """The object from which DuckDB gets a reader."""
 
     def __init__(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
         self.projected_schema = schema

@@ -28,13 +28,13 @@ class ClockNotManualError(PenstockError):
 
 
 class Moves(Protocol):
-    """What goes by the clock besides the server: held messages."""
+    """The other users of the clock: held messages."""
 
     def next_due_ns(self) -> int:
         """When `run_due` is due; 0: nothing waits."""
 
     def run_due(self, now_ns: int) -> None:
-        """Do what is due."""
+        """Run the actions that are due."""
 
 
 class BrokerClock:
@@ -74,9 +74,9 @@ class BrokerClock:
         """Let time pass: seconds, a timedelta, or text such as "30s".
 
         Everything that becomes due happens in its order and at its own time, to the millisecond:
-        redeliveries, expiries, the end of pull requests, inactive consumers, schedules. When the call
-        returns, it has happened, and what clients are to receive is in their sockets: the next await
-        or call of a client handles it.
+        redeliveries, expiries, the end of pull requests, inactive consumers, schedules. When the
+        call returns, all this has happened, and the messages for clients are in their sockets: the
+        next await or call of a client handles them.
 
         Raises ClockNotManualError, and ValueError for a negative duration.
         """

@@ -1,4 +1,4 @@
-"""Whether a record has what a test expects, and a text that says what it has instead. No I/O."""
+"""Compares a record with the expectations of a test; the error text says what the record has instead. No I/O."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Data: TypeAlias = "bytes | str | Callable[[bytes], bool] | None"
 
 
 class Expected(NamedTuple):
-    """A message that is to be there."""
+    """An expected message."""
 
     subject: str
     data: Data = None
     headers: Mapping[str, str] | None = None
 
     def problem_of(self, message: Published) -> str:
-        """What is different in a message of the subject; "" when it is as expected."""
+        """The difference of a message from the expected one; "" without a difference."""
         found = []
         if not _same_data(self.data, message.data):
             found.append(f"data {shown(message.data)}")
@@ -142,7 +142,7 @@ def _listed(title: str, rows: Sequence[str]) -> list[str]:
 
 
 class Facts(NamedTuple):
-    """What is known of one message of a consumer."""
+    """The deliveries and acks of one message of a consumer."""
 
     stream: str
     consumer: str

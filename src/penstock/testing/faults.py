@@ -35,7 +35,7 @@ Refusal: TypeAlias = "AnyApiError | type[NoResponders] | int | str"
 
 @dataclass(eq=False)
 class Fault:
-    """What happens to messages of a pattern; ``left``: to so many of them, None: to all."""
+    """The fault of messages on a pattern; ``left``: to so many of them, None: to all."""
 
     kind: str  # drop, delay or fail
     pattern: str

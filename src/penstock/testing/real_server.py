@@ -1,6 +1,7 @@
 """A server outside of the process, in the place of a broker: for the same tests against nats-server.
 
-It has what every server has. What only a broker has makes the test skip, with the reason.
+It has the features of every server. A test that uses features of a broker is skipped, with the
+reason.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def find_nats_server() -> str:
 class RealServer:
     """A nats-server as a child process, or a server that runs already.
 
-    ``skip(reason)`` is called for what the server can't do; it ends the test.
+    ``skip(reason)`` is called for features that the server lacks; it ends the test.
     """
 
     def __init__(self, target: str, skip: Callable[[str], NoReturn]) -> None:

@@ -1,4 +1,4 @@
-"""What clients and server said to each other: publishes, deliveries and acks, newest last.
+"""The record of publishes, deliveries and acks, newest last.
 
 It is the server's trace log, written to lists in place of lines. The lists are bounded: the oldest
 entries go first, and ``lost`` counts them.

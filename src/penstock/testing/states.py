@@ -1,8 +1,8 @@
 """Snapshots of the JetStream state of a broker, and the way back.
 
-A snapshot has the files of the store, as they are after a sync, and what is in no file: streams in
-memory, and consumers with `mem_storage`. The way back stops JetStream, brings the files back, and
-recovers them as a restart does; connections stay.
+A snapshot has the files of the store, as they are after a sync, and the streams and consumers in
+memory. The way back stops JetStream, brings the files back, and recovers them as a restart does;
+connections stay.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def backup(
     critical_warnings: bool,
     force: bool,
 ) -> int:
-    """Back up all streams of the account into the folder TARGET, each in a folder of its own.
+    """Back up all streams of the account into the folder TARGET, each stream in its own folder.
 
     Buckets and object stores are streams, too. After an interruption the same call goes on. Streams in
     memory are read message by message, because not every server makes archives of them. Ends with 1 if
@@ -181,8 +181,8 @@ def _tell(session: Session, folder: Path, results: Sequence[dict[str, Any]]) -> 
 def restore(session: Session, folder: Path, cluster: str, tags: Sequence[str], force: bool) -> int:
     """Restore all streams of the account backup in FOLDER.
 
-    A stream that is there and has what the backup has is passed over, so that an interrupted restore can
-    go on. Another stream of that name fails, and the others are restored; then it ends with 1.
+    A stream that already equals the backup is skipped, so an interrupted restore can continue.
+    Another stream of that name fails, and the others are restored; then it ends with 1.
     """
     if _under_way(folder) and not force:
         confirm(f"The backup in {folder} was interrupted. Restore what it has?")

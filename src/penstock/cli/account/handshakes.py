@@ -1,4 +1,4 @@
-"""TLS handshakes with a server, for what they show: its certificates, and the OCSP response that it staples."""
+"""TLS handshakes with a server, to get its certificates and the OCSP response that it staples."""
 
 from __future__ import annotations
 

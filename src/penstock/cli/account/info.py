@@ -73,7 +73,7 @@ def info(session: Session) -> None:
 
 
 def _user(client: "BlockingClient") -> dict[str, Any]:
-    """What the server says about the user; nothing if it does not answer."""
+    """The server's answer about the user; nothing without an answer."""
     from penstock.errors import PenstockError
 
     try:

@@ -1,4 +1,4 @@
-"""What an OCSP response says of a certificate, and whether its word counts.
+"""The status of a certificate in an OCSP response, and whether the response is valid.
 
 It counts if it is signed by the certificate's issuer, or by a certificate that the issuer made for this, speaks of
 this certificate, and is in its time.
@@ -30,7 +30,7 @@ _ANSWER_MOST = 1 << 20
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is known of a certificate."""
+    """The status of a certificate."""
 
     state: str
     """``good``, ``revoked``, ``unknown`` (to the responder), ``invalid`` (the response does not count)."""
@@ -60,7 +60,7 @@ class Verdict:
 
 
 def verdict(response: bytes, own: Certificate, issuer: Certificate, now: datetime) -> Verdict:
-    """What a response in DER says of a certificate at this time."""
+    """The status of a certificate at this time, from a response in DER."""
     try:
         found = ocsp.load_der_ocsp_response(response)
         if found.response_status != ocsp.OCSPResponseStatus.SUCCESSFUL:
@@ -94,7 +94,7 @@ def asked(url: str, own: Certificate, issuer: Certificate, seconds: float) -> by
     """The answer of a responder in DER; ValueError says why there is none."""
     if not url.startswith(("http://", "https://")):
         raise ValueError("its URL is not one of HTTP")
-    # SHA-1 only names the issuer here; it is what every responder knows.
+    # SHA-1 only names the issuer here; every responder knows it.
     question = ocsp.OCSPRequestBuilder().add_certificate(own, issuer, hashes.SHA1()).build()
     request = Request(
         url,

@@ -4,8 +4,8 @@
     <-  ServerHello, Certificate, CertificateStatus, ServerKeyExchange, ...
     ->  an alert: the client ends it here
 
-In TLS 1.2 these messages are not encrypted, so that no key is needed to read them. Nothing that comes is to be
-trusted before its signature is checked. No I/O: the caller sends and receives.
+In TLS 1.2 these messages are not encrypted, so that no key is needed to read them. The received
+data must not be trusted before its signature is checked. No I/O: the caller sends and receives.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def client_hello(host: str, chance: bytes) -> bytes:
 
 
 class ServerHandshake:
-    """Takes in what a server sends until ``over``; then ``staple`` is the OCSP response, or None."""
+    """Reads the bytes of a server until ``over``; then ``staple`` is the OCSP response, or None."""
 
     def __init__(self) -> None:
         """Nothing has come."""

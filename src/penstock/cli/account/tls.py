@@ -119,7 +119,7 @@ def _as_printed(time: str) -> str:
 
 
 def _revocation(peer: Peer, chain: list[Certificate], now: datetime.datetime) -> dict[str, str]:
-    """What OCSP says of the server's certificate, and who says it."""
+    """The OCSP status of the server's certificate, and its source."""
     from .ocsp import asked, responder_of, verdict
     from .stapled import HandshakeRefused
 

@@ -1,4 +1,4 @@
-"""``penstock audit analyze`` and ``checks``: what an archive says about a deployment."""
+"""``penstock audit analyze`` and ``checks``: the state of a deployment, from an archive."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class Writer:
         self._write(place, {**tags, "artifact_type": "profile"}, content)
 
     def close(self, metadata: Mapping[str, str], log: str) -> None:
-        """Write what is about the archive, and put it in its place."""
+        """Write the metadata of the archive, and put it in its place."""
         self._write(f"capture/misc/{_LOG}.log", {"special": _LOG}, log.encode())
         self._write(f"capture/misc/{METADATA}.json", {"special": METADATA}, _json(metadata))
         manifest = {
@@ -142,7 +142,7 @@ class Reader:
     """Reads an archive; ArchiveError for any other file, OSError."""
 
     def __init__(self, path: Path) -> None:
-        """Opens the file and reads what it holds."""
+        """Opens the file and reads its contents."""
         self._path = path
         try:
             self._zip = zipfile.ZipFile(path)
@@ -197,7 +197,7 @@ class Reader:
                 yield self._tags[path], self._zip.read(path)
 
     def metadata(self) -> dict[str, str]:
-        """What is known about the archive: when and where it was gathered."""
+        """The metadata of the archive: when and where it was gathered."""
         return next((content for _, content in self.pages(special=METADATA)), {})
 
     def _content(self, path: str) -> Any:

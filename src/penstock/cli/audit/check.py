@@ -1,4 +1,4 @@
-"""A check over an audit archive: what it looks at, what it finds, and its outcome."""
+"""A check over an audit archive: its pages, its findings and its outcome."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Threshold:
 
 @dataclass
 class Findings:
-    """What a check has found. ``seen``: how much there was to look at."""
+    """The findings of a check. ``seen``: how much there was to look at."""
 
     critical: list[str] = field(default_factory=list)
     warning: list[str] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of a check and what it found."""
+    """The outcome of a check and its findings."""
 
     check: Check
     outcome: str

@@ -1,4 +1,4 @@
-"""``penstock audit gather``: what all servers say now, in an archive."""
+"""``penstock audit gather``: the reports of all servers, in an archive."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _CPU_NS = 1_000_000_000
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is gathered."""
+    """The reports to gather."""
 
     pages: bool
     profiles: bool
@@ -103,7 +103,7 @@ def gather_(
     progress: bool,
     force: bool,
 ) -> None:
-    """Gather what all servers say into an archive, for penstock audit analyze.
+    """Gather the reports of all servers into an archive, for penstock audit analyze.
 
     Needs a user of the system account. The archive has names, subjects and addresses, and no messages.
     """
@@ -149,10 +149,10 @@ def _user() -> str:
 
 
 class Gathering:
-    """Asks servers and writes what they answer. What one server refuses is a problem, and the others go on."""
+    """Asks servers and writes their answers. A refusal is noted as a problem, and the others continue."""
 
     def __init__(self, client: BlockingClient, writer: Writer, wanted: Wanted, told: bool) -> None:
-        """`told`: say on stderr what is done."""
+        """`told`: print the progress on stderr."""
         self._client = client
         self._writer = writer
         self._wanted = wanted

@@ -1,4 +1,4 @@
-"""What a sound deployment looks like: checks over an audit archive, without any connection.
+"""Checks of a deployment over an audit archive, without any connection.
 
 Codes, names and thresholds are those of ``nats audit``. A check looks at the pages of the archive and notes what it
 finds; ``critical`` makes it fail, ``warning`` is a warning. A check that has nothing to look at is skipped.

@@ -51,7 +51,7 @@ _UNLIMITED = dict.fromkeys(("subs", "data", "payload", "imports", "exports", "co
 
 
 def _limits(function: F) -> F:
-    """The options for what an account may do."""
+    """The options for the limits and permissions of an account."""
     for name, (_, text) in reversed(_SIZES.items()):
         function = click.option(
             f"--{name.replace('_', '-')}", type=SIZE, help=f"{text} -1: no limit."
@@ -234,7 +234,7 @@ def show(session: Session, store: Store, operator: Entity, account: Entity) -> N
 
 
 def account_facts(claims: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What the claims of an account say, as names and values."""
+    """The claims of an account, as names and values."""
     from penstock.api.times import format_time
 
     nats: Mapping[str, Any] = claims.get("nats") or {}

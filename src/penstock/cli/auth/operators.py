@@ -1,4 +1,4 @@
-"""``penstock auth operator``: who vouches for accounts."""
+"""``penstock auth operator``: operators, whose keys sign accounts."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ def signed(entity: Entity, signer: KeyPair) -> str:
 
 
 def problems_of(token: str, kind: str) -> list[str]:
-    """What a server would not take in a sound JWT."""
+    """The values of a valid JWT that a server would not accept."""
     from penstock.server.auth.claims import AccountClaims, OperatorClaims, UserClaims
     from penstock.server.auth.jwt import decode
 

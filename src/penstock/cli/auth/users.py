@@ -39,7 +39,7 @@ _PERMISSIONS = {
 
 
 def permissions(function: F) -> F:
-    """The options for what a user may do; also of scoped signing keys."""
+    """The options for a user's permissions; also for scoped signing keys."""
     for name, (_, _, text) in reversed(_PERMISSIONS.items()):
         function = click.option(
             f"--{name.replace('_', '-')}", multiple=True, metavar="SUBJECT", help=text
@@ -71,7 +71,7 @@ def permissions(function: F) -> F:
 
 
 def change(nats: dict[str, Any], given: Mapping[str, Any]) -> None:
-    """Set what the options of `permissions` say; UsageError for hours that can't be read."""
+    """Set the options of `permissions`; UsageError for hours that can't be read."""
     for option, (kind, rule, _) in _PERMISSIONS.items():
         if given[option]:
             nats.setdefault(kind, {})[rule] = list(given[option])
@@ -135,7 +135,7 @@ def add(
     tags: Sequence[str],
     **given: Any,
 ) -> None:
-    """Make the user NAME in ACCOUNT. With --key of a scoped signing key, that key says what it may do."""
+    """Make the user NAME in ACCOUNT. With --key of a scoped signing key, that key has the permissions."""
     store = Store()
     owner = choosing.operator_of(store, operator)
     home = choosing.account_of(store, owner, account)
@@ -172,7 +172,7 @@ def _ask(given: dict[str, Any]) -> None:
 
 
 def account_signer(store: Store, account: Entity, key: str) -> tuple[KeyPair, bool]:
-    """The key that signs users, named by its role or itself; whether it says what they may do."""
+    """The key that signs users, named by its role or itself; and whether it has their permissions."""
     if not key or key == account.key:
         return store.signer(account.key), False
     for each in account.nats.get("signing_keys") or ():
@@ -235,7 +235,7 @@ def _found(store: Store, operator: str, account: str, name: str) -> tuple[Entity
 
 
 def is_scoped(account: Entity, user: Entity) -> bool:
-    """Whether the key that signed the user says what it may do."""
+    """Whether the key that signed the user has its permissions."""
     keys = account.nats.get("signing_keys") or ()
     return any(
         isinstance(each, dict) and each.get("key") == user.claims.get("iss") for each in keys
@@ -271,7 +271,7 @@ def show(session: Session, operator: Entity, account: Entity, user: Entity) -> N
 
 
 def user_facts(claims: Mapping[str, Any], *, scoped: bool) -> list[tuple[str, str]]:
-    """What the claims of a user say, as names and values."""
+    """The claims of a user, as names and values."""
     from penstock.api.times import format_time
 
     nats: Mapping[str, Any] = claims.get("nats") or {}

@@ -1,8 +1,9 @@
 """The connections of a load, and how long it runs.
 
 A ``Link`` is a connection that a client has opened, with TLS and credentials as usual, and then left to the load. A
-``Crowd`` runs one role per link until all are over. The loop itself is compiled (``core/load``); what it leaves to
-Python is a function that hears ten times a second how far the load is, and the errors.
+``Crowd`` runs one role per link until all are over. The loop itself is compiled (``core/load``). In
+Python are the errors, and a function that is called ten times a second with the progress of the
+load.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Crowd:
     ) -> None:
         """``beside``: roles that are never over.
 
-        ``limit_s``: Timeout when nothing comes for so long, though something is awaited.
+        ``limit_s``: Timeout if nothing arrives for this time while something is awaited.
 
         ``tell`` gets the number of messages so far, ten times a second.
         """
@@ -81,7 +82,7 @@ class Crowd:
         self._tell = tell
 
     def run(self) -> None:
-        """Until all roles are over. Raises Timeout, ConnectionLost, and what a role raises."""
+        """Until all roles are over. Raises Timeout, ConnectionLost, and the errors of roles."""
         heard_at = time.monotonic()
         while self._loop.unfinished:
             try:
@@ -96,7 +97,7 @@ class Crowd:
             self._tell(sum(role.done for role in self._roles))
 
     def stop(self) -> None:
-        """End the roles that are not over: what they have done so far is theirs."""
+        """End the roles that still run; their counts so far stay."""
         now = time.monotonic_ns()
         for role in self._roles:
             if not role.over:

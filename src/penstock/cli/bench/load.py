@@ -1,4 +1,4 @@
-"""What all commands of ``penstock bench`` share: the options of a load, and how it is run."""
+"""The common part of all commands of ``penstock bench``: the options of a load, and its run."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ def measured(
     *,
     limit: bool,
 ) -> Results:
-    """Run the roles until all are over, or an interrupt: what has been done until then counts."""
+    """Run the roles until all are over, or until an interrupt; the counts until then are kept."""
     from penstock.cli.progress import counting_bar
 
     from .links import Crowd

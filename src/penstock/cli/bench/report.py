@@ -42,7 +42,7 @@ def spread(values: Sequence[float]) -> tuple[float, float, float, float]:
 
 @dataclass(frozen=True)
 class Sample:
-    """What one client did."""
+    """The counts of one client."""
 
     messages: int
     seconds: float
@@ -56,7 +56,7 @@ class Sample:
 
 
 class Results:
-    """What all clients of a load did."""
+    """The counts of all clients of a load."""
 
     def __init__(
         self,

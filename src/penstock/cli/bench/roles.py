@@ -1,6 +1,6 @@
-"""The roles of a load, as the commands make them: what an error means, and what is published.
+"""The roles of a load for the commands: their errors, and the messages to publish.
 
-What a role does with each message is compiled (``core/load/roles``).
+The code that runs for each message is compiled (``core/load/roles``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Flood(Role):
     """Publishes as fast as the server takes it; the end is when the server has handled all."""
 
     def __init__(self, link: Link, supply: Supply, quota: int, pace: Pace) -> None:
-        """``supply``: what to publish."""
+        """``supply``: the messages to publish."""
         super().__init__(link, quota)
         self._supply = supply
         self._pace = pace

@@ -356,7 +356,7 @@ def fetch(session: Session, /, **asked: Any) -> None:
 @command
 @click.pass_obj
 def ordered(session: Session, /, **asked: Any) -> None:
-    """Consume a stream: each client has a consumer of its own without acks, and gets --msgs messages."""
+    """Consume a stream: each client has its own consumer without acks, and gets --msgs messages."""
     from penstock.api.subjects import Api
     from penstock.cli.consumers.fields import filters_of
     from penstock.client import ConsumerConfig
@@ -416,7 +416,8 @@ def ordered(session: Session, /, **asked: Any) -> None:
 @command
 @click.pass_obj
 def push(session: Session, /, **asked: Any) -> None:
-    """Get the messages of a stream pushed: each client has a consumer of its own, and gets --msgs messages.
+    """Receive messages from push consumers: each client has its own consumer, and gets --msgs
+    messages.
 
     With acks, up to 1,000 messages of a client may wait for theirs.
     """

@@ -114,7 +114,7 @@ def apply(
     Shows the plan and asks. Nothing is changed if a file has a mistake or a part of the plan cannot be
     done. Exit status: 0 done, 1 an error.
 
-    With --watch it does not ask, changes what can be changed, and goes on until it is ended.
+    With --watch it does not ask, makes all changes that are possible, and runs until it is stopped.
     """
     if watch:
         from penstock.cli.configuration.reconciling import Order
@@ -176,9 +176,10 @@ def _teller(session: Session) -> Callable[[Change], None]:
 @command
 @click.pass_obj
 def export(session: Session, form: Any, entries: bool, streams: tuple[str, ...]) -> int:
-    """Print what the server has as a file for apply: all streams with consumers, or some STREAMs.
+    """Print the configuration of the server as a file for apply: all streams with consumers, or
+    some STREAMs.
 
-    Warns of what the format cannot say.
+    Warns of fields that the format does not have.
     """
     _available()
     from penstock.apply.exporting import export as write

@@ -1,4 +1,4 @@
-"""What the commands of configuration as code share: their options, the declared files, the plan and its picture."""
+"""The common part of the commands for configuration as code: options, declared files, the plan and its display."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def planned(
     prune: bool,
     together: Together | None = None,
 ) -> Plan:
-    """What has to be done on this server. Raises ClickException, PenstockError.
+    """The changes that this server needs. Raises ClickException, PenstockError.
 
     ``together`` asks it several things at a time; None: one by one.
     """
@@ -116,7 +116,7 @@ def warn(warnings: Iterable[object]) -> None:
 
 
 def declared_in(files: tuple[str, ...], variables: tuple[str, ...]) -> Declared:
-    """What files declare. Raises ClickException with every mistake; warnings go to stderr."""
+    """The declarations of files. Raises ClickException with every mistake; warnings go to stderr."""
     from penstock.apply.model import ConfigurationError
     from penstock.apply.reading import checked, read
 

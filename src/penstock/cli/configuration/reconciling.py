@@ -60,7 +60,7 @@ _DONE = {"create": "created", "update": "updated", "replace": "replaced", "delet
 
 @dataclass(frozen=True)
 class Order:
-    """What to watch, and what may be done. ``every_ns``: the longest time between two looks."""
+    """The files and the server to watch, and the allowed changes. ``every_ns``: the longest time between two looks."""
 
     files: tuple[str, ...]
     variables: tuple[str, ...]
@@ -188,7 +188,7 @@ class _Reconciler:
             self.wait(advisories, wait_s)
 
     def look(self, client: BlockingClient) -> float:
-        """Compare, tell, and change what the order says. The seconds until the next look."""
+        """Compare, report, and make the allowed changes. The seconds until the next look."""
         from penstock.apply.executing import execute_each
 
         order, jetstream = self.order, self.session.jetstream(client)
@@ -245,7 +245,7 @@ class _Reconciler:
                 until = min(until, time.monotonic() + _GATHER_S)
 
     def files_changed(self) -> bool:
-        """Read the files again if they have changed. Files with mistakes are told and not used."""
+        """Read the files again if they have changed. Files with mistakes are reported and not used."""
         if not self.glances.changed(_signature(self.order.files)):
             return False
         try:

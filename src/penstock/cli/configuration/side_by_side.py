@@ -13,7 +13,7 @@ _Result = TypeVar("_Result")
 
 
 def side_by_side(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterator[_Result]:
-    """As ``map(work, items)``, with up to 32 calls at a time; the first error is raised, and ends what is not begun."""
+    """As ``map(work, items)``, with up to 32 calls at a time; the first error is raised, and no further call begins."""
     if len(items) < 2:
         yield from map(work, items)
         return

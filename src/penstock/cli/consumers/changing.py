@@ -55,7 +55,7 @@ def add(
     ephemeral: bool,
     **given: Any,
 ) -> None:
-    """Create the consumer NAME of STREAM. At a terminal, ask for what is missing."""
+    """Create the consumer NAME of STREAM. At a terminal, ask for missing values."""
     from penstock.client import ConsumerConfig
 
     base = read_config(file.read_bytes(), str(file)) if file else ConsumerConfig(max_deliver=-1)
@@ -87,7 +87,7 @@ def add(
 
 
 def _ask(given: dict[str, Any]) -> list[tuple[str, object]]:
-    """Ask for what the options leave open, into ``given``; the options that say the same."""
+    """Ask for values that the options do not give, into ``given``; returns the options with the same meaning."""
     if given["target"] is None and not given["pull"]:
         given["target"] = (
             ask("Push to this subject, empty to wait for pulls", "--target", "") or None
@@ -128,7 +128,7 @@ def edit(
 ) -> int:
     """Change the consumers NAME... of STREAM; names may have the wildcards * and ?.
 
-    What is not given stays. All changes are shown before the first one is made.
+    Fields that are not given stay. All changes are shown before the first one is made.
     """
     from penstock.apply.defaults import settled_consumer
     from penstock.apply.planning import Change, differences

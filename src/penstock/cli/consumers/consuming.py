@@ -115,7 +115,7 @@ def sub(
 def _pushed(
     client: BlockingClient, subject: str, group: str, seconds: float | None
 ) -> Iterator[BlockingMessage]:
-    """What arrives, until nothing does for so long; heartbeats are left out and answered."""
+    """The messages that arrive, until none comes for this time; heartbeats are answered and left out."""
     from penstock.errors import Timeout
 
     subscription = client.subscribe(subject, queue=group)
@@ -131,7 +131,7 @@ def _pushed(
 
 
 def _pulled(handle: Consumer, seconds: float | None) -> Iterator[BlockingMessage]:
-    """What can be pulled, until there is nothing for so long."""
+    """The messages that can be pulled, until none comes for this time."""
     while True:
         message = handle.next(_PULL_S if seconds is None else seconds)
         if message is not None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def explain(session: Session, stream: str, consumer: str, seq: int | None) -> None:
     """Say why CONSUMER of STREAM does not deliver the message SEQ, or anything.
 
-    With --store it is what the folder says, which knows no clients that wait.
+    With --store the answer comes from the folder, which has no information about waiting clients.
     """
     from penstock.cli.consumers.explaining import Facts
     from penstock.cli.consumers.explaining import explain as reasons_of
@@ -80,7 +80,7 @@ def _pending(
 
 
 def _pending_in(session: Session, stream: str, consumer: str, seq: int) -> Pending | None:
-    """What the folder says of the message; None if it has no state of the consumer. StoreError."""
+    """The state of the message in the folder; None if it has no state of the consumer. StoreError."""
     from penstock.cli.consumers.explaining import Pending
     from penstock.cli.store.opening import vault
     from penstock.core.base.readonly_disk import ReadOnlyDisk
@@ -104,7 +104,7 @@ def _pending_in(session: Session, stream: str, consumer: str, seq: int) -> Pendi
 
 
 def _pending_by(client: BlockingClient, stream: str, consumer: str, seq: int) -> Pending | None:
-    """What a request of 2020 says, whose answer has the messages that wait; None: this server has
+    """The answer to a request of 2020, which has the pending messages; None: this server has
     none of these requests, or the message does not wait.
     """
     import json

@@ -1,4 +1,5 @@
-"""Why a consumer does not deliver a message, from what a server says of stream and consumer. Pure.
+"""Why a consumer does not deliver a message, from the server's information about stream and
+consumer. Pure.
 
 Each reason is one sentence with its kind. A server does not say which messages between the ack floor
 and the last delivered one are acknowledged; a store folder does (``Pending``).
@@ -47,7 +48,7 @@ class Pending:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known. ``message`` is None when the stream has no message ``seq``; 0: no message is asked for."""
+    """The known facts. ``message`` is None when the stream has no message ``seq``; 0: no message is asked for."""
 
     config: StreamConfig
     state: StreamState

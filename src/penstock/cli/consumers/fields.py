@@ -202,7 +202,7 @@ def changes_anything(given: dict[str, Any]) -> bool:
 
 
 def with_options(base: ConsumerConfig, given: dict[str, Any], now_ns: int) -> ConsumerConfig:
-    """The configuration with what the options say; UsageError for options that do not go together."""
+    """The configuration with the values of the options; UsageError for options that do not go together."""
     from penstock.client import Nanoseconds
 
     said = _said(given)

@@ -1,4 +1,4 @@
-"""``penstock consumer report`` and ``find``: consumers compared, and by what they are."""
+"""``penstock consumer report`` and ``find``: compare consumers, and find them by their properties."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _COLUMNS = (
 @command
 @click.pass_obj
 def report(session: Session, stream: str, raw: bool, leaders: bool) -> None:
-    """Compare the consumers of STREAM: what is pending, what is not delivered yet."""
+    """Compare the consumers of STREAM: pending and undelivered messages."""
     with session.connect() as client:
         js = session.jetstream(client)
         messages = js.stream_info(stream).state.messages

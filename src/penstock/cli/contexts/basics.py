@@ -91,8 +91,8 @@ def add(
 ) -> None:
     """Save the connection options as context NAME, or change those of NAME.
 
-    Options may be given before or behind the command. Options that are not given keep their values in
-    an existing context. The `nats` command uses the same contexts.
+    Options may be given before or after the command. Options that are not given keep their values
+    in an existing context. The `nats` command uses the same contexts.
     """
     from penstock.cli.contexts import files as context_files
     from penstock.client.addresses import DEFAULT_URL
@@ -268,7 +268,7 @@ def _problems(session: Session, name: str, connect: bool) -> list[str]:
 @command
 @click.pass_obj
 def edit(session: Session, name: str) -> None:
-    """Open the context NAME in $EDITOR. What no client could use is not saved."""
+    """Open the context NAME in $EDITOR. A context that no client could use is not saved."""
     from penstock.cli.contexts import files as context_files
     from penstock.cli.editing import edited
     from penstock.errors import ContextError

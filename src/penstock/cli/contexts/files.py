@@ -106,7 +106,7 @@ def select(name: str) -> None:
 
 
 def problems_of(name: str) -> list[str]:
-    """What a client could not use in a context: wrong fields, and files that can't be read."""
+    """The parts of a context that a client cannot use: wrong fields, and files that can't be read."""
     try:
         fields = read(name)
         options_of(json.dumps(fields), name, str(Path.home()))

@@ -22,7 +22,7 @@ DEFAULT_URL = "nats://127.0.0.1:4222"
 
 
 class Failed(PenstockError):
-    """A tool cannot do what it was asked for; str() is the line that it prints."""
+    """A tool cannot do its work; str() is the line that it prints."""
 
 
 def connect(

@@ -102,7 +102,7 @@ def _leading(arguments: list[str]) -> tuple[str, str, list[str]]:
 
 
 def _own(words: list[str]) -> Any:
-    """What runs the command here; None: it is a command of `penstock`."""
+    """The function that runs the command here; None: it is a command of `penstock`."""
     if not words or "-h" in words or "--help" in words:
         return None
     if words[0] in ("req", "request"):

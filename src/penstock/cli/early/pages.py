@@ -1,4 +1,4 @@
-"""What `nats` of March 2020 printed about streams and consumers: pages and differences, as text."""
+"""The output of `nats` of March 2020 about streams and consumers: pages and differences, as text."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ def _arithmetic(sign: str, left: Any, right: Any) -> Any:
 
 
 def math_remainder(left: Any, right: Any) -> int:
-    """What is left after a division, with the sign of the first number."""
+    """The remainder of a division, with the sign of the first number."""
     if not (isinstance(left, int) and isinstance(right, int)):
         raise ExpressionError("% needs two whole numbers")
     found = abs(left) % abs(right)

@@ -31,7 +31,7 @@ def items_of(value: Any) -> list[Any]:
 
 
 def shown_kind(value: Any) -> str:
-    """What a value is, for messages."""
+    """The kind of a value, for messages."""
     kinds: list[tuple[type, str]] = [
         (bool, "a truth value"),
         (int, "a number"),

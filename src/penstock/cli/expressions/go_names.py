@@ -18,7 +18,7 @@ _OTHER = {
 
 
 class GoNames(dict[str, Any]):
-    """A JSON object that is also asked by Go names; what is inside of it, too."""
+    """A JSON object whose fields are also found by their Go names; objects inside it, too."""
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of a field; ``default`` if there is none."""

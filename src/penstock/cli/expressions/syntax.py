@@ -166,7 +166,7 @@ class _Reader:
         return self._take()
 
     def whole(self) -> Node:
-        """Variables, and the expression behind them."""
+        """Variables, and the expression after them."""
         at = self._word.at
         if not self._skip("let"):
             return self.ternary()
@@ -314,7 +314,7 @@ class _Reader:
         return word.text
 
     def _tail(self, found: Node) -> Node:
-        """What follows a value: .field, ?.field, [index], [from:to]."""
+        """The accesses after a value: .field, ?.field, [index], [from:to]."""
         while True:
             word = self._word
             if word.text in (".", "?.") and word.kind == "sign":

@@ -278,7 +278,7 @@ def _list_keys(
 @command
 @click.pass_obj
 def compact(session: Session, bucket: str, older_than: int, force: bool) -> None:
-    """Remove the markers of deleted keys of BUCKET, and what they cover."""
+    """Remove the markers of deleted keys of BUCKET, and the values before them."""
     from penstock.client import Nanoseconds
 
     if not force:

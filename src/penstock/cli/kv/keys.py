@@ -23,7 +23,7 @@ _FORCE = click.option("-f", "--force", is_flag=True, help="Do not ask.")
 
 
 def _stored(session: Session, bucket: str, key: str, revision: int, data: bytes) -> None:
-    """What a command has stored: the value on stdout, as the ``nats`` command does, or JSON."""
+    """Print the stored value on stdout, as the ``nats`` command does, or as JSON."""
     if session.as_json:
         print_json({"bucket": bucket, "key": key, "revision": revision})
     else:
@@ -88,7 +88,7 @@ def update(
 ) -> None:
     """Store VALUE under KEY of BUCKET if REVISION is the newest of the key.
 
-    Give the revision behind the value, or with --revision and the value on standard input.
+    Give the revision after the value, or with --revision and the value on standard input.
     Revision 0: if the key never had a value.
     """
     wanted = revision if expected is None else expected
@@ -239,8 +239,8 @@ def watch(
 ) -> None:
     """Print the values of KEY of BUCKET, and then every change, until interrupted.
 
-    A KEY may be a filter such as "eu.>"; without one, all keys are watched. The watch goes on after
-    a lost connection, and neither misses nor repeats a change that the bucket still holds.
+    A KEY may be a filter such as "eu.>"; without one, all keys are watched. The watch continues
+    after a lost connection, and neither misses nor repeats a change that the bucket still holds.
     """
     from penstock.errors import Timeout
 

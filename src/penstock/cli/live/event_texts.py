@@ -250,7 +250,7 @@ def _filled(template: str, event: Event) -> str:
 
 
 def title_of(event: Event) -> str:
-    """What happened; the type for an event of another kind."""
+    """A short text of the event; its type for an event of another kind."""
     kind = str(event.get("type") or "event")
     known = TEXTS.get(kind)
     return _filled(known.title, event) if known else kind

@@ -1,4 +1,4 @@
-"""The names of hosts by their addresses, asked of DNS beside what the caller does."""
+"""The names of hosts by their addresses, from DNS, in a thread beside the caller."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class _Sender(Role):
         self._pace = Pace(0, rate)
 
     def turn(self, now: int) -> int:
-        """Send what is due."""
+        """Send the messages that are due."""
         self.start_ns = self.start_ns or now
         for _ in range(self._pace.allowed(self.done, self.quota - self.done, now)):
             stamp = time.perf_counter_ns().to_bytes(_STAMP, "little")
@@ -127,7 +127,7 @@ def latency(
 
 
 def _check_permissions(sender: BlockingClient, receiver: BlockingClient, subject: str) -> None:
-    """Raise what a server says of a client that may not subscribe, or may not publish."""
+    """Raise the server's error if the client may not subscribe or publish."""
     receiver.subscribe(subject).unsubscribe()
     receiver.flush()
     sender.publish(subject)

@@ -62,7 +62,7 @@ HELP = (
 
 
 def seconds_of(text: str) -> float:
-    """The seconds of a duration as servers write them: 1h2m3s, 12.5ms, 85µs; 0 for what is none."""
+    """The seconds of a duration as servers write them: 1h2m3s, 12.5ms, 85µs; 0 for other text."""
     total, digits, rest = 0.0, "", text
     while rest:
         if rest[0].isdigit() or rest[0] == ".":
@@ -78,7 +78,7 @@ def seconds_of(text: str) -> float:
 
 
 class Snapshots:
-    """What the server has said, and how much more it was than before."""
+    """The server's counters, and their increase since the previous ones."""
 
     def __init__(self) -> None:
         """Start without a snapshot."""
@@ -218,7 +218,7 @@ def _pause(screen: Screen, view: _View, client: BlockingClient, interval: float)
 
 
 class _View:
-    """What is shown, and how."""
+    """The rows to show, and their format."""
 
     def __init__(
         self,
@@ -260,7 +260,7 @@ class _View:
                 each["host"] = self._hosts.name(str(each.get("ip") or ""))
 
     def text(self, delimiter: str) -> str:
-        """What is printed where no terminal is; the columns parted by ``delimiter``, if there is one."""
+        """The output without a terminal; ``delimiter``, if given, separates the columns."""
         if not delimiter:
             with contextlib.redirect_stdout(io.StringIO()) as written:
                 self.show(Screen(None, keys=False))

@@ -29,7 +29,7 @@ _STALL_S = 0.25
 
 @dataclass
 class Hop:
-    """What one server has told: its events, and the servers behind it."""
+    """The report of one server: its events, and the servers after it."""
 
     server: dict[str, Any]
     events: list[dict[str, Any]]
@@ -118,7 +118,7 @@ def trace(
 def _ask(
     session: Session, subject: str, body: bytes, headers: dict[str, list[str]], deliver: bool
 ) -> list[dict[str, Any]]:
-    """Publish the message, and gather what the servers tell."""
+    """Publish the message, and gather the reports of the servers."""
     with session.connect() as client:
         inbox = client.new_inbox()
         listening = client.subscribe(inbox)

@@ -1,1 +1,1 @@
-"""``penstock pub``, ``sub``, ``req`` and ``reply``, and what they share: bodies, templates, decoders."""
+"""``penstock pub``, ``sub``, ``req`` and ``reply``, and their common part: bodies, templates, decoders."""

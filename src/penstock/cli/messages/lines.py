@@ -40,7 +40,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "0": "\0", "\\": "\\"}
 
 
 class Line:
-    """What is printed for a message."""
+    """The line for a message."""
 
     def __init__(self, text: str) -> None:
         """ValueError names the field that is unknown."""

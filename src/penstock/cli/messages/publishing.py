@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Sending(NamedTuple):
-    """What to publish, and how."""
+    """The messages to publish, and the options."""
 
     subject: str
     headers: dict[str, list[str]]

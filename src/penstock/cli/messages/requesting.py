@@ -191,7 +191,7 @@ def _filled_body(client: BlockingClient, body: str, asked: BlockingMessage, numb
 
 
 def _output_of(session: Session, program: str, asked: BlockingMessage) -> bytes:
-    """What the command prints; its complaint on stderr and an empty answer if it fails."""
+    """The output of the command; if it fails, an error on stderr and an empty answer."""
     import shlex
 
     request = asked.data.decode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""What commands that publish and print messages share: bodies, headers, how a message is shown."""
+"""The common part of commands that publish and print messages: bodies, headers, the form of a message."""
 
 from __future__ import annotations
 

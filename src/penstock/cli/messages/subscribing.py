@@ -228,7 +228,7 @@ class _Printer:
 def _arriving(
     client: BlockingClient, subjects: tuple[str, ...], asked: dict[str, Any], printer: _Printer
 ) -> Iterator[BlockingMessage]:
-    """What is published to the subjects, in the order of arrival in each."""
+    """The messages on the subjects, for each subject in the order of arrival."""
     inboxes = client.new_inbox().rpartition(".")[0] + "."
     wanted = [*subjects, *([client.new_inbox()] if asked["inbox"] else [])]
     listening = [client.subscribe(subject, queue=asked["queue"]) for subject in wanted]

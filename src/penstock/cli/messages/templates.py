@@ -1,7 +1,7 @@
 """Templates in published bodies and subjects: ``{{Count}}``, ``{{Random 10 100}}`` and their siblings.
 
-The functions are those of the ``nats`` command. What is no such function stays as it is, so JSON with
-braces needs no escape.
+The functions are those of the ``nats`` command. Other text in braces stays as it is, so JSON needs
+no escape.
 """
 
 from __future__ import annotations

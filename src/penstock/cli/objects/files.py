@@ -334,7 +334,7 @@ def _link_text(found: ObjectInfo) -> str:
 
 
 def object_data(found: ObjectInfo) -> dict[str, object]:
-    """An object in JSON; what it does not have is left out."""
+    """An object in JSON; missing properties are left out."""
     data: dict[str, object] = {
         "bucket": found.bucket,
         "name": found.name,

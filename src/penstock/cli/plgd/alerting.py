@@ -1,4 +1,4 @@
-"""What ``penstock plgd run`` gives back to the stream: the twins that a batch changed, and alerts."""
+"""The output of ``penstock plgd run`` to the server: the twins that a batch changed, and alerts."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def is_whole(checkpoint: Path) -> bool:
 def watch_of(
     client: BlockingClient, lake: Lake, folder: Path, alerts: str | None, **given: Any
 ) -> Watch | None:
-    """What watches devices and commands, on a stream of alerts that is made if it is not there; None without."""
+    """The watcher of devices and commands, with a stream of alerts, which is created if needed; None without."""
     if alerts is None:
         return None
     from penstock.plgd.spark.watching import Watch
@@ -149,7 +149,7 @@ def born_bucket(client: BlockingClient, bucket: str) -> tuple[int, bool]:
 
 
 class Twins:
-    """Puts changed twins into a bucket; all of them if it was made anew, before the run or during it."""
+    """Puts changed twins into a bucket; all twins if the bucket was created before the run or during it."""
 
     def __init__(self, client: BlockingClient, lake: Lake, bucket: str) -> None:
         """Makes the bucket if it is not there, and fills it."""
@@ -165,7 +165,7 @@ class Twins:
         put_twins(self.client, self.lake, first_seq, self.bucket)
 
     def batch(self, counts: Counts) -> None:
-        """Put what a batch changed."""
+        """Put the twins that a batch changed."""
         born, _ = born_bucket(self.client, self.bucket)
         self.put(counts.first_seq if born == self.born else 0)
         self.born = born
@@ -174,7 +174,7 @@ class Twins:
 def back_to(
     client: BlockingClient, lake: Lake, bucket: str | None, watch: Watch | None
 ) -> Callable[[Counts], None] | None:
-    """What puts the twins that a batch changed into a bucket, and sends its alerts; None for neither."""
+    """The function that puts the twins of a batch into a bucket, and sends its alerts; None for neither."""
     if bucket is None and watch is None:
         return None
     from penstock.plgd.spark.alerts import send_alerts
@@ -199,7 +199,7 @@ def back_to(
 
 
 def looks(watch: Watch | None) -> Callable[[], None]:
-    """What looks at the clock between batches. What fails then is told once, and tried again at the next look."""
+    """The function that checks the clock between batches. It reports a failure once, and tries again next time."""
     from penstock.errors import PenstockError
     from penstock.spark.tables.places import TableError
 

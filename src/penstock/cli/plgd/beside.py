@@ -1,4 +1,4 @@
-"""A gateway beside the pipeline of ``penstock plgd run``: in a thread of its own, for as long as the run."""
+"""A gateway beside the pipeline of ``penstock plgd run``, in its own thread, as long as the run lasts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def gateway_asked(ctx: click.Context, given: dict[str, Any]) -> Made | None:
 
 
 class Beside:
-    """A gateway in a thread; `check` is called now and then by whoever works beside it."""
+    """A gateway in a thread; The run calls `check` from time to time."""
 
     def __init__(self) -> None:
         """It has not begun."""

@@ -67,7 +67,7 @@ def bundle(data: Path, jetstream: bool | None, options: tuple[str, ...]) -> None
 
 
 def _wanted(text: str) -> bool:
-    """What JETSTREAM says."""
+    """The value of JETSTREAM."""
     if text.lower() in ("", "false", "0", "no", "off"):
         return False
     if text.lower() in ("true", "1", "yes", "on"):

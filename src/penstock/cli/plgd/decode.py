@@ -49,8 +49,8 @@ def decode(session: Session, /, file: str | None, stream: str, subject: str, **a
     """Print events: of a stream, of lines as `penstock plgd fleet` writes them, or of one message.
 
     Standard input is read without FILE. Filters are those of `named_filter`: all, changed, updated,
-    links, metadata, registrations ... What is no event is printed with its reason, and then the exit
-    status is 1.
+    links, metadata, registrations ... A message that is no event is printed with the reason, and
+    the exit status is then 1.
 
     \b
     penstock plgd decode --stream EVENTS --filter changed --href /light/1
@@ -192,7 +192,7 @@ def cells(row: dict[str, Any]) -> list[str]:
 
 
 def what(row: dict[str, Any]) -> str:
-    """What an event says, short."""
+    """A short text of an event."""
     import json
 
     if "error" in row:

@@ -58,7 +58,7 @@ def fleet(
     states: bool,
     **asked: Any,
 ) -> int:
-    """Make up a fleet of devices behind a hub.
+    """Simulate a fleet of devices behind a hub.
 
     \b
     penstock plgd fleet --devices 1000 --for 1h --faults some -o events.jsonl --truth truth.jsonl

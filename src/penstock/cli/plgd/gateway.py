@@ -99,7 +99,7 @@ def gateway(session: Session, /, **asked: Any) -> int:
 
 
 def checked(asked: dict[str, Any], prefix: str = "") -> tuple[TokenVerifier, ServerTls | None]:
-    """The keys of tokens and the server's certificate, and whether the store opens; an error says what is wrong."""
+    """Check the keys of tokens, the server's certificate, and that the store opens; raises an error otherwise."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its lines say less than the error
     try:
         from penstock.plgd.gateway import TokenVerifier

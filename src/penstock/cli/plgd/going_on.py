@@ -1,4 +1,4 @@
-"""What ``penstock plgd run`` and ``backfill`` look at first: that they work alone on a folder, and where they go on."""
+"""The start of ``penstock plgd run`` and ``backfill``: lock the folder, and find where to continue."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def alone_on(folder: Path) -> Iterator[None]:
 
 
 def beginning(lake: Lake, checkpoint: Path, stream: str, state: Any, created_ns: int) -> str:
-    """Where a run begins to read: what its checkpoint says, else behind what the tables hold."""
+    """Where a run begins to read: at its checkpoint, or after the last message in the tables."""
     from penstock.plgd.spark.resuming import begin_behind, finish_last_batch, is_fresh
     from penstock.spark.tables.places import TableError
 

@@ -95,7 +95,7 @@ def lake_of(tables: Path, given: dict[str, Any], *, make: bool = True) -> Lake:
 
 
 def _where(tables: Path, catalog: dict[str, str], namespace: str | None) -> Noted:
-    """Where Iceberg tables are: what the options say, and the folder has a note of."""
+    """The place of Iceberg tables, from the options and the note in the folder."""
     from penstock.plgd.tables.folders import CATALOG, NOTE, Noted, noted
 
     try:

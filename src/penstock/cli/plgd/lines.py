@@ -73,7 +73,7 @@ def no_stream(stream: str) -> click.ClickException:
 
 
 def stream_of(js: BlockingJetStream, stream: str) -> StreamInfo:
-    """What the server says of a stream; an error that says how to make it."""
+    """The info of a stream; if there is none, an error that says how to create it."""
     from penstock.errors import StreamNotFound
 
     try:

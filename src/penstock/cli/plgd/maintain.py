@@ -63,8 +63,8 @@ _COLUMNS = (
 def maintain(session: Session, /, folder: Path, **given: Any) -> int:
     """Compact the tables of a hub, delete old rows, and remove unused files.
 
-    FOLDER is that of `penstock plgd run`, which may run meanwhile. Of Iceberg tables old snapshots expire as well.
-    Exit status: 1 if a table failed.
+    FOLDER is that of `penstock plgd run`, which may run meanwhile. It also expires old snapshots of
+    Iceberg tables. Exit status: 1 if a table failed.
 
     \b
     penstock plgd maintain ./lake
@@ -109,7 +109,7 @@ def _oldest(keep: int | None) -> date | None:
 
 
 def _plain(done: Done) -> dict[str, Any]:
-    """What was done, as JSON."""
+    """The changes, as JSON."""
     if done.error is not None:
         return {"name": done.name, "error": done.error}
     deleted = {"deleted_rows": sum(one.rows for one in done.old), "deleted_files": len(done.old)}
@@ -117,7 +117,7 @@ def _plain(done: Done) -> dict[str, Any]:
 
 
 def _show(done: list[Done], keep: int | None, *, dry_run: bool) -> None:
-    """What was done, as a table for a person."""
+    """The changes, as a table."""
     if not done:
         return
     has = dict.fromkeys(_COLUMNS, True)

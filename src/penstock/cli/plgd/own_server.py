@@ -1,4 +1,4 @@
-"""The server of ``penstock plgd run`` without ``--server``: the one on this machine, or one of its own."""
+"""The server of ``penstock plgd run`` without ``--server``: the one on this machine, or a new one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def server_at(folder: Path, port: int) -> Iterator[str]:
 
 
 def _answers(url: str) -> bool:
-    """Whether a NATS server is there, also if it wants to know who asks."""
+    """Whether a NATS server is there, also one that requires credentials."""
     from penstock.client.blocking import connect_blocking
     from penstock.errors import AuthenticationError, PenstockError
 

@@ -39,7 +39,7 @@ class _Item(Protocol):
 
     @property
     def message_id(self) -> str:
-        """What makes a repetition vanish."""
+        """The message id, which makes a repeated publish harmless."""
 
 
 @click.command()
@@ -61,9 +61,9 @@ def publish(
 ) -> int:
     """Publish events into a stream, each once.
 
-    FILE has lines as `penstock plgd fleet` writes them; - is standard input. Without FILE a fleet is made up
-    and published at once. Events carry message ids, so a repetition within the stream's duplicate window
-    stores nothing twice.
+    FILE has lines as `penstock plgd fleet` writes them; - is standard input. Without FILE a
+    simulated fleet is published. Events carry message ids, so a repetition within the stream's
+    duplicate window stores nothing twice.
 
     \b
     penstock plgd publish events.jsonl

@@ -1,4 +1,4 @@
-"""``penstock plgd reconcile``: what a stream lacks, compared with an event store or a gateway, and its repair."""
+"""``penstock plgd reconcile``: compares a stream with an event store or a gateway, and publishes lacking events."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ def reconcile(session: Session, /, stream: str, owner: str, **asked: Any) -> int
 
     The truth is an event store (--store), or a gateway of a hub or ours (--gateway). Missing events are
     published as they were, and where the store keeps only states, the state; headers say so
-    (Penstock-Repair). A run that was killed is begun again. What stays missing is told with its reason.
+    (Penstock-Repair). A run that was killed is begun again. Versions that stay missing are listed
+    with the reason.
 
     \b
     penstock plgd reconcile --store plgd.db --dry-run
@@ -150,12 +151,12 @@ def _source(stack: ExitStack, owner: str, asked: dict[str, Any]) -> Source:
 
 
 def _token_in(path: str) -> Callable[[], str]:
-    """What gives the token that a file has now."""
+    """A function that reads the token from a file at each call."""
     return lambda: contents(path, "the token").decode(errors="replace").strip()
 
 
 def _told_once() -> Callable[[GatewayError], None]:
-    """What says that the gateway is waited for."""
+    """The function that reports each wait for the gateway."""
     told = False
 
     def tell(error: GatewayError) -> None:
@@ -169,7 +170,7 @@ def _told_once() -> Callable[[GatewayError], None]:
 
 @contextmanager
 def _in_words(stream: str) -> Iterator[None]:
-    """Add to the errors of gateways and streams what to do."""
+    """Add advice to the errors of gateways and streams."""
     from penstock.errors import StreamNotFound
     from penstock.plgd.gateway import GatewayError
 

@@ -91,7 +91,7 @@ class Progress:
             return None
 
     def summary(self, folder: Path, *, stopped: bool) -> None:
-        """What the run did."""
+        """The counts of the run."""
         seconds = time.monotonic() - self.began
         if self.as_json:
             told = {"messages": self.total, "events": self.events, "seconds": round(seconds, 3)}
@@ -203,7 +203,7 @@ def run(session: Session, /, folder: Path, stream: str, port: int, **given: Any)
         look = looks(watch)
 
         def watched() -> None:
-            """What is looked at between batches."""
+            """The checks between batches."""
             if gateway is not None:
                 beside.check()
             look()
@@ -241,7 +241,7 @@ def run_query(lake: Lake, folder: Path, source: Source, progress: Progress, **gi
 
 
 def in_words(said: str, stream: str) -> str:
-    """What a query says, with the options of this command."""
+    """The error of a query, with the options of this command."""
     from penstock.spark.reading.offsets import TO_GO_ON
 
     if "is not there any more" in said:

@@ -1,8 +1,9 @@
-"""What ``penstock plgd run`` does when its query fails: it says why, waits, and starts the query again.
+"""When the query of ``penstock plgd run`` fails, the command prints the reason, waits, and starts
+the query again.
 
-What failed may come back by itself: a server, a disk with room, a stream of alerts. Three kinds of errors need
-somebody who decides, and end the run: messages that were lost before they were read, options that cannot be, and a
-checkpoint that does not fit the tables.
+Most causes can end by themselves: a server that is down, a full disk, a missing stream of alerts.
+Three kinds of errors need a decision of the user, and end the run: messages that were lost before
+they were read, impossible options, and a checkpoint that does not fit the tables.
 """
 
 from __future__ import annotations

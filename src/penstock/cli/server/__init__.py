@@ -1,1 +1,1 @@
-"""The commands of ``penstock server``: running servers, and tools for those who run them."""
+"""The commands of ``penstock server``: running servers, and tools for operators."""

@@ -1,4 +1,4 @@
-"""``penstock server config reload`` and ``penstock server account``: what the system account may do to servers."""
+"""``penstock server config reload`` and ``penstock server account``: actions on servers over the system account."""
 
 from __future__ import annotations
 

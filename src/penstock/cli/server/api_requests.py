@@ -1,7 +1,8 @@
-"""``penstock server watch api requests``: who asks JetStream for what, how often, live.
+"""``penstock server watch api requests``: a live table of requests to the JetStream API, by client
+and call.
 
-Servers show the system account each request, with a header that says whose it is. Requests for messages
-(CONSUMER.MSG.NEXT, DIRECT.GET) are not among them.
+Servers send the system account a copy of each request, with a header that names the client.
+Requests for messages (CONSUMER.MSG.NEXT, DIRECT.GET) are not among them.
 """
 
 from __future__ import annotations

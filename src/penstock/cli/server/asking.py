@@ -79,7 +79,7 @@ class Answer:
 
     @property
     def error(self) -> str:
-        """What the server refused; "" if it did not."""
+        """The reason of a refusal; "" without one."""
         error = self.whole.get("error")
         if not error:
             return ""
@@ -167,7 +167,7 @@ class Archived:
         self._where = where
 
     def ask(self, page: str, wanted: Mapping[str, Any] | None = None) -> list[Answer]:
-        """The pages of the servers that are wanted. What else a request can choose was chosen when it was gathered."""
+        """The pages of the servers that are wanted. Other options were fixed when the archive was gathered."""
         from penstock.cli.audit.archive import ACCOUNT_KINDS, SERVER_KINDS
 
         kind = SERVER_KINDS.get(page) or ACCOUNT_KINDS.get(page)

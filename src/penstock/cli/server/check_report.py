@@ -43,7 +43,7 @@ class Metric:
 
 @dataclass
 class Report:
-    """What a check found. suite: the kind of check; name: what was checked."""
+    """The result of a check. suite: the kind of check; name: the checked thing."""
 
     suite: str
     name: str
@@ -91,7 +91,7 @@ class Report:
 
 
 def exit_code(report: Report, form: Form) -> int:
-    """The exit status; one who collects metrics reads the status from them."""
+    """The exit status; collectors of metrics read the status from the metrics."""
     return 0 if form == "prometheus" else CODES[report.status]
 
 

@@ -1,4 +1,4 @@
-"""What is healthy: rules over the answers of servers, without any connection.
+"""Rules of health over the answers of servers, without any connection.
 
 Thresholds of 0 are not set. Streams and consumers may name their own in their metadata, as
 ``io.nats.monitor.lag-critical``; those of the caller go first.
@@ -149,7 +149,7 @@ def _replicas(report: Report, peers: list[PeerInfo], lag: int, seen_ns: int) -> 
 
 
 def consumer(report: Report, info: ConsumerInfo, limits: Limits, now_ns: int) -> None:
-    """A consumer: what is pending, and when it last delivered and was acknowledged."""
+    """A consumer: its pending messages, and the times of its last delivery and ack."""
     for name, metric, value, text in (
         ("outstanding-ack-critical", "ack_pending", info.num_ack_pending, "pending acks"),
         ("waiting-critical", "pull_waiting", info.num_waiting, "waiting pull requests"),
@@ -258,7 +258,7 @@ def replicas(report: Report, infos: list[StreamInfo], limits: Limits) -> None:
 
 
 def server(report: Report, varz: Mapping[str, Any], limits: Limits, required: set[str]) -> None:
-    """A server's load, and what it must require of clients: "auth", "tls", "js"."""
+    """A server's load, and the features that it must have: "auth", "tls", "js"."""
     for name, there, text in (
         ("js", bool(varz.get("jetstream", {}).get("config")), "JetStream is on"),
         ("tls", bool(varz.get("tls_required")), "TLS is required"),

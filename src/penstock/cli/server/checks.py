@@ -31,8 +31,8 @@ COLLECTED = "penstock.check_reports"
 def _check(suite: str, name: str = "") -> Callable[[F], F]:
     """The options of every check, its output and its exit status.
 
-    The function fills a report. What keeps it from doing so is critical: there is no server, no stream. ``name`` is
-    the option that says what is checked.
+    The function fills a report. If it cannot check, for instance without a server or a stream, the
+    result is critical. ``name`` is the option that names the checked thing.
     """
 
     def wrap(function: F) -> F:
@@ -365,7 +365,7 @@ def server(
     js_required: bool,
     limits: dict[str, int],
 ) -> None:
-    """Check a server: load, uptime, what it requires. Needs a user of the system account."""
+    """Check a server: load, uptime, required features. Needs a user of the system account."""
     from penstock.api.times import parse_time
 
     with session.connect() as client:

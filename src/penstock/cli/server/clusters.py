@@ -101,7 +101,7 @@ def step_down(
 @command
 @click.pass_obj
 def peer_remove(session: Session, name: str, force: bool) -> None:
-    """Remove the server NAME (or the ID of its peer) from the JetStream cluster for good."""
+    """Remove the server NAME (or the ID of its peer) permanently from the JetStream cluster."""
     _no_domain(session)
     with session.connect() as client:
         meta = _leader(client).data["meta_cluster"]

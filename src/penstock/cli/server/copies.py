@@ -1,6 +1,7 @@
 """``penstock server stream-check`` and ``consumer-check``: whether the copies in a cluster are the same.
 
-Each server says what it has of a stream or consumer; the copies of one are compared with each other.
+Each server reports its copies of streams and consumers; the copies of one stream are compared with
+each other.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _WANTED = {"accounts": True, "streams": True, "raft": True}
 
 @dataclass(frozen=True)
 class Asked:
-    """What a check looks at."""
+    """The copies that a check compares."""
 
     stream: str
     consumer: str
@@ -178,7 +179,7 @@ def _documents(text: str) -> Iterator[Answer]:
 
 
 def _pages(servers: Source) -> list[Answer]:
-    """What all servers have, however many accounts they are."""
+    """The copies of all servers, for any number of accounts."""
     wanted = {**_WANTED, "consumer": True, "config": True, "limit": _PAGE}
     found: list[Answer] = []
     for offset in range(0, sys.maxsize, _PAGE):

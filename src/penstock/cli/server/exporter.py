@@ -1,4 +1,5 @@
-"""``penstock server check exporter``: a page of Prometheus whose metrics are checks, made when it is asked for.
+"""``penstock server check exporter``: a Prometheus page whose metrics are checks, which run at each
+request.
 
 The file is that of the ``nats`` command: ``context`` and a list ``checks`` of ``name``, ``kind``, ``context``,
 ``reuse_connection`` and ``properties``. Properties may also have the names of the options of ``penstock server check``.
@@ -140,12 +141,12 @@ def _values(session: Session) -> dict[str, Any]:
 
 
 class _Lasting(Session):
-    """A session whose commands share one connection, which comes back by itself."""
+    """A session whose commands share one connection, which reconnects by itself."""
 
     _client: BlockingClient | None = None
 
     def connect(self, *, lasting: bool = False, live: bool = False) -> Any:
-        """The connection, which is not closed behind the block."""
+        """The connection; it stays open after the block."""
         if self._client is None or self._client.closed:
             self._client = super().connect(lasting=True)
         return contextlib.nullcontext(self._client)
@@ -273,7 +274,7 @@ def exporter(
     https_key: str | None,
     namespace: str,
 ) -> None:
-    """Serve the checks of a file at /metrics, for Prometheus. Each request makes all of them anew.
+    """Serve the checks of a file at /metrics, for Prometheus. Each request runs all of them again.
 
     The file is that of nats server check exporter. A check that fails is a metric status_code with 2.
     """

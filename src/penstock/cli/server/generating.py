@@ -67,8 +67,8 @@ _OPTIONS: dict[str, Any] = {
 def generate(session: Session, /, target: Path, defaults: bool, force: bool, **given: Any) -> None:
     """Write a server's configuration to TARGET: a file, a folder, or - for standard output.
 
-    At a terminal it asks for what no option says; passwords that are not given are made up and printed
-    once. penstock server -c TARGET starts the server.
+    At a terminal it asks for values that no option gives. It generates missing passwords and prints
+    them once. penstock server -c TARGET starts the server.
     """
     if may_ask() and not defaults:
         _ask(given)
@@ -92,7 +92,7 @@ def generate(session: Session, /, target: Path, defaults: bool, force: bool, **g
 
 
 def _ask(given: dict[str, Any]) -> None:
-    """Fill in what no option says."""
+    """Fill in the values that no option gives."""
     if given["name"] is None:
         given["name"] = ask("Name of the server", "--name", "")
     if given["listen"] is None:
@@ -111,7 +111,7 @@ def _ask(given: dict[str, Any]) -> None:
 
 
 def configuration(given: dict[str, Any], passwords: dict[str, str]) -> dict[str, Any]:
-    """The configuration; ``passwords`` gets those that are made up. UsageError for options that exclude each other."""
+    """The configuration; ``passwords`` gets the generated ones. UsageError for options that exclude each other."""
     whole: dict[str, Any] = {"listen": given["listen"]}
     if given["name"]:
         whole["server_name"] = given["name"]

@@ -1,4 +1,4 @@
-"""What the reports about servers have in common: which servers, the order of rows, watching.
+"""The common part of the reports about servers: which servers, the order of rows, watching.
 
 A report is made of rows, which are JSON objects; ``columns`` says how a row is shown in a table.
 """
@@ -70,7 +70,7 @@ def _cell(column: Column, row: Row) -> str:
 
 @dataclass(frozen=True)
 class Report:
-    """What a report says: for people, its tables; for programs, data."""
+    """The contents of a report: tables for people, data for programs."""
 
     tables: Sequence[Table]
     data: Any = None
@@ -78,7 +78,7 @@ class Report:
 
 
 def report(*sorts: str) -> Callable[[F], click.Command]:
-    """A command that makes a Report of what servers say.
+    """A command that makes a Report from the answers of servers.
 
     ``sorts`` are the values of ``--sort``, the usual one first. The function gets the source and its own options.
     """

@@ -255,7 +255,7 @@ def _usage(servers: Source, name: str, title: str, show: Callable[[Any], str]) -
 def health(
     servers: Source, js_enabled: bool, server_only: bool, account: str, stream: str, consumer: str
 ) -> Report:
-    """Say which servers are healthy, and what is wrong with the others.
+    """Show which servers are healthy, and the problems of the others.
 
     Ends with 1 if one is not healthy. LIMIT is how many servers to wait for.
     """

@@ -214,7 +214,7 @@ def jetstream(
     stream_leader: bool,
     all_: bool,
 ) -> Mapping[str, Any]:
-    """Print what the JetStream of servers holds."""
+    """Print the streams, consumers and usage of JetStream on servers."""
     return {
         "account": account,
         "accounts": accounts or all_,

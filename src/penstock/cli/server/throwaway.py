@@ -29,7 +29,7 @@ _LENGTH = 32
 
 @dataclass(frozen=True)
 class User:
-    """A user of the server: its name, its account, and what comes behind the name of its context."""
+    """A user of the server: its name, its account, and the suffix of its context's name."""
 
     name: str
     account: str

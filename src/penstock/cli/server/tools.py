@@ -98,7 +98,7 @@ def _asked() -> str:
 def mappings(
     session: Session, source: str | None, destination: str | None, subjects: tuple[str, ...]
 ) -> int:
-    """Show what a mapping from SOURCE to DESTINATION makes of each SUBJECT.
+    """Show the result of a mapping from SOURCE to DESTINATION for each SUBJECT.
 
     Destinations have wildcards of the source ($1, {{wildcard(1)}}) and functions of them
     ({{partition(3,1)}}, {{split(1,-)}} ...), as in stream transforms and account mappings. Without

@@ -220,7 +220,7 @@ def accounts(client: BlockingClient) -> _Tables:
 
 
 def _statistics_of_accounts(client: BlockingClient) -> list[Row]:
-    """What all servers know of their accounts now."""
+    """The current figures of all accounts on all servers."""
     found: list[Row] = []
     count = Live(client, Where()).expected()
     for answer in gather(client, "$SYS.REQ.ACCOUNT.PING.STATZ", {}, count):

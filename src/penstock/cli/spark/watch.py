@@ -1,4 +1,5 @@
-"""``penstock spark watch``: a table of what ``penstock.spark.watch`` publishes about queries.
+"""``penstock spark watch``: a table of the messages that ``penstock.spark.watch`` publishes about
+queries.
 
 On a terminal the table is updated in place; elsewhere each message is a line. Needs no Spark.
 """

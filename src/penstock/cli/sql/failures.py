@@ -1,4 +1,4 @@
-"""What ``penstock sql`` says when a query is wrong or cannot be answered."""
+"""The errors of ``penstock sql`` for a query that is wrong or cannot be answered."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class QueryError(click.ClickException):
     """The query is wrong, or could not be answered; has the exit status."""
 
     def __init__(self, text: str, status: int) -> None:
-        """``text`` may have several lines: the first ones say what is wrong, the last ones where."""
+        """``text`` may have several lines: first the error, then the place."""
         super().__init__(show_place(text))
         self.exit_code = status  # type: ignore[misc]  # a class variable of click
 
@@ -34,7 +34,7 @@ _NO_ADVISORIES = (
 
 
 def hinted(text: str, database: Database) -> str:
-    """DuckDB's text with what it cannot know: the names of streams, and where columns come from."""
+    """DuckDB's text with more information: the names of streams, and the origin of columns."""
     if found := _NO_TABLE.match(text):
         name = found[1]
         if name.lower() == "advisories":
@@ -64,7 +64,7 @@ def names_of(database: Database) -> list[str]:
 
 
 def show_place(text: str) -> str:
-    """What is wrong; where, with a mark below, is shown to somebody at a terminal."""
+    """The error; at a terminal also the place, with a mark below."""
     reason, found, place = text.partition("\n\nLINE ")
     _, _, place = place.partition(": ")
     line, _, mark = place.partition("\n")

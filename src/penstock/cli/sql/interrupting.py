@@ -1,4 +1,4 @@
-"""Ctrl-C while DuckDB works: Python hears of a signal only when DuckDB returns, so another thread tells DuckDB."""
+"""Ctrl-C while DuckDB works: Python handles a signal only when DuckDB returns, so another thread interrupts DuckDB."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def interruptible(database: Database) -> Iterator[None]:
 
     def hear(_: int, frame: FrameType | None) -> None:
         heard.set()
-        if not _scans(frame):  # DuckDB would print what is raised inside of a table that it reads
+        if not _scans(frame):  # DuckDB would print an exception from a table that it reads
             raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, hear)

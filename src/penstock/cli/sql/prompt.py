@@ -49,7 +49,7 @@ def prompt(database: Database, form: str) -> int:
 
 
 def answer(database: Database, line: str, form: str) -> None:
-    """Print what a statement or a dot command gives; a failure is one line on stderr."""
+    """Print the result of a statement or a dot command; a failure is one line on stderr."""
     import duckdb
     import pyarrow
 

@@ -1,7 +1,7 @@
 """``--store DIR`` of the commands that only read: they ask a store folder or a backup instead of a server.
 
 The commands ask the same questions with the same client; a server of this process answers them
-(``penstock.embedded.stored``). So each is written once, and none can change what is stored.
+(``penstock.embedded.stored``). So each is written once, and none can change the stored data.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ _SYNC_BYTES = 64 << 20
 
 
 class Progress(msgspec.Struct):
-    """What an interrupted backup has."""
+    """The state of an interrupted backup."""
 
     created: int
     offset: int = 0
@@ -147,7 +147,7 @@ def _durable(info: ConsumerInfo) -> bool:
 
 
 def _consumer(info: ConsumerInfo) -> bytes:
-    """A consumer's entry. What was delivered and not acknowledged is delivered again."""
+    """A consumer's entry. Messages that were delivered and not acknowledged are delivered again."""
     assert info.config is not None
     waits = info.config.ack_policy != "none"
     reached = info.ack_floor if waits else info.delivered

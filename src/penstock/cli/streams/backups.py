@@ -59,9 +59,9 @@ def backup(
 ) -> None:
     """Back up the stream NAME into FOLDER, which must not have a backup yet.
 
-    The server makes the archive, and an interruption ends it. With --resume this command makes it out of
-    single messages, and continues when it is typed again; a restored consumer then gets every message
-    behind its ack floor again.
+    The server makes the archive, and an interruption ends it. With --resume this command reads
+    single messages, and continues when you run it again; a restored consumer then gets every
+    message after its ack floor again.
     """
     for each in (_FACTS, _ARCHIVE):
         if (folder / each).exists():
@@ -225,7 +225,7 @@ def _private(path: str, flags: int) -> int:
 
 
 def facts_of(folder: Path) -> StreamRestoreRequest:
-    """What a backup says of its stream; UsageError for a file that can't be one."""
+    """The stream's information in a backup; UsageError for a file that can't be one."""
     from penstock.api.calls import StreamRestoreRequest
     from penstock.api.codec import JsonError, decode_request
 

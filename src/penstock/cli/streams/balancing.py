@@ -1,7 +1,7 @@
 """``penstock stream cluster balance`` and ``consumer cluster balance``: leaders spread evenly over servers.
 
-What moves is worked out before anything moves: from a server with more leaders than another one, along the copies of
-what it leads, until no such way makes the numbers more even.
+All moves are planned first: leaders move from servers with more leaders to servers with fewer,
+along their copies, until no move makes the numbers more even.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Led:
 
 
 def moves(everything: Sequence[Led]) -> list[tuple[Led, str]]:
-    """What gets which new leader, so that in each cluster the servers lead as evenly as their copies allow."""
+    """The new leaders, so that in each cluster the servers lead as evenly as their copies allow."""
     found: list[tuple[Led, str]] = []
     for cluster in sorted({each.cluster for each in everything}):
         leads: dict[str, list[Led]] = {}

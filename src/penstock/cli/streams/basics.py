@@ -188,7 +188,7 @@ def _republish(config: StreamConfig) -> str:
 
 
 def _print_followed(info: StreamInfo) -> None:
-    """What mirror and sources copy, and how far behind they are."""
+    """The origins of mirror and sources, and their lag."""
     rows = [
         (each.name, number(each.lag), _active(each.active), each.error.description or "")
         if each.error

@@ -55,7 +55,7 @@ def add(
     defaults: bool,
     **given: Any,
 ) -> None:
-    """Create the stream NAME. At a terminal, ask for what is missing."""
+    """Create the stream NAME. At a terminal, ask for missing values."""
     complete = name is not None and (given["subjects"] or given["mirror"] or given["sources"])
     asked: list[tuple[str, object]] = []
     if may_ask() and not (complete or defaults or file):
@@ -79,7 +79,7 @@ def add(
 
 
 def _fresh() -> StreamConfig:
-    """What ``add`` begins with; direct gets are allowed, as the ``nats`` command does."""
+    """The defaults of ``add``; direct gets are allowed, as with the ``nats`` command."""
     from penstock.client import StreamConfig
 
     return StreamConfig(
@@ -98,7 +98,7 @@ def _config_of(file: Path) -> StreamConfig:
 
 
 def _ask(given: dict[str, Any]) -> list[tuple[str, object]]:
-    """Ask for what the options leave open, into ``given``; the options that say the same."""
+    """Ask for values that the options do not give, into ``given``; returns the options with the same meaning."""
     said: list[tuple[str, object]] = []
     if not (given["subjects"] or given["mirror"] or given["sources"]):
         subjects = click.prompt("Subjects, with commas (--subjects)", err=True)
@@ -164,8 +164,8 @@ def edit(
 ) -> int:
     """Change the configuration of the streams NAME...; names may have the wildcards * and ?.
 
-    What is not given stays. All streams are read and all changes are shown before the first one is
-    made.
+    Fields that are not given stay. All streams are read and all changes are shown before the first
+    one is made.
     """
     from_file = _config_of(file) if file else None
     if not names and from_file is not None and from_file.name:
@@ -202,7 +202,7 @@ def edit(
 
 
 def _change(name: str, now: StreamConfig, wanted: StreamConfig) -> tuple[Change, StreamConfig]:
-    """The change, and the configuration to send; what the server adds to metadata is kept."""
+    """The change, and the configuration to send; metadata that the server adds is kept."""
     from penstock.apply.defaults import settled_stream
     from penstock.apply.planning import Change, differences
 

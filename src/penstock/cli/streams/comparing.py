@@ -37,7 +37,7 @@ MISSING, EXTRA, CHANGED = "missing", "extra", "different"
 
 @dataclass(frozen=True)
 class Message:
-    """What is compared of a message."""
+    """The compared fields of a message."""
 
     seq: int
     ts_ns: int
@@ -47,7 +47,7 @@ class Message:
     msg_id: str
 
     def content(self) -> tuple[object, ...]:
-        """What does not depend on the stream."""
+        """The fields that do not depend on the stream."""
         return self.subject, self.headers, self.data
 
 

@@ -135,7 +135,7 @@ def _part(target: Path) -> Path:
 def _writer(
     target: Path, form: str, info: StreamInfo, asked: dict[str, Any], folder: bool
 ) -> Iterator[Writer]:
-    """The writer; on its success what it wrote gets its name."""
+    """The writer; when it succeeds, its file gets its name."""
     if str(target) == "-":
         if form != "jsonl":
             raise click.UsageError(f"{form} needs a file")

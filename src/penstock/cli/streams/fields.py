@@ -225,7 +225,7 @@ def _said(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_options(base: StreamConfig, given: dict[str, Any]) -> StreamConfig:
-    """The configuration with what the options say; UsageError for options that do not go together."""
+    """The configuration with the values of the options; UsageError for options that do not go together."""
     from penstock.client import Nanoseconds
 
     said = _said(given)

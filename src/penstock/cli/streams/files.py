@@ -63,7 +63,7 @@ class Writer(Protocol):
         """Take more messages."""
 
     def end(self) -> None:
-        """No more follow: complete what is written, and sync it."""
+        """End the file, and sync it."""
 
 
 # -- JSON lines ---------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def _row(found: Any) -> Row:
 
 
 def encoded(headers: dict[str, Any]) -> bytes:
-    """The block of a map of headers; ValueError for what no header can be."""
+    """The block of a map of headers; ValueError for an invalid header."""
     from penstock.client.jetstream import encode_header_map
 
     for values in headers.values():
@@ -376,7 +376,7 @@ class Archive:
 
 
 def synced(file: BinaryIO) -> None:
-    """Bring what was written to the disk."""
+    """Sync the written bytes."""
     file.flush()
     if isinstance(file, io.BufferedWriter):
         os.fsync(file.fileno())

@@ -77,7 +77,7 @@ class Sample:
 def follow(
     session: Session, sample: Callable[[], dict[str, Sample]], interval_ns: int, count: int
 ) -> None:
-    """Print what is sampled: bars that move at a terminal, else a line each time."""
+    """Print the samples: moving bars at a terminal, otherwise a line each time."""
     before, then = sample(), time.monotonic()
     history: dict[str, list[float]] = {name: [] for name in before}
     done = 0

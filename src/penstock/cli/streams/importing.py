@@ -1,8 +1,9 @@
 """``penstock stream import``: messages out of files into a stream, each of them once.
 
-Each message says which last sequence it expects, so the stream takes message after message of this import
-or nothing: also when a killed import's messages arrive late, or somebody else publishes. So how far an import
-came is what the stream holds behind the sequence at which it began; that one is kept beside the file.
+Each message names the last sequence that it expects. So the stream takes the messages of this
+import one after the other or not at all, also when messages of a killed import arrive late, or
+another client publishes. So the progress of an import is the number of messages in the stream after
+the sequence at which it began; that sequence is kept beside the file.
 
     FILE.<stream>.import    {"stream", "created", "base", "skipped", "plan"}
 """
@@ -65,7 +66,7 @@ class Checkpoint(msgspec.Struct):
 
 
 class ImportStopped(click.ClickException):
-    """An import that cannot go on; what is in the stream stays."""
+    """An import that cannot continue; its messages in the stream stay."""
 
 
 @click.command(name="import")
@@ -364,7 +365,7 @@ class _Import:
     def _refused(
         self, sent: list[Row], rest: list[Row], failed: PublishFailed, *, twice: int, skip: bool
     ) -> list[Row]:
-        """What is still to publish when the stream has not taken all of a chunk. ImportStopped."""
+        """The messages that are still to publish when the stream has refused a part of a chunk. ImportStopped."""
         reached = self._js.stream_info(self._name).state.last_seq
         taken = reached - self._expected()
         first = failed.failures[0][2]
@@ -387,7 +388,7 @@ class _Import:
         return [*sent[taken + 1 :], *rest]
 
     def _reach(self, rows: Iterator[Row]) -> None:
-        """Pass over what an earlier run has published. ImportStopped: the stream has other messages."""
+        """Skip the messages that an earlier run has published. ImportStopped: the stream has other messages."""
         taken = self._info.state.last_seq - self._at.base
         if not taken and not self._at.skipped:
             return

@@ -115,7 +115,7 @@ def range_options(function: F) -> F:
 
 
 def bounds(js: BlockingJetStream, info: StreamInfo, wanted: Range) -> tuple[int, int]:
-    """(first sequence, the one behind the last) of a range in what the stream holds now."""
+    """(first sequence, the one after the last) of a range of the stream's messages."""
     from penstock.client.stored import sequence_at
 
     state, name = info.state, info.config.name

@@ -1,4 +1,4 @@
-"""``penstock stream find`` and ``search``: streams by what they are, messages by what they contain."""
+"""``penstock stream find`` and ``search``: find streams by their properties, and messages by their contents."""
 
 from __future__ import annotations
 

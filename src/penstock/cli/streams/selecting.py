@@ -114,7 +114,7 @@ def expression_tests(
 def values_of(
     info: msgspec.Struct, state: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> dict[str, Any]:
-    """What an expression may use of a stream or consumer."""
+    """The properties of a stream or consumer that an expression may use."""
     from penstock.cli.expressions.go_names import with_go_names
 
     data = as_data(info)

@@ -1,4 +1,4 @@
-"""What is stored at a path, and its files under the names that a server's store has.
+"""The kind of store at a path, and its files under the names that a server's store has.
 
     <store>/jetstream/...            a store folder; a server may write in it
     <folder>/penstock-backups        backups of a store: the newest, or the one with an id
@@ -65,7 +65,7 @@ class Archives:
 def find(
     path: str, *, account: str = "", domain: str = "", backup: str = ""
 ) -> StoredFiles | Archives:
-    """What is stored at a path. NotStoredError, StoreError: nothing, or not the wanted part."""
+    """The store at a path. NotStoredError, StoreError: nothing, or not the wanted part."""
     place = path.rstrip("/") or "/"
     if not os.path.exists(place):
         raise NotStoredError(f"{path} does not exist")

@@ -30,7 +30,7 @@ class MappedFiles:
         self._sizes: dict[int, int] = {}  # handle that was given out -> size
 
     def release(self) -> None:
-        """Close what is held."""
+        """Close the open files."""
         for handle, _ in self._held.values():
             os.close(handle)
         self._held.clear()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One fault; the text says what would be right."""
+    """One fault; the text says how to correct it."""
 
     line: int
     text: str

@@ -53,7 +53,7 @@ Bounds: TypeAlias = "dict[Path, dict[tuple[int, int], int]]"
 
 
 class ChainBrokenError(PenstockError):
-    """The stream refused a message, or did not answer: read again from what the stream holds."""
+    """The stream refused a message, or did not answer: read again after the stream's last message."""
 
 
 class Shipped(NamedTuple):

@@ -1,4 +1,4 @@
-"""What every job does with its streaming queries.
+"""The common part of jobs: start, watch and stop streaming queries.
 
 It checks that they run, says in one line why one does not, stops them at the end of a batch, and
 handles signals meanwhile.

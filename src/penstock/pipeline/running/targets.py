@@ -109,7 +109,7 @@ def look_at_sink(
     where = checkpoint(pipeline.state, query.name)
     given = {key: value for key, value in sink.options.items() if key.lower() != "ifbehind"}
     if_behind = _if_behind(sink)
-    # What is to be filled is only found here; it is done when nothing else is wrong.
+    # Tables to fill are only found here; they are filled when there is no other fault.
     table = sink.upsert is not None or sink.format in (DELTA, ICEBERG)
     now = FAIL if if_behind == FILL and table and sink.mode != "complete" else if_behind
     try:

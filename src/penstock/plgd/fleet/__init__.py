@@ -1,4 +1,5 @@
-"""A made-up fleet of devices behind a hub: its events, the faults of their way, and the truth of both.
+"""A simulated fleet of devices behind a hub: its events, the faults between store and bus, and a
+record of both.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Commands to made-up devices: what waits, how it ends, and what it changes."""
+"""Commands to simulated devices: pending commands, their ends, and the changes that they make."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 KINDS = ("update", "retrieve", "create", "delete")
 WEIGHTS = (70, 22, 4, 4)
-# Of a thousand commands; the rest is never confirmed.
+# The shares of a thousand commands; other commands are never confirmed.
 ENDINGS = (
     (920, events.OK),
     (930, events.METHOD_NOT_ALLOWED),
@@ -103,7 +103,7 @@ def confirmed(device: Device, command: Command) -> Any:
 
 
 def effects(device: Device, command: Command) -> list[Any]:
-    """What a command that ended well changes: more events, in their order."""
+    """The further events of a successful command, in order."""
     if command.status not in {events.OK, events.CREATED} or command.href not in device.links:
         return []
     if command.kind == "update":

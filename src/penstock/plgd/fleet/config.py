@@ -1,4 +1,4 @@
-"""What a fleet is like, and which faults happen to its events."""
+"""The settings of a fleet, and the faults that happen to its events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SECOND_NS = 1_000_000_000
 
 @dataclass(frozen=True)
 class Faults:
-    """What happens between the hub's store and the bus; each is off unless it is set.
+    """Faults between the hub's store and the bus; each is off unless it is set.
 
     ``drop``, ``reorder``, ``duplicate``, ``corrupt``, ``wrong_envelope``, ``unknown_type`` and ``hidden`` are
     probabilities for one event; a damaged event is lost, and a message that is no event comes instead.
@@ -72,7 +72,7 @@ class FleetConfig:
     faults: Faults = field(default_factory=Faults)
 
     def __post_init__(self) -> None:
-        """Check what has no meaning otherwise."""
+        """Check for values that have no meaning."""
         if self.devices < 0 or self.duration_s < 0 or self.hubs < 1:
             raise ValueError("devices and duration_s must not be negative, hubs at least 1")
         if re.fullmatch(r"v?2\.\d+(\.\d+)?", self.hub) is None:

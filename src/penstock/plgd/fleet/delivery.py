@@ -1,6 +1,6 @@
-"""From the hub's store to the bus: events encoded, some of them lost, late, twice or damaged.
+"""From the hub's store to the bus: events are encoded; some are lost, late, doubled or damaged.
 
-What the store keeps can be had too, so that it can be compared with what the bus got.
+The contents of the store are available too, to compare them with the messages of the bus.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LATE_NS = SECOND_NS // 5
 
 
 class Delivery(NamedTuple):
-    """A message on the bus: when it comes, and what it is. Duplicates have the message id of their first."""
+    """A message on the bus, with its time. Duplicates have the message id of their first."""
 
     time_ns: int
     subject: str
@@ -75,7 +75,7 @@ class FleetRun:
             kept.append(event)
 
     def aggregates(self) -> Iterator[tuple[Aggregate, list[Any]]]:
-        """What the hub's store has: the state of each aggregate, and the events that were kept."""
+        """The contents of the hub's store: the state of each aggregate, and the events that were kept."""
         from ..store import Aggregate
 
         for aggregate_id, state in self.simulation.hub.states.items():
@@ -113,7 +113,7 @@ class FleetRun:
         ]
 
     def loss_of(self, event: StoredEvent) -> Loss | None:
-        """What becomes of an event."""
+        """The fault that happens to an event, if any."""
         faults, rng = self.config.faults, self.rng
         at_s = (event.time_ns - self.config.start_ns) / SECOND_NS
         if any(begin <= at_s < end for begin, end in faults.outages):

@@ -1,4 +1,4 @@
-"""One made-up device and the events that it causes: the messages of the hub, with versions and times."""
+"""One simulated device and the events that it causes: the messages of the hub, with versions and times."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def content_of(body: Any, rng: Random) -> Any:
 
 
 class Device:
-    """A device: who owns it, what it has, and its connection. Its methods make messages without metadata."""
+    """A device: its owner, its resources and its connection. Its methods make messages without metadata."""
 
     def __init__(
         self, config: FleetConfig, rng: Random, gateways: list[str], hubs: list[str]
@@ -82,7 +82,7 @@ class Device:
         self.reset()
 
     def reset(self) -> None:
-        """Forget what the hub knew: the device is new, or was deleted."""
+        """Reset the hub's state of the device: it is new, or was deleted."""
         links = links_of(self.kind, self.rng, large=self.is_large)
         self.links = {link.href: link for link in links}
         self.bodies = {href: first_body(href, self.id, self.kind, self.rng) for href in self.links}

@@ -1,4 +1,4 @@
-"""The resources of made-up devices: their links, and the bodies that they have."""
+"""The resources of simulated devices: their links and bodies."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def switch(number: int) -> Link:
 
 
 def first_body(href: str, device_id: str, kind: str, rng: Random) -> Any:
-    """What a resource holds when its device is new."""
+    """The body of a resource when its device is new."""
     fixed: dict[str, Any] = {
         "/oic/p": {"pi": device_id, "mnmn": "ocfcloud.com"},
         "/oc/con": {"n": f"{kind} {device_id[:4]}"},

@@ -1,7 +1,8 @@
-"""The days of a fleet: devices connect, measure, obey and vanish, and the hub stores an event for each.
+"""The simulation of a fleet: devices connect, measure, carry out commands and disconnect, and the
+hub stores an event for each.
 
-A heap has what happens when. `Hub` gives versions and times to messages, and keeps the state of every
-aggregate, as the hub's store does.
+A heap has the planned actions by time. `Hub` gives versions and times to messages, and keeps the
+state of every aggregate, as the hub's store does.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ FLOOD_CHANGES = 1000
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
-    """An event in the hub's store: when, whose, and its message.
+    """An event in the hub's store: its time, its aggregate and its message.
 
     ``incarnation`` counts how often the device was registered, and every restore of the store: the same version of
     an aggregate in two incarnations is two events. A registration has no aggregate.
@@ -67,7 +68,7 @@ class Hub:
         self.kept: dict[str, bytes] = {}
 
     def store(self, time_ns: int, device: Device, message: Any) -> Iterator[StoredEvent]:
-        """Store an event: itself, and behind it the snapshot of an older hub."""
+        """Store an event, followed by the snapshot of an older hub."""
         event_type = type_of(message)
         time_ns = device.not_before_last(time_ns)
         aggregate = aggregate_of(event_type, message)
@@ -108,7 +109,7 @@ class Hub:
         )
 
     def incarnation(self, device: Device) -> int:
-        """How often versions of the device began anew."""
+        """How often versions of the device began again."""
         return self.incarnations.get(device.id, 0) + self.restores
 
     def wipe(self, device: Device) -> None:
@@ -122,7 +123,7 @@ class Hub:
         self.kept = {a: state.SerializeToString() for a, state in self.states.items()}
 
     def restore(self) -> None:
-        """Go back to the backup; aggregates that are newer begin anew."""
+        """Go back to the backup; newer aggregates begin again."""
         self.restores += 1
         for aggregate in list(self.states):
             if aggregate in self.kept:
@@ -139,7 +140,7 @@ def device_of(state: Any) -> str:
 
 
 class Simulation:
-    """A fleet at work: `run` gives what its hub stores, in the order of time."""
+    """A running fleet: `run` returns the events that its hub stores, in the order of time."""
 
     def __init__(self, config: FleetConfig) -> None:
         """A fleet of which no device has been connected."""
@@ -249,7 +250,7 @@ class Simulation:
         return links_id(device.id) not in self.hub.states
 
     def plan(self, now: int, device: Device) -> None:
-        """What a device does in its session."""
+        """The actions of a device in its session."""
         config, rng = self.config, self.rng
         for href in SENSORS:
             if href in device.links:
@@ -378,7 +379,7 @@ class Simulation:
 
 
 def simulate(config: FleetConfig) -> Iterator[StoredEvent]:
-    """What the hub of a fleet stores, in the order of time."""
+    """The events that the hub of a fleet stores, in the order of time."""
     return Simulation(config).run()
 
 

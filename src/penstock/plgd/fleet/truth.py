@@ -1,4 +1,5 @@
-"""What really happened to a fleet's events: which the bus lost and why, and how every aggregate ended.
+"""The record of a fleet's events: which of them the bus lost and why, and the last state of every
+aggregate.
 
 `Truth.lines` is a file of JSON lines: first a line for each event that was lost or damaged, then one for each
 message that is no event, then the state of every aggregate, then the counts.

@@ -1,4 +1,5 @@
-"""The hub's gRPC gateway: a server over an event store and the bus, and clients for it or for a hub's own.
+"""The hub's gRPC gateway: a server over an event store and the bus, and clients, which also work
+with a hub's gateway.
 
 ::
 
@@ -8,8 +9,8 @@
                      └─ feeds      the bus, read once for all subscribers of an owner
     GatewayClient (asyncio), BlockingGatewayClient
 
-The messages are those of hub v2.25 (``wire/gateway.proto``). All answers are about the devices of the owner that the
-token names; what belongs to others is left out, as if it did not exist.
+The messages are those of hub v2.25 (``wire/gateway.proto``). All answers are about the devices of
+the owner that the token names, as if other devices did not exist.
 """
 
 from .calling import BlockingGatewayClient, ClientTls, GatewayClient, GatewayError, Token

@@ -1,6 +1,7 @@
-"""What an event store answers to each call of the gateway, for one owner; no gRPC, no clock.
+"""The answers of an event store to each call of the gateway, for one owner; no gRPC, no clock.
 
-States come by device, so one device at a time is in memory. A device counts for the owner that its states name.
+States are read device by device, so one device at a time is in memory. A device belongs to the
+owner that its states name.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Wanted(NamedTuple):
         return not self.devices and not self.resources
 
     def all_devices(self) -> list[str]:
-        """Devices of which something is wanted; none means all."""
+        """The devices that the filter names; none means all."""
         return sorted(self.devices | {device for device, _ in self.resources})
 
     def has(self, device_id: str, href: str) -> bool:

@@ -1,4 +1,4 @@
-"""Clients of a gateway, ours or a hub's: for asyncio, and for blocking code."""
+"""Clients of a gateway, Penstock's or a hub's: for asyncio, and for blocking code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPTIONS = [
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.keepalive_time_ms", 30_000),  # a peer that is gone is noticed in the middle of an answer
     ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.use_local_subchannel_pool", 1),  # a new client does not wait as another one does
+    ("grpc.use_local_subchannel_pool", 1),  # a new client does not share the wait of another one
 ]
 Token: TypeAlias = str | Callable[[], str]
 ResourceName: TypeAlias = tuple[str, str]
@@ -42,7 +42,7 @@ class GatewayError(PenstockError):
 
 @dataclass(frozen=True)
 class ClientTls:
-    """Whom to trust, and the client's own certificate, as PEM; without ``ca`` the system's authorities."""
+    """The authorities to trust and the client's own certificate, as PEM; without ``ca`` the system's authorities."""
 
     ca: bytes | None = None
     certificate: bytes | None = None
@@ -87,7 +87,7 @@ def error_of(error: Any) -> GatewayError:
 
 
 class Calls:
-    """What both clients share: the channel, the token, and the requests."""
+    """The common part of both clients: the channel, the token, and the requests."""
 
     def __init__(
         self,
@@ -97,9 +97,11 @@ class Calls:
         tls: ClientTls | None = None,
         timeout_s: float | None = TIMEOUT_S,
     ) -> None:
-        """``target`` is ``host:port``. A token that expires is given as a function, which each call asks.
+        """``target`` is ``host:port``. For a token that expires give a function; each call calls
+        it.
 
-        Without ``tls`` the token goes over the line as it is. ``timeout_s`` bounds each call but `subscribe`.
+        Without ``tls`` the token is sent in plain text. ``timeout_s`` limits each call except
+        `subscribe`.
         """
         self.target = target
         self.token = token
@@ -234,7 +236,7 @@ class GatewayClient(Calls):
 
 
 class BlockingGatewayClient(Calls):
-    """The same for blocking code: what the reconciliation reads from."""
+    """The same for blocking code; the reconciliation uses it."""
 
     def _channel(self, tls: ClientTls | None) -> Any:
         if tls is None:

@@ -1,13 +1,15 @@
-"""The bus as the gateway's subscribers hear it: for each owner one subscription, and one log with many readers.
+"""The bus for the gateway's subscribers: for each owner one subscription, and one log with many
+readers.
 
 ::
 
     bus ──► subscription of an owner ──► log   41  42  43  44  45
                                                ▲ a reader   ▲ another
 
-A log is what its slowest reader has not read yet, so memory follows the slowest reader and not their number. A log that
-is full waits a moment for its readers, and then loses those that are furthest behind: they get `TooSlow`, the others
-all events. An event is decoded once for readers that keep up.
+A log holds the messages that its slowest reader has not read yet, so its memory depends on the
+slowest reader and not on the number of readers. A full log waits a moment for its readers, and then
+drops the slowest ones: these get `TooSlow`, the others get all events. An event is decoded once for
+readers that keep up.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ DECODED_MAX = 256
 
 
 class TooSlow(PenstockError):
-    """A reader was left behind: events wait that are not kept for it."""
+    """The reader was too slow, and the log no longer keeps events for it."""
 
 
 class BusLost(PenstockError):
@@ -65,7 +67,7 @@ class Heard:
 
 
 class Link:
-    """A place between two messages, and what is behind it: whoever holds a place holds all that follows."""
+    """A place between two messages. It refers to the next message, so a reader keeps all that follow its place."""
 
     __slots__ = ("heard", "next")
 
@@ -79,7 +81,7 @@ class Reader:
     """A place in a log. `take` gives the next message; `woken` is set when there may be one, or the end."""
 
     def __init__(self, log: Log) -> None:
-        """It reads what comes from now on."""
+        """It reads the messages from now on."""
         self.log = log
         self.place = log.end_link
         self.number = log.count
@@ -127,7 +129,7 @@ class Log:
         self._decoded: deque[Heard] = deque()
 
     def join(self) -> Reader:
-        """A reader of what comes from now on; raises what ended the log."""
+        """A reader of the messages from now on; raises the error that ended the log."""
         if self.failure is not None:
             raise self.failure
         reader = Reader(self)
@@ -169,7 +171,7 @@ class Log:
         return heard.event
 
     def cut(self) -> int:
-        """Lose the readers that are more than half as far behind as the slowest; how many."""
+        """Drop the readers that are more than half as far behind as the slowest; returns their number."""
         behind = max((self.count - one.number for one in self.readers), default=0)
         slow = [one for one in self.readers if 2 * (self.count - one.number) > behind]
         for reader in slow:
@@ -209,7 +211,7 @@ class Feed:
         self.tasks = [asyncio.ensure_future(self._until_it_fails(work)) for work in works]
 
     async def _until_it_fails(self, work: Any) -> None:
-        """Do work, and tell the readers how it ends."""
+        """Run a task; when it ends, end the readers with its error."""
         try:
             await work
         except PenstockError as error:
@@ -232,7 +234,7 @@ class Feed:
         raise ConnectionClosed("its connection was closed")
 
     async def _shorten(self) -> None:
-        """Wait until the log is half of what it is, a moment at most; then lose the slowest readers."""
+        """Wait a moment until the log is half as large; then drop the slowest readers."""
         log = self.log
         half = log.bytes // 2
         with suppress(TimeoutError):
@@ -272,11 +274,11 @@ class Feeds:
 
     @property
     def bytes(self) -> int:
-        """What all logs take."""
+        """The memory of all logs."""
         return sum(feed.log.bytes for feed in self.open.values())
 
     async def join(self, owner: str) -> Reader:
-        """A reader of an owner's events; raises what the bus raises. `leave` must follow."""
+        """A reader of an owner's events; raises errors of the bus. `leave` must follow."""
         feed = self.open.get(owner)
         if feed is None:
             feed = self.open[owner] = Feed(self, owner)

@@ -1,4 +1,4 @@
-"""Which events of the bus a subscription wants, and how it gets them; pure."""
+"""Which events of the bus match a subscription, and the answers that it gets; pure."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class EventFilter:
             self.hrefs.clear()
 
     def may_want(self, subject: Subject) -> bool:
-        """Whether an event of that subject can be wanted: what can be said before it is decoded."""
+        """Whether an event with this subject can match, before it is decoded."""
         kind = KINDS.get(subject.event_type)
         if kind is None or (self.kinds and kind not in self.kinds):
             return False
@@ -72,13 +72,13 @@ class EventFilter:
         return True
 
     def _of_device(self, device_id: str) -> bool:
-        """Whether something of a device can be wanted."""
+        """Whether an event of a device can match."""
         if not self.devices and (self.hrefs or not self.resources):
             return True
         return device_id in self.devices or any(d in {"*", device_id} for d, _ in self.resources)
 
     def wants(self, event: Event) -> bool:
-        """Whether an event is wanted whose subject may be."""
+        """Whether an event matches; its subject does already."""
         if event.type.kind is not Kind.RESOURCES:
             return True
         device, href = str(event.device_id), str(event.href)

@@ -1,6 +1,7 @@
-"""The calls of the gateway as gRPC knows them: path, messages, and whether a side sends many.
+"""The calls of the gateway for gRPC: path, messages, and which side sends many.
 
-Read from the service in ``gateway.proto``, so that no second file of compiled code has to fit the installed grpcio.
+They are read from the service in ``gateway.proto``, so no other generated file has to match the
+installed grpcio.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The gateway as a gRPC server for asyncio: who asks, the store's answers, and the bus to subscribers.
+"""The gateway as a gRPC server for asyncio: it checks tokens, answers from the store, and sends the
+bus to subscribers.
 
-A store belongs to one thread, so the server opens it in a thread of its own and reads it there, some rows at a
+A store belongs to one thread, so the server opens and reads it in a separate thread, some rows at a
 time; calls take turns. After a failure the store is opened again by the next call.
 """
 
@@ -41,10 +42,11 @@ ROWS_AT_ONCE = 256
 OPTIONS = [
     ("grpc.so_reuseport", 0),
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
-    # A subscriber that vanished without a word is found out.
+    # Pings find subscribers that are gone without closing their connection.
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
-    # So may its clients ask, also while nothing comes: ours do each 30 s, and were cut off after the third time.
+    # Clients may ping too, also while no event comes: Penstock's do so every 30 s, and gRPC would
+    # cut them off after the third time.
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
 ]
 Code = grpc.StatusCode
@@ -79,7 +81,7 @@ class GatewayServer:
         client: Client | None = None,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
-        """``open_store`` is called in the server's thread. Without a client of the bus nobody can subscribe."""
+        """``open_store`` is called in the server's thread. Subscriptions need a client of the bus."""
         self.open_store = open_store
         self.verifier = verifier
         self.client = client

@@ -1,7 +1,7 @@
 """One call of SubscribeToEvents: its subscriptions, each with a filter, and the answers in their order.
 
-The answer to a request comes before the events that follow from it: a subscription gets what the bus brings after it
-was created, and nothing after it was canceled.
+The answer to a request comes before its events: a subscription gets the events that arrive after it
+was created, and none after it was canceled.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class Asked(NamedTuple):
-    """A subscription: what it wants, what its answers carry, and the count of messages before it."""
+    """A subscription: its filter, the ids in its answers, and the number of messages before it."""
 
     filter: EventFilter
     correlation_id: str
@@ -60,7 +60,7 @@ class Subscriber:
         self._failure: BaseException | None = None
 
     async def answers(self, requests: Any) -> AsyncGenerator[Any]:
-        """What goes to the client; raises what the bus raises, and TooSlow."""
+        """The answers to the client; raises errors of the bus, and TooSlow."""
         reader = self._reader = await self.feeds.join(self.owner)
         if self._closed:
             self.feeds.leave(reader)
@@ -91,7 +91,7 @@ class Subscriber:
             self.close()
 
     def close(self) -> None:
-        """The call has ended, wherever it was; `answers` may be left in the middle."""
+        """Clean up when the call ends, also in the middle of `answers`."""
         self._closed = True
         if self._asking is not None:
             self._asking.cancel()
@@ -135,7 +135,7 @@ class Subscriber:
         return [processed("", correlation, Status.ERROR, "neither create nor cancel")]
 
     def wanted(self, heard: Heard, reader: Reader) -> list[Any]:
-        """The answers that a message causes which a reader took. What is no event is logged."""
+        """The answers to a message that a reader took. A message that is no event is logged."""
         try:
             subject = parse_subject(heard.subject)
             asking = [

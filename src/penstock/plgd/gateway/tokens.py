@@ -97,7 +97,7 @@ def owner_of(claims: Mapping[str, Any], owner_claim: str) -> str:
 
 
 def claimed_owner(token: str, owner_claim: str = OWNER_CLAIM) -> str:
-    """The owner that a token names, without a check of its signature: for the one who holds the token."""
+    """The owner that a token names, without a check of its signature; for the holder of the token."""
     try:
         claims = jwt.decode(token, options={"verify_signature": False})
     except jwt.PyJWTError as error:

@@ -1,4 +1,5 @@
-"""Reconciliation: finds the events that an event store has and the stream lacks, says why, and publishes repairs.
+"""Reconciliation: finds the events that an event store has and the stream lacks, finds the cause,
+and publishes repairs.
 
 ::
 
@@ -6,8 +7,8 @@
     table of versions ────► Sightings ─┼─► judging (pure) ────┤
     store, MongoDB, gateway ─► Kept ───┘                      └─► repairs: events and states with provenance ──► stream
 
-A repair's message id comes from its event, so a repetition does nothing, wherever the one before was killed: it finds
-in the stream what is there already. Two runs at once rely on the stream's duplicate window.
+A repair's message id follows from its event, so a run may be killed and repeated: the next run
+finds the earlier repairs in the stream. Two runs at once rely on the stream's duplicate window.
 """
 
 from ..tables.settings import REPAIR_HEADER

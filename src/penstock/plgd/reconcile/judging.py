@@ -1,8 +1,9 @@
-"""What is missing of one device, why, and what can be published in its place; pure.
+"""The missing events of one device, their causes, and the repairs; pure.
 
-A store that keeps events says exactly which are missing, and each can be published. A newer hub keeps the state of each
-aggregate alone. Of that the last change and the commands that wait are events with versions of their own; everything
-else that is missing is lost for ever, and the state is published instead, if the stream has none that is as new.
+A store that keeps events has each missing event, so all can be published. A newer hub keeps only
+the state of each aggregate. From a state the last change and the pending commands can be published
+as events with their own versions; the other missing events are lost, and the state is published
+instead, unless the stream has one that is as new.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Cause(StrEnum):
     HIDDEN = (
         "hidden"  # a forced command to a resource that is not published: the hub keeps it to itself
     )
-    SNAPSHOT = "snapshot"  # a snapshot of an older hub, which has a version of its own
+    SNAPSHOT = "snapshot"  # a snapshot of an older hub, which has its own version
     DAMAGED = "damaged"  # a message that is no event came instead
     RETENTION = "retention"  # the stream has deleted it since
     DELETED = "deleted"  # of a device that was deleted: the store has nothing of it
@@ -54,11 +55,12 @@ NO_OWNER = "nobody knows the owner of the device"
 
 @dataclass(frozen=True)
 class Policy:
-    """What may be published, and what is too young to be judged.
+    """Which events may be published.
 
-    ``commands``: also commands that wait. A hub that subscribes to the stream's subjects sends such a command to
-    its device again, so this is for streams that no hub listens to. ``refill``: also what the stream has deleted by
-    its limits or a purge. Events younger than ``grace_s`` may be on their way.
+    ``commands``: also pending commands. A hub that subscribes to the stream's subjects sends such a
+    command to its device again, so set it only for streams without such a hub. ``refill``: also
+    events that limits or a purge removed from the stream. Events younger than ``grace_s`` are left
+    out, because they may be on their way.
     """
 
     commands: bool = False
@@ -68,7 +70,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a store has of an aggregate: its state, and the events that it keeps."""
+    """An aggregate in the store: its state, and the events that the store keeps."""
 
     aggregate_id: str
     device_id: str
@@ -91,7 +93,7 @@ class Kept:
 
 @dataclass(slots=True)
 class Repair:
-    """An event, or a state, that is published in place of what is missing."""
+    """An event or a state that is published in place of missing events."""
 
     message: Any
     is_state: bool
@@ -123,7 +125,7 @@ class Finding:
 
     @property
     def repaired(self) -> int:
-        """How many of them are published again as they were."""
+        """How many of them are published unchanged."""
         return sum(not repair.is_state for repair in self.repairs)
 
     def as_data(self) -> dict[str, Any]:
@@ -182,7 +184,7 @@ def recoverable(kept: Kept) -> dict[int, Any]:
 
 @dataclass
 class Case:
-    """One aggregate: what the stream has, what the store has, and the device's published hrefs."""
+    """Compares one aggregate in the stream and in the store; it knows the device's published hrefs."""
 
     sightings: Sightings
     silences: Silences
@@ -209,7 +211,7 @@ class Case:
         self.order = sorted(self.line.times)
 
     def _correct(self) -> None:
-        """Go by what the store knows for certain: the times of its events."""
+        """Use the times of the store's events, which are certain."""
         identities = self.seen.identities()
         for version, message in self.known.items():
             time_ns = int(message.event_metadata.timestamp)
@@ -219,13 +221,13 @@ class Case:
                 self.line.others.append((version, self.line.times.pop(version)))
 
     def missing(self) -> list[int]:
-        """The versions that are missing, but those that are too young."""
+        """The missing versions, without those that are too young."""
         there = self.line.times.keys() | self.kept.waiting
         found = [v for v in range(self.kept.version + 1) if v not in there]
         return [version for version in found if self.time_of(version) <= self.young_ns]
 
     def time_of(self, version: int) -> int:
-        """The time of a missing event, as near as it is known: not before this."""
+        """The earliest time that a missing event can have."""
         message = self.known.get(version)
         if message is not None:
             return int(message.event_metadata.timestamp)
@@ -263,7 +265,7 @@ class Case:
         return Cause.TAIL if version > self.line.last else Cause.LOST
 
     def findings(self) -> Iterator[Finding]:
-        """What is missing, with repairs."""
+        """The findings of the aggregate, with repairs."""
         kept, event_type = self.kept, type_of(self.kept.snapshot)
         missing = self.missing()
         if not missing:
@@ -292,7 +294,7 @@ class Case:
                 yield finding
 
     def repair(self, finding: Finding, event_type: EventType) -> None:
-        """Decide what is published for a finding."""
+        """Choose the repairs of a finding."""
         if finding.cause is Cause.RETENTION and not self.policy.refill:
             versions = range(finding.first, finding.last + 1)
             finding.unrepaired = dict.fromkeys(versions, REASONS[Cause.RETENTION])
@@ -315,7 +317,7 @@ class Case:
 def judge(
     device: Iterable[Kept], sightings: Sightings, silences: Silences, policy: Policy, now_ns: int
 ) -> list[Finding]:
-    """What is missing of one device: of its histories that the store has, and of those that it gave up."""
+    """The findings of one device: for histories that the store has, and for those that it no longer has."""
     all_kept = list(device)
     published: set[str] = set()
     for kept in all_kept:
@@ -335,7 +337,7 @@ def judge(
 
 
 def one_state(findings: list[Finding]) -> None:
-    """An aggregate has one state: the last finding that wants it publishes it."""
+    """An aggregate has one state: the last finding that needs it publishes it."""
     wanting = [f for f in findings if f.state_version is not None]
     for finding in wanting[:-1]:
         finding.repairs = [repair for repair in finding.repairs if not repair.is_state]

@@ -1,7 +1,8 @@
-"""From the tables of a hub's events to sightings: what a pipeline has seen, also what the stream has deleted since.
+"""Sightings from the tables of a hub's events, which also have events that the stream has removed
+since.
 
-The tables are those that `penstock plgd run` and `backfill` write. A state that was published in place of events is
-known by the version that the table of gaps has of it.
+`penstock plgd run` and `backfill` write the tables. The table of gaps has the versions of states
+that were published in place of events.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def sightings_of_tables(
     *,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Sightings:
-    """What the tables of a folder have of every aggregate; raises NoTables.
+    """Every aggregate in the tables of a folder; raises NoTables.
 
     Events that are younger than the newest row of the table are not judged. ``progress`` gets the rows that are
     read, and all of them.

@@ -39,7 +39,7 @@ def nothing(what: str, done: int, total: int | None) -> None:
 
 @dataclass
 class Report:
-    """What a run found and did."""
+    """The result of a run."""
 
     findings: list[Finding] = field(default_factory=list)
     messages: int = 0
@@ -104,7 +104,7 @@ def compare(
     now_ns: int,
     progress: Callable[[str, int, int | None], None] = nothing,
 ) -> Report:
-    """What the source has and the sightings have not; publishes nothing."""
+    """The events that the source has and the sightings lack; publishes nothing."""
     report = Report(messages=sightings.messages, dead_letters=sightings.dead_letters)
     report.owners.update(sightings.owners)
     silences = sightings.silences()
@@ -164,9 +164,10 @@ def encoded_repair(
 
 
 class Reconciler:
-    """Finds what a stream lacks, and publishes it.
+    """Finds the events that a stream lacks, and publishes them.
 
-    Subjects are made as those of the stream are, else by ``era`` and ``lead``.
+    Subjects have the form of those in the stream, otherwise the form that ``era`` and ``lead``
+    give.
     """
 
     def __init__(
@@ -181,7 +182,7 @@ class Reconciler:
         clock: Callable[[], int] = time.time_ns,
         progress: Callable[[str, int, int | None], None] = nothing,
     ) -> None:
-        """``progress`` gets what is done, how far, and how far it goes if that is known."""
+        """``progress`` gets the step, its progress, and its total if that is known."""
         self.client = client
         self.source = source
         self.stream = stream
@@ -194,8 +195,8 @@ class Reconciler:
     def run(self, sightings: Sightings | None = None, *, repair: bool = True) -> Report:
         """Compare, and publish the repairs unless ``repair`` is false; without sightings the stream is read.
 
-        Raises StreamNotFound, what the source raises (StoreError, GatewayError), and what publishing raises. What was
-        published until then stays, and the next run goes on.
+        Raises StreamNotFound, errors of the source (StoreError, GatewayError), and errors of
+        publishing. Published repairs stay, and the next run continues.
         """
         js = self.client.jetstream()
         js.stream_info(self.stream)

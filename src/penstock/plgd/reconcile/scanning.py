@@ -42,7 +42,8 @@ def scan(
     owner: str | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Sightings:
-    """What a stream has now of all devices, or of an owner's; raises StreamNotFound and what reading raises.
+    """The events of all devices, or of an owner's devices, in a stream; raises StreamNotFound and
+    errors of reading.
 
     ``progress`` gets the sequence that was read and the last one.
     """

@@ -1,8 +1,8 @@
-"""What the stream has of each aggregate: versions with their times; pure.
+"""The versions of each aggregate in the stream, with their times; pure.
 
-Versions of an aggregate begin anew when its device was deleted, and go back when the hub's store was restored. So one
-version may be seen twice, as two events with two times. `Seen.lineage` tells which events belong to the history that
-leads to a state::
+Versions of an aggregate begin at 0 again when its device was deleted, and go back when the hub's
+store was restored. So one version may be seen twice, as two events with two times. `Seen.lineage`
+tells which events belong to the history that leads to a state::
 
     time ─►   0 1 2 3 4 5         3 4       the store went back to 2, and used 3 and 4 again
     lineage   0 1 2               3 4       read from the end: each version below the one behind it
@@ -29,7 +29,7 @@ END_NS = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a table knows of an aggregate: its newest versions, without their times.
+    """An aggregate in a table: its newest versions, without their times.
 
     ``versions`` are those of its last incarnation, in any order; ``state_version`` is that of the last snapshot.
     """
@@ -57,7 +57,7 @@ class Lineage:
 
 @dataclass(slots=True)
 class Seen:
-    """What was seen of one aggregate, in any order."""
+    """The events that were seen of one aggregate, in any order."""
 
     aggregate_id: str
     device_id: str
@@ -105,7 +105,7 @@ class Seen:
 
 
 class Sightings:
-    """Everything that was seen, and what the stream can still have."""
+    """All events that were seen, and the time from which on the stream has its messages."""
 
     def __init__(self, *, begin_ns: int = 0, has_times: bool = True) -> None:
         """``begin_ns``: older events are not on the stream any more. ``has_times`` is false for tables."""
@@ -126,7 +126,7 @@ class Sightings:
 
     @classmethod
     def of_rows(cls, rows: Iterable[Row]) -> Sightings:
-        """What a table of versions says."""
+        """Sightings from a table of versions."""
         made = cls(has_times=False)
         for row in rows:
             seen = made.seen(row.aggregate_id, row.device_id)
@@ -167,7 +167,7 @@ class Sightings:
         return self.leads.get(resource_types, ".leadrt" if self.leads else "")
 
     def unregistered(self, device_id: str, time_ns: int) -> None:
-        """A device left its owner: its versions begin anew afterwards."""
+        """A device left its owner: its versions begin again afterwards."""
         self.deleted.setdefault(device_id, []).append(time_ns)
 
     def began_ns(self, device_id: str, until_ns: int = END_NS) -> int:

@@ -1,4 +1,4 @@
-"""Where the truth comes from: an event store, or a gateway. Both give one device at a time."""
+"""The sources of truth: an event store, or a gateway. Both return one device at a time."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ PASSING = {"UNAVAILABLE", "CANCELLED", "ABORTED"}
 
 
 class Source(Protocol):
-    """Gives what was stored."""
+    """A source of stored events and states."""
 
     @property
     def name(self) -> str:
-        """What repairs name as their source."""
+        """The name of the source in repairs."""
 
     @property
     def owner(self) -> str | None:
@@ -100,8 +100,9 @@ def events_of(kept: list[Any]) -> tuple[Any, ...]:
 class GatewaySource:
     """A gateway, ours or a hub's, as the owner of its token.
 
-    A gateway that has answered once and goes away is asked again for ``patience_s``; so is one that refuses a token
-    which the client asks for anew each time. Other errors are raised at once.
+    If a gateway that has answered once goes away, the calls are repeated for ``patience_s``. The
+    same holds if it refuses a token from a function, because the next token may be valid. Other
+    errors are raised at once.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class GatewaySource:
         patience_s: float = PATIENCE_S,
         waiting: Callable[[GatewayError], None] = lambda error: None,
     ) -> None:
-        """``owner`` is the owner claim of the client's token; ``waiting`` hears why the gateway is asked again."""
+        """``owner`` is the owner claim of the client's token; ``waiting`` is called with the reason of each wait."""
         self.client = client
         self.owner: str | None = owner
         self.name = f"gateway {client.target}"
@@ -164,7 +165,7 @@ class GatewaySource:
 
 
 def kept_of(aggregate_id: str, device_id: str, owner: str, messages: list[Any]) -> Kept:
-    """What a gateway's events of an aggregate say: a state, made of a snapshot and what follows it."""
+    """The state of an aggregate from a gateway's events: a snapshot and the events after it."""
     messages.sort(key=lambda message: int(message.event_metadata.version))
     snapshot = new_snapshot(messages[0])
     for message in messages:

@@ -1,4 +1,4 @@
-"""Pictures of figures: Vega-Lite descriptions, drawn as SVG by vl-convert, which asks no network.
+"""Charts of figures: Vega-Lite descriptions, drawn as SVG by vl-convert, without a network.
 
 Each is drawn twice, for a wide page and for a narrow one, as a page scales a picture with its letters. Colours
 that a page decides (text, lines of the grid) are CSS: ``currentColor`` and ``--grid``, so that a picture fits a light
@@ -84,7 +84,7 @@ LARGER = CONFIG | {
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture: what it shows, its SVG for a wide and for a narrow page, and the rows that it is made of."""
+    """A chart: its title, its SVG for a wide and for a narrow page, and its rows."""
 
     title: str
     svg: str

@@ -1,4 +1,4 @@
-"""What a report says, as plain values: the answers of all queries over one span of time, and the sums above them."""
+"""The figures of a report as plain values: the answers of all queries over one span of time, and their sums."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Figures:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The few numbers that stand above everything."""
+        """The few numbers at the top of the page."""
         span, latency, sync = (self.first(n) for n in ("span", "command_latency", "sync_times"))
         commands = self.total("command_outcomes", "commands")
         decided = commands - self.total("command_outcomes", "commands", outcome="pending")

@@ -1,6 +1,6 @@
 """The report as one HTML file: figures, pictures and tables, nothing loaded from elsewhere, no clock.
 
-Everything that devices and users can choose (ids, hrefs, statuses, details) is escaped by the template.
+The template escapes all texts that devices and users can choose (ids, hrefs, statuses, details).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The questions that people have about a fleet, as SQL over the tables: for the report and for notebooks.
+"""Queries about a fleet, as SQL over the tables: for the report and for notebooks.
 
 A query takes the parameters ``$since`` and ``$until`` (µs since 1970, of the hub's clock) and, if it makes a series,
 ``$step`` (µs); ``$received_since`` and ``$received_until`` are bounds of the stream's clock.
@@ -18,7 +18,7 @@ SHORT_SESSION_S = 300
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question: what it answers, the tables that it reads, and its SQL."""
+    """A query: the question that it answers, the tables that it reads, and its SQL."""
 
     meaning: str
     tables: tuple[str, ...]

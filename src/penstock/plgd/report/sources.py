@@ -1,6 +1,6 @@
 """The tables of a folder in DuckDB: one view for each table, limited to an owner or a device if asked.
 
-Only what a query needs of a table is read: columns and conditions go down to the files.
+A query reads only the columns and files that it needs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class TablesError(PenstockError):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose devices are meant: "" is every owner, and every device. Raises ``ValueError`` for an invalid id."""
+    """The owner and the device of a report; "" means all. Raises ``ValueError`` for an invalid id."""
 
     owner_id: str = ""
     device_id: str = ""

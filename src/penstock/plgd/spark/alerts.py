@@ -1,13 +1,14 @@
-"""Alerts about what a batch brought: gaps of versions that it opened, versions that a restored hub uses again, and
-commands that failed or were canceled.
+"""Alerts about the rows of a batch: new gaps of versions, versions that a restored hub uses again,
+and commands that failed or were canceled.
 
 ::
 
     alerts.plgd.gap.{device}        {"aggregate_id": ..., "first_version": 5, "last_version": 7, "cause": "lost", ...}
     alerts.plgd.command.{device}    {"correlation_id": ..., "status": "FORBIDDEN", "href": "/light/1", ...}
 
-Each has a message id of its own, so a stream has an alert once although an interrupted batch sends it again, within
-the stream's duplicate window. A gap that a late event closes in the same batch gives no alert.
+Each alert has its own message id, so if an interrupted batch sends an alert again, the stream
+stores it once within its duplicate window. A gap that a late event closes in the same batch gives
+no alert.
 """
 
 from __future__ import annotations

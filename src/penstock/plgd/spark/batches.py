@@ -1,4 +1,5 @@
-"""A batch of Spark into all tables: its messages go to their buckets, and each bucket is worked on by one task.
+"""A batch of Spark into all tables: its messages go to their buckets, and one task processes each
+bucket.
 
 ::
 
@@ -35,7 +36,7 @@ REPORT = pa.schema([("report", pa.binary())])
 
 
 def worker(job: Job) -> Callable[[Any], Iterator[pa.RecordBatch]]:
-    """What a task does with the messages of its buckets."""
+    """The work of a task on the messages of its buckets."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found: dict[int, list[pa.RecordBatch]] = {}
@@ -54,8 +55,8 @@ def take_batch(lake: Lake, rows: DataFrame, mark: Mark) -> Counts:
     """Bring a batch of messages into all tables; a batch that they hold already changes nothing.
 
     ``rows`` are blocks of this number of buckets, or have the columns of ``format("jetstream")``. The same mark
-    must come with the same rows. If a compaction replaces files that the batch replaces, the batch is made again by
-    what the tables hold then.
+    must come with the same rows. If a compaction replaces files that the batch replaces, the batch
+    is made again from the new files.
     """
     buckets = lake.settings.buckets
     shuffled = blocks_of(rows, buckets).repartitionById(buckets, "bucket")

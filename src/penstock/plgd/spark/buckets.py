@@ -1,7 +1,8 @@
-"""One bucket of a batch where the tables' files are: its state read, its rows written, nothing committed.
+"""One bucket of a batch on an executor: it reads the state of the bucket, writes its rows to files,
+and commits nothing.
 
-This runs on the executors, which are told what the tables hold. A process keeps the state of a bucket that it has
-written, for as long as the table has these files: the next batch does not read it again.
+The driver says which files the tables hold. A process keeps the state of a bucket that it has
+written as long as the table has these files, so the next batch does not read it again.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Job:
-    """What an executor must know of a batch; it travels to each of them."""
+    """The data of a batch that every executor gets."""
 
     places: dict[str, Any]
     held: dict[str, Held]
@@ -57,7 +58,7 @@ class Job:
 
 @dataclass
 class Report:
-    """What a bucket's batch wrote, and which files it replaces."""
+    """The files that a bucket's batch wrote, and those that they replace."""
 
     messages: int = 0
     events: int = 0
@@ -117,7 +118,7 @@ class Kept:
         self.bytes -= 0 if rows is None else rows.table.nbytes
 
     def drop_old(self, job: Job) -> None:
-        """Drop what the tables held no longer when a batch began, except what this batch makes of it."""
+        """Drop rows that the tables no longer held when a batch began, except those of this batch."""
         names = {job.places[name]: name for name in job.held}
         for key, rows in list(self._rows.items()):
             where, bucket = key
@@ -150,9 +151,9 @@ class FilesState:
         return self.job.held[table.name].closed.get((self.bucket, told), [])
 
     def to_merge(self, table: TableSchema, change: Change) -> list[StoredFile]:
-        """Small files of days that get closed rows and have many of them: one takes their place.
+        """Small files of days that get closed rows: when a day has many, one file replaces them.
 
-        So a batch is told of few files, and finds the closed rows of a day in few.
+        So a day has few files to list and to read.
         """
         if table.way is not Way.OPEN or not len(change.add):
             return []
@@ -215,7 +216,7 @@ def write_bucket(job: Job, bucket: int, messages: pa.Table) -> Report:
 def write_table(
     job: Job, table: TableSchema, state: FilesState, change: Change, unique: str, report: Report
 ) -> None:
-    """Write what a batch makes of one table."""
+    """Write the files of a batch for one table."""
     name = table.name
     files: list[StoredFile] = []
     removed: list[str] = []

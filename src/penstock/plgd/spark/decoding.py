@@ -1,4 +1,4 @@
-"""Events as columns of a DataFrame: `decoded` for whoever has messages of a hub's bus.
+"""Events as columns of a DataFrame: `decoded` for any DataFrame with messages of a hub's bus.
 
 Batches of Arrow go to `penstock.plgd.decode_batch` as they are; no row becomes an object of Python.
 """
@@ -73,7 +73,7 @@ def decoder(names: list[str], content: str) -> Callable[[Any], Iterator[pa.Recor
 
 
 def dead_letters(decoded_messages: DataFrame) -> DataFrame:
-    """Of what `decoded` gives the rows that are no event: what is kept, reason, detail and bytes."""
+    """The rows of `decoded` that are no events: the kept columns, the reason, the detail and the bytes."""
     names = [name for name in decoded_messages.columns if name not in COLUMNS.names]
     chosen = [*names, "error", "error_detail", PAYLOAD]
     rows = decoded_messages.where("error is not null").select(*chosen)

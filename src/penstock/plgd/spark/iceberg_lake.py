@@ -1,4 +1,4 @@
-"""The tables of a hub's events as Iceberg tables, with the promise that the Delta tables make.
+"""The tables of a hub's events as Iceberg tables, with each row once, as in the Delta tables.
 
 A catalog has them in one namespace. Without other properties it is a SQLite file beside them (`folders` has a note of
 any other)::
@@ -175,7 +175,7 @@ class IcebergLake(Lake):
         return table
 
     def begin(self, mark: Mark) -> Begun:
-        """What the tables hold before a batch."""
+        """The state of the tables before a batch."""
         begun = Begun(mark)
         for name, schema in TABLES.items():
             if schema.way is Way.APPEND:

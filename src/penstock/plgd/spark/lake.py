@@ -1,8 +1,9 @@
-"""The tables of a hub's events: what they hold before a batch, and one commit of each behind it; here as Delta tables.
+"""The tables of a hub's events: their contents before a batch, and one commit of each after it;
+here as Delta tables.
 
 Every table takes a batch once: its commit carries the query and the number of the batch, as those of every sink of
-this project do. A batch may be killed between the commits of two tables. It then runs again, and must give the
-tables that lack it what it gave the others, so the state that it works by is that of before it::
+this project do. A batch may be killed between the commits of two tables. It then runs again, and
+must give the same rows to the tables that lack it, so it works from the state before the batch::
 
     table          its log                       state for batch 7
     aggregates     ... 5 6 7                     the version before the commit of batch 7
@@ -55,7 +56,7 @@ _READ_ROWS = 128 * 1024
 
 @dataclass
 class Counts:
-    """What batches brought."""
+    """The counts of batches."""
 
     messages: int = 0
     events: int = 0
@@ -77,7 +78,7 @@ class Counts:
 
 @dataclass
 class Begun:
-    """A batch that has begun: what each table held, and which of its files that are."""
+    """A batch that has begun: the state of each table, and its files."""
 
     mark: Mark
     held: dict[str, Held] = field(default_factory=dict)
@@ -133,7 +134,7 @@ class Lake:
             set_properties(table, schema, where)
 
     def begin(self, mark: Mark) -> Begun:
-        """What the tables hold before a batch."""
+        """The state of the tables before a batch."""
         begun = Begun(mark)
         for name, schema in TABLES.items():
             if schema.way is Way.APPEND:
@@ -145,7 +146,7 @@ class Lake:
         return begun
 
     def tail(self, name: str, mark: Mark) -> Tail | None:
-        """The newest part of a table's log, if it has one and lacks the mark; else `HERE` knows better."""
+        """The newest part of a table's log, if it exists and lacks the mark; otherwise `HERE` reads the whole log."""
         tail = self.tails[name]
         try:
             tail.read()
@@ -311,15 +312,15 @@ def make(where: Place, schema: TableSchema, description: str) -> None:
 
 
 def properties(schema: TableSchema) -> dict[str, str]:
-    """What a table says of itself to all who write it."""
+    """The properties of a table, which every writer reads."""
     return {INTERVAL: CHECKPOINT_EACH, STATISTICS_OF: ",".join(schema.bounded)}
 
 
 def set_properties(table: DeltaTable, schema: TableSchema, where: Place) -> None:
-    """Have a table of an older Penstock say that its log has statistics of the bounded columns alone.
+    """Give a table of an older Penstock the property that names the columns with statistics.
 
-    Readers then take no notice of those that older files have of others. The property must name no column of which
-    new files have none: to some readers these would have no row that matches.
+    Readers then ignore the statistics of other columns in older files. The property must not name a
+    column without statistics in new files: some readers would find no matching row there.
     """
     there, wanted = table.metadata().configuration, properties(schema)
     if there.get(INTERVAL) != CHECKPOINT_INTERVAL:

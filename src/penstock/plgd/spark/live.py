@@ -1,11 +1,13 @@
-"""Twins back to the stream: what a batch changed goes into a key-value bucket, for applications that wait for it.
+"""Twins as a key-value bucket: the twins that a batch changed are put into a bucket that
+applications watch.
 
 The key is the device and the id of the path, the value JSON::
 
     twins    8b3e...c1.78baefb2-...    {"href": "/light/1", "version": 7, "present": true, "content": {...}, ...}
 
-This comes behind the commits of a batch. If it is interrupted the batch runs again, changes no table, and the same
-twins are put again: a watcher may see a version twice, but none that no table has.
+This happens after the commits of a batch. After an interruption the batch runs again, changes no
+table, and puts the same twins again: a watcher may see a version twice, but never one that no table
+has.
 """
 
 from __future__ import annotations

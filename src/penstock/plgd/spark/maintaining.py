@@ -1,4 +1,5 @@
-"""Maintenance of a lake beside the run that fills it: old days go, small files become few, unused ones are removed.
+"""Maintenance of a lake while a run fills it: old days are deleted, small files merged, unused
+files removed.
 
 =============  ==================================================================================================
 old days       rows of days that ended longer ago than they are kept: of tables with open rows the closed ones alone
@@ -9,8 +10,9 @@ unused files   those that no version of the last hours needs; of Iceberg tables 
 `penstock.spark.tables.maintenance` does the last two with Delta tables, `penstock.spark.iceberg.maintenance` with
 Iceberg tables. Tables with current rows keep them all: they tell duplicates and twins.
 
-A batch whose files are replaced meanwhile is made again, so a run goes on. A run that was killed makes its last batch
-again by what the tables held before it, however long ago that was: so this stays.
+If maintenance replaces files of a batch, the run makes the batch again and continues. A run that
+was killed makes its last batch again from the versions before it, however long ago that was, so
+maintenance keeps these versions.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ class Old:
 
 @dataclass(frozen=True)
 class Done:
-    """What was done with a table, or would be; ``error`` if it could not be."""
+    """The changes to a table, made or planned; ``error`` if the maintenance failed."""
 
     name: str
     old: tuple[Old, ...] = ()

@@ -1,8 +1,9 @@
-"""Where tables go on without the checkpoint of the query that filled them: behind the last message that they hold.
+"""Where tables continue without the checkpoint of their query: after the last message that they
+hold.
 
-A checkpoint may be lost, and a back-fill has none. The raw table has every message with its sequence, and is the first
-that a batch is committed to. The last batch may lack in other tables, so it is made again from its raw rows, with its
-own mark: a table that holds it takes nothing.
+A checkpoint may be lost, and a back-fill has none. The raw table has every message with its
+sequence, and is the first table that gets a batch. Other tables may lack the last batch, so it is
+made again from its raw rows, with the same mark: a table that holds it changes nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def is_fresh(checkpoint: Path) -> bool:
 
 
 def finish_last_batch(lake: Lake) -> Place | None:
-    """Bring the last batch into every table that lacks it; where the tables end, None if they have no rows."""
+    """Commit the last batch to every table that lacks it; returns where the tables end, None without rows."""
     if not lake.files(RAW.name):
         return None
     mark, rows = lake.newest(RAW)

@@ -1,7 +1,7 @@
 """The stream of a hub into its tables: a streaming query, or a back-fill in ranges of sequences.
 
-Both bring the same batches into the tables by the same transforms; only what begins and ends a batch differs. So a
-back-fill of a stream gives what a query over it would have given.
+Both bring the same batches into the tables by the same transforms; only what begins and ends a
+batch differs. So a back-fill of a stream makes the same rows as a query.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ def stream(
     """A query that brings a stream into the tables, which `Lake.create` has made.
 
     It begins with the first message, or at the sequence ``begin`` (`resuming`). ``every`` is the time between batches
-    (``5 seconds``), else they follow one another; with ``once`` it ends when it has what was there. ``told`` hears of
-    each batch that the tables hold. ``then`` is called before it, for further work with what the tables hold now;
-    again if that was interrupted.
+    (``5 seconds``), else they follow one another; with ``once`` it ends when it has what was there.
+    ``told`` is called for each batch that the tables hold. ``then`` is called before that, for
+    further work with the new contents of the tables, and again after an interruption.
     """
     options = {
         "startingOffsets": begin,

@@ -1,4 +1,4 @@
-"""Messages of a batch shared out to their buckets, as blocks of Arrow that Spark only carries.
+"""Messages of a batch divided among their buckets, as blocks of Arrow that Spark only transports.
 
 A block has the messages of one bucket as Arrow's IPC bytes. Spark's rows are blocks, so Spark neither converts nor
 copies the columns of a message, and its shuffle moves a few large values::
@@ -145,7 +145,7 @@ class HubMessages(DataSource):
         return BLOCKS_TEXT
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of what the stream has."""
+        """A reader of the stream's messages."""
         del schema
         return BatchBlocks(*parsed(self.options, streaming=False))
 

@@ -1,4 +1,4 @@
-"""Alerts that follow from sessions and commands: behind each batch, and between batches as time passes.
+"""Alerts about sessions and commands: after each batch, and between batches as time passes.
 
     alerts.plgd.offline.{device}     {"connection_id": ..., "ended_at": "...", "end_reason": "heartbeat", ...}
     alerts.plgd.late.{device}        {"correlation_id": ..., "outcome": "expired", "latency_ms": null, ...}
@@ -6,7 +6,7 @@
 
 The clock runs with the stream: it is the time now only when the tables have all events that the stream has, else
 the hub's latest time in the tables, but not far ahead of when the stream got their last message: a time may be wrong.
-So a pipeline that is behind does not take a device for offline whose return it has not read yet.
+So a pipeline that is behind gives no alert for a device whose return it has not read yet.
 
 The stream of the alerts says which were sent before: its ids are read once at the start. So a device that stays
 offline alerts once, however often the pipeline is started, for as long as the stream keeps the alert.
@@ -94,9 +94,9 @@ class Newest:
 class Watch:
     """Sends alerts of a pipeline's sessions and commands; a stream must take them.
 
-    `batch` comes behind each batch, `look` at any time from any thread. ``stream`` and ``subject`` are what the
-    pipeline reads. ``is_whole`` says that the tables have all of every batch that they have anything of; else
-    `look` waits for the first batch. ``clock`` gives the time now.
+    `batch` comes behind each batch, `look` at any time from any thread. The pipeline reads
+    ``stream`` and ``subject``. ``is_whole`` says that the tables have all of every batch that they
+    have anything of; else `look` waits for the first batch. ``clock`` gives the time now.
     """
 
     def __init__(
@@ -126,11 +126,11 @@ class Watch:
         self.lock = threading.Lock()
 
     def read_sent(self) -> None:
-        """Read which alerts the stream has: none, if it was made anew."""
+        """Read which alerts the stream has; none if it was created again."""
         self.sent = sent_before(self.client, self.alerts)
 
     def batch(self, counts: Counts) -> int:
-        """Send what a batch and the time say; how many alerts."""
+        """Send the alerts that are due after a batch; returns their number."""
         with self.lock:
             if counts.messages:
                 self.last_seq = counts.last_seq  # lower, if the stream was made again
@@ -142,7 +142,7 @@ class Watch:
             return self.send([*found, *self.by_time(now)])
 
     def look(self) -> int:
-        """Send what the time says, without a batch; how many alerts. Nothing before the first batch."""
+        """Send the alerts that are due now, without a batch; returns their number. None before the first batch."""
         with self.lock:
             if not self.last_seq or time.monotonic() - self.looked < LOOK_S:
                 return 0
@@ -171,7 +171,7 @@ class Watch:
         return rows.to_table(columns=list(dict.fromkeys(columns)), filter=wanted)
 
     def by_time(self, now: datetime) -> Iterator[tuple[str, Alert]]:
-        """What the clock alone makes true."""
+        """The alerts that follow from the clock alone."""
         self.looked = time.monotonic()
         for one in conditions.offline(self.newest.read(), now, self.bounds):
             yield "offline", one

@@ -6,8 +6,8 @@
     load, decide, retry    one transaction:       after any kill, each event once
                            events, state, outbox
 
-`SqliteStore` is the store in a file; `mongo.MongoStore` keeps the documents of a hub in MongoDB. Events are stored and
-put into the outbox in one step, so an event that is stored is an event that will be published.
+`SqliteStore` is the store in a file; `mongo.MongoStore` keeps the documents of a hub in MongoDB.
+One step stores events and puts them into the outbox, so every stored event will be published.
 """
 
 from .aggregates import Aggregates, Change

@@ -65,7 +65,7 @@ class Aggregates:
         before: Aggregate | None,
         events: list[Any],
     ) -> None:
-        """Give events their versions, and store them behind a state."""
+        """Give events their versions, and store them after a state."""
         version = after = -1 if before is None else before.version
         snapshot = copied(before.snapshot) if before is not None else new_snapshot(events[0])
         for place in range(len(events)):

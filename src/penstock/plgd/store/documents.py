@@ -1,7 +1,8 @@
 """The documents of a hub's event store in MongoDB, made and read; pure.
 
-A document has events of one aggregate: since hub v2.16 its newest snapshot alone, in place of the last event; before,
-the last snapshot and the events behind it. Numbers are 64 bits wide, as the hub's are::
+A document has events of one aggregate: since hub v2.16 only its newest snapshot, in place of the
+last event; before, the last snapshot and the events after it. Numbers are 64 bits wide, as the
+hub's are::
 
     _id "{aggregate}.{first version}"   groupid (device)   aggregateid
     firstversion   latestversion   latestsnapshotversion   latesttimestamp   isactive
@@ -109,7 +110,7 @@ def document(aggregate_id: str, device_id: str, messages: Sequence[Any]) -> dict
 
 
 def kept_events(state: Aggregate, messages: Sequence[Any], *, every_event: bool) -> list[Any]:
-    """What a hub keeps of new events: all of them, or the state in place of the last one."""
+    """The new events that a hub keeps: all of them, or the state in place of the last one."""
     if every_event and messages:
         return list(messages)
     return [*messages[:-1], state.snapshot]

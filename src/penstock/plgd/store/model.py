@@ -1,4 +1,4 @@
-"""What an event store keeps, and what every store can do."""
+"""The contents and the interface of event stores."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ class EventStore(Protocol):
     def append(
         self, state: Aggregate, events: Sequence[Any], published: Iterable[Encoded], *, after: int
     ) -> None:
-        """Store events of one aggregate, its state behind them, and what is to be published: all or nothing.
+        """Store events of one aggregate, the state after them, and the events to publish: all or
+        nothing.
 
         ``after`` is the version that the aggregate must have, -1 if it must not exist. Raises VersionConflict.
         """
@@ -76,19 +77,19 @@ class EventStore(Protocol):
         """The messages that are kept of many aggregates, in order; in one request if there are any."""
 
     def fill(self, aggregates: Iterable[tuple[Aggregate, Sequence[Any]]]) -> int:
-        """Put in whole aggregates with their events, in place of what is there; nothing is published.
+        """Replace whole aggregates with their events; nothing is published.
 
         For copies and restores; returns how many aggregates there were.
         """
 
     def delete_device(self, device_id: str, published: Iterable[Encoded] = ()) -> int:
-        """Forget a device; its versions begin anew. Returns how many aggregates it had."""
+        """Forget a device; its versions begin again. Returns how many aggregates it had."""
 
     def outgoing(self, limit: int = 1000) -> list[Outgoing]:
-        """What waits for the bus, oldest first."""
+        """The events that wait for the bus, oldest first."""
 
     def sent(self, numbers: Iterable[int], last_seq: int) -> None:
-        """Take from the outbox what the stream has; ``last_seq`` is the stream's sequence of the last one."""
+        """Remove events that the stream has from the outbox; ``last_seq`` is the stream's sequence of the last one."""
 
     def last_seq(self) -> int:
         """The stream sequence up to which the outbox is known to be sent; 0 at first."""

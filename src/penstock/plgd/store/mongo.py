@@ -49,7 +49,7 @@ class MongoError(StoreError):
 
 @contextmanager
 def telling() -> Iterator[None]:
-    """Raise what MongoDB's driver raises as MongoError."""
+    """Raise the errors of MongoDB's driver as MongoError."""
     try:
         yield
     except PyMongoError as error:
@@ -162,7 +162,7 @@ class MongoStore:
         return {row["_id"]: row["owner"] for row in rows}
 
     def events(self, aggregate_id: str, *, after: int = -1) -> Iterator[Any]:
-        """What is kept of an aggregate with versions above ``after``: events, snapshots among them."""
+        """The stored events of an aggregate with versions above ``after``, including snapshots."""
         with telling():
             rows = list(self._events.find({"aggregateid": aggregate_id}).sort("firstversion", 1))
         for row in rows:
@@ -171,7 +171,7 @@ class MongoStore:
                     yield message
 
     def events_of(self, aggregate_ids: Sequence[str]) -> dict[str, list[Any]]:
-        """What is kept of many aggregates: events, snapshots among them."""
+        """The stored events of many aggregates, including snapshots."""
         found: dict[str, list[Any]] = {}
         order = [("aggregateid", 1), ("firstversion", 1)]
         with telling():
@@ -232,7 +232,7 @@ class MongoStore:
             raise VersionConflict(f"aggregate {state.aggregate_id} has not version {after}")
 
     def _prune(self, aggregate_id: str, kept: list[Any]) -> None:
-        """Remove what is below the newest snapshot, but not what waits for the bus."""
+        """Remove events below the newest snapshot, except those that wait for the bus."""
         snapshots = [m.event_metadata.version for m in kept if type_is_snapshot(m)]
         if not snapshots:
             return
@@ -249,13 +249,13 @@ class MongoStore:
         )
 
     def _rescue(self, query: dict[str, Any]) -> None:
-        """Copy what waits in documents that are to be deleted; a copy and its original are one."""
+        """Copy events of the outbox from documents before they are deleted; a copy and its original count as one."""
         for row in self._events.find({**query, f"{OUTBOX}.number": {"$exists": True}}, {OUTBOX: 1}):
             for each in row[OUTBOX]:
                 self._pending.replace_one({"_id": each["number"]}, each, upsert=True)
 
     def fill(self, aggregates: Iterable[tuple[Aggregate, Sequence[Any]]]) -> int:
-        """Put in whole aggregates, in place of what is there; one that fails leaves those before it."""
+        """Replace whole aggregates; if one fails, those before it stay replaced."""
         count = 0
         with telling():
             self._prepare()
@@ -315,7 +315,7 @@ class MongoStore:
         ]
 
     def outgoing(self, limit: int = 1000) -> list[Outgoing]:
-        """What waits for the bus, oldest first."""
+        """The events that wait for the bus, oldest first."""
         some = min(limit, 2**31 - 1)
         number = f"{OUTBOX}.number"
         with telling():
@@ -329,7 +329,7 @@ class MongoStore:
         ]
 
     def sent(self, numbers: Iterable[int], last_seq: int) -> None:
-        """Take from the outbox what the stream has, and then note the position in the stream."""
+        """Remove events that the stream has from the outbox, and then note the position in the stream."""
         wanted = [Int64(number) for number in numbers]
         with telling():
             if wanted:

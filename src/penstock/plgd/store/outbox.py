@@ -1,8 +1,9 @@
 """From the outbox to the stream: each event once, whatever is killed; in order unless a publish fails.
 
 An event leaves the outbox after the stream's ack. A process that is killed in between leaves events in the outbox that
-the stream has. So `Outbox.relay` first reads what the stream got after the last known sequence, and takes out
-what it finds there by message id; that needs no duplicate window, however long the process was away.
+the stream has. So `Outbox.relay` first reads the stream after the last known sequence, and removes
+the events that it finds there by message id. This needs no duplicate window, however long the
+process was away.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class Outbox:
     async def relay(self) -> int:
         """Publish everything that waits; how many events the stream got now.
 
-        Raises StreamNotFound or NoEventStream, and what the connection raises: then nothing is lost, and the next
-        call goes on.
+        Raises StreamNotFound or NoEventStream, and errors of the connection; nothing is lost, and
+        the next call continues.
         """
         if not self._known:
             await self._take_out_what_the_stream_has()
@@ -74,12 +75,12 @@ class Outbox:
         return max(last, self.store.last_seq())
 
     async def _take_out_what_the_stream_has(self) -> None:
-        """Compare the outbox with what the stream got since the last known sequence."""
+        """Compare the outbox with the stream's messages after the last known sequence."""
         jetstream = self.client.jetstream()
         state = (await jetstream.stream_info(self.stream)).state
         known = self.store.last_seq()
         if state.last_seq <= known:
-            # nothing new, or another stream of that name: the position begins anew
+            # nothing new, or another stream of that name: the position begins again
             if state.last_seq < known:
                 self.store.sent([], state.last_seq)
             return

@@ -50,7 +50,7 @@ TO_DO = {
 
 @contextmanager
 def telling(path: Path) -> Iterator[None]:
-    """Raise what SQLite says of a file as StoreError, with what to do. A wrong use of it stays what it is."""
+    """Raise SQLite's errors about a file as StoreError, with advice. Errors of wrong use are not changed."""
     try:
         yield
     except sqlite3.ProgrammingError:
@@ -60,7 +60,7 @@ def telling(path: Path) -> Iterator[None]:
 
 
 def said(error: sqlite3.Error) -> str:
-    """An error of SQLite, and what to do."""
+    """The text of an error of SQLite, with advice."""
     to_do = TO_DO.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
     return f"{error}: {to_do}" if to_do else str(error)
 
@@ -68,7 +68,7 @@ def said(error: sqlite3.Error) -> str:
 class SqliteStore:
     """An event store in a file. ``history`` keeps all events; without it only states are kept, as a hub does.
 
-    Several processes may use one file, each with a store of its own; a store belongs to one thread.
+    Several processes may use one file, each with its own store object, which belongs to one thread.
     """
 
     at_once = 1
@@ -92,7 +92,7 @@ class SqliteStore:
             raise StoreError(f"cannot open the event store {self.path}: {said(error)}") from error
 
     def _prepare(self) -> None:
-        """Look whose file it is, and make what it lacks."""
+        """Check that the file is an event store, and create the tables that it lacks."""
         # One statement: another process may be making the tables at this moment.
         found, tables = self._db.execute(WHOSE).fetchone()
         if found != APPLICATION_ID and (found or tables):
@@ -187,7 +187,7 @@ class SqliteStore:
             )
 
     def fill(self, aggregates: Iterable[tuple[Aggregate, Sequence[Any]]]) -> int:
-        """Put in whole aggregates in one transaction, in place of what is there."""
+        """Replace whole aggregates in one transaction."""
         count = 0
         with self._transaction() as db:
             for state, events in aggregates:
@@ -249,7 +249,7 @@ class SqliteStore:
         return count
 
     def outgoing(self, limit: int = 1000) -> list[Outgoing]:
-        """What waits for the bus, oldest first."""
+        """The events that wait for the bus, oldest first."""
         with telling(self.path):
             rows = self._db.execute(
                 "SELECT number, subject, payload, message_id FROM outbox ORDER BY number LIMIT ?",
@@ -258,7 +258,7 @@ class SqliteStore:
             return [Outgoing(*row) for row in rows]
 
     def sent(self, numbers: Iterable[int], last_seq: int) -> None:
-        """Take from the outbox what the stream has, and keep the position in the stream."""
+        """Remove events that the stream has from the outbox, and keep the position in the stream."""
         with self._transaction() as db:
             db.executemany("DELETE FROM outbox WHERE number = ?", [(number,) for number in numbers])
             db.execute("UPDATE position SET last_seq = ?", (last_seq,))

@@ -1,4 +1,4 @@
-"""The tables of a hub's events: what they are, and how messages become rows.
+"""The tables of a hub's events: their schemas, and how messages become rows.
 
 ::
 

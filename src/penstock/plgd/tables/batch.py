@@ -1,4 +1,5 @@
-"""One bucket of a batch: messages in, rows for every table out, by the state that the tables themselves hold.
+"""One bucket of a batch: turns messages into rows for every table, with the state that the tables
+hold.
 
 ::
 
@@ -6,8 +7,8 @@
         │           │           └─► gaps, aggregates
         raw     dead letters
 
-The same messages and the same state give the same rows, and it makes no difference how a stream is cut into
-batches. Nothing here opens a file: `Tables` hands in the state, and takes what becomes of it.
+The same messages and the same state give the same rows, and it makes no difference how a stream is
+cut into batches. Nothing here opens a file: `Tables` passes the state in.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ MESSAGES = pa.schema([one for one in RAW.schema if one.name != "day"])
 
 
 class State(Protocol):
-    """What the tables hold of a bucket before a batch."""
+    """The rows of a bucket before a batch."""
 
     def current(self, table: TableSchema) -> pa.Table:
         """All rows of a table that has the current ones, the open ones of a table with open rows."""
@@ -66,7 +67,8 @@ class State(Protocol):
 
 @dataclass
 class Change:
-    """What a batch makes of a table: rows to add; rows in place of all current or open ones; days to replace.
+    """The changes of a batch to a table: rows to add; rows that replace all current or open ones;
+    days to replace.
 
     ``touched`` are the keys, by `TableSchema.page_key`, of those rows that may differ; None for all.
     """
@@ -79,7 +81,7 @@ class Change:
 
 @dataclass
 class Outcome:
-    """What a batch makes of every table, and its counts."""
+    """The changes of a batch to every table, and its counts."""
 
     changes: dict[str, Change] = field(default_factory=dict)
     messages: int = 0
@@ -91,7 +93,7 @@ class Outcome:
 
 
 def process(messages: pa.Table, state: State, settings: Settings) -> Outcome:
-    """What a bucket's messages make of its tables. ``messages`` are of `MESSAGES`, in any order."""
+    """The changes that a bucket's messages make. ``messages`` have the schema `MESSAGES`, in any order."""
     messages = in_order(messages)
     work = Batch(messages, state, settings)
     work.run()
@@ -189,7 +191,7 @@ class Batch:
         return rows
 
     def tracked(self, decoded: pa.Table, letters: pa.Table, gaps: OpenRows) -> Tracked:
-        """What became of each message, `LEFT_OUT` of those of no device; and how far aggregates are now."""
+        """The arrival of each message, `LEFT_OUT` for messages without a device; and the new state of aggregates."""
         kinds = decoded["kind"]
         of_devices = pc.and_(
             pc.is_valid(decoded["event_type"]), pc.not_equal(kinds, registrations.KIND)
@@ -215,7 +217,8 @@ class Batch:
     def clock_ns(self, versions: pa.Table) -> int:
         """The hub's latest time that the bucket has seen.
 
-        A time that is far ahead of the stream's is a wrong one: believed, it would let all commands expire.
+        A time that is far ahead of the stream's is wrong and is ignored: it would make all commands
+        expire.
         """
         now_us = pc.max(self.messages["received"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()))
         limit = pa.scalar((now_us.as_py() or 0) * 1000 + int(self.settings.late_s * 1e9))
@@ -266,7 +269,7 @@ class Batch:
         }
 
     def age(self, gaps: OpenRows) -> None:
-        """Give up what is missing for longer than it is waited for."""
+        """Close gaps that have been open for too long."""
         if not len(gaps.table):
             return
         now = pc.max(self.messages["received"])
@@ -331,7 +334,7 @@ def with_day(table: pa.Table, time: str) -> pa.Table:
 
 
 def decoded_rows(messages: pa.Table, settings: Settings) -> pa.Table:
-    """Messages decoded: the columns of `EVENTS` but for arrival and incarnation, and what dead letters need."""
+    """Decoded messages: the columns of `EVENTS` except arrival and incarnation, and those of dead letters."""
     content = "json" if settings.with_json else "raw"
     table = fitting(decode_batch(messages["subject"], messages["data"], content=content))
     arrays: dict[str, Any] = {name: table[name] for name in table.schema.names}

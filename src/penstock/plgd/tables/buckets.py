@@ -1,4 +1,4 @@
-"""Which bucket a message belongs to: all of a device, and all registrations of an owner, to the same one."""
+"""The bucket of a message: all messages of a device, and all registrations of an owner, have the same one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def bucket_key(subject: str) -> str:
-    """What a subject's bucket is a hash of: the device, the owner of registrations, or else the subject."""
+    """The key of a subject's bucket: the device, the owner of registrations, or otherwise the subject."""
     tokens = subject.split(".")
     if tokens[0] == "plgd" and len(tokens) > 4:
         return tokens[4 if tokens[3] == "devices" else 2]

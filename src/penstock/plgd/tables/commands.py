@@ -1,7 +1,8 @@
-"""Commands: the event that one waits and the event that it ended, joined; and those that nothing ended.
+"""Commands: the pending event and the confirmation of each, joined; and commands without a
+confirmation.
 
-Both events name the aggregate and the correlation id, so either may come first. No event says that a command
-expired: that follows from the hub's time.
+Both events name the aggregate and the correlation id, so either may come first. No event says that
+a command expired: this follows from the hub's time.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def join(commands: OpenRows, rows: list[Row], gone: dict[str, tuple[int, int]]) 
 
 
 def drop(commands: OpenRows, row: Row) -> None:
-    """A resource was deleted: what waited for it then is dropped, but not what had expired before."""
+    """A resource was deleted: its pending commands are dropped, except those that had expired before."""
     deleted, key = time_of(row["timestamp_ns"]), (row["incarnation"], row["version"])
     for command in commands.of(row["aggregate_id"]):
         at = (command["incarnation"], command["pending_version"] or 0)

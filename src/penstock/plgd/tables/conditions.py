@@ -1,6 +1,7 @@
 """Conditions that alert: a device offline for too long, a command that is late, a device that flaps.
 
-All follow from rows of the tables. What needs time to pass follows from the pipeline's clock, which is passed in::
+All follow from rows of the tables. Conditions about time use the pipeline's clock, which is passed
+in::
 
     session  ■■■■■■■■■■■■         offline_s          ▲ offline: once for the session that ended
     command  issued ●     late_s ▲ ......... ●       late: once for the command, whether it ends or not
@@ -90,7 +91,7 @@ def newest_sessions(sessions: pa.Table) -> pa.Table:
 
 
 def offline(newest: pa.Table, now: datetime, bounds: Bounds) -> Iterator[Alert]:
-    """Devices whose newest session ended too long ago, of what `newest_sessions` gives."""
+    """Devices whose newest session (of `newest_sessions`) ended too long ago."""
     if not bounds.offline_s:
         return
     ended = newest["ended_at"]
@@ -158,7 +159,7 @@ def within(first: Row, last: Row, seconds: float) -> bool:
 
 
 def flaps(first: Row, last: Row, bounds: Bounds) -> dict[str, Any]:
-    """What an alert of flapping says."""
+    """The contents of an alert of flapping."""
     return {
         **{name: last[name] for name in ("device_id", "owner_id", "hub_id")},
         "sessions": bounds.flaps,

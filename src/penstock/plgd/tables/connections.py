@@ -1,7 +1,8 @@
 """Connections of devices and synchronizations of their twins, from updates of their metadata.
 
-Every update says of which connection it speaks and when that began, so updates may come in any order: the one with
-the greatest version says whether the connection is online, and how far the synchronization is.
+Every update names its connection and when the connection began, so updates may come in any order:
+the one with the greatest version decides whether the connection is online, and the state of the
+synchronization.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def note_version(known: Row, row: Row) -> bool:
 
 
 def session_of(sessions: OpenRows, row: Row) -> Row:
-    """The session that an update speaks of; a new one if it is the first."""
+    """The session of an update; a new one if the update is its first."""
     connected = time_of(row["connected_at_ns"])
     if connected is None:  # an update that says offline may leave this out
         at = time_of(row["timestamp_ns"]) or EPOCH
@@ -114,7 +115,7 @@ def session_of(sessions: OpenRows, row: Row) -> Row:
 
 
 def end_sessions(sessions: OpenRows, clock_ns: int, settings: Settings) -> None:
-    """End what a later connection replaced, and close what ended long enough ago."""
+    """End sessions that a later connection replaced, and close sessions that ended long enough ago."""
     by_device: dict[str, list[Row]] = {}
     for session in sessions.rows.values():
         by_device.setdefault(session["device_id"], []).append(session)
@@ -174,7 +175,7 @@ def new_sync(row: Row, began: Any) -> Row:
 
 
 def take_sync(sync: Row, row: Row) -> None:
-    """What an update says of its synchronization."""
+    """Note the state of the synchronization in an update."""
     note_version(sync, row)
     if row["in_sync_at_ns"] and row["in_sync_at_ns"] >= row["syncing_at_ns"]:
         sync["in_sync_at"] = time_of(row["in_sync_at_ns"])
@@ -185,7 +186,7 @@ def take_sync(sync: Row, row: Row) -> None:
 
 
 def end_syncs(syncs: OpenRows, sessions: OpenRows, clock_ns: int, settings: Settings) -> None:
-    """End what its connection or a later synchronization ended, and close what is over for long enough."""
+    """End synchronizations that their connection or a later one ended, and close old ones."""
     for device in {sync["device_id"] for sync in syncs.rows.values()}:
         ends = {
             (one["connection_id"], one["connected_at"]): one["ended_at"]

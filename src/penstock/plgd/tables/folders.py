@@ -1,10 +1,10 @@
-"""What kind of tables a folder has: Delta tables, or Iceberg tables and where their catalog is.
+"""The kind of tables in a folder: Delta tables, or Iceberg tables and their catalog.
 
 A catalog that is not in the folder, or another namespace than usual, is noted there, without secrets::
 
     FOLDER/catalog.json      {"namespace": "plgd", "properties": {"type": "rest", "uri": "http://rest:8181"}}
 
-So whoever opens the folder later finds the tables.
+So later commands on the folder find the tables.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Noted:
 
 
 def noted(folder: str | Path) -> Noted:
-    """What a folder's note says. Raises ValueError for one that cannot be read."""
+    """The note of a folder. Raises ValueError for a note that cannot be read."""
     path = Path(folder) / NOTE
     try:
         found = json.loads(path.read_text(encoding="utf-8"))

@@ -1,8 +1,8 @@
-"""Links: what each device publishes, by the version that last spoke of it.
+"""Links: those that each device publishes, by the last version that mentions each.
 
-A row has two sources: the event that last said whether the link is published, and what described it. They are the
-same event until a link is taken back. Decisions are made link by link; the columns of all are put together at the
-end.
+A row has two sources: the last event that says whether the link is published, and the last event
+that describes it. Both are the same event until the link is unpublished. Decisions are made link by
+link; the columns of all are put together at the end.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def events_of(events: pa.Table) -> pa.Table:
 
 @dataclass(slots=True)
 class Link:
-    """A link: which version spoke of it last and what it said, and the rows of both sources."""
+    """A link: the last version that mentions it, whether it is published, and the rows of both sources."""
 
     at: tuple[int, int]
     is_published: bool
@@ -106,7 +106,7 @@ class Links:
             self.take_back(links, href, place, at)
 
     def take_back(self, links: dict[str, Link], href: str, place: int, at: tuple[int, int]) -> None:
-        """A link is published no more, unless a newer version spoke of it."""
+        """A link is no longer published, unless a newer version mentions it."""
         old = links.get(href)
         if old is None:
             self.new.append((place, href, *[None] * (len(DESCRIBED) - 1)))
@@ -118,7 +118,7 @@ class Links:
         links[href] = Link(at, False, len(self.known) + place, described)
 
     def describe(self, place: int, link: Any, device: str) -> int:
-        """What an event says of a link that is published; returns its row."""
+        """Note a published link of an event; returns its row."""
         flags = link.policy.bit_flags
         endpoints = link.endpoint_informations
         self.new.append(

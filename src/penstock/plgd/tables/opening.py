@@ -1,4 +1,4 @@
-"""The tables of a folder for whoever reads them, without Spark: Delta tables, or Iceberg tables with their catalog."""
+"""The tables of a folder for readers without Spark: Delta tables, or Iceberg tables with their catalog."""
 
 from __future__ import annotations
 

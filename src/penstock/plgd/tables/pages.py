@@ -1,11 +1,12 @@
-"""Pages: the current rows of a bucket in several files, so that a batch writes those anew that it changes.
+"""Pages: the current rows of a bucket in several files, so that a batch rewrites only the files
+that it changes.
 
 A row's page follows from its key and the number of pages, which is in the name of each file::
 
     …-00003-0-p0005of0016-000.parquet      page 5 of 16
 
-The number grows with the rows, to a power of two. A file that tells no page, from a compaction for instance,
-has rows of all of them; then all pages are written anew, once.
+The number grows with the rows, to a power of two. A file whose name has no page, from a compaction
+for instance, has rows of all pages; then all pages are rewritten, once.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def pages_of(keys: pa.Array, pages: int) -> Numbers:
 
 
 def page_name(page: int, pages: int) -> str:
-    """What the name of a page's file has at its end, before the number."""
+    """The end of the name of a page's file, before the number."""
     return f"p{page:04}of{pages:04}"
 
 

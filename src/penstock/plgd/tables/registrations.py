@@ -1,7 +1,7 @@
-"""Registrations: devices that came to their owner or left him.
+"""Registrations: devices that were registered with their owner, or unregistered.
 
-They have no version. One that comes again has the device, the action and the time of its original; the latest
-times of each are kept to tell.
+They have no version. A duplicate has the same device, action and time as its original; the latest
+times of each are kept to recognize it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KIND = "registrations"
 
 
 def identity(row: Row, device: str | None) -> str:
-    """What the times of an owner's device and action are kept under."""
+    """The key for the times of an owner's device and action."""
     return f"{row['owner_id']}/{device or ''}/{ACTIONS[row['event_type']]}"
 
 

@@ -1,7 +1,7 @@
-"""Rows of a table that may still change: taken out to be changed, the others left as they are.
+"""Rows of a table that may still change: a batch takes out the rows that it changes.
 
-Most open rows of a bucket are no concern of a batch. They stay in Arrow; only those that the batch touches become
-dictionaries, and only those that ended leave for good.
+It leaves most open rows of a bucket as they are, in Arrow; only the touched rows become
+dictionaries, and only rows that ended become closed rows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def day_of(ns: int | None) -> date:
 
 @dataclass(frozen=True)
 class Ended:
-    """What a batch makes of a table with open rows."""
+    """The changes of a batch to a table with open rows."""
 
     open: pa.Table
     closed: pa.Table
@@ -90,7 +90,7 @@ class OpenRows:
         return rows
 
     def key(self, row: Row) -> tuple[Any, ...]:
-        """What tells a row from the others."""
+        """The key of a row."""
         return tuple(row[name] for name in self.schema.key)
 
     def add(self, row: Row) -> None:

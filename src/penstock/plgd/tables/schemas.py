@@ -45,7 +45,7 @@ class Way(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its name, its type and what it means."""
+    """A column: its name, its type and its meaning."""
 
     name: str
     type: pa.DataType
@@ -54,7 +54,7 @@ class Column:
 
 @dataclass(frozen=True)
 class TableSchema:
-    """A table: what it holds, how it takes a batch, what tells its rows apart, and its columns."""
+    """A table: its meaning, how it takes a batch, its key and its columns."""
 
     name: str
     meaning: str
@@ -70,12 +70,12 @@ class TableSchema:
 
     @cached_property
     def bounded(self) -> tuple[str, ...]:
-        """The columns of whose values the log has bounds for each file: by these readers leave files out."""
+        """The columns with bounds for each file in the log; readers use these to skip files."""
         return tuple(name for name in self.schema.names if name in BOUNDED)
 
     @cached_property
     def page_key(self) -> str:
-        """The column by which current rows are found, and which says the page of a row."""
+        """The key column that finds current rows and decides the page of a row."""
         return "aggregate_id" if "aggregate_id" in self.schema.names else "device_id"
 
 
@@ -101,18 +101,18 @@ DAY_OF_EVENT = Column("day", DAY, "the day of `time`, in UTC")
 DAY_OF_MESSAGE = Column("day", DAY, "the day of `received`, in UTC")
 IS_OPEN = Column("is_open", FLAG, "whether the row may still change")
 INCARNATION = Column(
-    "incarnation", INTEGER, "how often versions of the aggregate began anew before, from 0"
+    "incarnation", INTEGER, "how often versions of the aggregate began again before, from 0"
 )
 OWNER = Column("owner_id", TEXT, "the id of the owner, as in the subject")
 DEVICE = Column("device_id", TEXT, "the device")
 HREF = Column("href", TEXT, "the path of the resource; null if the row is not about one")
-AGGREGATE = Column("aggregate_id", TEXT, "what the versions count")
+AGGREGATE = Column("aggregate_id", TEXT, "the aggregate that the versions belong to")
 HUB = Column("hub_id", TEXT, "the hub; empty before v2.9")
 USER = Column("user_id", TEXT, "who did it; the nil UUID is the hub's heartbeat")
 CONTENT = (
     Column("content", DATA, "the body"),
     Column("content_type", TEXT, "its media type"),
-    Column("content_json", TEXT, "the body as JSON; null if it is empty or no document"),
+    Column("content_json", TEXT, "the body as JSON; null if it is empty or cannot be JSON"),
 )
 
 
@@ -131,7 +131,7 @@ def _table(
 RAW = _table(
     "raw",
     Way.APPEND,
-    "every message of the stream as it came",
+    "every message of the stream, unchanged",
     "stream seq",
     [
         *MESSAGE,
@@ -211,7 +211,7 @@ DEAD_LETTERS = _table(
         *MESSAGE,
         Column("subject", TEXT, "the subject"),
         Column("reason", TEXT, "a `Reason`: `snappy`, `envelope`, `content`, ..."),
-        Column("detail", TEXT, "the same for a person"),
+        Column("detail", TEXT, "the reason in words"),
         Column("device_id", TEXT, "the device, if the subject or the envelope says it"),
         Column("aggregate_id", TEXT, "the aggregate, if the envelope can be read"),
         Column("version", INTEGER, "the version, if the envelope can be read"),
@@ -240,7 +240,7 @@ TWIN = (
 TWIN_LATEST = _table(
     "twin_latest",
     Way.CURRENT,
-    "every resource as it is: its last change by incarnation and version",
+    "every resource with its last change, by incarnation and version",
     "device_id href",
     TWIN,
     (BUCKET,),
@@ -277,8 +277,8 @@ SESSIONS = _table(
         Column(
             "end_reason",
             TEXT,
-            "`offline`; `heartbeat`: the gateway died; `replaced`: a new connection began, and no event"
-            " said offline; null: online",
+            "`offline`; `heartbeat`: the gateway died; `replaced`: a new connection began without an"
+            " event that said offline; null: online",
         ),
         Column("first_version", INTEGER, "the first version of the metadata that speaks of it"),
         Column("last_version", INTEGER, "the last one"),
@@ -303,14 +303,14 @@ TWIN_SYNC = _table(
         Column(
             "over_at",
             TIME,
-            "when its connection ended, or the next synchronization began; null: neither yet",
+            "when its connection ended, or the next synchronization began; null: not yet",
         ),
         Column("sync_ms", NUMBER, "ms from `syncing_at` to `in_sync_at`"),
         Column("ready_ms", NUMBER, "ms from `connected_at` to `in_sync_at`"),
         Column(
             "outcome",
             TEXT,
-            "`in sync`; `interrupted`: it was over before; `syncing`: neither yet",
+            "`in sync`; `interrupted`: it ended before the twin was in sync; `syncing`: not ended yet",
         ),
         Column("first_version", INTEGER, "the first version of the metadata that speaks of it"),
         Column("last_version", INTEGER, "the last one"),
@@ -333,7 +333,7 @@ COMMANDS = _table(
         HUB,
         INCARNATION,
         Column("user_id", TEXT, "who sent it"),
-        Column("issued_at", TIME, "when it was sent; null if only its end was seen"),
+        Column("issued_at", TIME, "when it was sent; null if only its confirmation was seen"),
         Column("issued_ns", INTEGER, "the same, exactly"),
         Column("valid_until", TIME, "when it expires; null: never"),
         Column("content_json", TEXT, "what it asks for, as JSON"),
@@ -348,8 +348,8 @@ COMMANDS = _table(
             " `valid_until` was over; `dropped`: its resource was deleted; `given up`: pending for"
             " longer than the pipeline keeps it",
         ),
-        Column("pending_version", INTEGER, "the version of the event that it waits"),
-        Column("finished_version", INTEGER, "the version of the event that it ended"),
+        Column("pending_version", INTEGER, "the version of the event that says it is pending"),
+        Column("finished_version", INTEGER, "the version of the event that says it has ended"),
     ],
     (
         IS_OPEN,
@@ -361,14 +361,14 @@ COMMANDS = _table(
 LINKS_CURRENT = _table(
     "links_current",
     Way.CURRENT,
-    "every link of every device, and those that were taken back",
+    "every link of every device, including unpublished ones",
     "device_id href",
     [
         DEVICE,
         Column("href", TEXT, "the path of the link"),
         OWNER,
         HUB,
-        Column("is_published", FLAG, "whether it is published; false: it was taken back"),
+        Column("is_published", FLAG, "whether the link is published; false: it was unpublished"),
         Column("resource_types", TEXTS, "the types"),
         Column("interfaces", TEXTS, "the interfaces"),
         Column("anchor", TEXT, "the anchor"),
@@ -388,7 +388,7 @@ LINKS_CURRENT = _table(
 REGISTRATIONS = _table(
     "registrations",
     Way.APPEND,
-    "every device that came to its owner or left him",
+    "every registration of a device with its owner, and every end of one",
     "device_id action timestamp_ns",
     [
         *MESSAGE,
@@ -420,26 +420,26 @@ VERSION_GAPS = _table(
         Column(
             "cause",
             TEXT,
-            "`lost`: not on the stream, or not yet; `late`: came behind a later version; `damaged`: came"
-            " as a dead letter; `prefix`: the stream begins later; `restore`: the hub went back to these"
-            " versions and uses them again, in this incarnation",
+            "`lost`: not in the stream, or not yet; `late`: arrived after a later version; `damaged`: is"
+            " a dead letter; `prefix`: the stream begins later; `restore`: the hub was restored, and uses"
+            " these versions again in this incarnation",
         ),
-        Column("missing", INTEGER, "how many versions are missing still"),
-        Column("remaining", RANGES, "which"),
-        Column("found_at", TIME, "when the stream got the message that shows it"),
+        Column("missing", INTEGER, "how many versions are still missing"),
+        Column("remaining", RANGES, "the versions that are still missing"),
+        Column("found_at", TIME, "when the stream got the message that showed the gap"),
         Column("found_seq", INTEGER, "that message"),
         Column("before_ns", INTEGER, "the hub's time of the last event before; null: none"),
-        Column("after_ns", INTEGER, "the hub's time of the event behind"),
+        Column("after_ns", INTEGER, "the hub's time of the event after the gap"),
         Column("closed_at", TIME, "when the stream got the last missing one"),
         Column("closed_seq", INTEGER, "that message"),
         Column(
             "closed_by",
             TEXT,
-            "`arrival`; `repair`: published again by a reconciliation; `restore`; `age`: it was given up;"
+            "`arrival`; `repair`: published by a reconciliation; `restore`; `age`: no longer waited for;"
             " null: open",
         ),
-        Column("dead_letter_seq", INTEGER, "the dead letter that is in its place"),
-        Column("state_version", INTEGER, "a snapshot of this version restored the state behind it"),
+        Column("dead_letter_seq", INTEGER, "the dead letter in its place"),
+        Column("state_version", INTEGER, "a snapshot of this version has the state after the gap"),
     ],
     (IS_OPEN, BUCKET),
 )
@@ -447,7 +447,7 @@ VERSION_GAPS = _table(
 AUDIT = _table(
     "audit",
     Way.APPEND,
-    "what users did: commands and their ends, links, metadata that were asked for, registrations",
+    "the actions of users: commands and confirmations, links, requested metadata, registrations",
     "stream seq",
     [
         *MESSAGE,
@@ -468,7 +468,7 @@ AUDIT = _table(
 AGGREGATES = _table(
     "aggregates",
     Way.CURRENT,
-    "how far the pipeline saw each aggregate: what makes duplicates vanish and gaps show",
+    "the last version and time that the pipeline saw of each aggregate, to find duplicates and gaps",
     "aggregate_id",
     [
         AGGREGATE,
@@ -485,16 +485,14 @@ AGGREGATES = _table(
         Column("last_version", INTEGER, "the greatest version that was seen"),
         Column("last_ns", INTEGER, "the hub's latest time that was seen"),
         Column("last_seq", INTEGER, "the last message of it"),
-        Column(
-            "gone_version", INTEGER, "all of this version and older is gone: deleted, unpublished"
-        ),
-        Column("events", INTEGER, "how many events were taken"),
-        Column("duplicates", INTEGER, "how many came again, and were left out"),
+        Column("gone_version", INTEGER, "everything up to this version was deleted or unpublished"),
+        Column("events", INTEGER, "how many events it has"),
+        Column("duplicates", INTEGER, "how many duplicates were left out"),
         Column(
             "recent",
             pa.list_(INTEGER),
-            "the hub's times of the last four versions, the last first; of registrations the latest times:"
-            " by these duplicates show",
+            "the hub's times of the last four versions, the last first; for registrations the latest times;"
+            " they identify duplicates",
         ),
     ],
     (BUCKET,),

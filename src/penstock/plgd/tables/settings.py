@@ -1,4 +1,4 @@
-"""What a pipeline of tables is set to; the same in every process that works on it."""
+"""The settings of a pipeline of tables; the same in every process."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ DAY_S = 86_400
 class Settings:
     """``buckets`` is how many shares the devices are divided into, for as long as the tables live.
 
-    ``late_s``: a row that ended stays open for so long, in the hub's time, so that late events find it; later
-    ones have it read again. ``keep_open_s``: what waits for longer is given up, so the state is bounded.
-    ``with_json`` also has contents as JSON. ``keep_bytes`` is how much of the state a worker keeps between batches at
-    most; it reads the rest again. ``ValueError`` for what cannot be.
+    ``late_s``: a row that ended stays open for this time (of the hub), so that late events find it;
+    later events read the closed row again. ``keep_open_s``: rows that are open for longer are
+    closed, so the state is bounded. ``with_json`` also has contents as JSON. ``keep_bytes`` is how
+    much of the state a worker keeps between batches at most; it reads the rest again.
+    ``ValueError`` for impossible values.
     """
 
     buckets: int = 8

@@ -1,8 +1,9 @@
-"""Versions of many aggregates at once: most are the next ones, and only the others are looked at one by one.
+"""Versions of many aggregates at once: most are the expected ones, and only the others are
+processed one by one.
 
-Messages are grouped by aggregate, each group in the order of the stream. A group whose versions go up by one, from
-the one that is due, takes no more than a few operations on arrays for all such groups. `versions.Track` decides
-about every other group, and would decide the same about these.
+Messages are grouped by aggregate, each group in the order of the stream. All groups whose versions
+increase by one from the expected version together take a few operations on arrays. `versions.Track`
+processes all other groups, and would give the same result for these.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ METADATA = "metadata"
 
 @dataclass(frozen=True)
 class Tracked:
-    """What became of each message: its arrival, -1 if it is left out, and its incarnation; and the new state."""
+    """The arrival of each message (-1 if it is left out) and its incarnation; and the new state."""
 
     arrival: Numbers
     incarnation: Numbers
@@ -209,7 +210,7 @@ class _Slow:
         return track
 
     def devices_began(self, devices: set[str]) -> dict[str, int]:
-        """When devices were last registered anew, of those that were: their metadata began anew with version 0."""
+        """The times at which devices were last registered again: their metadata began again with version 0."""
         is_one = pc.and_(
             pc.greater(self.state["incarnation"], 0), pc.equal(self.state["first_version"], 0)
         )
@@ -327,7 +328,7 @@ def _as_state(
     places = pa.array(np.where(there, at, 0), mask=~there)
 
     def known(name: str) -> Any:
-        """What the first message says, and where that one is damaged, another."""
+        """The value of the first message, or of another one if the first is damaged."""
         before = state[name].take(places) if len(state) else firsts[name]
         return pc.coalesce(firsts[name], before, lasts[name])
 
@@ -394,5 +395,5 @@ def gap_of(row: dict[str, Any]) -> Gap:
 
 
 def gap_key(row: dict[str, Any]) -> Iterable[Any]:
-    """What tells gaps apart."""
+    """The key of a gap."""
     return tuple(row[name] for name in VERSION_GAPS.key)

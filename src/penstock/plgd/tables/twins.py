@@ -31,7 +31,7 @@ def history(events: pa.Table) -> pa.Table:
 
 
 def newest(rows: pa.Table) -> pa.Table:
-    """Of the rows of an aggregate the one with the greatest incarnation and version."""
+    """The row of each aggregate with the greatest incarnation and version."""
     if not len(rows):
         return rows
     codes = rows["aggregate_id"].combine_chunks().dictionary_encode().indices.to_numpy()

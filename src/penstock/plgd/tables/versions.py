@@ -1,4 +1,4 @@
-"""Versions of one aggregate: which events are new, which came again, and which are missing.
+"""Versions of one aggregate: which events are new, which are duplicates, and which are missing.
 
 ::
 
@@ -10,12 +10,13 @@
                    version 3, newer          restore: the hub went back, and uses versions again
                    version 3, another time   restore: the same, but version 4 came first
 
-A version with its time is one event. The times of the last versions are kept, and say whether one of these is the
-event that was seen, or another; clocks and the order of messages make no difference. Behind them an event is new if
-the hub's time is: a duplicate has the time of its original, which is never above the latest one that was seen.
+A version and a time identify an event. The times of the last versions are kept; they show whether a
+message with one of these versions is the event that was seen, or another one, whatever the clocks
+and the order of messages. For older versions an event is new if its time is later than all times
+that were seen, because a duplicate has the time of its original.
 
-A message that is no event, but whose envelope names a version, takes its place: the version is missing, and why
-is known.
+If a message is no event, but its envelope names a version, that version is missing with the cause
+`damaged`.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class Gap:
         return any(first <= version <= last for first, last in self.remaining)
 
     def take(self, version: int) -> None:
-        """Take a version out of what is missing."""
+        """Remove a version from the missing ones."""
         left: list[tuple[int, int]] = []
         for first, last in self.remaining:
             if not first <= version <= last:
@@ -115,7 +116,7 @@ class Gap:
         self.remaining = left
 
     def close(self, seen: Seen, by: str) -> None:
-        """Nothing is missing any more, or nothing is waited for."""
+        """Close the gap: nothing is missing, or it is no longer waited for."""
         self.closed_seq, self.closed_at, self.closed_by = seen.seq, seen.received, by
 
 
@@ -139,8 +140,9 @@ class Track:
     def take(self, seen: Seen, device_began_ns: int = 0) -> Arrival | None:
         """How a message came; None for a duplicate and for one that is no event.
 
-        ``device_began_ns`` is when the metadata of the device began anew: if that is after all that was seen of
-        this aggregate, it began anew too, whichever of its versions came first.
+        ``device_began_ns`` is when the metadata of the device began again. If that is after all
+        events of this aggregate, the aggregate began again too, whichever of its versions came
+        first.
         """
         if seen.is_damaged:
             self.damaged(seen)
@@ -198,7 +200,8 @@ class Track:
     def other(self, seen: Seen, known_ns: int, device_began_ns: int) -> Arrival:
         """An event with a version that another event has: the hub went back to before it.
 
-        If the version behind it is newer, that one came too early, and was taken for the next of the old event.
+        If the next version is newer, it came too early, and was taken for the successor of the old
+        event.
         """
         behind = self.time_of(seen.version + 1) if seen.version != self.last_version else None
         if behind is None or behind + SKEW_NS < seen.time_ns:
@@ -209,7 +212,7 @@ class Track:
         return Arrival.RESTORE
 
     def is_last(self, version: int) -> bool:
-        """Whether a version is missing, and all later ones came damaged: nothing says how late it is."""
+        """Whether a version is missing and all later ones are damaged, so that its delay is unknown."""
         assert self.last_version is not None
         missing = (
             part
@@ -266,7 +269,7 @@ class Track:
             self.changed.append(gap)
 
     def again(self, seen: Seen, device_began_ns: int) -> Arrival:
-        """An old version with a newer event: versions began anew, or went back."""
+        """An old version with a newer event: versions began again, or went back."""
         assert self.last_version is not None
         if seen.is_repair and any(self.fits(gap, seen) for gap in self.gaps):
             return self.late(seen) or Arrival.LATE
@@ -334,14 +337,14 @@ class Track:
         return Arrival.LATE
 
     def state_restored(self, seen: Seen) -> None:
-        """A snapshot: the state of its version is known, whatever is missing before."""
+        """A snapshot has the state of its version, even if earlier versions are missing."""
         for gap in self.gaps:
             if gap.incarnation == self.incarnation and gap.last <= seen.version:
                 gap.state_version = max(gap.state_version or 0, seen.version)
                 self.note(gap)
 
     def damaged(self, seen: Seen) -> None:
-        """A version came as a dead letter: it is missing, and that is why."""
+        """A version that arrived as a dead letter is missing, with the cause `damaged`."""
         last = -1 if self.last_version is None else self.last_version
         if self.last_version is None and seen.version > 0:
             return

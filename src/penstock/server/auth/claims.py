@@ -14,7 +14,7 @@ import msgspec
 from penstock.nkeys import ACCOUNT, CURVE, OPERATOR, USER, is_public
 
 NO_LIMIT = -1
-# What one JWT may hold: more would hold up the server's other clients.
+# The limits of one JWT: a larger one would delay the server's other clients.
 SUBJECTS_MAX = 10_000  # of the permissions of a user, of a template, of an account's default
 PLACES_MAX = 1_000  # networks, and times of day, of a user
 SHARED_MAX = 3_000  # exports, imports and mappings of an account together

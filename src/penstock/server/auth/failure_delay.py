@@ -1,9 +1,9 @@
 """Delays the answers to failed authentication attempts. The delay grows with the failures of an address.
 
 The first failures are answered at once, because users mistype and tests expect failures. Later
-answers wait one behind the other, so parallel connections gain nothing. Successful attempts do not
-wait. The state is bounded: a few numbers per address with recent failures. Pure; the caller gives the
-time.
+answers wait one after the other, so parallel connections gain nothing. Successful attempts do not
+wait. The state is bounded: a few numbers per address with recent failures. Pure; the caller gives
+the time.
 """
 
 from collections import OrderedDict

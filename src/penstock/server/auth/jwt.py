@@ -103,7 +103,7 @@ class _Kind(msgspec.Struct):
 
 
 class _Found(msgspec.Struct):
-    """What is read of claims before their signature is verified; the rest is passed over."""
+    """The fields of claims that are read before the signature is verified; other fields are skipped."""
 
     iss: Any = None
     type: Any = None

@@ -71,7 +71,7 @@ class Write:
         return sum(file.rows for file in self.files)
 
     def note(self) -> dict[str, Any]:
-        """What the log says of the commit besides its actions."""
+        """The properties of the commit in the log, besides its actions."""
         told: dict[str, Any] = {"token": self.token, "rows": self.rows, **self.did}
         if self.mark is not None:
             told |= {"name": self.mark.name, "number": self.mark.number, "run": self.mark.run}
@@ -134,7 +134,7 @@ class Tables:
         return table
 
     def forget(self, place: Place) -> None:
-        """Open the table anew next time."""
+        """Open the table again next time."""
         self._opened.pop(place, None)
 
     def create(

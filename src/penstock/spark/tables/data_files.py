@@ -89,7 +89,8 @@ class DataFiles(ParquetFiles["DataFile"]):
             syncs=syncs,
         )
         if self._bounded is not None:
-            # What the log does not tell of, the footer need not: it is an eighth of the work on a file.
+            # Columns without statistics in the log need none in the footer: they take an eighth of
+            # the work on a file.
             told = [one for one in self._body if one.name in self._bounded]
             self._statistics = [one.name for one in told if not is_unordered(one.type)]
 

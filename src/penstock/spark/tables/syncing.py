@@ -1,4 +1,4 @@
-"""Syncs of written files beside the work that goes on: the files of many tables wait for the disk at once.
+"""Syncs of written files in threads: the files of many tables wait for the disk at once.
 
 ::
 

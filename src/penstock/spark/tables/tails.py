@@ -1,8 +1,9 @@
 """The newest part of a table's log on this machine, read and written commit by commit.
 
-``deltalake`` builds a table's list of files anew with each commit, and lists the folder of the log some times: both
-grow with every batch. A `Tail` knows the version, the marks and, if asked, the files of a table; it reads the commits
-behind them, and writes the next one, so a commit costs what is in it::
+``deltalake`` builds a table's list of files again with each commit, and lists the folder of the log
+several times: both grow with every batch. A `Tail` knows the version, the marks and, if asked, the
+files of a table. It reads the commits after them, and writes the next one, so the cost of a commit
+depends on the commit alone::
 
     _delta_log/00000000000000000041.json    known
     _delta_log/00000000000000000042.json    of another writer: read
@@ -177,7 +178,7 @@ class Tail:
         return True
 
     def _checkpoint(self) -> None:
-        """Write what all commits come to as one file, and remove what is expired. It only makes opening faster."""
+        """Write the state after all commits as one file, and remove expired commits. It only makes opening faster."""
         from deltalake.exceptions import DeltaError
 
         try:
