@@ -118,7 +118,7 @@ def pages() -> dict[str, str]:
         head = (
             f"# Reference: `penstock`, {titles[page]}\n\n"
             "Every command with its options. `--json`, `--format` and `--help` are understood everywhere; the\n"
-            "[options to connect](cli.md#connect-to-a-server) stand before the command or behind it."
+            "[options to connect](cli.md#connect-to-a-server) stand before the command or after it."
         )
         found[page] = "\n\n".join([head, *parts]) + "\n"
     return found | {"cheat-sheets": cheat_page()}

@@ -32,7 +32,7 @@ def bucket_options(
     the disk. ``own`` options stand behind --ttl, ``last`` ones at the end.
     """
     options = [
-        click.option("--description", default=None, help=f"What the {what} is for."),
+        click.option("--description", default=None, help=f"The description of the {what}."),
         click.option(
             "--ttl",
             type=LIFETIME,

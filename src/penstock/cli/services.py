@@ -285,7 +285,7 @@ def _show_answer(
 @click.command()
 @_NAME
 @click.option("--version", default="1.0.0", show_default=True, help="Version of the service.")
-@click.option("--description", default="", help="What the service does.")
+@click.option("--description", default="", help="The service's description.")
 @click.option("--metadata", multiple=True, metavar="NAME=VALUE", help="Metadata; repeatable.")
 @click.option("--endpoint", default="echo", show_default=True, help="Name of its endpoint.")
 @click.option("--subject", default=None, help="Subject of the endpoint; NAME.ENDPOINT by default.")

@@ -86,7 +86,7 @@ def _switch(name: str, text: str) -> Callable[[Any], Any]:
 @_switch("streams", "Streams of each account.")
 @_switch("consumers", "Their consumers.")
 @_switch("details", "Pages with all details.")
-@_switch("progress", "Say what is done.")
+@_switch("progress", "Print the progress.")
 @click.option("-f", "--force", is_flag=True, help="Replace an existing file.")
 @command
 @click.pass_obj

@@ -20,7 +20,7 @@ from penstock.core.base.quoting import shown
 @click.argument("account", default="")
 @click.argument("role", default="")
 @choosing.OPERATOR
-@click.option("--description", default="", help="What the role is for.")
+@click.option("--description", default="", help="The role's description.")
 @click.option("--unscoped", is_flag=True, help="Let users have permissions of their own.")
 @permissions
 @command

@@ -102,7 +102,7 @@ def _removed(session: Session, subject: str) -> None:
 @click.argument("subject")
 @_ACCOUNT
 @choosing.OPERATOR
-@click.option("--description", default="", help="What it is for.")
+@click.option("--description", default="", help="Its description.")
 @click.option("--url", default="", help="A URL with more information.")
 @_POSITION
 @click.option("--advertise", is_flag=True, help="Show it to others.")
@@ -153,7 +153,7 @@ def export_add(
 @click.argument("subject")
 @_ACCOUNT
 @choosing.OPERATOR
-@click.option("--description", help="What it is for.")
+@click.option("--description", help="Its description.")
 @click.option("--url", help="A URL with more information.")
 @_POSITION
 @click.option("--advertise/--no-advertise", default=None, help="Show it to others.")

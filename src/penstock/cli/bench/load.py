@@ -73,7 +73,7 @@ _RATE = (
         "--duration",
         type=DURATION,
         default=0,
-        help="With --throughput: so long, instead of --msgs.",
+        help="With --throughput: this long, instead of --msgs.",
     ),
 )
 _MESSAGES = (

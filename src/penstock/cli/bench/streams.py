@@ -266,7 +266,7 @@ def _consumer_options(function: F) -> F:
                 type=click.Choice(["explicit", "none", "all"]),
                 default="explicit",
                 show_default=True,
-                help="What is acknowledged: each message, nothing, all up to the last one.",
+                help="Ack policy: each message, nothing, all up to the last one.",
             ),
             click.option("--doubleack", is_flag=True, help="Let the server confirm the acks."),
             _filter,
@@ -408,7 +408,7 @@ def ordered(session: Session, /, **asked: Any) -> None:
     type=click.Choice(["explicit", "none"]),
     default="explicit",
     show_default=True,
-    help="What is acknowledged: each message, nothing.",
+    help="Ack policy: each message, nothing.",
 )
 @_filter
 @_purge

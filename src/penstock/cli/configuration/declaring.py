@@ -69,7 +69,7 @@ OWNER = click.option(
     "--owner", default="", help="Label what is declared: metadata managed-by is this name."
 )
 PRUNE = click.option(
-    "--prune", is_flag=True, help="Delete what has the owner's label and is not declared."
+    "--prune", is_flag=True, help="Delete resources with the owner's label that are not declared."
 )
 
 

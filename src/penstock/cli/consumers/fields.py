@@ -23,19 +23,19 @@ F = TypeVar("F", bound="Callable[..., object]")
 _ACKS = click.Choice(["explicit", "all", "none", "flow_control"])
 OPTIONS = [
     click.option("--filter", "filters", multiple=True, help="Only messages on this subject."),
-    click.option("--ack", type=_ACKS, default=None, help="What must be acknowledged."),
+    click.option("--ack", type=_ACKS, default=None, help="Which messages need an ack."),
     click.option(
         "--deliver",
         default=None,
         help="Where to begin: all, last, new, subject (the last of each), a sequence, an age (1h), a time.",
     ),
-    click.option("--description", default=None, help="What the consumer is for."),
+    click.option("--description", default=None, help="The consumer's description."),
     click.option(
         "--wait",
         "ack_wait",
         type=DURATION,
         default=None,
-        help="Deliver again what is not acked in this time; 30s by default.",
+        help="Deliver messages without an ack again after this time; 30s by default.",
     ),
     click.option(
         "--max-deliver",
@@ -82,7 +82,7 @@ OPTIONS = [
     click.option(
         "--heartbeat",
         default=None,
-        help="Push a sign of life when nothing came for so long, such as 5s; -1: never.",
+        help="Send a heartbeat after this time without messages, such as 5s; -1: never.",
     ),
     click.option("--headers-only/--no-headers-only", default=None, help="Deliver headers only."),
     click.option(
@@ -125,7 +125,7 @@ OPTIONS = [
         "inactive",
         type=LIFETIME,
         default=None,
-        help="Remove it when it is unused for so long, such as 1h; -1: never.",
+        help="Remove the consumer when it is unused for this long, such as 1h; -1: never.",
     ),
     click.option("--memory", is_flag=True, help="Keep its state in memory."),
     click.option(

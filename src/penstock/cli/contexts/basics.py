@@ -50,7 +50,7 @@ _LABELS = {
 }
 
 _NAME = click.argument("name")
-_DESCRIPTION = click.option("--description", default=None, help="What the context is for.")
+_DESCRIPTION = click.option("--description", default=None, help="The context's description.")
 _EMBED = click.option(
     "--embed", is_flag=True, help="Keep the content of credential files in the context."
 )

@@ -34,7 +34,7 @@ _OPTIONS = [
     ),
     click.option("--schedule-dest", "--dest", help="Subject that the stream publishes to."),
     click.option("--schedule-source", help="Publish the last message of this subject, not BODY."),
-    click.option("--schedule-ttl", type=DURATION, help="How long what is published is kept."),
+    click.option("--schedule-ttl", type=DURATION, help="How long the published messages are kept."),
     click.option("--schedule-tz", help="Time zone of the cron pattern, such as Europe/Berlin."),
 ]
 

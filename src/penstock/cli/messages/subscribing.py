@@ -64,7 +64,9 @@ _INTERVAL_NS = 1_000_000_000
 @click.option("--ack", "acked", is_flag=True, help="Acknowledge messages of a push consumer.")
 @click.option("--start-sequence", type=click.IntRange(1), help="Read a stream from here on.")
 @click.option("--all", "deliver", flag_value="all", help="Read all of a stream.")
-@click.option("--new", "deliver", flag_value="new", help="Read what a stream stores from now on.")
+@click.option(
+    "--new", "deliver", flag_value="new", help="Read messages that a stream stores from now on."
+)
 @click.option("--last", "deliver", flag_value="last", help="Begin with the newest message.")
 @click.option(
     "--last-per-subject",

@@ -35,7 +35,7 @@ _BUCKET = click.argument("bucket")
 _PROGRESS = click.option("--progress/--no-progress", default=True, help="Show a progress bar.")
 _HEADER = click.option("-H", "--header", multiple=True, help='A header, as "name: value".')
 _METADATA = click.option("--metadata", multiple=True, metavar="NAME=VALUE", help="Metadata.")
-_DESCRIPTION = click.option("--description", default=None, help="What the object is.")
+_DESCRIPTION = click.option("--description", default=None, help="The object's description.")
 
 
 @click.command()

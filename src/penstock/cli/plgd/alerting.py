@@ -40,14 +40,14 @@ def alert_options(function: Callable[..., Any]) -> Callable[..., Any]:
                 type=DURATION,
                 default="1h",
                 show_default=True,
-                help="Alert when a device is offline for so long; 0s: never.",
+                help="Alert when a device has been offline for this long; 0s: never.",
             ),
             click.option(
                 "--late-after",
                 type=DURATION,
                 default="30s",
                 show_default=True,
-                help="Alert when a command takes so long, or expires; 0s: never.",
+                help="Alert when a command takes this long, or expires; 0s: never.",
             ),
             click.option(
                 "--flaps",

@@ -36,7 +36,7 @@ TELL_EVERY = 2000
     "--truth",
     type=click.Path(dir_okay=False, path_type=Path),
     default=None,
-    help="Write what was lost and why, and how every aggregate ended.",
+    help="Write lost events with their cause, and the last state of every aggregate.",
 )
 @click.option(
     "--store",

@@ -40,13 +40,13 @@ def table_options(function: Callable[..., Any]) -> Callable[..., Any]:
                 "catalog",
                 multiple=True,
                 metavar="NAME=VALUE",
-                help="Of the catalog of Iceberg tables, as uri=http://rest:8181; repeatable. Else as tables that are"
-                " there, or a file in FOLDER.",
+                help="Property of the catalog of Iceberg tables, as uri=http://rest:8181; repeatable. By default"
+                " the catalog of existing tables, or a file in FOLDER.",
             ),
             click.option(
                 "--namespace",
                 default=None,
-                help="Of Iceberg tables in their catalog: plgd, or as tables that are there.",
+                help="Namespace of Iceberg tables in their catalog; by default that of existing tables, or plgd.",
             ),
         ]
     ):

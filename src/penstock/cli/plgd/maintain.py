@@ -56,7 +56,7 @@ _COLUMNS = (
     help="Compact files to about this size; larger ones stay as they are.",
 )
 @click.option("--no-compact", is_flag=True, help="Leave small files as they are.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only show the changes.")
 @table_options
 @command
 @click.pass_obj

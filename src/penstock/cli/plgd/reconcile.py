@@ -70,7 +70,9 @@ HINTS = [
     help="Also publish commands that waited. A hub that listens sends them to its devices again!",
 )
 @click.option(
-    "--refill", is_flag=True, help="Also publish what the stream's limits or a purge deleted."
+    "--refill",
+    is_flag=True,
+    help="Also publish events that limits or a purge of the stream removed.",
 )
 @click.option(
     "--grace",

@@ -52,7 +52,9 @@ class Moment(_Kind):
     show_default=True,
     help="The file of the page; - for stdout.",
 )
-@click.option("--since", type=Moment(), help="From this time on, or so long before the end (24h).")
+@click.option(
+    "--since", type=Moment(), help="From this time on, or this long before the end (24h)."
+)
 @click.option("--until", type=Moment(), help="Up to this time; by default, the last event.")
 @click.option("--owner", default="", help="Only devices of the owner with this id.")
 @click.option("--device", default="", help="Only this device.")

@@ -125,7 +125,7 @@ def peer_remove(session: Session, name: str, force: bool) -> None:
 @click.argument("duration", type=DURATION, default="2m")
 @click.option("--server-name", default="", help="Only connections of this server.")
 @click.option("--cluster", default="", help="Only servers of this cluster.")
-@click.option("--idle", type=DURATION, default=0, help="Only connections that were idle so long.")
+@click.option("--idle", type=DURATION, default=0, help="Only connections that were idle this long.")
 @click.option("--account", default="", help="Only connections of this account.")
 @click.option(
     "--subject", default="", help="Only those that listen to this subject; with --account."

@@ -303,7 +303,7 @@ _JS_BY: dict[str, Callable[[Row], Any]] = {
 
 
 @report(*_JS_BY)
-@click.option("--account", default="", help="What this account has.")
+@click.option("--account", default="", help="The streams and usage of this account.")
 @click.option("-l", "--leaders", is_flag=True, help="Also how many leaders each server has.")
 @COMPACT
 def jetstream(

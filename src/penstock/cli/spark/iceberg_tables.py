@@ -42,7 +42,7 @@ _COLUMNS = ("table", "snapshots", "files", "bytes", "compacted", "removed", "sec
     show_default=True,
     help="With --compact: to files of about this size; larger ones stay as they are.",
 )
-@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only show the changes.")
 @command
 @click.pass_obj
 def expire(

@@ -37,7 +37,7 @@ _NUMBERS = frozenset(_COLUMNS[1:])
 @click.option("--no-compact", is_flag=True, help="Leave small files as they are.")
 @click.option("--no-checkpoint", is_flag=True, help="Write no checkpoint of the log.")
 @click.option("--no-vacuum", is_flag=True, help="Remove no files.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only show the changes.")
 @click.option(
     "--storage",
     multiple=True,

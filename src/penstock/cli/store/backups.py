@@ -207,7 +207,7 @@ def restore(session: Session, target: str, store: str, streams: tuple[str, ...],
 @click.option("--keep", default=0, type=click.IntRange(0), help="Keep this many of the newest.")
 @click.option("--older-than", type=DURATION, default=0, help="Remove backups older than this: 30d.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Only show the backups to remove.")
 @command
 @click.pass_obj
 def prune(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.command()
 @store_argument
 @STREAMS
-@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only show the changes.")
 @command
 @click.pass_obj
 def repair(session: Session, store: str, streams: tuple[str, ...], dry_run: bool) -> int:

@@ -84,7 +84,7 @@ def _led(name: str, cluster: ClusterInfo | None) -> Iterable[Led]:
         yield Led(name, cluster.name, cluster.leader, others)
 
 
-_DRY_RUN = click.option("--dry-run", is_flag=True, help="Only show what would move.")
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Only show the moves.")
 
 
 @click.command()

@@ -12,7 +12,7 @@ from penstock.cli.session import Session, command
 @click.command(name="step-down")
 @click.argument("name", cls=Asked)
 @click.option("--preferred", default="", help="Server that should become the leader.")
-@click.option("-f", "--force", is_flag=True, help="Accepted for scripts; nothing is asked.")
+@click.option("-f", "--force", is_flag=True, help="Accepted for scripts; there is no question.")
 @command
 @click.pass_obj
 def step_down(session: Session, name: str, preferred: str, force: bool) -> None:
@@ -44,7 +44,7 @@ def peer_remove(session: Session, name: str, peer: str, force: bool) -> None:
 @click.argument("stream", cls=Asked)
 @click.argument("name", cls=Asked, of="stream")
 @click.option("--preferred", default="", help="Server that should become the leader.")
-@click.option("-f", "--force", is_flag=True, help="Accepted for scripts; nothing is asked.")
+@click.option("-f", "--force", is_flag=True, help="Accepted for scripts; there is no question.")
 @command
 @click.pass_obj
 def consumer_step_down(

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     type=click.IntRange(1),
     default=1_000_000,
     show_default=True,
-    help="Of a folder of Parquet files.",
+    help="Rows of each file in a folder of Parquet files.",
 )
 @command
 @click.pass_obj

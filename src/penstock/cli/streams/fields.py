@@ -34,7 +34,7 @@ OPTIONS = [
         multiple=True,
         help="Subjects to store, also with commas; by default the name of the stream.",
     ),
-    click.option("--description", default=None, help="What the stream is for."),
+    click.option("--description", default=None, help="The stream's description."),
     click.option(
         "--storage",
         type=click.Choice(["file", "memory", "f", "m"]),
@@ -113,7 +113,7 @@ OPTIONS = [
         help="How long message ids are remembered to drop duplicates; 2m by default.",
     ),
     click.option("--mirror", default=None, help="Copy this stream, with the same sequences."),
-    click.option("--no-mirror", is_flag=True, help="Make the mirror a stream of its own."),
+    click.option("--no-mirror", is_flag=True, help="Make the mirror an independent stream."),
     click.option(
         "--source",
         "sources",
@@ -134,7 +134,7 @@ OPTIONS = [
         "--subject-del-markers-ttl",
         type=DURATION,
         default=None,
-        help="Leave a marker when the last message of a subject expires, for so long.",
+        help="Leave a marker for this long when the last message of a subject expires.",
     ),
     click.option("--transform-source", default=None, help="Store messages of this subject ..."),
     click.option("--transform-destination", default=None, help="... with this one."),

@@ -95,14 +95,16 @@ class ImportStopped(click.ClickException):
     type=click.Choice(("stop", "skip")),
     default="stop",
     show_default=True,
-    help="What a message does that the stream refuses.",
+    help="What happens to a message that the stream refuses.",
 )
 @click.option(
     "--guard/--no-guard",
     default=True,
     help="Send Nats-Expected-Last-Sequence, which the stream keeps; without it nothing can be continued.",
 )
-@click.option("--restart", is_flag=True, help="Begin anew, whatever an earlier import has done.")
+@click.option(
+    "--restart", is_flag=True, help="Begin again, and ignore the progress of an earlier import."
+)
 @click.option("--dry-run", is_flag=True, help="Read and check the file, publish nothing.")
 @command
 @click.pass_obj

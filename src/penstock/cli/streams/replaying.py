@@ -71,7 +71,9 @@ class _Speed(_Kind):
 @click.option(
     "--target-context", default=None, metavar="NAME", help="Publish to that of a context."
 )
-@click.option("--dry-run", is_flag=True, help="Print what would be published, and when.")
+@click.option(
+    "--dry-run", is_flag=True, help="Print the messages and their times without publishing them."
+)
 @click.option("-f", "--force", is_flag=True, help="Do not ask.")
 @command
 @click.pass_obj

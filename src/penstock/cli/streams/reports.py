@@ -187,7 +187,7 @@ def subjects(
 
 @click.command()
 @click.argument("name", cls=Asked)
-@click.option("-f", "--force", is_flag=True, help="Accepted for scripts; nothing is asked.")
+@click.option("-f", "--force", is_flag=True, help="Accepted for scripts; there is no question.")
 @click.option("--progress/--no-progress", default=True, help="Accepted; one request is enough.")
 @command
 @click.pass_obj
