@@ -1,8 +1,10 @@
 """The journal of acks: what it writes is what engine/consumer_states reads, under torn writes and failing syncs."""
 
+import contextlib
+import errno
 import random
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +14,9 @@ from penstock.engine.consumer_states import ConsumerStates
 from penstock.testing.simulated_disk import SimDisk
 from tests.core.streams import Site
 
+if TYPE_CHECKING:
+    from penstock.core.broker.reactor import HandedSync
+
 FOLDER = "consumers"
 CREATED = 77
 
@@ -19,15 +24,21 @@ CREATED = 77
 class Bench:
     """A stream with one consumer and its journal over a simulated disk."""
 
-    def __init__(self, disk: SimDisk, count: int = 30, **rules: Any) -> None:
+    def __init__(
+        self, disk: SimDisk, count: int = 30, *, background: bool = False, **rules: Any
+    ) -> None:
         self.disk = disk
         self.site = Site()
+        self.syncs: list[HandedSync] = []
+        self.site.reactor.on_sync = self.syncs.append
         for n in range(count):
             self.site.publish(f"s.{n % 3}")
         self.consumer = self.site.consumer(**rules)
         self.failures: list[OSError] = []
         PyDisk(disk).make_dir_durable(FOLDER)
-        self.journal = AckJournal(self.site.reactor, PyDisk(disk), FOLDER, durable=True)
+        handed = PyDisk(disk, background=background)
+        self.journal = AckJournal(self.site.reactor, handed, FOLDER, durable=True)
+        self.states = ConsumerStates(handed, FOLDER)
         self.journal.on_failure = self.failures.append
         self.journal.watch(self.consumer, CREATED)
 
@@ -37,7 +48,39 @@ class Bench:
 
     def confirm(self, message: Any, body: bytes = b"+ACK") -> bool:
         self.site.ack(message, body, "in.c")
+        return self.confirmed()
+
+    def confirmed(self) -> bool:
         return any(m.subject == "in.c" for m in self.site.heard())
+
+    def rebase(self, *, now: bool = False) -> None:
+        """Let a base with the present state replace the older one, as the engine does."""
+        (state,) = self.journal.save([self.consumer])
+        self.states.put("C", CREATED, state)
+        self.journal.rebase(self.states.base(self.journal.number), now=now)
+
+    def end(self, *names: str, error: int = 0) -> None:
+        """End the running syncs of the files with these names, in this order."""
+        for name in names:
+            (sync,) = [
+                each
+                for each in self.syncs
+                if self.disk.handles[each.handle].path == f"{FOLDER}/{name}".rstrip("/")
+            ]
+            self.syncs.remove(sync)
+            if error:
+                self.disk.fail_sync = error
+            with contextlib.suppress(OSError):
+                self.disk.sync(sync.handle)
+            self.disk.fail_sync = 0
+            sync.end(error)
+
+    def end_all(self) -> None:
+        """End all running syncs, and those that begin meanwhile."""
+        while self.syncs:
+            sync = self.syncs.pop(0)
+            self.disk.sync(sync.handle)
+            sync.end(0)
 
 
 def read(disk: SimDisk) -> Any:
@@ -175,3 +218,78 @@ def test_old_files_go_when_two_bases_are_newer(tmp_path: Path) -> None:
     again = ConsumerStates(Disk(), str(tmp_path))
     assert again.load({("C", CREATED): 1}) == []
     assert (again.base_upto, again.number, again.oldest) == (4, 4, 4)
+
+
+def test_a_base_that_is_written_at_once_waits_for_no_running_sync() -> None:
+    """The file that the base includes gets no record of a later ack."""
+    bench = Bench(SimDisk(), background=True)
+    first, second = bench.pull(2)
+    assert not bench.confirm(first)
+    bench.rebase(now=True)
+    assert bench.confirmed()
+    assert not bench.confirm(second)
+    bench.end("acks.1", "", "acks.2", "")
+    assert bench.confirmed()
+    assert not bench.syncs
+    bench.disk.crash()
+    assert not read(bench.disk).pending
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_a_base_that_is_written_at_once_replaces_one_that_is_being_synced(half: bool) -> None:
+    bench = Bench(SimDisk(), background=True)
+    first, second, third = bench.pull(3)
+    bench.rebase()
+    assert not bench.confirm(first)
+    if half:
+        bench.end("states.1.tmp")  # what is left is the sync of the folder
+    bench.rebase(now=True)
+    assert bench.confirmed()
+    assert not bench.confirm(second)
+    if half:
+        bench.syncs.pop(0).end(0)
+    else:
+        bench.end("states.1.tmp")
+    bench.end_all()
+    assert bench.confirmed()
+    assert not bench.failures
+    bench.rebase(now=True)
+    assert {name for name in bench.disk.names if "states." in name} == {
+        f"{FOLDER}/states.0",
+        f"{FOLDER}/states.1",
+    }
+    assert bench.confirm(third) is False
+    bench.disk.crash()
+    assert set(read(bench.disk).pending) == {3}
+
+
+def test_a_failed_sync_of_records_is_not_taken_for_one_of_the_base() -> None:
+    bench = Bench(SimDisk(), background=True)
+    (first,) = bench.pull(1)
+    bench.rebase()
+    assert not bench.confirm(first)
+    bench.end("acks.2", error=errno.EIO)
+    bench.end("states.1.tmp")
+    bench.end_all()
+    assert not bench.confirmed()
+    assert len(bench.failures) == 1
+    bench.rebase(now=True)
+    assert bench.confirmed()
+    bench.disk.crash()
+    assert not read(bench.disk).pending
+
+
+def test_a_base_that_began_before_a_sync_failed_confirms_nothing() -> None:
+    """It does not include the records that the failed sync has dropped, and the next sync succeeds."""
+    bench = Bench(SimDisk(), background=True)
+    (first,) = bench.pull(1)
+    bench.rebase()
+    assert not bench.confirm(first)
+    bench.end("acks.2", error=errno.EIO)
+    bench.end_all()
+    assert not bench.confirmed()
+    assert bench.journal.broken
+    bench.rebase(now=True)
+    assert bench.confirmed()
+    bench.disk.crash()
+    assert not read(bench.disk).pending

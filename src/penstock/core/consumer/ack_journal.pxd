@@ -36,8 +36,10 @@ cdef class AckJournal(AckConfirmer):
     cdef object waiting                # deque of (write mark, Consumer, reply): written; the answer waits for the sync
     cdef Out out                       # the records of the next write
     cdef uint64_t write_mark, synced_mark, target
+    cdef uint64_t doubt_mark           # of the last failure: a base that began before it does not end `broken`
     # the file
     cdef int handle                    # -1: the next record begins a new file
+    cdef int left_handle               # of a file that takes no more records and is being synced; -1: none
     cdef readonly uint64_t number      # of the file
     cdef uint64_t oldest               # number of the oldest file in the folder
     cdef uint64_t size
@@ -52,8 +54,9 @@ cdef class AckJournal(AckConfirmer):
     cdef int outstanding               # running fsyncs of records
     cdef int base_stage                # of a new base: the part that is being synced (BaseStage)
     cdef int base_handle
+    cdef bint base_outdated            # the base that is being synced is older than the current one: its end changes nothing
     cdef uint64_t base_mark, base_upto
-    cdef int error
+    cdef int error                     # of the running syncs of records
     cdef readonly bint broken          # records may be missing on the disk: nothing is confirmed before the next base
     cdef bint ended
 
@@ -69,5 +72,5 @@ cdef class AckJournal(AckConfirmer):
     cdef int sync_folder(self) except -1
     cdef int release(self) except -1
     cdef int failed(self, object error) except -1
-    cdef int base_synced(self) except -1
+    cdef int base_synced(self, int code) except -1
     cdef int base_done(self) except -1

@@ -91,7 +91,7 @@ cdef class AckJournal(AckConfirmer):
     def __cinit__(self):
         memset(&self.out, 0, sizeof(Out))
         memset(&self.sealed, 0, sizeof(Out))
-        self.handle = self.folder_handle = self.base_handle = -1
+        self.handle = self.left_handle = self.folder_handle = self.base_handle = -1
 
     def __init__(self, Reactor reactor, Disk disk, str folder, *, bint durable, object cipher = None) -> None:
         self.reactor = reactor
@@ -190,9 +190,10 @@ cdef class AckJournal(AckConfirmer):
         return 0
 
     cdef int failed(self, object error) except -1:
-        """The waiting confirmations wait for the next base."""
+        """The waiting confirmations wait for a base that includes everything written so far."""
         self.out.off = self.out.len = 0
         self.broken = True
+        self.doubt_mark = self.write_mark
         if self.on_failure is not None:
             self.on_failure(error)
         return 0
@@ -358,7 +359,7 @@ cdef class AckJournal(AckConfirmer):
 
     cdef int begin_sync(self) except -1:
         cdef int folder = -1
-        if self.outstanding or self.handle < 0 or self.write_mark == self.synced_mark:
+        if self.outstanding or self.broken or self.handle < 0 or self.write_mark == self.synced_mark:
             return 0
         try:
             if not self.disk.in_background():
@@ -380,20 +381,25 @@ cdef class AckJournal(AckConfirmer):
         return 0
 
     cdef int synced(self, uint64_t upto, int error) except -1:
+        cdef bint left = self.left_handle >= 0         # the records go on in another file than the synced one
+        if upto == SYNC_BASE:
+            return self.base_synced(error)
         if error:
             self.error = error
-        if upto == SYNC_BASE:
-            return self.base_synced()
         self.outstanding -= 1
         if self.outstanding:
             return 0
+        if left:
+            self.disk.close(self.left_handle)
+            self.left_handle = -1
         if self.ended:
             return self.close_files()
         if self.error:
             code, self.error = self.error, 0
             return self.failed(OSError(code, "the sync failed"))
-        self.named = True
-        self.synced_mark = self.target
+        if not left:
+            self.named = True
+        self.synced_mark = max(self.synced_mark, self.target)
         self.release()
         return self.begin_sync()
 
@@ -423,19 +429,22 @@ cdef class AckJournal(AckConfirmer):
     def rebase(self, bytes data, *, bint now = False) -> None:
         """Replace the base by the present states of all consumers. `now`: return after the base is synced.
 
-        Raises OSError when that fails; the former base and the journal stay.
+        Raises OSError when that fails; the former base and the journal stay. Without `now`, does nothing while a sync runs.
         """
         cdef str path = self.base_path()
         cdef int handle
         if (self.base_stage != NONE or self.outstanding) and not now:
             return
-        self.base_mark = self.write_mark
-        self.base_upto = self.number
         if now or not self.durable or not self.disk.in_background():
             self.disk.write_file_atomic(path, data, self.durable or now)
             self.base_bytes = len(data)
+            self.base_outdated = self.base_stage != NONE
+            self.base_mark = self.write_mark
+            self.base_upto = self.number
             self.base_done()
             return
+        self.base_mark = self.write_mark
+        self.base_upto = self.number
         handle = self.disk.open(path + ".tmp", True)
         try:
             self.disk.truncate(handle, 0)
@@ -455,25 +464,32 @@ cdef class AckJournal(AckConfirmer):
         return f"{self.folder}/states.{1 - self.base_slot}"
 
     def leave_file(self) -> None:
-        """Close the file; the next record begins a new one."""
-        if self.handle >= 0 and not self.outstanding:
+        """End the file, and close it when no sync uses it; the next record begins a new one."""
+        if self.handle < 0:
+            return
+        if self.outstanding and self.left_handle < 0:
+            self.left_handle = self.handle
+        else:
             self.disk.close(self.handle)
-            self.handle = -1
+        self.handle = -1
 
-    cdef int base_synced(self) except -1:
-        cdef int code = self.error
-        self.error = 0
+    cdef int base_synced(self, int code) except -1:
+        """One part of the new base is synced; `code`: the errno of the sync."""
+        cdef bint outdated = self.base_outdated
         try:
             if self.base_stage == DATA:
                 self.disk.close(self.base_handle)
                 self.base_handle = -1
-                if not code and not self.ended:
+                if not code and not self.ended and not outdated:
                     self.disk.rename(self.base_path() + ".tmp", self.base_path())
                     self.base_stage = NAME
                     return self.reactor.submit_sync(self, self.sync_folder(), SYNC_BASE)
             self.base_stage = NONE
+            self.base_outdated = False
             if self.ended:
                 return self.close_files()
+            if outdated:
+                return 0                     # rebase(now=True) has written a newer base meanwhile
             if code:
                 raise OSError(code, "the sync failed")
             return self.base_done()
@@ -496,7 +512,8 @@ cdef class AckJournal(AckConfirmer):
         self.since_bytes = self.size if self.handle >= 0 else 0
         if self.base_mark > self.synced_mark:
             self.synced_mark = self.base_mark
-        self.broken = False
+        if self.base_mark >= self.doubt_mark:
+            self.broken = False
         if self.touched and not self.queued:
             self.reactor.enlist_commit(self)       # confirm the acks that could not be written before
         self.release()
