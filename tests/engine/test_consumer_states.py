@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+from penstock.core.consumer.snapshot import pack, unpack
 from penstock.engine.consumer_states import SavedState
 
 
@@ -16,43 +17,43 @@ def test_what_was_passed_over_is_looked_at_again_when_the_end_is_lost() -> None:
     the removal are lost.
     """
     one = found(8, 44, 56)
-    assert one.forget_above(46, 1)
+    assert one.forget_above(46)
     assert one.numbers[:3] == [8, 44, 45]
 
 
-def test_nothing_is_looked_at_again_before_where_the_consumer_begins() -> None:
-    one = found(8, 44, 56)
-    assert one.forget_above(50, 49)
-    assert one.numbers[2] == 49
-    assert one.forget_above(40, 49)
-    assert one.numbers[1:3] == [40, 41]
+def test_a_consumer_that_has_delivered_nothing_looks_again_from_its_beginning() -> None:
+    """It was reset to 5, or began there; the messages up to 55 had been removed."""
+    for one in (found(0, 4, 56), found(0, 4, 51)):
+        one.forget_above(50)
+        one.look_again()
+        assert one.numbers[:3] == [0, 4, 5]
+    assert one.forget_above(3)
+    assert one.numbers[1:3] == [3, 4]
 
 
 def test_a_consumer_that_has_first_ones_to_give_goes_on_behind_them() -> None:
     one = found(8, 44, 56)
     one.starts = [46]
-    assert one.forget_above(50, 1)
+    assert one.forget_above(50)
     assert (one.numbers[1:3], one.starts) == ([44, 51], [46])
 
 
 def test_the_end_is_still_there() -> None:
     one = found(8, 44, 56)
-    assert not one.forget_above(55, 1)
+    assert not one.forget_above(55)
     assert one.numbers[2] == 56
 
 
 def test_what_was_removed_behind_the_last_delivery_is_looked_at_again() -> None:
     one = found(8, 44, 56)
-    one.look_again(1)
+    one.look_again()
     assert one.numbers[:3] == [8, 44, 45]
     fresh = found(0, 1, 3)
-    fresh.look_again(2)
+    fresh.look_again()
     assert fresh.numbers[:3] == [0, 1, 2]
-    fresh.look_again(9)
-    assert fresh.numbers[2] == 2
     other = found(8, 44, 56)
     other.starts = [46]
-    other.look_again(1)
+    other.look_again()
     assert other.numbers[2] == 56
 
 
@@ -64,5 +65,33 @@ def test_what_was_passed_over_is_not_taken_for_delivered() -> None:
     numbers = (13, 11, 22, 1, 0, 0, 0)
     one.apply(1, struct.pack("<8QII", 13, *numbers, 0, 0))
     assert one.gaps == [(1, 12)]
-    one.look_again(1)
+    one.look_again()
     assert one.numbers[2] == 12
+
+
+def test_a_gap_behind_a_reset_begins_where_the_consumer_began_again() -> None:
+    """The consumer began at 36 and was reset to 5. The record of its deliveries since is damaged."""
+    one = SavedState()
+    one.take(pack((0, 4, 5, 0, 0, 4, 0), [], []))
+    one.apply(36, struct.pack("<8QII", 3, 3, 7, 8, 1, 0, 4, 0, 0, 0))
+    assert one.gaps == [(5, 8)]
+    _, entries, _ = unpack(one.packed([5, 6, 7]))
+    assert [entry[0] for entry in entries] == [5, 6, 7]
+
+
+def test_acks_from_before_a_reset_do_not_count_behind_it() -> None:
+    one = SavedState()
+    one.apply(1, struct.pack("<8QIIQ", 0, 3, 3, 4, 1, 1, 1, 1, 0, 1, 2))
+    assert one.acked == {2}
+    one.take(pack((0, 0, 1, 0, 0, 0, 0), [], []))
+    one.apply(1, struct.pack("<8QII", 3, 3, 3, 4, 1, 0, 0, 0, 0, 0))
+    _, entries, _ = unpack(one.packed([1, 2, 3]))
+    assert [entry[0] for entry in entries] == [1, 2, 3]
+
+
+def test_a_gap_has_the_first_messages_that_were_still_to_be_delivered() -> None:
+    """The consumer begins with the last message of each subject, 3 and 7 of 9."""
+    one = SavedState()
+    one.take(pack((0, 2, 10, 0, 0, 2, 0), [], [3, 7]))
+    one.apply(1, struct.pack("<8QII", 2, 2, 9, 10, 1, 0, 2, 0, 0, 0))
+    assert one.gaps == [(3, 4), (7, 8), (10, 10)]

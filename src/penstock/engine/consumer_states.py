@@ -60,7 +60,10 @@ class SavedState:
     acked: set[int] = field(default_factory=set)  # sequences that the journal has acks of
 
     def take(self, state: bytes) -> None:
-        """Replace the state by a whole one. ValueError: the bytes are no state."""
+        """Replace the state by a whole one. ValueError: the bytes are no state.
+
+        After a reset, acks from before it count no more.
+        """
         numbers, entries, starts = unpack(state)
         self.state = state
         self.numbers = list(numbers)
@@ -68,6 +71,7 @@ class SavedState:
         self.rest = [entry for entry in entries if entry[4] == SPENT]
         self.starts = starts
         self.gaps = []
+        self.acked = set()
 
     def apply(self, start_seq: int, body: bytes) -> None:
         """Apply a journal record: acks, and the deliveries since the record before.
@@ -78,7 +82,8 @@ class SavedState:
         delivered, passed, floor_seq = numbers[0], numbers[1], numbers[5]
         at = _ACKS.size
         if before > self.numbers[0]:
-            first = self.numbers[2] if self.numbers[0] else start_seq
+            first = self.numbers[2] or start_seq  # 0: there is no state before this record
+            self.gaps += [(seq, seq + 1) for seq in self.starts if seq < first]
             self.gaps.append((first, passed + 1))  # nothing behind `passed` was delivered
         for _ in range(fresh):
             seq, cseq, since_ns = _MESSAGE.unpack_from(body, at)
@@ -94,17 +99,16 @@ class SavedState:
         self.pending = {seq: entry for seq, entry in self.pending.items() if seq > floor_seq}
         self.state = None
 
-    def forget_above(self, last: int, start: int) -> bool:
+    def forget_above(self, last: int) -> bool:
         """Remove everything above the last sequence of the stream: those messages were lost, and
-        their sequences will be used again. Return whether anything was removed. `start`: the first
-        sequence of the consumer.
+        their sequences will be used again. Return whether anything was removed.
         """
         delivered, passed, next_seq, delivered_ns, floor_cseq, floor_seq, acked_ns = self.numbers
         upto = (min(passed, last), min(next_seq, last + 1), min(floor_seq, last))
-        if delivered and next_seq > last + 1 and not self.starts:
+        if next_seq > last + 1 and not self.starts:
             # Messages that the consumer passed without a delivery had been removed. Those removals
             # may be lost too.
-            upto = (upto[0], min(max(upto[0] + 1, start), last + 1), upto[2])
+            upto = (upto[0], upto[0] + 1, upto[2])
         known = [*self.pending, *self.starts, *self.acked, *(entry[0] for entry in self.rest)]
         if upto == (passed, next_seq, floor_seq) and max(known, default=0) <= last:
             return False
@@ -116,14 +120,13 @@ class SavedState:
         self.state = None
         return True
 
-    def look_again(self, start: int) -> None:
-        """Set the position of a consumer without filters behind its last delivery.
+    def look_again(self) -> None:
+        """Set the position behind the last delivery, or to where the consumer began.
 
-        The messages that such a consumer passed without a delivery had been removed; when the
-        newest messages of the stream are lost, those removals may be lost too. `start`: the first
-        sequence of the consumer.
+        The messages that it passed without a delivery had been removed, or do not match its filters.
+        After a power cut a removal that was not synced is lost, and its message is there again.
         """
-        next_seq = max(self.numbers[1] + 1, start)
+        next_seq = self.numbers[1] + 1
         if next_seq < self.numbers[2] and not self.starts:
             self.numbers[2] = next_seq
             self.state = None

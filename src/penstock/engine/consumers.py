@@ -237,7 +237,7 @@ def _brought_back(stream: StreamEntry, meta: ConsumerFile, found: SavedState | N
         return False  # the consumer waits for a sequence in the future
     ahead = meta.start_seq > last + 1
     meta.start_seq = min(meta.start_seq, last + 1)
-    return (found is not None and found.forget_above(last, meta.start_seq)) or ahead
+    return (found is not None and found.forget_above(last)) or ahead
 
 
 def _supported(
@@ -266,7 +266,7 @@ def _restore(
 ) -> None:
     policy = entry.config.deliver_policy
     if policy != "last_per_subject" and not consumer_config.filters_of(entry.config):
-        found.look_again(entry.start_seq)
+        found.look_again()
     try:
         state = found.packed(_handed_out(stream, entry, found.gaps))
         entry.core.restore(state)
