@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import inspect
 import ssl
@@ -17,6 +18,8 @@ import penstock.errors
 from penstock.client import ConnectOptions, Options, TlsOptions, connect, connect_blocking
 from penstock.client.addresses import parse_servers
 from penstock.client.options import make_options
+from penstock.client.steps import Awaits, Blocks
+from penstock.testing import server
 
 ROOT = Path(__file__).parents[2]
 
@@ -218,3 +221,34 @@ def test_a_context_beside_options_is_used() -> None:
     plain, used = make_options(Options(), given, {})
     assert (plain.tls, used) == (TlsOptions(), given)  # TLS is wanted, then
     assert make_options("nats://h", None, {"name": "n"})[0].name == "n"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        each
+        for name in penstock.client.__all__
+        if isinstance(each := getattr(penstock.client, name), type)
+        and issubclass(each, Awaits | Blocks)
+    ],
+    ids=lambda kind: kind.__name__,
+)
+def test_a_prompt_offers_calls_and_not_the_steps_behind_them(kind: type[Any]) -> None:
+    offered = set(dir(kind.__new__(kind)))
+    calls = {name for name in dir(kind) if inspect.isfunction(inspect.getattr_static(kind, name))}
+    hidden = calls - offered
+    assert {"__dir__", "__class__"} <= offered
+    for name in calls:
+        returns = str(inspect.signature(getattr(kind, name)).return_annotation)
+        assert (name in hidden) == returns.startswith(("Steps[", "Plan[", "Flow[")), name
+
+
+def test_a_prompt_offers_each_name_once() -> None:
+    async def names() -> list[str]:
+        async with server() as client:
+            return dir(client.jetstream())
+
+    offered = asyncio.run(names())
+    assert {"publish", "create_stream", "timeout"} <= set(offered)
+    assert not {"publishing", "storing", "creating_bucket"} & set(offered)
+    assert len(offered) == len(set(offered))

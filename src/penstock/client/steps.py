@@ -228,13 +228,29 @@ class Mailbox:
 # -- calls as methods of the shells ---------------------------------------------------------------
 
 
-class Awaits:
+class Offered:
+    """Base of the shells' classes: what a prompt offers to complete are calls, not the steps behind them."""
+
+    __slots__ = ()
+
+    def __dir__(self) -> list[str]:
+        """The names of the object without those of steps."""
+        kind = type(self)
+        return [name for name in super().__dir__() if not _is_steps(getattr(kind, name, None))]
+
+
+def _is_steps(member: object) -> bool:
+    returns = str(getattr(member, "__annotations__", {}).get("return", ""))
+    return _RETURNS.fullmatch(returns) is not None
+
+
+class Awaits(Offered):
     """Base of the asyncio shell's classes: their calls are awaited."""
 
     __slots__ = ()
 
 
-class Blocks:
+class Blocks(Offered):
     """Base of the blocking shell's classes: their calls wait."""
 
     __slots__ = ()
