@@ -95,7 +95,7 @@ def test_a_put_leaves_the_chunks_of_one_object(
                     count += 1
                     info = await store.info("o")
                     assert await store.get("o") in (b"before", DATA)
-                    assert (await store.status()).stream.state.messages == info.chunks + 1
+                    assert (await store.status()).stream_info.state.messages == info.chunks + 1
             assert count > 2 * PUTS
             await store.destroy()
 
@@ -114,7 +114,7 @@ def test_a_delete_leaves_the_whole_object_or_no_chunk(
             for _ in range(PUTS):
                 await store.put("o", DATA, chunk_size=PIECE)
                 async for _ in cancelled_everywhere(way, lambda: store.delete("o")):
-                    left = (await store.status()).stream.state.messages
+                    left = (await store.status()).stream_info.state.messages
                     if [each.name for each in await store.list()] == ["o"]:
                         assert await store.get("o") == DATA
                         continue

@@ -72,7 +72,7 @@ async def we_write(ours: Any, theirs: Any, blob: bytes) -> None:
         await theirs.get("tiny")
     await theirs.put("ours/ä 1", b"theirs now")
     assert await ours.get("ours/ä 1") == b"theirs now"
-    assert (await ours.status()).stream.state.messages == 5
+    assert (await ours.status()).stream_info.state.messages == 5
     for each in ("empty", "link", "ours/ä 1"):
         await ours.delete(each)
 

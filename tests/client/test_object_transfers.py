@@ -55,7 +55,7 @@ def left(url: str, bucket: str) -> tuple[int, int]:
     with connect_blocking(url) as client:
         store = client.jetstream().object_store(bucket)
         infos = store.list(show_deleted=True)
-        return store.status().stream.state.messages, sum(info.chunks + 1 for info in infos)
+        return store.status().stream_info.state.messages, sum(info.chunks + 1 for info in infos)
 
 
 @pytest.mark.parametrize("kill", [False, pytest.param(True, marks=EVERY_WAY)])
@@ -179,7 +179,7 @@ def test_a_put_of_a_task_that_is_cancelled(server: ServerProcess, unique: str) -
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert (await store.status()).stream.state.messages == 0
+            assert (await store.status()).stream_info.state.messages == 0
             reader = asyncio.StreamReader()
             reader.feed_data(WHOLE)
             reader.feed_eof()

@@ -53,7 +53,7 @@ def store(js: Any, unique: str) -> Iterator[Any]:
 
 def messages(store: Any) -> int:
     """How many messages the stream has: chunks, and one about each object."""
-    count: int = store.status().stream.state.messages
+    count: int = store.status().stream_info.state.messages
     return count
 
 
@@ -156,7 +156,7 @@ def test_lists(store: Any) -> None:
     store.delete("b")
     assert [info.name for info in store.list()] == ["a", "c"]
     assert [info.name for info in store.list(show_deleted=True)] == ["a", "c", "b"]
-    assert store.status().stream.state.consumer_count == 0
+    assert store.status().stream_info.state.consumer_count == 0
 
 
 def test_links(js: Any, store: Any, unique: str) -> None:
@@ -223,7 +223,7 @@ def test_watching(store: Any) -> None:
         assert list(watcher) == []
     with pytest.raises(ValueError, match="not both"):
         store.watch(include_history=True, updates_only=True)
-    assert store.status().stream.state.consumer_count == 0
+    assert store.status().stream_info.state.consumer_count == 0
 
 
 def test_watching_an_empty_bucket(store: Any) -> None:
@@ -320,7 +320,7 @@ def test_buckets(js: Any, unique: str) -> None:
     assert (status.max_bytes, status.storage, status.compressed) == (10**6, "memory", True)
     assert (status.replicas, status.sealed, status.size) == (1, False, 0)
     assert status.metadata["k"] == "v"
-    made = status.stream.config
+    made = status.stream_info.config
     assert made.subjects == [f"$O.{unique}.C.>", f"$O.{unique}.M.>"]
     assert (made.discard, made.allow_rollup_hdrs, made.allow_direct) == ("new", True, True)
     with pytest.raises(BucketExists):

@@ -11,7 +11,7 @@ import pytest
 
 import penstock.testing
 from penstock.client import ConsumerConfig, StreamConfig, connect_blocking
-from penstock.errors import ConnectionLost
+from penstock.errors import CallbackFailed, ConnectionLost
 from tests.client.shells import connected, wait_for
 from tests.proxies import running_proxy
 
@@ -234,3 +234,28 @@ def test_the_log_says_which_message_a_handler_failed_on(
     (told,) = [each for each in caplog.records if "CallbackFailed" in each.getMessage()]
     assert f"bytes, #1 of {unique}, delivery 1>: LookupError: no paper" in told.getMessage()
     assert told.exc_info is not None
+
+
+def test_on_error_is_told_in_place_of_the_log(
+    shell: str, server: ServerProcess, unique: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def handle(_: Any) -> None:
+        raise LookupError("no paper")
+
+    errors: list[Exception] = []
+    with connected(shell, server.url, on_error=errors.append) as client:
+        js = client.jetstream()
+        js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"]))
+        js.create_consumer(unique, ConsumerConfig(durable_name="c", max_deliver=1))
+        js.publish(f"{unique}.a", b"1")
+        with js.consumer(unique, "c").consume(handle) as messages:
+            deadline = time.monotonic() + WAIT
+            while not errors:
+                assert time.monotonic() < deadline
+                messages.run(timeout=0.05)
+        js.delete_stream(unique)
+        [error] = errors
+        assert isinstance(error, CallbackFailed)
+        assert isinstance(error.__cause__, LookupError)
+        assert client.last_error is error
+    assert not [each for each in caplog.records if "CallbackFailed" in each.getMessage()]

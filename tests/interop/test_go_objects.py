@@ -86,9 +86,9 @@ def test_objects_of_all_sizes_and_names(exchange: Callable[..., None], unique: s
             assert as_row(await ours.info(name)) == theirs(made)
             assert (made["digest"], made["size"]) == (put.digest, put.size)
             # the chunks of the object that was replaced are gone
-            state = (await ours.status()).stream.state
+            state = (await ours.status()).stream_info.state
             await ours.delete(name)
-            left = (await ours.status()).stream.state.messages
+            left = (await ours.status()).stream_info.state.messages
             assert state.messages - left == made["chunks"], (number, SEED)
 
     exchange(body)

@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from penstock.errors import (
+    CallbackFailed,
     ConnectionClosed,
     ConnectionLost,
     PenstockError,
@@ -104,6 +105,8 @@ class Session(ABC, Generic[M]):
 
     stays_open: ClassVar[bool]
     """Whether the shell replaces lost connections in the background, so that no call has to."""
+    logged: ClassVar[type[Exception]] = Exception
+    """What ``report`` logs when nobody else is told."""
     now_ns: Callable[[], int] = staticmethod(time.time_ns)
     """The wall clock, in nanoseconds since 1970 UTC: for moments that a server is told."""
 
@@ -139,6 +142,8 @@ class Session(ABC, Generic[M]):
         """Those who iterate over the events of the connection."""
         self.on_status: Callable[[Status], Any] | None = None
         """Called with each event of the connection."""
+        self.on_error: Callable[[Exception], Any] | None = None
+        """Called with each error that no call can raise."""
         self._failed_at = -math.inf  # when an attempt to connect last failed
 
     # -- implemented by the shells -----------------------------------------------------------------
@@ -159,10 +164,6 @@ class Session(ABC, Generic[M]):
     @abstractmethod
     def flush_output(self) -> None:
         """Send queued output now, as far as the transport takes it."""
-
-    @abstractmethod
-    def report(self, error: Exception) -> None:
-        """Report an error that no call can raise."""
 
     @abstractmethod
     def _changed(self, event: events.Event) -> None:
@@ -269,10 +270,25 @@ class Session(ABC, Generic[M]):
         self,
         on_status: Callable[[Status], Any] | None = None,
         on_protocol: OnProtocol | None = None,
+        on_error: Callable[[Exception], Any] | None = None,
     ) -> None:
-        """Set the functions that get each event of the connection, and each line of the protocol."""
+        """Set the functions that get each event of the connection, line of the protocol, and error."""
         self.on_status = on_status
+        self.on_error = on_error
         self.connection.lines = None if on_protocol is None else ProtocolLines(on_protocol)
+
+    def report(self, error: Exception) -> None:
+        """Keep an error that no call can raise in ``last_error``, and tell ``on_error`` of it.
+
+        Without that handler it goes to the log; in blocking code only that of a callback does.
+        """
+        self.last_error = error
+        if isinstance(error, CallbackFailed):
+            self.note("error", error)
+        if self.on_error is not None:
+            self.tell(self.on_error, error)
+        elif isinstance(error, self.logged):
+            logger.warning("%s: %s", type(error).__name__, error, exc_info=error.__cause__)
 
     def tell(self, handler: Callable[..., Any] | None, *arguments: object) -> None:
         """Call a handler of the user; its exceptions are logged."""

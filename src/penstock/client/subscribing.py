@@ -38,6 +38,7 @@ class Subscribed(Mailbox, Generic[M]):
         self._queue: deque[Any] = deque()
         self._ended = False
         self._inline = False  # whether a callback takes each message as it arrives
+        self._hires = False  # whether several callbacks may run at a time
 
     @property
     def subject(self) -> str:
@@ -71,6 +72,8 @@ class Subscribed(Mailbox, Generic[M]):
         self._queue.append(message)
         if self.waiting:
             self.stir()
+        elif self._hires:
+            self._hire()
 
     def end(self) -> None:
         """No message follows."""
@@ -79,6 +82,9 @@ class Subscribed(Mailbox, Generic[M]):
 
     def _hand_over(self, message: Any) -> None:
         """Pass the message to the callback that is called as messages arrive."""
+
+    def _hire(self) -> None:
+        """Let one more callback run, because nobody waits for the message."""
 
     def _drop(self) -> None:
         self.dropped += 1

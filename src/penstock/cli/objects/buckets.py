@@ -72,7 +72,7 @@ def edit(session: Session, /, bucket: str, **given: Any) -> None:
             "storage": now.storage,
             "replicas": now.replicas,
             "compression": now.compressed,
-            "placement": now.stream.config.placement,
+            "placement": now.stream_info.config.placement,
             "metadata": now.metadata,
         }
         config = ObjectStoreConfig(bucket=bucket, **(present | changes))
@@ -114,7 +114,7 @@ def store_data(status: ObjectStoreStatus) -> dict[str, object]:
         "sealed": status.sealed,
         "compressed": status.compressed,
         "ttl_ns": int(status.ttl),
-        "stream": as_data(status.stream),
+        "stream": as_data(status.stream_info),
     }
 
 
@@ -136,7 +136,7 @@ def show_store(session: Session, status: ObjectStoreStatus) -> None:
             ("Sealed", "yes" if status.sealed else "no"),
             ("Size", size(status.size)),
             ("Metadata", ", ".join(f"{key}={each}" for key, each in metadata.items())),
-            ("Created", moment(status.stream.created)),
-            ("Stream", status.stream.config.name),
+            ("Created", moment(status.stream_info.created)),
+            ("Stream", status.stream_info.config.name),
         ],
     )

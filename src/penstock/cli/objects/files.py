@@ -203,7 +203,7 @@ def _list_stores(session: Session, found: list[ObjectStoreStatus]) -> None:
         (
             each.bucket,
             each.description,
-            moment(each.stream.created),
+            moment(each.stream_info.created),
             size(each.size),
             duration(each.ttl) or "unlimited",
             "yes" if each.sealed else "no",

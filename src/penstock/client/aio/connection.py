@@ -18,7 +18,7 @@ import random
 import weakref
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock.errors import CallbackFailed, ConnectError, ConnectionLost, PenstockError, Timeout
+from penstock.errors import ConnectError, ConnectionLost, PenstockError, Timeout
 
 from .. import events
 from ..arguments import checked
@@ -76,7 +76,7 @@ class Client(Awaited, Session[Message], Making["JetStream", "Service", "ServiceC
         self.waits = Waits(self.loop, clock_of(self.loop))
         super().__init__(options, Message, self.waits.clock, random.SystemRandom())
         self._handlers = handlers
-        self.listen(handlers.on_status, handlers.on_protocol)
+        self.listen(handlers.on_status, handlers.on_protocol, handlers.on_error)
         self._tls_context = tls_context
         self._link: Link | None = None
         self._handshake: asyncio.Future[None] | None = None
@@ -328,16 +328,6 @@ class Client(Awaited, Session[Message], Making["JetStream", "Service", "ServiceC
             task = self.spawn(_await(result))
             if inspect.iscoroutine(result):
                 task.add_done_callback(functools.partial(_close, result))
-
-    def report(self, error: Exception) -> None:
-        """Report an error that no call can raise to ``on_error``, or to the log."""
-        self.last_error = error
-        if isinstance(error, CallbackFailed):
-            self.note("error", error)
-        if self._handlers.on_error is None:
-            logger.warning("%s: %s", type(error).__name__, error, exc_info=error.__cause__)
-        else:
-            self.tell(self._handlers.on_error, error)
 
     # -- closing -----------------------------------------------------------------------------------
 

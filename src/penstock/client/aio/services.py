@@ -15,8 +15,8 @@ from ..services.discovery import Finding
 from ..services.serving import BaseRequest, Endpoint, Grouping, Serving
 from ..steps import Until
 from .messages import Message
-from .running import Awaited, run
-from .subscription import Subscription
+from .running import Awaited
+from .subscription import Subscription, cancelled
 from .waiting import until
 
 if TYPE_CHECKING:
@@ -93,17 +93,19 @@ class ServiceGroup(Awaited, Grouping[Request, Handler, "ServiceGroup"]):
         subject: str | None = None,
         metadata: Mapping[str, str] | None = None,
         queue_group: str | None = "",
+        concurrency: int | None = None,
     ) -> Callable[[H], H]:
         """Decorate the handler of an endpoint; arguments and errors as ``add_endpoint``."""
-        return self._decorator(name, subject, metadata, queue_group)
+        return self._decorator(name, subject, metadata, queue_group, concurrency)
 
 
 class Service(ServiceGroup, Serving[Request, Handler, ServiceGroup]):
     """A service; made by ``Client.add_service``. It answers until ``stop``, or the end of ``async with``.
 
     Handlers run in the loop of the client: functions as requests arrive, coroutine functions one request
-    after the other for each endpoint. What a handler returns is the answer. When it raises ServiceError, that
-    is the answer; any other exception is answered with code 500 and passed to ``on_error``.
+    after the other for each endpoint, or as many at a time as its ``concurrency`` says. What a handler
+    returns is the answer. When it raises ServiceError, that is the answer; any other exception is answered
+    with code 500 and passed to ``on_error``.
 
     Example::
 
@@ -127,8 +129,12 @@ class Service(ServiceGroup, Serving[Request, Handler, ServiceGroup]):
         def at_once(message: Message) -> None:
             self._handle(endpoint, message)
 
+        concurrency = endpoint.concurrency or 1
+        awaited = waits(endpoint.handler)
+        if concurrency > 1 and not awaited:
+            raise ValueError("only coroutine functions run concurrently: give one as the handler")
         return Subscription(
-            self.client, waiting if waits(endpoint.handler) else at_once, messages_max, bytes_max
+            self.client, waiting if awaited else at_once, messages_max, bytes_max, concurrency
         )
 
     def _handle(self, endpoint: Endpoint[Request], message: Message) -> None:
@@ -149,26 +155,37 @@ class Service(ServiceGroup, Serving[Request, Handler, ServiceGroup]):
             await self.client.wait_writable()
         except Exception as error:
             self._failed(endpoint, request, error)
+        except asyncio.CancelledError as error:
+            if cancelled():
+                raise
+            self._failed(endpoint, request, RuntimeError(f"the handler was cancelled: {error!r}"))
         endpoint.count(self.client.clock() - start, request.failure)
 
     async def run(self) -> None:
         """Wait until the service is stopped; ConnectionClosed when the client is lost."""
-        await until(self.client, Until(self._changes, lambda: self.stopped, math.inf))
+        await self._wait_for_end()
         self._check_lost()
 
+    async def _wait_for_end(self) -> None:
+        await until(self.client, Until(self._changes, lambda: self._ended, math.inf))
+        if not self.client.closed:  # a handler that has stopped the service goes on
+            for endpoint in self._endpoints:
+                await endpoint.subscription._all_handled()
+
     async def stop(self) -> None:
-        """Take no more requests, answer those that have arrived, and stop; a second call does nothing."""
+        """Take no more requests, answer those that have arrived, and stop.
+
+        A second call waits for the end of the first; that of a handler returns at once.
+        """
         if self.stopped:
+            if not any(each.subscription._handles() for each in self._endpoints):
+                await self._wait_for_end()
             return
         self.stopped = True
-        current = asyncio.current_task()
         for endpoint in self._endpoints:
             subscription: Subscription = endpoint.subscription
             with contextlib.suppress(PenstockError):  # the client is closed, or has no connection
-                if subscription._worker is current:  # a handler stops its own service
-                    await run(self.client, subscription.draining())
-                else:
-                    await subscription.drain()
+                await subscription.drain()
         self._close()
 
     async def __aenter__(self) -> Self:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +17,6 @@ from .running import Entered, run
 from .waiting import until
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Awaitable
 
     from ..durations import Duration
@@ -40,15 +40,28 @@ class Subscription(Entered, Subscribed[Message]):
     client: Client
 
     def __init__(
-        self, client: Client, callback: Callback | None, messages_max: int, bytes_max: int
+        self,
+        client: Client,
+        callback: Callback | None,
+        messages_max: int,
+        bytes_max: int,
+        concurrency: int = 1,
     ) -> None:
-        """``client.attach`` sets ``interest``."""
+        """``client.attach`` sets ``interest``; ``concurrency``: how many messages are handled at a time."""
         super().__init__(client, messages_max, bytes_max)
         self._callback = callback
         self._inline = callback is not None and not waits(callback)
-        self._worker: asyncio.Task[Any] | None = None
-        if callback is not None and not self._inline:
-            self._worker = client.spawn(self._work(), finishes=True)
+        self._workers: set[asyncio.Task[Any]] = set()
+        self._workers_max = 0 if callback is None or self._inline else concurrency
+        self._hires = self._workers_max > 1
+        self._hire()
+
+    def _hire(self) -> None:
+        """Let one more task handle messages, if there may be more."""
+        if len(self._workers) < self._workers_max:
+            worker = self.client.spawn(self._work(), finishes=True)
+            self._workers.add(worker)
+            worker.add_done_callback(self._workers.discard)
 
     # -- called by the client ----------------------------------------------------------------------
 
@@ -94,18 +107,30 @@ class Subscription(Entered, Subscribed[Message]):
         return self._take()
 
     async def _work(self) -> None:
+        """Handle one message after the other; of several tasks, at most one waits for messages."""
         assert self._callback is not None
-        while True:
+        while self._queue or not self.waiting or len(self._workers) == 1:
             await until(self.client, Until(self, self._has_work, math.inf))
             if not self._queue:
                 return  # ``end`` has reported why
             message = self._take(tell=False)  # ``_drop`` reports drops
+            if self._queue:
+                self._hire()
             try:
                 await cast("Awaitable[object]", self._callback(message))
             except Exception as error:
                 self.client.report(callback_failed(message, error))
+            except asyncio.CancelledError as error:
+                if cancelled():
+                    raise
+                failed = RuntimeError(f"the callback was cancelled: {error!r}")
+                self.client.report(callback_failed(message, failed))
             if not self._queue:
                 self._reported = self.dropped
+
+    def _handles(self) -> bool:
+        """Whether the callback makes this call."""
+        return asyncio.current_task() in self._workers
 
     def _has_work(self) -> bool:
         return bool(self._queue) or self._ended
@@ -115,7 +140,8 @@ class Subscription(Entered, Subscribed[Message]):
     async def drain(self, timeout: Duration | None = None) -> None:
         """Unsubscribe, but receive messages that are still on their way.
 
-        With a callback, wait until all of them are handled; without one, they can be taken afterwards.
+        With a callback, wait until all of them are handled, but not for the callback that makes this call;
+        without one, they can be taken afterwards.
         """
         await run(self.client, self.draining(timeout))
         await self._all_handled()
@@ -127,5 +153,12 @@ class Subscription(Entered, Subscribed[Message]):
         await self._all_handled()
 
     async def _all_handled(self) -> None:
-        if self._worker is not None:
-            await self._worker
+        current = asyncio.current_task()
+        while others := [each for each in self._workers if each is not current and not each.done()]:
+            await asyncio.wait(others)
+
+
+def cancelled() -> bool:
+    """Whether this task was cancelled; otherwise CancelledError is that of what it awaited."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -29,6 +29,7 @@ def connect_blocking(
     servers: str | Iterable[str] | Options | None = None,
     *,
     tls: ssl.SSLContext | TlsOptions | None = None,
+    on_error: Callable[[Exception], object] | None = None,
     on_status: Callable[[Status], object] | None = None,
     on_protocol: OnProtocol | None = None,
     **options: Unpack[ConnectOptions],
@@ -42,8 +43,11 @@ def connect_blocking(
 
     ``servers``: a URL, several (also separated by commas), or whole ``Options``; None for
     nats://127.0.0.1:4222, or for those of the ``context``; ``options``: single options, which
-    ``help(Options)`` explains; ``tls``: file names, or a context. on_status gets every event of the
-    connection, as ``BlockingClient.status()``; on_protocol gets each line of the protocol with its
+    ``help(Options)`` explains; ``tls``: file names, or a context.
+
+    Handlers are called in whichever thread reads, and must return soon. on_error: gets each error that no
+    call can raise: CallbackFailed, ServerError; ``last_error`` is the last one. on_status: gets every event of
+    the connection, as ``BlockingClient.status()``. on_protocol: gets each line of the protocol with its
     direction, "in" or "out", without payloads and secrets.
 
     Raises ConnectError,
@@ -51,4 +55,6 @@ def connect_blocking(
     for options beside whole ``Options``; ContextError for a context that can't be used.
     """
     settings, context = make_options(servers, tls, options)
-    return BlockingClient(settings, context, on_status=on_status, on_protocol=on_protocol)
+    return BlockingClient(
+        settings, context, on_status=on_status, on_protocol=on_protocol, on_error=on_error
+    )

@@ -6,7 +6,6 @@ does so while no call waits. ``Options`` can be pickled, so another process can 
 
 from __future__ import annotations
 
-import logging
 import math
 import random
 import time
@@ -56,7 +55,6 @@ if TYPE_CHECKING:
     from .services import Service, ServiceClient
     from .transport import Transport
 
-logger = logging.getLogger(__name__)
 LOOK_AFTER_S = 0.5  # a connection not read for this time is checked before use
 
 
@@ -71,6 +69,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
     """
 
     stays_open = False
+    logged = CallbackFailed
 
     def __init__(
         self,
@@ -79,10 +78,11 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         *,
         on_status: Callable[[Status], object] | None = None,
         on_protocol: OnProtocol | None = None,
+        on_error: Callable[[Exception], object] | None = None,
     ) -> None:
         """Connects; raises ConnectError, AuthenticationError."""
         super().__init__(options, BlockingMessage, time.monotonic, random.SystemRandom())
-        self.listen(on_status, on_protocol)
+        self.listen(on_status, on_protocol, on_error)
         self._tls_context = tls_context
         self._transport = None
         self._usable = (
@@ -449,13 +449,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
             self._bell.wake()
             self._keeper.rouse()
 
-    def report(self, error: Exception) -> None:
-        """Keep an error that no call can raise in ``last_error``; that of a handler is an event, and logged."""
-        self.last_error = error
-        if isinstance(error, CallbackFailed):
-            with self.guard:
-                self.note("error", error)
-            logger.warning("%s: %s", type(error).__name__, error, exc_info=error.__cause__)
+    report = exclusive(Session[BlockingMessage].report)
 
     # -- verbs -------------------------------------------------------------------------------------
 

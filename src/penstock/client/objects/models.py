@@ -151,7 +151,7 @@ class ObjectStoreStatus:
     compressed: whether the server compresses it on its disk.
     size: bytes of all chunks and properties.
     metadata: any names and values.
-    stream: the info of the stream that holds it.
+    stream_info: the info of the stream that holds it.
     """
 
     bucket: str
@@ -164,7 +164,7 @@ class ObjectStoreStatus:
     compressed: bool
     size: int
     metadata: Mapping[str, str]
-    stream: StreamInfo
+    stream_info: StreamInfo
 
     def __str__(self) -> str:
         """The bucket in one line: what it holds, and its limits."""
@@ -180,7 +180,7 @@ class ObjectStoreStatus:
         )
 
     def __repr__(self) -> str:
-        """The same; ``stream`` has the rest."""
+        """The same; ``stream_info`` has the rest."""
         return f"<ObjectStoreStatus {self}>"
 
 
@@ -198,7 +198,7 @@ def status_of(info: StreamInfo) -> ObjectStoreStatus:
         compressed=config.compression != "none",
         size=info.state.bytes,
         metadata=config.metadata,
-        stream=info,
+        stream_info=info,
     )
 
 

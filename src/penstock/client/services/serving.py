@@ -118,10 +118,13 @@ R = TypeVar("R", bound=BaseRequest)
 class Endpoint(Generic[R]):
     """An endpoint of a service, and its figures."""
 
-    def __init__(self, info: EndpointInfo, handler: Callable[[R], Any]) -> None:
+    def __init__(
+        self, info: EndpointInfo, handler: Callable[[R], Any], concurrency: int | None
+    ) -> None:
         """Not subscribed yet."""
         self.info = info
         self.handler = handler
+        self.concurrency = concurrency
         self.subscription: Any
         self.stats = EndpointStats()
         self.reset()
@@ -213,6 +216,7 @@ class Grouping(ABC, Generic[R, K, G]):
         subject: str | None = None,
         metadata: Mapping[str, str] | None = None,
         queue_group: str | None = "",
+        concurrency: int | None = None,
         pending_messages_max: int = PENDING_MESSAGES_MAX,
         pending_bytes_max: int = PENDING_BYTES_MAX,
     ) -> None:
@@ -220,6 +224,8 @@ class Grouping(ABC, Generic[R, K, G]):
         check_name(name, "endpoint name")
         if not callable(handler):
             raise TypeError(f"the handler of endpoint {name!r} is not callable")
+        if concurrency is not None and concurrency < 1:
+            raise ValueError(f"at least one handler runs at a time, got {concurrency}")
         whole = check_subject(self._below(name if subject is None else subject))
         if any(each.info.subject == whole for each in service._endpoints):
             raise ValueError(f"the service has an endpoint for the subject {whole!r} already")
@@ -231,7 +237,7 @@ class Grouping(ABC, Generic[R, K, G]):
         )
         if service.stopped:
             raise RuntimeError(f"the service {service.config.name!r} is stopped")
-        endpoint: Endpoint[R] = Endpoint(info, handler)
+        endpoint: Endpoint[R] = Endpoint(info, handler, concurrency)
         endpoint.subscription = subscription = service._subscription(
             endpoint, pending_messages_max, pending_bytes_max
         )
@@ -246,18 +252,27 @@ class Grouping(ABC, Generic[R, K, G]):
         subject: str | None = None,
         metadata: Mapping[str, str] | None = None,
         queue_group: str | None = "",
+        concurrency: int | None = None,
         pending_messages_max: int = PENDING_MESSAGES_MAX,
         pending_bytes_max: int = PENDING_BYTES_MAX,
     ) -> Steps[None]:
         """Answer requests with a handler: a function of a request, in asyncio also a coroutine function.
 
         ``subject``: the name by default; below the prefix of the group. ``queue_group``: "" for that of the
-        group or service, None for none. One request at a time is handled; others wait up to the pending
-        limits, and more are dropped. Raises ValueError and InvalidSubject for bad arguments, or for a subject
-        that the service has already.
+        group or service, None for none. ``concurrency``: how many requests are handled at a time; by default
+        one after the other, in the order of their arrival. Other requests wait up to the pending limits, and
+        more are dropped. Raises ValueError and InvalidSubject for bad arguments, or for a subject that the
+        service has already.
         """
         self._add(
-            name, handler, subject, metadata, queue_group, pending_messages_max, pending_bytes_max
+            name,
+            handler,
+            subject,
+            metadata,
+            queue_group,
+            concurrency,
+            pending_messages_max,
+            pending_bytes_max,
         )
         yield from ()
 
@@ -269,9 +284,10 @@ class Grouping(ABC, Generic[R, K, G]):
         subject: str | None,
         metadata: Mapping[str, str] | None,
         queue_group: str | None,
+        concurrency: int | None,
     ) -> Callable[[Any], Any]:
         def add(handler: Any) -> Any:
-            self._add(name, handler, subject, metadata, queue_group)
+            self._add(name, handler, subject, metadata, queue_group, concurrency)
             return handler
 
         return add
@@ -293,6 +309,7 @@ class Serving(Grouping[R, K, G]):
         """The instance."""
         self.stopped = False
         """Whether it takes no more requests."""
+        self._ended = False  # whether all that arrived are answered, too
         self._started = self._time()
         self._endpoints: list[Endpoint[R]] = []
         self._controls: list[Control] = []
@@ -400,7 +417,7 @@ class Serving(Grouping[R, K, G]):
 
     def _end(self) -> None:
         """No request follows."""
-        self.stopped = True
+        self.stopped = self._ended = True
         self._changes.stir()
 
     def _close(self) -> None:
