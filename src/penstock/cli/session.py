@@ -81,8 +81,13 @@ class Session:
         from penstock.client.options import Options
 
         seconds = self.timeout / 1e9
+        given = self._given()
+        if self.domain and self.api_prefix:
+            raise click.UsageError("--domain and --js-api-prefix exclude each other")
+        if self.domain or self.api_prefix:  # in place of those of the context
+            given |= {"jetstream_domain": self.domain, "jetstream_prefix": self.api_prefix}
         return Options(
-            **self._given(),
+            **given,
             name=self.connection_name,
             timeout=seconds,
             connect_timeout=seconds,
@@ -167,13 +172,9 @@ class Session:
             first=self.tlsfirst or base.first,
         )
 
-    def jetstream(self, client: BlockingClient, *, live: bool = False) -> JetStream:
-        """The JetStream of the requested domain; ``live``: see ``connect``."""
-        if self.store and not live:
-            return client.jetstream()
-        if self.domain and self.api_prefix:
-            raise click.UsageError("--domain and --js-api-prefix exclude each other")
-        return client.jetstream(domain=self.domain or None, prefix=self.api_prefix or None)
+    def jetstream(self, client: BlockingClient) -> JetStream:
+        """The JetStream of the requested domain, which is that of the client."""
+        return client.jetstream()
 
 
 def _content(text: str) -> str:

@@ -202,7 +202,7 @@ def _target(session: Session, asked: dict[str, Any], form: str) -> Iterator[Take
     if asked["subject"]:
         with (
             session.connect(live=True) as client,
-            session.jetstream(client, live=True).publisher() as publisher,
+            session.jetstream(client).publisher() as publisher,
         ):
             yield lambda reader: _publish(publisher, asked["subject"], reader)
         return

@@ -95,7 +95,7 @@ def replay(session: Session, /, name: str, **asked: Any) -> None:
             return
         target = _target(session, asked)
         with target.connect(live=True) as client:
-            own = target.jetstream(client, live=True)
+            own = target.jetstream(client)
             if not asked["force"]:
                 _ask(own, info, wanted, mapped, same=target is session and not session.store)
             done = _publish(client, own, rows, mapped, asked)
