@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections import Counter
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,10 +26,10 @@ from penstock.plgd.report import (
 )
 from penstock.plgd.report.charts import charts
 from penstock.plgd.report.page import shown_ms, shown_seconds, shown_time
-from penstock.plgd.report.sources import STEPS_MAX, step_of
+from penstock.plgd.report.sources import DAY_US, FEW_EVENTS, STEPS_MAX, step_of
 from penstock.plgd.tables.schemas import TABLES
 from tests.browser import needs_browser, open_page
-from tests.plgd.made_tables import OWNERS, START, Rows, arrow, drawn, write
+from tests.plgd.made_tables import EPOCH, OWNERS, START, Rows, arrow, drawn, write
 from tests.plgd.tables_help import Memory, messages_of
 
 if TYPE_CHECKING:
@@ -111,6 +111,55 @@ def test_figures_are_those_of_plain_python(seed: int, span: tuple[int, int] | No
     if span is not None:
         letters = within(letters, "received", since, until)
     assert figures.summary["dead_letters"] == len(letters)
+
+
+FAR = {"before": datetime(1970, 1, 1, tzinfo=UTC), "after": datetime(2199, 5, 1, tzinfo=UTC)}
+
+
+def with_far_times(rows: Rows) -> Rows:
+    """The rows, and an event at each time that is far off."""
+    events = [rows["events"][0] | {"time": time} for time in FAR.values()]
+    return rows | {"events": [*rows["events"], *events]}
+
+
+def test_a_time_that_is_far_off_does_not_stretch_the_axis() -> None:
+    rows = drawn(13)
+    with Tables(arrow(rows)) as tables, Tables(arrow(with_far_times(rows))) as far:
+        whole, found = measure(tables), measure(far)
+        assert vars(found) | {"outside": whole.outside} == vars(whole)
+        assert vars(found.outside) == {
+            "before": 1,
+            "after": 1,
+            "first_us": us(FAR["before"]),
+            "last_us": us(FAR["after"]),
+        }
+        page = render(found)
+        assert "1 event before it (from 1970-01-01 00:00:00)" in page
+        assert "1 event after it (up to 2199-05-01 00:00:00)" in page
+        assert "event before it" not in render(whole)
+        hour = measure(far, last_us=HOUR_US)
+        assert (hour.until_us, hour.until_us - hour.since_us) == (whole.until_us, HOUR_US)
+        assert (hour.outside.before, hour.outside.after) == (0, 1)
+        asked = measure(far, us(FAR["before"]), us(FAR["after"]) + 1)
+        assert asked.summary["events"] == len(rows["events"]) + 2
+        assert (asked.outside.before, asked.outside.after) == (0, 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 2**52) | st.integers(START_US, START_US + HOUR_US), max_size=60))
+def test_few_events_are_outside_and_far_from_all_others(times: list[int]) -> None:
+    moments = [{"time": EPOCH + timedelta(microseconds=each)} for each in times]
+    with Tables({"events": pa.Table.from_pylist(moments, schema=TABLES["events"].schema)}) as made:
+        span = made.span()
+    inside = sorted(each for each in times if span.since_us <= each < span.until_us)
+    outside = span.outside
+    assert len(inside) + outside.before + outside.after == len(times)
+    few = 1 if len(times) >= FEW_EVENTS else 0
+    assert max(outside.before, outside.after) <= few
+    if outside.after:
+        assert max(times) - inside[-few - 1] > DAY_US
+    if outside.before:
+        assert inside[few] - min(times) > DAY_US
 
 
 @given(st.integers(1, 2**53))

@@ -105,15 +105,10 @@ def _figures(
         raise click.BadParameter("a time such as 2026-11-24T10:00:00Z", param_hint="--until")
     end = None if until is None else until[1]
     if since is None or since[0]:
-        begin = None if since is None else since[1]
-    else:
-        if end is None:
-            last = tables.rows("span")[0]["last"]
-            if last is None:
-                raise TablesError("the tables have no events yet")
-            end = last + 1
-        begin = end - since[1]
-    return measure(tables, begin, end)
+        return measure(tables, None if since is None else since[1], end)
+    if end is None and tables.rows("span")[0]["last"] is None:
+        raise TablesError("the tables have no events yet")
+    return measure(tables, until_us=end, last_us=since[1])
 
 
 def _replace(path: Path, page: str) -> None:

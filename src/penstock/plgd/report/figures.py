@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from .sources import Outside
+
 if TYPE_CHECKING:
     from .sources import Tables
 
@@ -25,6 +27,8 @@ class Figures:
     rows: dict[str, Rows]
     missing: list[str] = field(default_factory=list)
     """Tables that were not there."""
+    outside: Outside = field(default_factory=Outside)
+    """Events that the span leaves out, because their times are far from all others."""
 
     @property
     def is_empty(self) -> bool:
@@ -80,16 +84,24 @@ class Figures:
             "until_us": self.until_us,
             "step_us": self.step_us,
             "missing_tables": self.missing,
+            "outside": vars(self.outside),
             "summary": self.summary,
             "queries": self.rows,
         }
 
 
-def measure(tables: Tables, since_us: int | None = None, until_us: int | None = None) -> Figures:
-    """The figures of a span of time; without bounds, from the first event to the last one.
+def measure(
+    tables: Tables,
+    since_us: int | None = None,
+    until_us: int | None = None,
+    last_us: int | None = None,
+) -> Figures:
+    """The figures of a span of time, with the bounds of `Tables.span`.
 
     Raises ``ValueError`` if the span ends before it begins. DuckDB's errors come through: a file that is gone.
     """
-    span = tables.span(since_us, until_us)
+    span = tables.span(since_us, until_us, last_us)
     answers = tables.answers(span)
-    return Figures(span.since_us, span.until_us, span.step_us, answers, tables.missing)
+    return Figures(
+        span.since_us, span.until_us, span.step_us, answers, tables.missing, span.outside
+    )

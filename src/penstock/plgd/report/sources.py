@@ -6,7 +6,7 @@ A query reads only the columns and files that it needs.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,12 @@ STEPS_MAX = 96
 
 END_US = 2**53
 """Later than any time."""
+
+DAY_US = 86400 * SECOND_US
+FEW_EVENTS = 10
+"""Of fewer events none is far off."""
+FAR_SHARE, FAR_MAX = 1000, 10_000
+"""At each end one event of so many may be far off, one at least, and no more than these."""
 
 ID = re.compile(r"[0-9A-Za-z-]{1,64}")
 
@@ -71,6 +77,16 @@ class Scope:
         return " AND ".join(parts)
 
 
+@dataclass(frozen=True)
+class Outside:
+    """Events whose times are far from all others, so that a span without bounds leaves them out."""
+
+    before: int = 0
+    after: int = 0
+    first_us: int | None = None
+    last_us: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """A span of time in µs since 1970, the end not part of it, and the step of its series."""
@@ -80,6 +96,7 @@ class Span:
     step_us: int
     received: tuple[int, int] = (0, END_US)
     """The bounds of what has only the stream's time: those that were asked for."""
+    outside: Outside = field(default_factory=Outside)
 
     @property
     def parameters(self) -> dict[str, int]:
@@ -129,21 +146,63 @@ class Tables:
         """DuckDB, for queries of your own: each table is a view of its name."""
         return self._connection
 
-    def span(self, since: int | None = None, until: int | None = None) -> Span:
+    def span(
+        self, since: int | None = None, until: int | None = None, last: int | None = None
+    ) -> Span:
         """The bounds of a question in µs since 1970, and the step of its series.
 
-        A bound that is not given is that of the events; the first step then begins at a round time. Raises
-        ``ValueError`` if the span ends before it begins.
+        ``last`` is a duration before the end, in place of ``since``. A bound that is not given is that of the
+        events without the few that are far from all others; the first step then begins at a round time.
+        Raises ``ValueError`` if the span ends before it begins.
         """
         whole = {"since": since or 0, "until": END_US if until is None else until}
-        first, last = self._connection.execute(QUERIES["span"].sql, whole).fetchall()[0][:2]
+        first, final, outside = self._near(whole)
         begin = (first or 0) if since is None else since
-        end = (last or begin) + 1 if until is None else until
+        end = (final or begin) + 1 if until is None else until
+        if last is not None:
+            begin = end - last
+        if since is not None or last is not None:
+            outside = replace(outside, before=0, first_us=None)
+        if until is not None:
+            outside = replace(outside, after=0, last_us=None)
         if end <= begin:
             raise ValueError("the span ends before it begins")
         step = step_of(end - begin)
-        received = (whole["since"], whole["until"])
-        return Span(begin - begin % step if since is None else begin, end, step, received)
+        received = (whole["since"] if last is None else max(begin, 0), whole["until"])
+        is_round = since is None and last is None
+        return Span(begin - begin % step if is_round else begin, end, step, received, outside)
+
+    def _near(self, bounds: dict[str, int]) -> tuple[int | None, int | None, Outside]:
+        """The first and the last event within bounds that is not far from all others, and the others.
+
+        The few outermost events at each end are far off if the span of the rest, a day at least, lies between.
+        """
+        during = "time >= make_timestamptz($since) AND time < make_timestamptz($until)"
+        ask = self._connection.execute
+        count = ask(f"SELECT count(*) FROM events WHERE {during}", bounds).fetchall()[0][0]
+        if count < FEW_EVENTS:
+            first, last = ask(QUERIES["span"].sql, bounds).fetchall()[0][:2]
+            return first, last, Outside()
+        few = min(max(1, count // FAR_SHARE), FAR_MAX) + 1
+        low, high = ask(
+            f"SELECT min(epoch_us(time), {few})[-1], max(epoch_us(time), {few})[-1]"
+            f" FROM events WHERE {during}",
+            bounds,
+        ).fetchall()[0]
+        width = max(high - low, DAY_US)
+        near = {"low": low - width, "high": high + width}
+        row = ask(
+            "SELECT min(us) FILTER (us BETWEEN $low AND $high), max(us) FILTER (us BETWEEN $low AND $high),"
+            " count(*) FILTER (us < $low), count(*) FILTER (us > $high), min(us), max(us)"
+            f" FROM (SELECT epoch_us(time) AS us FROM events WHERE {during})",
+            bounds | near,
+        ).fetchall()[0]
+        first, last, before, after, least, most = row
+        return (
+            first,
+            last,
+            Outside(before, after, least if before else None, most if after else None),
+        )
 
     def ask(
         self,
