@@ -235,7 +235,10 @@ class Database:
         return self.batch(space, found, command.get("batchSize", 101), "firstBatch")
 
     def on_getmore(self, space: str, command: dict[str, Any]) -> dict[str, Any]:
-        space, left = self.cursors.pop(int(command["getMore"]))
+        cursor = int(command["getMore"])
+        if cursor not in self.cursors:
+            raise CommandError(43, f"cursor id {cursor} not found")
+        space, left = self.cursors.pop(cursor)
         return self.batch(space, left, command.get("batchSize", 1000), "nextBatch")
 
     def batch(self, space: str, found: list[Any], size: int, name: str) -> dict[str, Any]:
@@ -344,6 +347,7 @@ class OurMongod:
 
     def start(self) -> None:
         self.database.replies_until_it_fails = None
+        self.database.cursors.clear()
         self.server = Server(self.port, self.database)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 

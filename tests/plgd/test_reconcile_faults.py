@@ -18,7 +18,7 @@ from penstock.plgd.bus import NoEventStream
 from penstock.plgd.fleet import Faults
 from penstock.plgd.gateway import BlockingGatewayClient, GatewayError, TokenVerifier
 from penstock.plgd.reconcile import GatewaySource, Reconciler, StoreSource, sources
-from penstock.plgd.store import SqliteStore, StoreError
+from penstock.plgd.store import SqliteStore, StoreError, mongo
 from penstock.plgd.store.mongo import MongoStore
 from tests.plgd.mongods import OurMongod, running_mongod
 from tests.plgd.test_reconcile_stream import EVENTS, EVERYTHING, filled, gateway, stored
@@ -155,29 +155,45 @@ def test_a_token_that_expires_in_the_middle_is_asked_for_again(
                 late.run()
 
 
-def test_mongodb_that_goes_away_in_the_middle_is_told_and_nothing_is_doubled(
-    server: ServerProcess, tmp_path: Path, seed: int
+def test_mongodb_that_goes_away_in_the_middle_is_waited_for(
+    server: ServerProcess, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It stops, or loses a connection or a cursor, anywhere; findings are those of one that stays."""
+    monkeypatch.setattr(sources, "RETRY_S", 0.01)
+    monkeypatch.setattr(mongo, "DOCUMENTS_AT_ONCE", 2)
     rng = random.Random(seed)
     run = filled(server.url, tmp_path / "store", history=False, **SMALL)
     with running_mongod("ours") as ours, connect_blocking(server.url) as client:
         assert isinstance(ours, OurMongod)
+        heard: list[str] = []
+
+        def waiting(error: StoreError) -> None:
+            heard.append(str(error))
+            ours.stop()
+            ours.start()
+            if rng.random() < 0.5:
+                ours.database.replies_until_it_fails = rng.randrange(20)
+
         with MongoStore.connect(ours.url, retryReads=False) as store:
             store.at_once = 3
             store.fill(run.aggregates())
-            reconciler = Reconciler(client, StoreSource(store), policy=EVERYTHING)
+            source = StoreSource(store, waiting=waiting)
+            reconciler = Reconciler(client, source, policy=EVERYTHING)
             planned = reconciler.run(repair=False)
             assert planned.missing > planned.unrepaired
             before = len(stored(client))
-            told: list[str] = []
-            for _ in range(length(4, 12)):
-                ours.database.replies_until_it_fails = rng.randrange(1, 12)
-                with contextlib.suppress(StoreError):
-                    reconciler.run(repair=False)
-                    told.append("")
+            for _ in range(length(6, 20)):
+                ours.database.replies_until_it_fails = rng.randrange(12)
+                again = reconciler.run(repair=False)
+                assert [f.as_data() for f in again.findings] == [
+                    f.as_data() for f in planned.findings
+                ]
+            assert heard
+            assert all(text.startswith("MongoDB: ") for text in heard)
             ours.database.replies_until_it_fails = 1
+            brief = StoreSource(store, patience_s=0.3)
             with pytest.raises(StoreError, match="MongoDB: "):
-                reconciler.run()
+                Reconciler(client, brief, policy=EVERYTHING).run()
             assert len(stored(client)) == before
             ours.database.replies_until_it_fails = None
             assert [f.as_data() for f in reconciler.run().findings] == [

@@ -19,7 +19,8 @@ from penstock.cli.values import DURATION
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.plgd.gateway import ClientTls, GatewayError, Token
+    from penstock.errors import PenstockError
+    from penstock.plgd.gateway import ClientTls, Token
     from penstock.plgd.reconcile import Report, Source
 
 COLUMNS = ("device", "of", "cause", "versions", "missing", "repaired", "state", "not repaired")
@@ -133,7 +134,7 @@ def _source(stack: ExitStack, owner: str, asked: dict[str, Any]) -> Source:
         store = open_store(asked["place"])
         stack.callback(store.close)
         name = asked["place"].rpartition("@")[2]  # without a password
-        return StoreSource(store, owner=owner or None, name=name)
+        return StoreSource(store, owner=owner or None, name=name, waiting=_told_once())
     if not TARGET.fullmatch(asked["target"]):
         raise click.UsageError(f"--gateway is host:port, not {asked['target']!r}")
     token: Token = asked["token"]
@@ -157,11 +158,11 @@ def _token_in(path: str) -> Callable[[], str]:
     return lambda: contents(path, "the token").decode(errors="replace").strip()
 
 
-def _told_once() -> Callable[[GatewayError], None]:
-    """The function that reports each wait for the gateway."""
+def _told_once() -> Callable[[PenstockError], None]:
+    """The function that reports that a source is waited for."""
     told = False
 
-    def tell(error: GatewayError) -> None:
+    def tell(error: PenstockError) -> None:
         nonlocal told
         if not told:
             click.echo(f"waiting: {error}", err=True)

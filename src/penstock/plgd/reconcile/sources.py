@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from penstock.errors import PenstockError
 
 from ..codec import aggregate_of, device_of
 from ..kinds import type_of
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from ..gateway import BlockingGatewayClient, GatewayError
-    from ..store import Aggregate, EventStore
+    from ..store import Aggregate, EventStore, StoreError
+
+T = TypeVar("T")
 
 DEVICES_AT_ONCE = 100
 OUTGOING_MAX = 2**31
@@ -41,27 +45,59 @@ class Source(Protocol):
         """The aggregates of each device, one device after the other; ``seen`` are the devices of the stream."""
 
 
-class StoreSource:
-    """An event store: SQLite, or a hub's MongoDB."""
+def patiently(
+    ask: Callable[[], T],
+    may_pass: Callable[[PenstockError], bool],
+    waiting: Callable[[Any], None],
+    patience_s: float,
+) -> T:
+    """The result of a call, which is repeated while it fails with errors that may pass."""
+    deadline, wait_s = time.monotonic() + patience_s, RETRY_S
+    while True:
+        try:
+            return ask()
+        except PenstockError as error:
+            if time.monotonic() + wait_s > deadline or not may_pass(error):
+                raise
+            waiting(error)
+            time.sleep(wait_s)
+            wait_s = min(2 * wait_s, RETRY_S_MAX)
 
-    def __init__(self, store: EventStore, *, owner: str | None = None, name: str = "store") -> None:
-        """``owner`` is an owner claim, for the devices of one owner."""
+
+class StoreSource:
+    """An event store: SQLite, or a hub's MongoDB.
+
+    If a store's server goes away, the calls are repeated for ``patience_s``, and reading continues
+    after the last device that it has given.
+    """
+
+    def __init__(
+        self,
+        store: EventStore,
+        *,
+        owner: str | None = None,
+        name: str = "store",
+        patience_s: float = PATIENCE_S,
+        waiting: Callable[[StoreError], None] = lambda error: None,
+    ) -> None:
+        """``owner`` is an owner claim, for the devices of one owner; ``waiting`` gets the reason of each wait."""
         self.store = store
         self.owner = owner
         self.name = name
+        self.patience_s = patience_s
+        self.waiting = waiting
 
     def devices(self, seen: Iterable[str]) -> Iterator[list[Kept]]:
         """The aggregates of each device."""
         waiting: dict[str, set[int]] = {}
-        for item in self.store.outgoing(OUTGOING_MAX):
+        for item in self._asked(partial(self.store.outgoing, OUTGOING_MAX)):
             aggregate_id, _, rest = item.message_id.partition(".")
             version = rest.partition(".")[0]
             if version.isdecimal():  # a registration has no version
                 waiting.setdefault(aggregate_id, set()).add(int(version))
-        states = self.store.aggregates(owner=self.owner)
-        for devices in _portions(states, self.store.at_once):
-            kept = self.store.events_of([one.aggregate_id for each in devices for one in each])
-            for device in devices:
+        reading = _Reading(self.store, self.owner)
+        while portion := self._asked(reading.portion):
+            for device, kept in portion:
                 yield [
                     Kept(
                         state.aggregate_id,
@@ -73,6 +109,37 @@ class StoreSource:
                     )
                     for state in device
                 ]
+
+    def _asked(self, ask: Callable[[], T]) -> T:
+        """The answer of the store, for which it has some time."""
+        return patiently(ask, _store_may_pass, self.waiting, self.patience_s)
+
+
+def _store_may_pass(error: PenstockError) -> bool:
+    return getattr(error, "may_pass", False)
+
+
+class _Reading:
+    """The devices of a store, some at a time; after a failure it continues with the next ones."""
+
+    def __init__(self, store: EventStore, owner: str | None) -> None:
+        self.store = store
+        self.owner = owner
+        self.last = ""
+        self.portions: Iterator[list[list[Aggregate]]] | None = None
+
+    def portion(self) -> list[tuple[list[Aggregate], dict[str, list[Any]]]]:
+        """The next devices with their events; none at the end."""
+        portions, self.portions = self.portions, None  # not to be used after a failure
+        if portions is None:
+            states = self.store.aggregates(owner=self.owner, after_device=self.last)
+            portions = _portions(states, self.store.at_once)
+        devices = next(portions, [])
+        kept = self.store.events_of([one.aggregate_id for each in devices for one in each])
+        if devices:
+            self.last = devices[-1][0].device_id
+        self.portions = portions
+        return [(device, kept) for device in devices]
 
 
 def _portions(states: Iterable[Aggregate], at_once: int) -> Iterator[list[list[Aggregate]]]:
@@ -140,28 +207,18 @@ class GatewaySource:
 
     def _asked(self, ask: Callable[[], Iterator[Any]]) -> list[Any]:
         """All answers to a call, which is made again from its beginning while the gateway is away."""
-        from ..gateway import GatewayError  # with gRPC, which stores do without
+        answers = patiently(
+            lambda: list(ask()), self._may_pass, self.waiting, patience_s=self.patience_s
+        )
+        self._answered = True
+        return answers
 
-        deadline, wait_s = time.monotonic() + self.patience_s, RETRY_S
-        while True:
-            try:
-                answers = list(ask())
-            except GatewayError as error:
-                late = time.monotonic() + wait_s > deadline
-                if late or not self._answered or not self._may_pass(error):
-                    raise
-                self.waiting(error)
-                time.sleep(wait_s)
-                wait_s = min(2 * wait_s, RETRY_S_MAX)
-            else:
-                self._answered = True
-                return answers
-
-    def _may_pass(self, error: GatewayError) -> bool:
+    def _may_pass(self, error: PenstockError) -> bool:
         """Whether the same call may be answered later."""
-        if error.code == "UNAUTHENTICATED":
-            return callable(self.client.token)
-        return error.code in PASSING
+        code = getattr(error, "code", "")
+        if code == "UNAUTHENTICATED":
+            return self._answered and callable(self.client.token)
+        return self._answered and code in PASSING
 
 
 def kept_of(aggregate_id: str, device_id: str, owner: str, messages: list[Any]) -> Kept:

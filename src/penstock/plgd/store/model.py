@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 class StoreError(PenstockError):
     """The store cannot be used: it is no store, or another program's."""
 
+    may_pass = False
+    """Whether the same call may succeed later: a server is away."""
+
 
 class VersionConflict(PenstockError):
     """Another writer changed the aggregate first: load it and decide again."""
@@ -67,8 +70,12 @@ class EventStore(Protocol):
         owner: str | None = None,
         device_ids: Iterable[str] = (),
         after_ns: int | None = None,
+        after_device: str = "",
     ) -> Iterator[Aggregate]:
-        """States by device, of an owner, of some devices, that changed after a time; no filter means all."""
+        """States by device, of an owner, of some devices, that changed after a time; no filter means all.
+
+        ``after_device`` leaves out devices up to this id.
+        """
 
     def events(self, aggregate_id: str, *, after: int = -1) -> Iterator[Any]:
         """The messages of an aggregate that are kept, with versions above ``after``, in order."""

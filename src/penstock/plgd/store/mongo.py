@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from bson import Int64
 from pymongo import MongoClient, ReturnDocument
-from pymongo.errors import DocumentTooLarge, DuplicateKeyError, PyMongoError, WriteError
+from pymongo.errors import (
+    AutoReconnect,
+    CursorNotFound,
+    DocumentTooLarge,
+    DuplicateKeyError,
+    PyMongoError,
+    WriteError,
+)
 
 from .documents import (
     DATABASE,
@@ -46,6 +53,11 @@ POSITION = "penstock_position"
 class MongoError(StoreError):
     """MongoDB cannot be reached, or refuses; the next call tries again."""
 
+    def __init__(self, text: str, *, may_pass: bool = False) -> None:
+        """``may_pass``: it is away, or has lost a cursor at a restart."""
+        super().__init__(text)
+        self.may_pass = may_pass
+
 
 @contextmanager
 def telling() -> Iterator[None]:
@@ -54,7 +66,8 @@ def telling() -> Iterator[None]:
         yield
     except PyMongoError as error:
         said = str(error).partition(" (configured timeouts")[0]  # settings and topology follow
-        raise MongoError(f"MongoDB: {said}") from error
+        away = isinstance(error, AutoReconnect | CursorNotFound)
+        raise MongoError(f"MongoDB: {said}", may_pass=away) from error
 
 
 class MongoStore:
@@ -135,6 +148,7 @@ class MongoStore:
         owner: str | None = None,
         device_ids: Iterable[str] = (),
         after_ns: int | None = None,
+        after_device: str = "",
     ) -> Iterator[Aggregate]:
         """States that fit every filter that is given, by device and aggregate."""
         wanted = set(device_ids)
@@ -145,8 +159,11 @@ class MongoStore:
                 if not wanted:
                     return
             query: dict[str, Any] = {"isactive": True}
-            if wanted:
-                query["groupid"] = {"$in": sorted(wanted)}
+            groups: dict[str, Any] = {"$in": sorted(wanted)} if wanted else {}
+            if after_device:
+                groups["$gt"] = after_device
+            if groups:
+                query["groupid"] = groups
             if after_ns is not None:
                 query["latesttimestamp"] = {"$gt": Int64(after_ns)}
             order = [("groupid", 1), ("aggregateid", 1), ("latestversion", 1)]

@@ -202,6 +202,7 @@ class SqliteStore:
         owner: str | None = None,
         device_ids: Iterable[str] = (),
         after_ns: int | None = None,
+        after_device: str = "",
     ) -> Iterator[Aggregate]:
         """States that fit every filter that is given, by device and aggregate."""
         wanted = list(device_ids)
@@ -214,6 +215,9 @@ class SqliteStore:
         if after_ns is not None:
             clauses.append("timestamp_ns > ?")
             values.append(after_ns)
+        if after_device:
+            clauses.append("device_id > ?")
+            values.append(after_device)
         with telling(self.path):
             rows = self._db.execute(
                 f"SELECT {STATE} FROM aggregates WHERE {' AND '.join(clauses)}"
