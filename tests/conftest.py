@@ -9,7 +9,7 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import javas, pure, pythons
+from tests import copies, javas, pure, pythons
 from tests.ways import FULL, IN_CI, REASON, SEED, length
 
 settings.register_profile(
@@ -47,6 +47,8 @@ pure.begin()
 # work, and the tests are collected with half of it.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+if not FULL:
+    copies.tell(os.environ)
 gc.disable()  # until all tests are collected: nothing of them is freed before
 
 

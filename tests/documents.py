@@ -29,6 +29,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests import copies
 from tests.peers import START_TIMEOUT_S, free_port
 
 ROOT = Path(__file__).parents[1]
@@ -42,20 +43,6 @@ _SERVER = re.compile(r"^(\w+=\S+ )*(\S*/)?penstock-server\b(?!.* (-t|-sl|--help|
 _STAMP = re.compile(r"^\[\d+\] [\d/]+ [\d:.]+ (?=\[)", re.MULTILINE)  # pages leave it out
 _EDGE = re.compile(r"[ \t]*([|│┆])[ \t]*")
 _NUMBER = re.compile(r"[\d,.:]*\d[\d,.:TZ-]*(?: (?:B|KiB|MiB|GiB|kB|MB))?")
-# Keeps names over blocks, as a reader's interpreter does, and says where a block ends.
-_INTERPRETER = """
-import json, sys, traceback
-names = {"__name__": "__main__"}
-for line in sys.stdin:
-    given = json.loads(line)
-    try:
-        exec(compile(given["code"], given["place"], "exec"), names)
-        end = "done"
-    except BaseException:
-        traceback.print_exc(file=sys.stdout)
-        end = "failed"
-    print("\\n\\0" + end, flush=True)
-"""
 
 
 @dataclass
@@ -128,6 +115,8 @@ class Reader:
     url: str = ""
     server: str = ""
     """What runs in place of penstock-server, if anything."""
+    copies: str | None = field(default_factory=copies.programs)
+    """A folder with programs that stand for those of the same names."""
     _ports: dict[str, str] = field(default_factory=lambda: {p: str(free_port()) for p in PORTS})
     _servers: list[tuple[str, subprocess.Popen[bytes], Path]] = field(default_factory=list)
     _python: subprocess.Popen[str] | None = None
@@ -136,8 +125,11 @@ class Reader:
     def __post_init__(self) -> None:
         """Nothing runs yet."""
         self.url = f"nats://127.0.0.1:{self._ports['4222']}"
+        here = str(Path(sys.executable).parent)
         self._environment = os.environ | {
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PATH": ":".join(
+                each for each in (self.copies, here, os.environ["PATH"]) if each is not None
+            ),
             "XDG_DATA_HOME": str(self.folder / ".data"),  # keys of a reader, not of the machine
             "NATS_URL": self.url,
             "COLUMNS": "200",
@@ -263,8 +255,8 @@ class Reader:
 
     def _code(self, block: Block) -> str:
         if self._python is None:
-            self._python = subprocess.Popen(
-                [sys.executable, "-c", _INTERPRETER],
+            self._python = copies.Popen(
+                [sys.executable, copies.INTERPRETER],
                 cwd=self.folder,
                 env=self._environment,
                 stdin=subprocess.PIPE,

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests import copies
 from tests.ports import free_port
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class ServerProcess:
             *self.arguments,
         ]
         with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen([*command, *arguments], stdout=log, stderr=log)
+            self.process = copies.Popen([*command, *arguments], stdout=log, stderr=log)
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._greets():
             if self.process.poll() is not None or time.monotonic() > deadline:

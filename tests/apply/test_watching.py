@@ -22,6 +22,7 @@ from penstock.apply.watching import LONGEST_WAIT_S, Glances, Patience, Watch
 from penstock.client import StreamConfig
 from penstock.client.blocking.jetstream import JetStream
 from penstock.testing import LocalServer
+from tests import copies
 from tests.peers import ServerProcess
 
 WAIT_S = 60
@@ -94,7 +95,7 @@ class Watching:
 
     def __init__(self, url: str, *arguments: object) -> None:
         command = [sys.executable, "-m", "penstock.cli", "-s", url, *map(str, arguments), "--json"]
-        self.child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.child = copies.Popen(command, stdout=subprocess.PIPE, text=True)
         self.events: Queue[dict[str, Any]] = Queue()
         threading.Thread(target=self.read, daemon=True).start()
 

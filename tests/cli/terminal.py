@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import select
 import signal
 import sys
@@ -11,6 +10,8 @@ import termios
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
+
+from tests import copies
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,9 +29,7 @@ class Terminal:
         self.shown = ""
         self._taken = 0
         self._status: int | None = None
-        self.pid, self._file = pty.fork()
-        if self.pid == 0:
-            os.execve(words[0], words, environment)
+        self.pid, self._file = copies.at_terminal(words, environment)
 
     def __enter__(self) -> Self:
         return self

@@ -7,7 +7,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.client import ConsumerConfig, StreamConfig, connect_blocking
+from tests import copies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,7 +109,7 @@ def test_killed_anywhere_it_goes_on(
     kills = 0
     while True:
         begun = size_of(folder / "messages.part")
-        child = subprocess.Popen([*command, str(folder), "--resume"])
+        child = copies.Popen([*command, str(folder), "--resume"])
         while child.poll() is None and kills < 3:
             if size_of(folder / "messages.part") > begun:
                 child.send_signal(signal.SIGKILL)
@@ -122,7 +122,7 @@ def test_killed_anywhere_it_goes_on(
             assert child.returncode == -signal.SIGKILL
             kills += 1
     js.delete_stream(unique)
-    made = subprocess.run([*command[:-2], "restore", str(folder)], check=False)
+    made = copies.run([*command[:-2], "restore", str(folder)], check=False)
     assert made.returncode == 0
     assert rows(js, unique) == stored
 

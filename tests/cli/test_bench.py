@@ -20,6 +20,7 @@ from penstock.cli.bench.report import percentile, spread
 from penstock.cli.bench.supply import Pace, Subjects, Supply
 from penstock.client import connect_blocking
 from penstock.core.protocol.wire import OP_PUB, ROLE_SERVER, Parser
+from tests import copies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -192,7 +193,7 @@ def test_an_interrupted_load_says_what_it_has_done(peer: ServerProcess, unique: 
     words = ["bench", "pub", unique, "--throughput", "1000", "--duration", "1h", "--json"]
     command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, *words]
     with subscribed(peer.url, unique) as heard:
-        load = subprocess.Popen(command, stdout=subprocess.PIPE)
+        load = copies.Popen(command, stdout=subprocess.PIPE)
         try:
             heard(5)
         finally:
@@ -234,7 +235,7 @@ def test_keys_are_put_and_got(at: Run, unique: str) -> None:
 
 def test_a_service_answers_requests(at: Run, peer: ServerProcess, unique: str) -> None:
     command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, "bench"]
-    serving = subprocess.Popen(
+    serving = copies.Popen(
         [*command, "service", "serve", unique, "--clients", "2"], stderr=subprocess.PIPE
     )
     try:
@@ -258,7 +259,7 @@ def test_a_service_answers_requests(at: Run, peer: ServerProcess, unique: str) -
 
 def test_a_subscriber_gets_what_is_published(at: Run, peer: ServerProcess, unique: str) -> None:
     command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, "bench"]
-    listening = subprocess.Popen(
+    listening = copies.Popen(
         [*command, "sub", unique, "--clients", "2", "--msgs", str(MSGS), "--json"],
         stdout=subprocess.PIPE,
     )

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from penstock.cli.kv.dump import read_values
 from penstock.cli.output import payload
 from penstock.client import connect_blocking
+from tests import copies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -138,7 +139,7 @@ def test_a_watch_begins_where_it_is_told(at: Run, bucket: str) -> None:
 def test_a_watch_follows_changes(peer: ServerProcess, at: Run, bucket: str) -> None:
     at("kv", "put", bucket, "k", "first")
     command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, "kv", "watch", bucket]
-    child = subprocess.Popen([*command, "--json", "-n", "2"], stdout=subprocess.PIPE)
+    child = copies.Popen([*command, "--json", "-n", "2"], stdout=subprocess.PIPE)
     assert child.stdout is not None
     assert json.loads(child.stdout.readline())["data"] == "first"
     at("kv", "put", bucket, "k", "second")

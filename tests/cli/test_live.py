@@ -21,6 +21,7 @@ from penstock.cli.live.latency import distribution
 from penstock.cli.live.top import COLUMNS, SORTS, Snapshots, seconds_of
 from penstock.cli.live.trace import complete, lines_of, tree_of
 from penstock.cli.live.traffic import kind_of
+from tests import copies
 from tests.cli.terminal import Terminal
 from tests.nats_clusters import running_cluster, wait_until_ready
 from tests.peers import available_servers
@@ -61,7 +62,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 def background(*words: object, marker: str, environment: dict[str, str]) -> Iterator[Any]:
     """A command in the background, from the time that it says the marker on stderr."""
     command = [sys.executable, "-m", "penstock.cli", *(str(each) for each in words)]
-    running = subprocess.Popen(
+    running = copies.Popen(
         command,
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,
@@ -150,7 +151,7 @@ def test_events_out_of_a_stream(at: Run, unique: str) -> None:
 def test_connects_are_events_of_the_server(url: str) -> None:
     environment = {"NATS_URL": url, **ADMIN}
     with background("events", "-n", 2, marker="AUTH.ERR", environment=environment) as running:
-        subprocess.run([sys.executable, "-m", "penstock.cli", "-s", url, "rtt"], check=True)
+        copies.run([sys.executable, "-m", "penstock.cli", "-s", url, "rtt"], check=True)
         out, _ = running.communicate(timeout=60)
     assert "Client connected\n" in out
     assert "Client disconnected\n" in out
@@ -462,7 +463,7 @@ def test_a_stream_is_read_with_direct_gets(at: Run, unique: str) -> None:
 def test_messages_are_counted_by_subscription(at: Run, peer: ServerProcess, unique: str) -> None:
     words = ("sub", f"{unique}.>", f"{unique}.a", "--report-subscriptions", "-n", 3, "--json")
     command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, *map(str, words)]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    running = copies.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         while running.poll() is None:
             at("pub", f"{unique}.a", "x")
@@ -496,7 +497,7 @@ def test_events_of_an_import_have_another_prefix(at: Run, peer: ServerProcess, u
     words = ("--js-event-prefix", f"{unique}.events", "events", "--js-advisory")
     more = ("--no-srv-advisory", "-n", 1, "--json")
     command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, *map(str, words + more)]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    running = copies.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         while running.poll() is None:
             at("pub", f"{unique}.events.ADVISORY.x", '{"type": "one"}')

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from penstock.cli.messages.templates import filled, random_letters
 from penstock.client import connect_blocking
+from tests import copies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 def running(peer: ServerProcess, *arguments: object) -> Iterator[subprocess.Popen[str]]:
     """A command in its own process, ended behind the block; it says on stderr when it listens."""
     command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, *map(str, arguments)]
-    child = subprocess.Popen(
+    child = copies.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
     )
     try:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.client import connect_blocking
+from tests import copies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -133,7 +134,7 @@ def test_a_watch_shows_what_is_there_and_what_changes(
 ) -> None:
     at("object", "put", bucket, "--name", "a", stdin=b"xy")
     command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, "object", "watch", bucket]
-    child = subprocess.Popen([*command, "--json", "-n", "2"], stdout=subprocess.PIPE)
+    child = copies.Popen([*command, "--json", "-n", "2"], stdout=subprocess.PIPE)
     assert child.stdout is not None
     assert json.loads(child.stdout.readline())["name"] == "a"
     at("object", "del", bucket, "a", "-f")
@@ -154,7 +155,7 @@ def test_a_terminal_gets_a_progress_bar(at: Run, peer: ServerProcess, bucket: st
         parent, child = pty.openpty()
         command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, "object", *words]
         env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=child, env=env)
+        process = copies.Popen(command, stdout=subprocess.PIPE, stderr=child, env=env)
         os.close(child)
         text = b""
         while True:

@@ -12,6 +12,7 @@ import pytest
 
 from penstock.client import connect_blocking
 from penstock.testing import LocalServer
+from tests import copies
 from tests.cli.test_server_reports import CONFIG
 from tests.peers import available_servers
 from tests.server.configured import configured
@@ -204,7 +205,7 @@ def test_a_watch_goes_on_after_a_restart(tmp_path: Path) -> None:
         url = server.url.replace("://", "://admin:secret@")
         words = [sys.executable, "-m", "penstock.cli", "-s", url, "--timeout", "500ms", "server"]
         words += ["watch", "servers", "--interval", "50ms", "--json"]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watching:
+        with copies.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watching:
             assert watching.stdout is not None
             assert json.loads(watching.stdout.readline())[0]["connections"] == 1
             server.kill()

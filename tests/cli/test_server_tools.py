@@ -23,6 +23,7 @@ from penstock.client import connect_blocking
 from penstock.engine.transforms import parse
 from penstock.errors import PenstockError
 from penstock.server.auth.passwords import check_bcrypt
+from tests import copies
 from tests.cli.terminal import Terminal
 from tests.peers import available_servers, command_of, free_port
 from tests.server.configured import configured
@@ -259,14 +260,14 @@ def test_a_server_for_trying_things_out(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "penstock.cli"]
 
     def ask(*arguments: str) -> str:
-        done = subprocess.run(
+        done = copies.run(
             [*words, *arguments], env=environment, capture_output=True, text=True, check=True
         )
         return done.stdout
 
     told = []
     for clean in ((), ("--clean",)):
-        with subprocess.Popen(
+        with copies.Popen(
             [*words, "server", "run", "dev", "--jetstream", "--json", *clean],
             env=environment,
             stdout=subprocess.PIPE,
@@ -309,10 +310,10 @@ def test_a_server_that_joins_others(kind: str, tmp_path: Path) -> None:
     with configured(kind, hub) as running:
         save = ["context", "add", "hub", "--server", f"nats://127.0.0.1:{running.ports['port']}"]
         save += ["--user", "hu b", "--password", "pass:word"]
-        subprocess.run([*words, *save], env=environment, check=True, capture_output=True)
+        copies.run([*words, *save], env=environment, check=True, capture_output=True)
         extend = ["--context", "hub", "server", "run", "edge", "--extend", "--clean"]
         extend += ["--leaf-port", str(running.ports["leaf"]), "--json"]
-        with subprocess.Popen(
+        with copies.Popen(
             [*words, *extend],
             env=environment,
             stdout=subprocess.PIPE,

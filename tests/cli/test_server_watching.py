@@ -19,6 +19,7 @@ from penstock.cli.server.check_report import Metric, Report, exposition
 from penstock.cli.server.copies import _consumer_state, _stream_state, judged
 from penstock.client import StreamConfig, connect_blocking
 from penstock.errors import Timeout
+from tests import copies
 from tests.certificates import Authority
 from tests.cli.terminal import Terminal
 
@@ -87,7 +88,7 @@ def test_requests_are_followed(bertha: WithSystem, cli: Run, unique: str) -> Non
         "--account",
         "^A$",
     ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+    with copies.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None
         try:
             assert json.loads(watching.stdout.readline()) == []
@@ -228,7 +229,7 @@ def exported(config: Path, *more: object, context: ssl.SSLContext | None = None)
     """What a running exporter serves."""
     words = ["server", "check", "exporter", "--config", config, "--port", 0, *more]
     command = [sys.executable, "-m", "penstock.cli", *(str(each) for each in words)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+    with copies.Popen(command, stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
         try:
             line = running.stderr.readline()

@@ -15,6 +15,7 @@ import pytest
 from penstock.cli.__main__ import main
 from penstock.client import connect_blocking
 from penstock.testing import LocalServer
+from tests import copies
 from tests.certificates import Authority
 from tests.server.configured import configured
 
@@ -140,7 +141,7 @@ def test_tls_by_options_and_by_the_environment(
 
 def test_sub_goes_on_after_a_restart_of_the_server() -> None:
     with LocalServer(options=["-m", "-1"]) as server:
-        child = subprocess.Popen(
+        child = copies.Popen(
             [sys.executable, "-m", "penstock.cli", "-s", server.url, "sub", "a", "-n", "2", "-r"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import copies
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -26,7 +28,7 @@ def serve(peer: ServerProcess, unique: str) -> Iterator[Serve]:
 
     def begin(*options: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, "service", "serve", unique]
-        child = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
+        child = copies.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
         children.append(child)
         assert child.stdout is not None
         assert child.stdout.readline().startswith(f"service {unique} (")
@@ -115,7 +117,7 @@ def test_a_command_that_fails_is_an_error(at: Run, serve: Serve, unique: str) ->
 def test_the_log_of_requests_is_json_lines(peer: ServerProcess, at: Run, unique: str) -> None:
     command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, "service", "serve", unique]
     options = ["--response", "yes", "--json", "-n", "1"]
-    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE) as child:
+    with copies.Popen([*command, *options], stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         while at("service", "ping", unique).status:
             assert child.poll() is None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import copies
 from tests.cli.terminal import Terminal
 from tests.peers import running_server
 from tests.ways import skip_other_servers
@@ -121,7 +122,7 @@ ENDLESS: list[tuple[str, ...]] = [
 def test_a_reader_that_goes_away_is_no_error(
     words: tuple[str, ...], made: str, peer: ServerProcess
 ) -> None:
-    running = subprocess.Popen(
+    running = copies.Popen(
         command(peer, *_words(words, made)),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -135,8 +136,8 @@ def test_a_reader_that_goes_away_is_no_error(
         if words[0] in ("sub", "kv"):  # they write again when something happens
             for _ in range(3):
                 subject, body = f"{made}.a", "more"
-                subprocess.run(command(peer, "pub", subject, body, "-J", "-q"), check=True)
-                subprocess.run(command(peer, "kv", "put", f"{made}k", "key", "x"), check=True)
+                copies.run(command(peer, "pub", subject, body, "-J", "-q"), check=True)
+                copies.run(command(peer, "kv", "put", f"{made}k", "key", "x"), check=True)
         status = running.wait(60)
         err = running.stderr.read().decode()
     finally:
@@ -199,7 +200,7 @@ def test_questions_at_a_terminal(at: Run, peer: ServerProcess, unique: str) -> N
 def test_without_a_terminal_nothing_is_asked(
     words: tuple[str, ...], made: str, peer: ServerProcess
 ) -> None:
-    ran = subprocess.run(
+    ran = copies.run(
         command(peer, *_words(words, made)),
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -222,7 +223,7 @@ def test_colour_only_at_a_terminal(made: str, peer: ServerProcess) -> None:
     with Terminal(*words, environment={**colours, "NO_COLOR": "1"}) as screen:
         assert screen.status() == 0
         assert "\x1b[3" not in screen.shown
-    piped = subprocess.run(command(peer, "stream", "ls"), capture_output=True, check=True)
+    piped = copies.run(command(peer, "stream", "ls"), capture_output=True, check=True)
     assert b"\x1b" not in piped.stdout
 
 
@@ -266,7 +267,7 @@ def test_the_place_of_a_mistake_in_sql_is_marked_at_a_terminal(peer: ServerProce
         screen.expect("^")
         screen.expect("penstock: Parser Error")
         assert screen.status() == 2
-    ran = subprocess.run(
+    ran = copies.run(
         command(peer, "sql", "select * form X"), capture_output=True, text=True, check=False
     )
     assert ran.stderr.count("\n") == 1
@@ -283,7 +284,7 @@ def test_reasons_of_the_system_have_no_numbers(tmp_path: Path, peer: ServerProce
         (("object", "put", "b", tmp_path / "none"), "none"),
     ):
         line = command(peer, *words)
-        ran = subprocess.run(line, capture_output=True, text=True, check=False)
+        ran = copies.run(line, capture_output=True, text=True, check=False)
         assert says in ran.stderr, ran
         assert "Errno" not in ran.stderr
 
@@ -322,7 +323,7 @@ def test_a_lost_connection_is_told_once(cli: Run) -> None:
             cli("-s", server.url, "consumer", "add", "S", "c", "--pull", "--defaults").status == 0
         )
         line = command(server, "consumer", "next", "S", "c", "--wait", "60s")
-        with subprocess.Popen(
+        with copies.Popen(
             line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as running:
             deadline = time.monotonic() + 60
@@ -362,9 +363,7 @@ def test_only_the_names_of_facts_are_dim_and_a_bare_table_says_so() -> None:
     primary, secondary = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80"}
     environment.pop("NO_COLOR", None)
-    ran = subprocess.run(
-        [sys.executable, "-c", code], stdout=secondary, env=environment, check=True
-    )
+    ran = copies.run([sys.executable, "-c", code], stdout=secondary, env=environment, check=True)
     os.close(secondary)
     text = b""
     with contextlib.suppress(OSError):

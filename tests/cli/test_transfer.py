@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.client import StreamConfig, connect_blocking
+from tests import copies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -200,7 +201,7 @@ def test_a_killed_import_goes_on(
     kills = 0
     while True:
         before = js.stream_info(unique).state.last_seq
-        child = subprocess.Popen([*command, str(path)], stderr=subprocess.PIPE)
+        child = copies.Popen([*command, str(path)], stderr=subprocess.PIPE)
         stop = before + draw.randrange(1, count // 3)
         while child.poll() is None and time.monotonic() < deadline:
             if kills < 4 and js.stream_info(unique).state.last_seq > stop:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests import copies
 from tests.peers import command_of, free_port
 
 PATIENCE_SECONDS = 20.0
@@ -29,7 +29,7 @@ class Configured:
         command = command_of(kind)
         assert command is not None
         with (self.path / "log").open("wb") as log:
-            self.process = subprocess.Popen(
+            self.process = copies.Popen(
                 [*command, "-D", "-c", str(self.config)], stdout=log, stderr=log
             )
         self.wait_for("Server is ready")

@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterator
 from typing import IO
 
+from tests import copies
+
 PATIENCE_SECONDS = 20.0
 
 
@@ -85,7 +87,7 @@ class ServerProcess:
         env: dict[str, str] | None = None,
         child: subprocess.Popen[bytes] | None = None,
     ) -> None:
-        self.child = child or subprocess.Popen(
+        self.child = child or copies.Popen(
             [sys.executable, "-m", "penstock.server", *arguments],
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

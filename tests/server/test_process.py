@@ -15,8 +15,15 @@ from pathlib import Path
 import pytest
 
 from penstock.server.files import StoreLock
+from tests import copies
 
 from .process import GoneError, ServerLog, ServerProcess, Wire, running
+
+
+@pytest.fixture(autouse=True)
+def plain_starts(monkeypatch):
+    """Each server imports what it needs, as a user's does."""
+    monkeypatch.setattr(copies, "may_copy", lambda environment: False)
 
 
 def refused(*arguments, status=1):
