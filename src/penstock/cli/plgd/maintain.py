@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.failures import DONE
+from penstock.cli.maintenance_options import DRY_RUN, NO_COMPACT, RETENTION, TARGET_SIZE
 from penstock.cli.output import number, print_json, print_table, size
 from penstock.cli.plgd.lakes import lake_of, table_options
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION, SIZE
+from penstock.cli.values import DURATION
 
 if TYPE_CHECKING:
     from datetime import date
 
     from penstock.plgd.spark.maintaining import Done
 
-_HOUR_NS = 3_600_000_000_000
-_DAY_NS = 24 * _HOUR_NS
+_DAY_NS = 86_400_000_000_000
 _COLUMNS = (
     "table",
     "rows deleted",
@@ -41,22 +41,10 @@ _COLUMNS = (
     default=None,
     help="Delete rows of days that ended longer ago, such as 90d; current and open rows stay.",
 )
-@click.option(
-    "--retention",
-    type=DURATION,
-    default="7d",
-    show_default=True,
-    help="Keep files of versions that are younger than this; at least an hour.",
-)
-@click.option(
-    "--target-size",
-    type=SIZE,
-    default="128MB",
-    show_default=True,
-    help="Compact files to about this size; larger ones stay as they are.",
-)
-@click.option("--no-compact", is_flag=True, help="Leave small files as they are.")
-@click.option("--dry-run", is_flag=True, help="Only show the changes.")
+@RETENTION
+@TARGET_SIZE
+@NO_COMPACT
+@DRY_RUN
 @table_options
 @command
 @click.pass_obj
@@ -70,15 +58,10 @@ def maintain(session: Session, /, folder: Path, **given: Any) -> int:
     penstock plgd maintain ./lake
     penstock plgd maintain ./lake --keep 90d --retention 1d
     """
-    keep, retention, dry_run = (given.pop(name) for name in ("keep", "retention", "dry_run"))
-    target_bytes, no_compact = given.pop("target_size"), given.pop("no_compact")
-    if retention < _HOUR_NS:
-        text = "1h or more: a batch under way may be about to commit younger files"
-        raise click.BadParameter(text, param_hint="--retention")
+    keep, keep_hours, dry_run = (given.pop(name) for name in ("keep", "keep_hours", "dry_run"))
+    target_bytes, no_compact = given.pop("target_bytes"), given.pop("no_compact")
     if keep is not None and keep < _DAY_NS:
         raise click.BadParameter("1d or more", param_hint="--keep")
-    if target_bytes < 1:
-        raise click.BadParameter("a size of 1 byte or more", param_hint="--target-size")
     tables = folder / "tables"
     lake = lake_of(tables, given, make=False)
     from penstock.plgd.spark.maintaining import look_after
@@ -86,7 +69,7 @@ def maintain(session: Session, /, folder: Path, **given: Any) -> int:
 
     plan = Plan(
         target_bytes=target_bytes,
-        keep_hours=-(-retention // _HOUR_NS),
+        keep_hours=keep_hours,
         compact=not no_compact,
         dry_run=dry_run,
     )

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from penstock.cli.maintenance_options import DRY_RUN, RETENTION, TARGET_SIZE
 from penstock.cli.output import number, print_json, print_table, size
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION, SIZE
 
 if TYPE_CHECKING:
     from penstock.spark.iceberg.maintenance import Report
 
-_HOUR_NS = 3_600_000_000_000
 _COLUMNS = ("table", "snapshots", "files", "bytes", "compacted", "removed", "seconds")
 
 
@@ -27,22 +26,10 @@ _COLUMNS = ("table", "snapshots", "files", "bytes", "compacted", "removed", "sec
     metavar="NAME=VALUE",
     help="Property of the catalog, such as uri=http://rest:8181; repeatable.",
 )
-@click.option(
-    "--retention",
-    type=DURATION,
-    default="7d",
-    show_default=True,
-    help="Keep snapshots and files that are younger than this; at least an hour.",
-)
+@RETENTION
 @click.option("--compact", is_flag=True, help="First merge small files, with the same rows.")
-@click.option(
-    "--target-size",
-    type=SIZE,
-    default="128MB",
-    show_default=True,
-    help="With --compact: to files of about this size; larger ones stay as they are.",
-)
-@click.option("--dry-run", is_flag=True, help="Only show the changes.")
+@TARGET_SIZE
+@DRY_RUN
 @command
 @click.pass_obj
 def expire(
@@ -50,9 +37,9 @@ def expire(
     names: tuple[str, ...],
     catalog: str,
     properties: tuple[str, ...],
-    retention: int,
+    keep_hours: int,
     compact: bool,
-    target_size: int,
+    target_bytes: int,
     dry_run: bool,
 ) -> int:
     """Expire old snapshots of the Iceberg tables NAMESPACE.NAME..., and remove unused files.
@@ -67,19 +54,14 @@ def expire(
     from penstock.spark.parsing import OptionError
     from penstock.spark.tables.places import TableError
 
-    if retention < _HOUR_NS:
-        text = "1h or more: a batch under way may be about to commit younger files"
-        raise click.BadParameter(text, param_hint="--retention")
-    if target_size < 1:
-        raise click.BadParameter("a size of 1 byte or more", param_hint="--target-size")
-    hours, target_bytes = -(-retention // _HOUR_NS), target_size if compact else None
     given = dict(_pair(text) for text in properties)
     reports: list[Report] = []
     problems: list[tuple[str, str]] = []
     for name in names:
         try:
             table = address(name, catalog, given)
-            reports.append(maintain(table, hours, target_bytes=target_bytes, dry_run=dry_run))
+            merged = target_bytes if compact else None
+            reports.append(maintain(table, keep_hours, target_bytes=merged, dry_run=dry_run))
         except (TableError, OptionError) as problem:
             problems.append((name, str(problem)))
     if session.as_json:

@@ -6,38 +6,25 @@ from typing import TYPE_CHECKING
 
 import click
 
+from penstock.cli.maintenance_options import DRY_RUN, NO_COMPACT, RETENTION, TARGET_SIZE
 from penstock.cli.output import number, print_json, print_table, size
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION, SIZE
 
 if TYPE_CHECKING:
     from penstock.spark.tables.maintenance import Plan, Report
 
-_HOUR_NS = 3_600_000_000_000
 _COLUMNS = ("table", "version", "files", "bytes", "compacted", "removed", "seconds")
 _NUMBERS = frozenset(_COLUMNS[1:])
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option(
-    "--target-size",
-    type=SIZE,
-    default="128MB",
-    show_default=True,
-    help="Compact files to about this size; larger ones stay as they are.",
-)
-@click.option(
-    "--retention",
-    type=DURATION,
-    default="7d",
-    show_default=True,
-    help="Keep files of versions that are younger than this; at least an hour.",
-)
-@click.option("--no-compact", is_flag=True, help="Leave small files as they are.")
+@TARGET_SIZE
+@RETENTION
+@NO_COMPACT
 @click.option("--no-checkpoint", is_flag=True, help="Write no checkpoint of the log.")
 @click.option("--no-vacuum", is_flag=True, help="Remove no files.")
-@click.option("--dry-run", is_flag=True, help="Only show the changes.")
+@DRY_RUN
 @click.option(
     "--storage",
     multiple=True,
@@ -49,8 +36,8 @@ _NUMBERS = frozenset(_COLUMNS[1:])
 def maintain(
     session: Session,
     paths: tuple[str, ...],
-    target_size: int,
-    retention: int,
+    target_bytes: int,
+    keep_hours: int,
     no_compact: bool,
     no_checkpoint: bool,
     no_vacuum: bool,
@@ -65,14 +52,9 @@ def maintain(
         from penstock.spark.tables.maintenance import Plan
     except ImportError as problem:
         raise click.ClickException(f"{problem}; pip install 'penstock[spark]'") from None
-    if target_size < 1:
-        raise click.BadParameter("a size of 1 byte or more", param_hint="--target-size")
-    if retention < _HOUR_NS:
-        text = "1h or more: a batch under way may be about to commit younger files"
-        raise click.BadParameter(text, param_hint="--retention")
     plan = Plan(
-        target_bytes=target_size,
-        keep_hours=-(-retention // _HOUR_NS),
+        target_bytes=target_bytes,
+        keep_hours=keep_hours,
         compact=not no_compact,
         checkpoint=not no_checkpoint,
         vacuum=not no_vacuum,

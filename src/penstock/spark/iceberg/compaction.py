@@ -13,10 +13,8 @@ some batches of each in memory. Knows nothing of Spark and of marks.
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
@@ -27,7 +25,8 @@ from pyiceberg.table.snapshots import Operation
 
 from penstock.spark.iceberg.catalogs import failed, load
 from penstock.spark.iceberg.commits import HERE, FilesGone, Write, add, target_of
-from penstock.spark.iceberg.data_files import write_rows
+from penstock.spark.iceberg.data_files import WrittenFile, write_rows
+from penstock.spark.tables.groups import Rewritten, Small, grouped, portions, until_all_are_done
 from penstock.spark.tables.places import TableError
 from penstock.spark.tables.rows import ahead
 
@@ -37,46 +36,31 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
 
-    from penstock.spark.iceberg.data_files import Target, WrittenFile
+    from penstock.spark.iceberg.data_files import Target
     from penstock.spark.iceberg.options import Address
 
-_TRIES = 5
 _COMMIT_TRIES = 8
 _AT_ONCE = 2
-_COMMIT_BYTES = 8 * 2**30
 
 Group = tuple["DataFile", ...]
-
-
-@dataclass(frozen=True)
-class _Rewritten:
-    """A group, and the files that now have its rows."""
-
-    group: Group
-    files: tuple[WrittenFile, ...]
+_Rewritten = Rewritten["DataFile", WrittenFile]
 
 
 def plan(table: Table, target_bytes: int, without: Collection[str] = ()) -> list[Group]:
     """The groups of files of which each becomes one file; ``without`` are paths of files to leave out."""
     spec_id = table.spec().spec_id
-    small: dict[tuple[Any, ...], list[tuple[int, str, DataFile]]] = defaultdict(list)
-    for sequence, file in _whole_files(table):
-        wanted = file.spec_id == spec_id and file.file_path not in without
-        if wanted and file.file_size_in_bytes < target_bytes:
-            values = tuple(file.partition[place] for place in range(len(file.partition)))
-            small[values].append((sequence, file.file_path, file))
-    groups: list[Group] = []
-    for files in small.values():
-        group: list[DataFile] = []
-        filled = 0
-        for *_, file in sorted(files, key=lambda one: one[:2]):
-            if group and filled + file.file_size_in_bytes > target_bytes:
-                groups.append(tuple(group))
-                group, filled = [], 0
-            group.append(file)
-            filled += file.file_size_in_bytes
-        groups.append(tuple(group))
-    return [group for group in groups if len(group) > 1]
+    small = (
+        Small(
+            tuple(file.partition[place] for place in range(len(file.partition))),
+            (sequence, file.file_path),
+            file.file_size_in_bytes,
+            file,
+        )
+        for sequence, file in _whole_files(table)
+        if file.spec_id == spec_id and file.file_path not in without
+        if file.file_size_in_bytes < target_bytes
+    )
+    return grouped(small, target_bytes)
 
 
 def _whole_files(table: Table) -> Iterator[tuple[int, DataFile]]:
@@ -101,18 +85,14 @@ def compact(address: Address, target_bytes: int) -> tuple[int, int]:
     Raises :class:`TableError` when other writers change the same rows each time, or the catalog or store
     fails.
     """
-    removed = added = 0
-    for _ in range(_TRIES):
+
+    def attempt() -> tuple[int, list[_Rewritten]]:
         table = _table(address)
         groups = plan(table, target_bytes)
-        if not groups:
-            return removed, added
-        done = [each for part in _portions(groups) for each in rewrite(table, address, part)]
-        removed += sum(len(each.group) for each in done)
-        added += sum(len(each.files) for each in done)
-        if len(done) == len(groups):
-            return removed, added
-    raise TableError(f"other writers change {address} each time before its compaction is committed")
+        parts = portions(groups, lambda file: int(file.file_size_in_bytes))
+        return len(groups), [each for part in parts for each in rewrite(table, address, part)]
+
+    return until_all_are_done(address, attempt)
 
 
 def _table(address: Address) -> Table:
@@ -120,20 +100,6 @@ def _table(address: Address) -> Table:
     if table is None:
         raise TableError(f"there is no table {address}")
     return table
-
-
-def _portions(groups: Iterable[Group]) -> Iterator[list[Group]]:
-    """Groups for one commit each: files that wait long for a commit may be removed as left-overs."""
-    portion: list[Group] = []
-    filled = 0
-    for group in groups:
-        portion.append(group)
-        filled += sum(file.file_size_in_bytes for file in group)
-        if filled >= _COMMIT_BYTES:
-            yield portion
-            portion, filled = [], 0
-    if portion:
-        yield portion
 
 
 def rewrite(table: Table, address: Address, groups: Sequence[Group]) -> list[_Rewritten]:

@@ -17,43 +17,32 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deltalake.exceptions import CommitFailedError
 
 from penstock.spark.tables.commits import Write, check_there, log_to_disk
 from penstock.spark.tables.data_files import DataFile, write_rows
-from penstock.spark.tables.places import TableError
+from penstock.spark.tables.groups import Rewritten, Small, grouped, portions, until_all_are_done
 from penstock.spark.tables.replacing import Active, Snapshot, can_be_named, replace, snapshot
 from penstock.spark.tables.rows import ahead, read_files
 from penstock.spark.tables.schemas import schema_of
 from penstock.spark.tables.statistics import columns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from deltalake import DeltaTable
 
     from penstock.spark.tables.places import Place
 
-_TRIES = 5
 _AT_ONCE = 2
 _COMMIT_TRIES = 20
-_COMMIT_BYTES = 8 * 2**30
 _READ_ROWS = 32 * 1024
 
 Group = tuple[Active, ...]
-
-
-@dataclass(frozen=True)
-class _Rewritten:
-    """A group, and the files that now have its rows."""
-
-    group: Group
-    files: tuple[DataFile, ...]
+_Rewritten = Rewritten[Active, DataFile]
 
 
 def plan(table: DeltaTable, target_bytes: int, without: Collection[str] = ()) -> list[Group]:
@@ -61,27 +50,14 @@ def plan(table: DeltaTable, target_bytes: int, without: Collection[str] = ()) ->
 
     Raises :class:`TableError` for a table that cannot be compacted.
     """
-    return _groups(snapshot(table), target_bytes, without)
-
-
-def _groups(now: Snapshot, target_bytes: int, without: Collection[str]) -> list[Group]:
-    small: dict[tuple[tuple[str, str | None], ...], list[Active]] = defaultdict(list)
-    for file in now.files.values():
-        may = file.logged not in now.with_deletions and can_be_named(file)
-        if may and file.stored.size < target_bytes and file.stored.path not in without:
-            small[file.stored.partition].append(file)
-    groups: list[Group] = []
-    for files in small.values():
-        group: list[Active] = []
-        filled = 0
-        for file in sorted(files, key=lambda one: (one.modified_ms, one.logged)):
-            if group and filled + file.stored.size > target_bytes:
-                groups.append(tuple(group))
-                group, filled = [], 0
-            group.append(file)
-            filled += file.stored.size
-        groups.append(tuple(group))
-    return [group for group in groups if len(group) > 1]
+    now = snapshot(table)
+    small = (
+        Small(file.stored.partition, (file.modified_ms, file.logged), file.stored.size, file)
+        for file in now.files.values()
+        if file.logged not in now.with_deletions and can_be_named(file)
+        if file.stored.size < target_bytes and file.stored.path not in without
+    )
+    return grouped(small, target_bytes)
 
 
 def compact(table: DeltaTable, place: Place, target_bytes: int) -> tuple[int, int]:
@@ -90,32 +66,14 @@ def compact(table: DeltaTable, place: Place, target_bytes: int) -> tuple[int, in
 
     Raises :class:`TableError` when other writers change the same rows each time.
     """
-    removed = added = 0
-    for _ in range(_TRIES):
+
+    def attempt() -> tuple[int, list[_Rewritten]]:
         table.update_incremental()
         groups = plan(table, target_bytes)
-        if not groups:
-            return removed, added
-        done = [each for part in _portions(groups) for each in rewrite(table, place, part)]
-        removed += sum(len(each.group) for each in done)
-        added += sum(len(each.files) for each in done)
-        if len(done) == len(groups):
-            return removed, added
-    raise TableError(f"other writers change {place} each time before its compaction is committed")
+        parts = portions(groups, lambda file: file.stored.size)
+        return len(groups), [each for part in parts for each in rewrite(table, place, part)]
 
-
-def _portions(groups: Iterable[Group]) -> Iterator[list[Group]]:
-    """Groups for one commit each: files that wait long for a commit may be removed as left-overs."""
-    portion: list[Group] = []
-    filled = 0
-    for group in groups:
-        portion.append(group)
-        filled += sum(file.stored.size for file in group)
-        if filled >= _COMMIT_BYTES:
-            yield portion
-            portion, filled = [], 0
-    if portion:
-        yield portion
+    return until_all_are_done(place, attempt)
 
 
 def rewrite(table: DeltaTable, place: Place, groups: Sequence[Group]) -> list[_Rewritten]:
