@@ -44,7 +44,7 @@
     │   ├── GroupNotFound           the stream has no consumer group of that name
     │   ├── GroupExists             a group of that name exists with another configuration
     │   └── GroupChanged            the configuration of a group changed as it never may
-    ├── NotEnabled                  the bucket or its server does not have the feature
+    ├── NotEnabled                  the bucket or the server does not have the feature
     └── ApiError                    JetStream refused: ``code``, ``err_code``, ``description``
         ├── StreamNotFound              10059
         ├── ConsumerNotFound            10014
@@ -519,7 +519,10 @@ class NoValue(PenstockError, ValueError):
 
 
 class NotEnabled(PenstockError):
-    """The bucket does not allow an operation, or its server does not know it; nothing was stored."""
+    """The bucket does not allow an operation, or the server does not know it or a field of a configuration.
+
+    Nothing was stored, unless the text says what the server has made without the field.
+    """
 
 
 class GroupError(PenstockError):

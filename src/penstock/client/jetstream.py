@@ -13,7 +13,7 @@ Both shells run the same plans, so a call means the same in asyncio and in block
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -24,7 +24,7 @@ from penstock.api import calls as wire
 from penstock.api.subjects import Api
 from penstock.api.times import format_duration
 from penstock.core.protocol.wire import decode_headers, encode_headers
-from penstock.errors import ApiError, ProtocolError
+from penstock.errors import ApiError, NoResponders, PermissionsViolation, ProtocolError, Timeout
 
 from .arguments import refuse, refuse_field
 from .durations import Duration, to_nanoseconds
@@ -45,6 +45,7 @@ from .models import (
     StreamInfoResponse,
     StreamListResponse,
 )
+from .needs import NO_NAMES, Need, check_level, check_made, needs_of
 
 T = TypeVar("T")
 R = TypeVar("R", bound=wire.Response)
@@ -205,19 +206,29 @@ class Listing(Generic[T]):
         return not page or len(self.found) + len(self.unavailable) >= total
 
 
+def _no_level() -> int:
+    return 0
+
+
 class Plans:
     """The plans of one JetStream API: the server's own, that of a ``domain``, or any ``prefix``."""
 
     def __init__(
-        self, domain: str | None = None, prefix: str | None = None, seconds: float | None = None
+        self,
+        domain: str | None = None,
+        prefix: str | None = None,
+        seconds: float | None = None,
+        level_told: Callable[[], int] = _no_level,
     ) -> None:
         """``seconds`` is how long to wait for each answer; None for the time of the client's options.
 
-        Raises ValueError for both a domain and a prefix, or for an invalid prefix.
+        ``level_told``: the API level that the server of the connection has told, 0 for none. Raises ValueError
+        for both a domain and a prefix, or for an invalid prefix.
         """
         if domain and prefix:
             raise ValueError("give a domain or a prefix, not both")
         self._seconds = seconds
+        self._level_told = level_told
         self.subjects = Api(prefix) if prefix else Api.of_domain(domain or "")
 
     def _stream(self, call: str, stream: str) -> str:
@@ -249,19 +260,46 @@ class Plans:
 
     # -- streams -----------------------------------------------------------------------------------
 
-    def create_stream(self, config: StreamConfig) -> Plan[StreamInfo]:
+    def create_stream(self, config: StreamConfig, *, strict: bool = True) -> Plan[StreamInfo]:
         """Create a stream; returns an existing one with the same config, StreamExists for another
         config.
-        """
-        subject = self._stream("CREATE", config.name)
-        answer = yield from self._one(subject, encode_config(config), StreamInfoResponse)
-        return present(answer.info)
 
-    def update_stream(self, config: StreamConfig) -> Plan[StreamInfo]:
-        """Change a stream to this whole config."""
-        subject = self._stream("UPDATE", config.name)
-        answer = yield from self._one(subject, encode_config(config), StreamInfoResponse)
-        return present(answer.info)
+        NotEnabled when the server is too old for a field that is set: before anything is made, or for a field
+        of 2.10 behind the answer of an older server, which has made the stream without it. ``strict=False``
+        takes what the server makes of the config.
+        """
+        return self.making_stream("CREATE", config, strict=strict)
+
+    def update_stream(self, config: StreamConfig, *, strict: bool = True) -> Plan[StreamInfo]:
+        """Change a stream to this whole config; NotEnabled and ``strict`` as in ``create_stream``."""
+        return self.making_stream("UPDATE", config, strict=strict)
+
+    def making_stream(
+        self,
+        verb: str,
+        config: StreamConfig,
+        *,
+        strict: bool = True,
+        names: Mapping[str, str] = NO_NAMES,
+    ) -> Plan[StreamInfo]:
+        """Create or update a stream; ``names``: those that users know for fields."""
+        subject, body = self._stream(verb, config.name), encode_config(config)
+        needs = needs_of(config) if strict else []
+        yield from self._knowing(needs, names)
+        info = present((yield from self._one(subject, body, StreamInfoResponse)).info)
+        check_made(needs, info.config, names)
+        return info
+
+    def _knowing(self, needs: Sequence[Need], names: Mapping[str, str]) -> Plan[None]:
+        """Raise NotEnabled when the server tells that it is too old; it is asked if it has told no level."""
+        wanted = max((need.level for need in needs), default=0)
+        if wanted <= self._level_told():
+            return
+        try:
+            account = yield from self.account_info()
+        except (NoResponders, PermissionsViolation, Timeout):
+            return  # its answer to the call itself will tell
+        check_level(needs, account.api.level, names)
 
     def stream_info(
         self, stream: str, *, subjects_filter: str | None = None, deleted_details: bool = False
@@ -362,11 +400,17 @@ class Plans:
     # -- consumers ---------------------------------------------------------------------------------
 
     def create_consumer(
-        self, stream: str, config: ConsumerConfig, *, action: ConsumerAction = ""
+        self,
+        stream: str,
+        config: ConsumerConfig,
+        *,
+        action: ConsumerAction = "",
+        strict: bool = True,
     ) -> Plan[ConsumerInfo]:
         """Create or change a consumer.
 
-        ``action`` is "create", "update", or "" for either.
+        ``action`` is "create", "update", or "" for either. NotEnabled and ``strict`` as in
+        ``create_stream``.
         """
         name = config.name or config.durable_name
         if config.name:
@@ -379,12 +423,21 @@ class Plans:
         else:
             subject = self.subjects.consumer("CREATE", stream)
         encode_config(config)
+        needs = needs_of(config) if strict else []
+        yield from self._knowing(needs, NO_NAMES)
         body = encode(wire.CreateConsumerRequest(stream_name=stream, config=config, action=action))
-        return present((yield from self._one(subject, body, ConsumerInfoResponse)).info)
+        info = present((yield from self._one(subject, body, ConsumerInfoResponse)).info)
+        if info.config is not None:
+            check_made(needs, info.config, NO_NAMES)
+        return info
 
-    def update_consumer(self, stream: str, config: ConsumerConfig) -> Plan[ConsumerInfo]:
-        """Change an existing consumer to this whole config."""
-        return self.create_consumer(stream, config, action="update")
+    def update_consumer(
+        self, stream: str, config: ConsumerConfig, *, strict: bool = True
+    ) -> Plan[ConsumerInfo]:
+        """Change an existing consumer to this whole config; NotEnabled and ``strict`` as in
+        ``create_stream``.
+        """
+        return self.create_consumer(stream, config, action="update", strict=strict)
 
     def consumer_info(self, stream: str, consumer: str) -> Plan[ConsumerInfo]:
         """Config and state of one consumer."""

@@ -47,12 +47,16 @@ class ConsumerPause(NamedTuple):
 class ManagementPlans(Plans):
     """The plans of one JetStream API."""
 
-    def create_or_update_stream(self, config: StreamConfig) -> Plan[StreamInfo]:
-        """Change a stream to this whole config; create it when it does not exist."""
+    def create_or_update_stream(
+        self, config: StreamConfig, *, strict: bool = True
+    ) -> Plan[StreamInfo]:
+        """Change a stream to this whole config; create it when it does not exist. NotEnabled and ``strict``
+        as in ``create_stream``.
+        """
         try:
-            return (yield from self.update_stream(config))
+            return (yield from self.update_stream(config, strict=strict))
         except StreamNotFound:
-            return (yield from self.create_stream(config))
+            return (yield from self.create_stream(config, strict=strict))
 
     def stream_name_by_subject(self, subject: str) -> Plan[str]:
         """The name of the stream that stores messages of this subject, which may have wildcards.
@@ -94,9 +98,13 @@ class ManagementPlans(Plans):
 
     # -- consumers ---------------------------------------------------------------------------------
 
-    def create_or_update_consumer(self, stream: str, config: ConsumerConfig) -> Plan[ConsumerInfo]:
-        """Create a consumer, or change an existing one to this whole config."""
-        return self.create_consumer(stream, config)
+    def create_or_update_consumer(
+        self, stream: str, config: ConsumerConfig, *, strict: bool = True
+    ) -> Plan[ConsumerInfo]:
+        """Create a consumer, or change an existing one to this whole config. NotEnabled and ``strict`` as in
+        ``create_stream``.
+        """
+        return self.create_consumer(stream, config, strict=strict)
 
     def pause_consumer(self, stream: str, consumer: str, until: Moment) -> Plan[ConsumerPause]:
         """Deliver nothing until a moment: a datetime with a zone, RFC 3339 text or nanoseconds.

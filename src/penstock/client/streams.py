@@ -56,7 +56,10 @@ class Streams(Scheduling[M]):
     ) -> None:
         """``timeout`` of every call, in seconds."""
         self.client = client
-        self.plans = ManagementPlans(domain, prefix, timeout)
+        own = domain is None and prefix is None
+        self.plans = ManagementPlans(
+            domain, prefix, timeout, lambda: client.server_info.api_lvl if own else 0
+        )
         self.timeout = timeout
 
     def seconds_of(self, timeout: Duration | None) -> float:

@@ -12,6 +12,7 @@ from penstock.errors import BadBucket, InvalidBucketName
 
 from ..durations import Duration, Nanoseconds, to_nanoseconds
 from ..models import Placement, Republish, StreamConfig, StreamSource, SubjectTransform
+from ..needs import SERVERS_OWN
 from ..summaries import bucket_summary
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 NO_LIMIT = -1
 SECOND_NS = 1_000_000_000
-_SERVERS_OWN = "_nats."  # metadata that a server adds
 
 
 def check_bucket(name: str) -> None:
@@ -168,7 +168,7 @@ def config_of(stream: StreamConfig) -> KeyValueConfig:
         metadata={
             name: value
             for name, value in stream.metadata.items()
-            if not name.startswith(_SERVERS_OWN)
+            if not name.startswith(SERVERS_OWN)
         },
     )
 

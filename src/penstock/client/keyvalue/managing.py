@@ -10,7 +10,6 @@ from penstock.errors import (
     BadBucket,
     BucketExists,
     BucketNotFound,
-    NotEnabled,
     StreamExists,
     StreamNotFound,
 )
@@ -27,7 +26,12 @@ if TYPE_CHECKING:
 
 B = TypeVar("B")
 
-_TTL_LEVEL, _ATOMIC_LEVEL = 1, 2
+_FIELDS = {
+    "allow_msg_ttl": "limit_marker_ttl",
+    "subject_delete_marker_ttl": "limit_marker_ttl",
+    "subject_transforms": "sources",
+}
+"""What fields of a stream are called in the configuration of a bucket."""
 
 
 class KeyValues(ABC, Generic[B]):
@@ -63,9 +67,10 @@ class KeyValues(ABC, Generic[B]):
 
         BucketExists when it has another one, NotEnabled when the server is too old for it.
         """
-        yield from self._checking_server(config)
         try:
-            info = yield from self.plans.create_stream(config.stream_config())
+            info = yield from self.plans.making_stream(
+                "CREATE", config.stream_config(), names=_FIELDS
+            )
         except StreamExists:
             raise BucketExists(config.bucket) from None
         return self._handle(info, None)
@@ -75,9 +80,10 @@ class KeyValues(ABC, Generic[B]):
 
         ``(await bucket.status()).config`` is the present one.
         """
-        yield from self._checking_server(config)
         try:
-            info = yield from self.plans.update_stream(config.stream_config())
+            info = yield from self.plans.making_stream(
+                "UPDATE", config.stream_config(), names=_FIELDS
+            )
         except StreamNotFound:
             raise BucketNotFound(config.bucket) from None
         return self._handle(info, None)
@@ -117,20 +123,6 @@ class KeyValues(ABC, Generic[B]):
                 except BadBucket:
                     continue  # only named like a bucket
         return sorted(found, key=lambda status: status.bucket)
-
-    def _checking_server(self, config: KeyValueConfig) -> Steps[None]:
-        """Raise NotEnabled when the server would ignore a part of the configuration."""
-        wanted = (
-            _ATOMIC_LEVEL if config.allow_atomic else _TTL_LEVEL if config.limit_marker_ttl else 0
-        )
-        if not wanted:
-            return
-        account = yield from self.plans.account_info()
-        if account.api.level < wanted:
-            field, since = ("allow_atomic", "2.12")
-            if account.api.level < _TTL_LEVEL and config.limit_marker_ttl:
-                field, since = ("limit_marker_ttl", "2.11")
-            raise NotEnabled(f"the server does not know {field}: it needs nats-server {since}")
 
     key_value = call(opening_bucket)
     create_key_value = call(creating_bucket)

@@ -14,6 +14,7 @@ from penstock.api.fields import Storage
 from penstock.errors import ObjectDamaged
 
 from ..durations import Duration, Nanoseconds, to_nanoseconds
+from ..needs import SERVERS_OWN
 from ..summaries import bucket_summary
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class ObjectStoreConfig:
 
 
 def _servers_own(metadata: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in metadata.items() if name.startswith("_nats.")}
+    return {name: value for name, value in metadata.items() if name.startswith(SERVERS_OWN)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

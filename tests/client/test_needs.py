@@ -1,0 +1,225 @@
+"""Fields of configurations that a server may not know: what is asked of it, and what its answer lacks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from msgspec.structs import replace
+
+from penstock.api import calls as wire
+from penstock.api import encode
+from penstock.client import (
+    ConsumerConfig,
+    ConsumerInfo,
+    KeyValueConfig,
+    NotEnabled,
+    ObjectStoreConfig,
+    StreamConfig,
+    StreamConsumerLimits,
+    StreamInfo,
+    StreamSource,
+    SubjectTransform,
+    Timeout,
+)
+from penstock.client.jetstream import Plans
+from penstock.client.models import AccountInfo, ConsumerInfoResponse, StreamInfoResponse
+from penstock.client.needs import needs_of
+from tests.client.shells import connected
+from tests.peers import running_server, version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from penstock.client.steps import Request
+    from tests.peers import ServerProcess
+
+TRANSFORM = SubjectTransform(src="a.>", dest="b.>")
+OF_STREAMS: dict[str, tuple[int, Any]] = {
+    "compression": (0, "s2"),
+    "first_seq": (0, 7),
+    "subject_transform": (0, TRANSFORM),
+    "consumer_limits": (0, StreamConsumerLimits(max_ack_pending=5)),
+    "sources": (0, [StreamSource(name="A", subject_transforms=[TRANSFORM])]),
+    "metadata": (0, {"a": "b"}),
+    "allow_msg_ttl": (1, True),
+    "subject_delete_marker_ttl": (1, 1),
+    "allow_msg_counter": (2, True),
+    "allow_atomic": (2, True),
+    "allow_msg_schedules": (2, True),
+    "persist_mode": (2, "async"),
+    "allow_batched": (4, True),
+}
+OF_CONSUMERS: dict[str, tuple[int, Any]] = {
+    "filter_subjects": (0, ["a", "b"]),
+    "metadata": (0, {"a": "b"}),
+    "pause_until": (1, 2 * 10**18),
+    "priority_groups": (1, ["g"]),
+    "priority_policy": (1, "overflow"),
+    "priority_timeout": (1, 1),
+}
+CASES = [
+    *((StreamConfig(name="S"), name, *rest) for name, rest in OF_STREAMS.items()),
+    *((ConsumerConfig(name="C"), name, *rest) for name, rest in OF_CONSUMERS.items()),
+]
+
+
+def call_of(
+    config: Any, *, level_told: int = 0, strict: bool = True
+) -> Generator[Request, Any, Any]:
+    plans = Plans(level_told=lambda: level_told)
+    if isinstance(config, StreamConfig):
+        return plans.create_stream(config, strict=strict)
+    return plans.create_consumer("S", config, strict=strict)
+
+
+def made(config: Any) -> bytes:
+    """The answer of a server that has made this."""
+    if isinstance(config, StreamConfig):
+        return encode(StreamInfoResponse(info=StreamInfo(config=config)))
+    return encode(ConsumerInfoResponse(info=ConsumerInfo(name="C", config=config)))
+
+
+def account(level: int) -> bytes:
+    info = AccountInfo(api=wire.ApiStats(level=level))
+    return encode(wire.AccountInfoResponse(info=info))
+
+
+def result(call: Generator[Request, Any, Any], answer: bytes) -> Any:
+    with pytest.raises(StopIteration) as over:
+        call.send(answer)
+    return over.value.value
+
+
+@pytest.mark.parametrize(("plain", "field", "level", "value"), CASES)
+def test_each_field_is_asked_for_and_missed(plain: Any, field: str, level: int, value: Any) -> None:
+    config = replace(plain, **{field: value})
+    (need,) = needs_of(config)
+    assert (need.level, needs_of(plain)) == (level, [])
+    call = call_of(config)
+    asked = next(call)
+    if level:
+        assert asked.subject == "$JS.API.INFO"
+        with pytest.raises(NotEnabled, match=f"does not know {need.field}: it needs nats-server 2"):
+            call.send(account(level - 1))
+        call = call_of(config)
+        next(call)
+        asked = call.send(account(level))
+    assert ".CREATE" in asked.subject
+    with pytest.raises(NotEnabled, match=f"without {need.field}, which it does not know"):
+        call.send(made(plain))
+    lenient = call_of(config, strict=False)
+    assert ".CREATE" in next(lenient).subject
+    assert result(lenient, made(plain)).config == plain
+    told = call_of(config, level_told=level)
+    assert ".CREATE" in next(told).subject
+    assert result(told, made(config)).config == config
+
+
+def test_without_an_answer_about_the_level_the_call_itself_tells() -> None:
+    config = StreamConfig(name="S", allow_msg_ttl=True)
+    call = call_of(config)
+    next(call)
+    assert call.throw(Timeout("nobody may ask")).subject == "$JS.API.STREAM.CREATE.S"
+    assert result(call, made(config)).config == config
+
+
+def test_what_says_the_same_as_nothing_needs_nothing() -> None:
+    config = StreamConfig(name="S", persist_mode="default", metadata={"_nats.level": "4"})
+    assert needs_of(config) == []
+    consumer = ConsumerConfig(filter_subjects=["a"], priority_policy="none")
+    (need,) = needs_of(consumer)
+    assert need.of(ConsumerConfig(filter_subject="a"))
+
+
+# -- servers ----------------------------------------------------------------------------------------
+
+OLDER = pytest.mark.skipif(not version_of("older"), reason="no older nats-server")
+
+
+@pytest.fixture(scope="module")
+def older() -> Iterator[ServerProcess]:
+    with running_server("older") as process:
+        yield process
+
+
+@OLDER
+@pytest.mark.peer
+def test_an_older_server_makes_nothing_that_it_does_not_know(
+    shell: str, older: ServerProcess
+) -> None:
+    with connected(shell, older.url) as client:
+        js = client.jetstream()
+        js.create_stream(StreamConfig(name="S", subjects=["a", "b"]))
+        for config in (StreamConfig(name="T", allow_msg_ttl=True), StreamConfig(allow_atomic=True)):
+            with pytest.raises(NotEnabled, match="the server does not know allow_"):
+                js.create_stream(replace(config, name="T"))
+        with pytest.raises(NotEnabled, match=r"limit_marker_ttl: it needs nats-server 2\.11"):
+            js.create_key_value(KeyValueConfig(bucket="b", limit_marker_ttl="5s"))
+        with pytest.raises(NotEnabled, match="allow_msg_ttl"):
+            js.update_stream(StreamConfig(name="S", subjects=["a", "b"], allow_msg_ttl=True))
+        with pytest.raises(NotEnabled, match="priority_groups, priority_policy: it needs"):
+            js.create_consumer(
+                "S", ConsumerConfig(name="c", priority_groups=["g"], priority_policy="overflow")
+            )
+        assert (js.stream_names(), js.consumer_names("S")) == (["S"], [])
+        info = js.create_stream(StreamConfig(name="T", allow_msg_ttl=True), strict=False)
+        assert not info.config.allow_msg_ttl
+        js.delete_stream("T")
+        js.delete_stream("S")
+
+
+@OLDER
+@pytest.mark.peer
+def test_what_an_older_server_has_left_out_is_told(shell: str, older: ServerProcess) -> None:
+    with connected(shell, older.url) as client:
+        js = client.jetstream()
+        js.create_stream(StreamConfig(name="S", subjects=["a", "b"]))
+        calls = {
+            "metadata": lambda: js.create_stream(StreamConfig(name="T", metadata={"a": "b"})),
+            "compression": lambda: js.create_object_store(
+                ObjectStoreConfig(bucket="o", compression=True)
+            ),
+            "filter_subjects": lambda: js.create_consumer(
+                "S", ConsumerConfig(name="c", filter_subjects=["a", "b"])
+            ),
+        }
+        for field, call in calls.items():
+            if version_of("older") >= (2, 10):
+                call()
+                continue
+            with pytest.raises(NotEnabled, match=rf"without {field}.*it needs nats-server 2\.10"):
+                call()
+        for name in js.stream_names():
+            js.delete_stream(name)
+
+
+def test_a_server_of_today_knows_all(shell: str, server: ServerProcess, unique: str) -> None:
+    values = {name: value for name, (_, value) in OF_STREAMS.items()}
+    alone = {name: values.pop(name) for name in ("allow_msg_counter", "sources", "persist_mode")}
+    with connected(shell, server.url) as client:
+        js = client.jetstream()
+        js.create_stream(StreamConfig(name=f"{unique}_A", subjects=[f"{unique}.a.>"]))
+        values["subject_transform"] = SubjectTransform(src=f"{unique}.>", dest=f"{unique}.b.>")
+        info = js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.c.>"], **values))
+        assert info.config.allow_batched
+        source = replace(alone["sources"][0], name=f"{unique}_A")
+        js.create_stream(StreamConfig(name=f"{unique}_B", sources=[source]))
+        js.create_stream(
+            StreamConfig(name=f"{unique}_C", allow_msg_counter=True, allow_direct=True)
+        )
+        js.create_stream(StreamConfig(name=f"{unique}_D", persist_mode="async"))
+        config = ConsumerConfig(
+            durable_name="c",
+            filter_subjects=[f"{unique}.b.x", f"{unique}.b.y"],
+            metadata={"a": "b"},
+            pause_until=2 * 10**18,
+            priority_groups=["g"],
+            priority_policy="pinned_client",
+            priority_timeout=10,
+        )
+        js.create_consumer(unique, config)
+        js.update_consumer(unique, replace(config, pause_until=0))
+        js.create_consumer(unique, ConsumerConfig(name="d", filter_subjects=[f"{unique}.b.x"]))
+        for name in (unique, *(f"{unique}_{letter}" for letter in "ABCD")):
+            js.delete_stream(name)
