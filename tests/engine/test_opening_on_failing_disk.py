@@ -249,7 +249,7 @@ def goes_on(case: Case, house: House) -> None:
     assert house.account.offline == {}
     for name, entry in house.account.streams.items():
         assert entry.core.failure == "", (name, entry.core.failure)
-        assert entry.core.log.owed.first == entry.core.log.owed.late == []
+        assert entry.core.log.deferred.first == entry.core.log.deferred.late == []
         assert entry.rewrites == {}
         assert entry.files is not None
         assert entry.files.states.error is None

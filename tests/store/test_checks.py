@@ -175,7 +175,7 @@ def test_the_copy_of_a_stream_folder(tmp_path: Path) -> None:
     assert (copy.stream, copy.state) == ("COPY", UNREADABLE)
     [problem] = copy.problems
     assert problem.file == str(copied / "meta.json")
-    assert problem.reason == "the file belongs to stream ORDERS, whose place is ORDERS"
+    assert problem.reason == "this is the file of stream ORDERS; its folder must be named ORDERS"
     assert "move it out of the store" in problem.repair
 
 

@@ -169,7 +169,7 @@ class JetStreamAccount:
         # streams with unsaved consumer states, in the order of the changes
         self.unsaved: dict[StreamEntry, None] = {}
         # whether folders of deleted streams may be left to remove, and the time of the next try
-        self.owes_removals = False
+        self.removals_left = False
         self.removals_at_ns = 0
         self.api_total = 0
         self.api_errors = 0

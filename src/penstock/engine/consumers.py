@@ -209,7 +209,7 @@ def recover(account: JetStreamAccount, stream: StreamEntry) -> None:
     if problems or stream.changed:
         save_states(account, stream, durable=True)  # replace the damaged files
     if beyond and files.states.error is not None:
-        stream.core.owe(files.states.error, lambda: _save_owed(account, stream))
+        stream.core.defer(files.states.error, lambda: _save_deferred(account, stream))
     if files.states.outdated:
         for _ in range(2):  # replace both bases, and the journal that the older base needs
             save_states(account, stream, durable=True)
@@ -217,7 +217,7 @@ def recover(account: JetStreamAccount, stream: StreamEntry) -> None:
         stream.core.review()
 
 
-def _save_owed(account: JetStreamAccount, stream: StreamEntry) -> None:
+def _save_deferred(account: JetStreamAccount, stream: StreamEntry) -> None:
     """Save states that have to be on the disk before the stream accepts a message. OSError."""
     assert stream.files is not None
     save_states(account, stream, durable=True)

@@ -99,9 +99,9 @@ def retry_removals(account: JetStreamAccount, now_ns: int) -> None:
     if now_ns < account.removals_at_ns:
         return
     try:
-        account.owes_removals = not account.files.finish_removals()
+        account.removals_left = not account.files.finish_removals()
     except OSError:  # the client got the error with the answer to its delete
-        account.owes_removals = True
+        account.removals_left = True
         account.removals_at_ns = now_ns + LAST_WAIT_NS
 
 

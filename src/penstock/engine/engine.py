@@ -267,8 +267,8 @@ class Engine:
         """Return when `tick` is due; 0: not needed."""
         soon = 0
         for account in self._all:
-            owes = account.owes_removals or account.leftovers
-            if not (account.streams or account.transfers or account.reopens or owes):
+            unfinished = account.removals_left or account.leftovers
+            if not (account.streams or account.transfers or account.reopens or unfinished):
                 continue
             soon = soon or min(self._save_at_ns, self._idle_at_ns, self._rules_at_ns)
             for due_ns in (account.timers.next_ns(), account.alarms.next_ns()):
@@ -422,7 +422,7 @@ def _decrypted(stream: StreamEntry) -> bool:
 
 
 def _expire(account: JetStreamAccount, now_ns: int) -> None:
-    if account.owes_removals:
+    if account.removals_left:
         disk_recovery.retry_removals(account, now_ns)
     for stream in account.streams.values():
         if len(stream.core.log.lost) != stream.lost_reported:

@@ -414,14 +414,17 @@ def _consumer_at(path: str, data: bytes) -> ConsumerFile:
 
 
 def _check_place(path: str, what: str, name: str, place: str) -> None:
-    """Raise MisplacedError when the name in a configuration does not belong to the name of the file
-    or folder.
+    """Raise MisplacedError when the file of a consumer, or the folder of a stream, has the name of
+    another one.
     """
     if not name:
         raise BadFileError(f"{path}: the file has no {what} name")
-    if file_name(name) != place:
+    right = file_name(name)
+    if right != place:
+        kind = "folder" if what == "stream" else "file"
+        right += "" if what == "stream" else ".json"
         raise MisplacedError(
-            f"{path}: the file belongs to {what} {name}, whose place is {file_name(name)}"
+            f"{path}: this is the file of {what} {name}; its {kind} must be named {right}"
         )
 
 

@@ -1,6 +1,6 @@
 """Opens offline streams again after an error of the disk.
 
-Opening needs only reads from the disk (core/log/deferred_writes). After a disk error, the engine
+Opening needs only reads from the disk (core/log/recovery_writes). After a disk error, the engine
 tries again after one second, then after two, and so on up to a minute. A try opens a few
 segments at a time, so that clients are served meanwhile. A stream whose files are not valid is not tried
 again. The stream stays offline until it is open.

@@ -175,7 +175,7 @@ def _finish_removal(account: JetStreamAccount, moved: str) -> None:
     try:
         account.files.finish_removal(moved)
     except OSError as error:
-        account.owes_removals = True
+        account.removals_left = True
         raise errors.StreamDeleteError(error) from error
 
 
@@ -252,7 +252,7 @@ def serve(account: JetStreamAccount, entry: StreamEntry) -> None:
     try:
         entry.core.log.fsync()
     except OSError as error:  # the stream serves its messages, and the log tries the sync again
-        entry.core.owe(error, None)
+        entry.core.defer(error, None)
 
 
 def _drop(account: JetStreamAccount, entry: StreamEntry) -> None:

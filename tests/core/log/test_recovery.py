@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from penstock.core.base.buffer import seed_hash
 from penstock.core.base.disk import PyDisk
 from penstock.core.log import maintenance, queries, recovery
-from penstock.core.log.deferred_writes import do_late
 from penstock.core.log.log import Log, StoredMessage
+from penstock.core.log.recovery_writes import do_late
 from penstock.core.log.segment_reader import segment_head
 from penstock.testing.simulated_disk import SimDisk
 from tests.core.damage import everything

@@ -210,17 +210,13 @@ def test_a_stream_can_ask_for_each_message() -> None:
 
 def test_messages_of_the_server_itself_are_stored_as_they_are() -> None:
     site = Site(max_msgs=2)
-    assert (
-        site.stream.path.store("s.a", b"one", block("Nats-Msg-Id: m", "Nats-TTL: 5"), ts_ns=5) == 1
-    )
-    assert site.stream.path.store("s.b", b"two", seq=10) == 10
+    assert site.stream.path.store("s.a", b"one", block("Nats-Msg-Id: m", "Nats-TTL: 5")) == 1
+    assert site.stream.path.store("s.b", b"two") == 2
     assert (
         site.answer("s.c", b"", block("Nats-Msg-Id: m")) == stored(1)[:-1] + b',"duplicate": true}'
     )
-    assert site.stream.path.store("s.c", b"three") == 11
-    assert (site.log.first_seq, site.log.msgs) == (10, 2)
-    with pytest.raises(ValueError, match="sequence 4 is taken"):
-        site.stream.path.store("s.d", b"", seq=4)
+    assert site.stream.path.store("s.c", b"three") == 3
+    assert (site.log.first_seq, site.log.msgs) == (2, 2)
 
 
 def test_sizes() -> None:

@@ -152,7 +152,7 @@ cdef class AckJournal(AckConfirmer):
             self.reactor.enlist_commit(self)
         return 0
 
-    cdef int begun_anew(self, ConsumerTask consumer) except -1:
+    cdef int was_reset(self, ConsumerTask consumer) except -1:
         self.mark_of(consumer).cseq = 18446744073709551615u
         return 0
 

@@ -37,7 +37,7 @@ cdef enum:
 cdef class AckConfirmer(Synced):
     """Answers the acks that ask for an answer, once they are as durable as promised (core/consumer/ack_journal)."""
     cdef int confirm(self, ConsumerTask consumer, uint64_t seq, const char* reply, size_t n) except -1
-    cdef int begun_anew(self, ConsumerTask consumer) except -1     # the consumer sequences start again from 1
+    cdef int was_reset(self, ConsumerTask consumer) except -1      # the consumer sequences start again from 1
 
 
 @cython.final
@@ -107,7 +107,7 @@ cdef class Delivery:
     cdef int expire_below(self, uint64_t seq) except -1
     cdef int purged(self) except -1
     cdef int needs(self, uint64_t seq) except -1
-    cdef int lost(self, Pending* e) except -1                      # the message left the stream
+    cdef int drop_removed(self, Pending* e) except -1
     # acks: the sequences and the delivery count of the ack subject
     cdef int acknowledge(self, uint64_t seq, uint64_t cseq, uint64_t deliveries, Message* m) except -1
     cdef int answer(self, const char* reply, size_t n) except -1

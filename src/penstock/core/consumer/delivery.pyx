@@ -48,7 +48,7 @@ cdef class AckConfirmer(Synced):
     cdef int confirm(self, ConsumerTask consumer, uint64_t seq, const char* reply, size_t n) except -1:
         return 0
 
-    cdef int begun_anew(self, ConsumerTask consumer) except -1:
+    cdef int was_reset(self, ConsumerTask consumer) except -1:
         return 0
 
 
@@ -359,18 +359,18 @@ cdef class Delivery:
     cdef int removed(self, uint64_t seq) except -1:
         cdef Pending* e = self.pending.find(seq)
         if e != NULL:
-            self.lost(e)
+            self.drop_removed(e)
         elif self.spent is not None and seq in self.spent:
             self.forget(seq)
         return self.pending.live > 0 or self.spent is not None
 
     cdef int expire_below(self, uint64_t seq) except -1:
         while self.pending.live and self.pending.first().seq < seq:
-            self.lost(self.pending.first())
+            self.drop_removed(self.pending.first())
         return 0
 
-    cdef int lost(self, Pending* e) except -1:
-        """Treat the message as terminated."""
+    cdef int drop_removed(self, Pending* e) except -1:
+        """The stream has removed an unacknowledged message: it counts as terminated."""
         cdef uint64_t seq = e.seq, cseq = e.cseq, deliveries = e.deliveries
         self.pending.remove(e, self.delivered, self.cursor.passed)
         self.acked_ns = self.reactor.now_ns
@@ -431,8 +431,7 @@ cdef class Delivery:
                 e.since_ns = self.reactor.now_ns
                 self.consumer.touch()
         elif starts(p, n, b"+TERM", 5):
-            self.terminate(seq, cseq, deliveries, p + 5, n - 5)
-            promise = True
+            promise = self.terminate(seq, cseq, deliveries, p + 5, n - 5)
         if answer and m.reply_len:
             if self.confirmer is None or not promise:
                 return self.answer(m.reply, m.reply_len)
@@ -542,12 +541,12 @@ cdef class Delivery:
         return 0
 
     cdef int terminate(self, uint64_t seq, uint64_t cseq, uint64_t deliveries, const char* p, size_t n) except -1:
-        """The client does not want the message again (+TERM)."""
-        self.ack_one(seq, cseq)
+        """The client does not want the message again (+TERM). As ack_one()."""
+        cdef int known = self.ack_one(seq, cseq)
         if self.consumer.api_subjects is not None and self.consumer.api_subjects.term_advisory is not None:
             reason = PyBytes_FromStringAndSize(p, n).decode("utf-8", "replace").strip() if n else ""
             self.consumer.api_subjects.term_advisory(self.consumer, cseq, seq, deliveries, reason)
-        return 0
+        return known
 
     cdef int exhausted(self, Pending* e) except -1:
         """The message has reached max_deliver: drop it from pending, and send the advisory."""
@@ -604,7 +603,7 @@ cdef class Delivery:
         self.due_ns = 0
         self.stalled = False
         if self.confirmer is not None:
-            self.confirmer.begun_anew(self.consumer)
+            self.confirmer.was_reset(self.consumer)
         self.consumer.touch()
         self.settle()
         return seq

@@ -1,13 +1,20 @@
-"""Deferred writes: how an opening writes, and defers what the disk refuses. See deferred_writes.pyx."""
-from libc.stdint cimport uint64_t
-from penstock.core.log.log cimport Log
-from penstock.core.log.segment cimport Segment
+"""Deferred writes: what the disk has refused and is still to be written. See deferred_writes.pyx."""
+from penstock.core.base.disk cimport Disk
 
-cdef int sync_names(Log log) except -1                     # sync the names of the folder and of its files
-cdef int sync_found(Log log, Segment s) except -1          # sync a segment that was there; when the disk refuses, it goes into `unsynced`
-cdef int set_aside(Log log, str name) except -1            # rename a file that is not part of the log
-cdef int start_found(Log log, uint64_t first) except -1    # begin the newest segment, empty
-cdef bytes keep_aside(Log log, Segment s, uint64_t at)     # cut a segment at `at`; returns the bytes behind it
-cdef int restart(Log log, Segment s) except -1             # give a segment without a head a new head
-cdef int complete_head(Log log, Segment s, const char* head) except -1     # write what a power cut left out of a head, now that it is known
-cdef int write_found(Log log, list doubted, str stale) except -1       # at the end: write what was repaired; `doubted`: segments whose sync failed
+
+cdef class DeferredWrites:
+    cdef Disk disk
+    cdef readonly list first                 # before the next append: callables that raise OSError until they succeed
+    cdef readonly list late                  # can wait
+    cdef str stale                           # an index file to unlink as soon as its removals are written in the log
+    cdef bint sync_next                      # the next write is synced before it returns
+
+    cdef int refused(self, object call) except -1               # the disk refused a write; call repeats it, None: the next write repeats it
+    cdef int add_first(self, object call) except -1
+    cdef int put_off(self, object call) except -1
+    cdef int do_first(self) except -1                           # OSError when the disk refuses: the remaining ones stay
+    cdef bint do_late(self) except -1                           # do one; whether there was one. OSError when the disk refuses
+    cdef int unlink_later(self, str path) except -1             # unlink this file, if any, after the next write
+    cdef bint need_sync(self) noexcept                          # the next write is synced before it returns
+    cdef int written(self) except -1                            # ... and it was
+    cdef int unlink_stale(self) except -1

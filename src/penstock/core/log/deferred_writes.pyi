@@ -1,6 +1,7 @@
-"""Deferred writes: writes that the opening of a log could not do because of the disk."""
+"""Deferred writes: what the disk has refused and is still to be written."""
 
-from penstock.core.log.log import Log
+from collections.abc import Callable
 
-def do_late(log: Log) -> bool:
-    """Do one deferred write of `late`, if the log takes appends; whether there was one. OSError when the disk refuses."""
+class DeferredWrites:
+    first: list[Callable[[], None]]  # before the next append
+    late: list[Callable[[], object]]  # can wait for ``maintain``

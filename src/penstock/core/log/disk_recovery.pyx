@@ -57,7 +57,7 @@ def mend(Log log) -> bool:
     if log.marks.sync_running:
         return False
     try:
-        log.files.pay()
+        log.files.do_deferred()
         if not log.state.unsure_told:
             log.files.note_unsure()
         probe(log)
@@ -93,9 +93,9 @@ cdef int resume(Log log) except -1:
     try:
         log.disk.unlink(f"{log.folder}/{UNSURE}")
     except OSError:
-        log.owed.put_off(partial(log.disk.unlink, f"{log.folder}/{UNSURE}"))
+        log.deferred.put_off(partial(log.disk.unlink, f"{log.folder}/{UNSURE}"))
     with suppress(OSError):
-        log.owed.unlink_stale()
+        log.deferred.unlink_stale()
     if log.files.retired.items:
         log.files.unlink_retired()
     return 0

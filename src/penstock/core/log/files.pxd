@@ -8,7 +8,7 @@ cimport cython
 from libc.stdint cimport uint64_t
 from penstock.core.base.disk cimport Disk
 from penstock.core.log.disk_condition cimport DiskCondition
-from penstock.core.log.owed_writes cimport OwedWrites
+from penstock.core.log.deferred_writes cimport DeferredWrites
 from penstock.core.log.read_windows cimport Pages
 from penstock.core.log.removals cimport Removals
 from penstock.core.log.retired_segments cimport RetiredSegments
@@ -40,7 +40,7 @@ cdef class LogFiles:
     cdef Tail tail                           # the newest bytes of the active segment
     cdef RetiredSegments retired             # segments without live messages whose files are not unlinked yet
     cdef UnsyncedFiles unsynced              # bytes and names that are not synced
-    cdef OwedWrites owed                     # writes that the disk has refused (core/log/deferred_writes)
+    cdef DeferredWrites deferred                     # writes that the disk has refused
 
     # --- per turn ----------------------------------------------------------------------------------------------------
     cdef bint dirty(self) noexcept                      # something accepted is not written
@@ -56,7 +56,7 @@ cdef class LogFiles:
     cdef int start_segment(self, uint64_t first) except -1
     cdef int make_file(self, Segment s) except -1
     cdef int begin_tail(self, Segment s) except -1                          # for an empty active segment
-    cdef int pay(self) except -1                                            # does the owed writes
+    cdef int do_deferred(self) except -1                                    # does the deferred writes that an append needs
     cdef int make_anew(self, Segment s) except -1
     cdef int note_unsure(self) except -1
     cdef int resume(self) except -1                                         # an encrypted log continues in a new segment

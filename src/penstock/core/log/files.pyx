@@ -21,7 +21,7 @@ from penstock.core.base.buffer cimport hash_bytes, out_put
 from penstock.core.base.disk cimport Disk
 from penstock.core.log.disk_condition cimport CLOSED, FAILED, FULL, HOLDS, DiskCondition
 from penstock.core.log.index_file cimport write_index_file
-from penstock.core.log.owed_writes cimport OwedWrites
+from penstock.core.log.deferred_writes cimport DeferredWrites
 from penstock.core.log.read_windows cimport Pages
 from penstock.core.log.record cimport put_ranges, ranges_add, ranges_sort
 from penstock.core.log.removals cimport Removals
@@ -56,13 +56,13 @@ cdef class LogFiles:
         self.tail, self.marks, self.state, self.removals = Tail(), Watermarks(), DiskCondition(), Removals()
         self.unsynced = UnsyncedFiles(disk, folder, segments)
         self.retired = RetiredSegments(disk, folder, cipher, segments, self.removals, self.marks, self.unsynced)
-        self.owed = OwedWrites(disk)
+        self.deferred = DeferredWrites(disk)
 
     cdef int refuse(self) except -1:
         if self.state.condition == HOLDS:
             return 0
         if self.state.condition == FULL:
-            self.pay()
+            self.do_deferred()
             if self.state.begin_anew:
                 self.resume()
             self.write()
@@ -216,9 +216,9 @@ cdef class LogFiles:
         if self.removals.ranges.count:
             self.put_removals()
         self.write_tail()
-        if self.owed.need_sync():
+        if self.deferred.need_sync():
             self.sync_files()
-            self.owed.written()
+            self.deferred.written()
         self.state.take()
         self.marks.written(self.span.last_seq)
         self.marks.check(self.span.last_seq)
@@ -230,8 +230,8 @@ cdef class LogFiles:
     cdef int write_tail(self) except -1:
         cdef Segment s = self.active
         cdef size_t n = self.tail.unwritten()
-        if self.owed.first:
-            self.pay()
+        if self.deferred.first:
+            self.do_deferred()
         if n:
             try:
                 self.disk.write_at(self.segments.handle(s), self.tail.unwritten_bytes(s), n, self.tail.base + self.tail.written)
@@ -242,10 +242,10 @@ cdef class LogFiles:
             self.marks.bytes_written()
         return 0
 
-    cdef int pay(self) except -1:
-        # OSError when there is no room, LogClosed after another failure; the remaining writes stay owed.
+    cdef int do_deferred(self) except -1:
+        # OSError when there is no room, LogClosed after another failure; the remaining writes stay deferred.
         try:
-            self.owed.do_first()
+            self.deferred.do_first()
         except OSError as error:
             if self.state.condition >= FAILED:
                 raise
@@ -254,12 +254,12 @@ cdef class LogFiles:
             self.state.full(error.errno)
             if not self.make_room():
                 raise
-            self.pay()
+            self.do_deferred()
         return 0
 
-    def owe(self, error: OSError, call: object) -> None:
+    def defer(self, error: OSError, call: object) -> None:
         """The disk refused a write with `error`: `call` repeats it before the next append (None: the next write repeats it)."""
-        self.owed.refused(call)
+        self.deferred.refused(call)
         self.state.refused(error.errno or EIO)
 
     cdef int heed_guard(self) except -1:
@@ -430,7 +430,7 @@ cdef class LogFiles:
 
     cdef int write_index(self, Segment s) except -1:
         if not s.damaged and not write_index_file(self.segments, self.subjects_table, s, self.span.last_seq):
-            self.owed.put_off(partial(self.write_late_index, s))
+            self.deferred.put_off(partial(self.write_late_index, s))
         return 0
 
     def write_late_index(self, Segment s) -> None:

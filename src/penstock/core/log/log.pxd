@@ -14,7 +14,7 @@ from penstock.core.base.buffer cimport Out
 from penstock.core.base.quota cimport Usage
 from penstock.core.log.disk_condition cimport DiskCondition
 from penstock.core.log.files cimport LogFiles
-from penstock.core.log.owed_writes cimport OwedWrites
+from penstock.core.log.deferred_writes cimport DeferredWrites
 from penstock.core.log.read_windows cimport Pages
 from penstock.core.log.removals cimport Removals
 from penstock.core.log.segment cimport Segment
@@ -55,7 +55,7 @@ cdef class Log:
     cdef readonly Watermarks marks
     cdef readonly DiskCondition state
     cdef readonly Removals removals
-    cdef readonly OwedWrites owed
+    cdef readonly DeferredWrites deferred
     cdef Tail tail
     # state, all O(1) to read
     cdef readonly uint64_t msgs              # live messages

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from penstock.core.base.disk import Disk
 from penstock.core.base.quota import Usage
+from penstock.core.log.deferred_writes import DeferredWrites
 from penstock.core.log.disk_condition import LogClosed as LogClosed
-from penstock.core.log.owed_writes import OwedWrites
 from penstock.core.log.segment_list import SegmentList
 from penstock.core.log.subject_table import SubjectTable
 
@@ -47,9 +47,9 @@ class Log:
         `guard.holds(highest)`. If that is True, the log writes the messages (and syncs them, if the owner syncs) and calls `guard.save()`,
         which saves what they say. The write raises the OSError of `save`.
         """
-    owed: OwedWrites
-    """Writes that the disk has refused; see core/log/owed_writes."""
-    def owe(self, error: OSError, call: Callable[[], None] | None) -> None:
+    deferred: DeferredWrites
+    """Writes that the disk has refused; see core/log/deferred_writes."""
+    def defer(self, error: OSError, call: Callable[[], None] | None) -> None:
         """The disk refused a write with `error`: `call` repeats it before the next append (None: the next write repeats it).
 
         `call` raises OSError as long as the disk refuses.

@@ -77,7 +77,7 @@ cdef class Log:
         self.span.begin_at(first_seq)
         self.files = LogFiles(disk, folder, cipher, self.span, self.segments, self.subjects_table, self.pages)
         self.tail, self.marks, self.state = self.files.tail, self.files.marks, self.files.state
-        self.removals, self.owed = self.files.removals, self.files.owed
+        self.removals, self.deferred = self.files.removals, self.files.deferred
         return 0
 
     cdef int opened(self) except -1:
@@ -496,9 +496,9 @@ cdef class Log:
         """Timestamp of the last message appended; 0: none is known."""
         return self.span.last_ts_ns
 
-    def owe(self, error: OSError, call: object) -> None:
+    def defer(self, error: OSError, call: object) -> None:
         """The disk refused a write with `error`: `call` repeats it before the next append (None: the next write repeats it)."""
-        self.files.owe(error, call)
+        self.files.defer(error, call)
 
     @property
     def first_ts_ns(self) -> int:

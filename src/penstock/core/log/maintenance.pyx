@@ -29,7 +29,7 @@ from penstock.core.log.record cimport (
 from penstock.core.log.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, is_live, new_segment
 from penstock.core.log.segment_head cimport put_head
 
-from penstock.core.log.deferred_writes import do_late
+from penstock.core.log.recovery_writes import do_late
 from penstock.core.log.disk_recovery import mend
 from penstock.core.log.lost import INCOMPLETE
 
@@ -315,7 +315,7 @@ def maintain(Log log) -> bool:
     if log.files.active.live == 0 and log.files.active.count and log.files.active.size > EMPTY_MAX_BYTES:
         log.files.roll(log.span.last_seq + 1)
         return True
-    if log.owed.late:
+    if log.deferred.late:
         return do_late(log)
     for s in log.segments.items:
         if s is log.files.active or s.live == 0 or s.damaged or s.sync_target or s.size < COMPACT_MIN_BYTES:

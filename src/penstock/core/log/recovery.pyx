@@ -25,7 +25,7 @@ from penstock.core.base.disk cimport Disk
 from penstock.core.log.checksum_repair cimport find_salt
 from penstock.core.log.compressed_segment cimport ends_packed, open_packed
 from penstock.core.log.counts cimport count_bytes, count_entries, merge_rows, recount
-from penstock.core.log.deferred_writes cimport complete_head, restart, set_aside, start_found, sync_found, sync_names, write_found
+from penstock.core.log.recovery_writes cimport complete_head, restart, set_aside, start_found, sync_found, sync_names, write_found
 from penstock.core.log.encryption cimport aead_of
 from penstock.core.log.disk_condition cimport TAKES
 from penstock.core.log.index_file cimport Evidence, read_evidence, read_ranges, read_index_file, write_index_file
@@ -95,7 +95,7 @@ cdef class LogOpening:
 def opened_in_steps(LogOpening opening, create: bool, numbered: bool, patient: bool):
     """Fill a new Log object from its folder, or start an empty log there. A generator: each step looks at about one segment.
 
-    Writes that the disk refuses are deferred (core/log/deferred_writes). But without `patient`, a new log that cannot be made is an OSError.
+    Writes that the disk refuses are deferred (core/log/recovery_writes). But without `patient`, a new log that cannot be made is an OSError.
     """
     cdef Log log = opening.log
     cdef list names = log.disk.list_dir(log.folder)
@@ -183,7 +183,7 @@ cdef int find_folder(Log log, bint create, bint patient) except -1:
     except OSError as error:
         if not patient:
             raise
-        log.owe(error, partial(make_folder, log))
+        log.defer(error, partial(make_folder, log))
     return 0
 
 
@@ -214,7 +214,7 @@ cdef int start_empty(Log log, list orphans, bint patient) except -1:
     except OSError as error:
         if not patient:
             raise
-        log.owe(error, None)
+        log.defer(error, None)
     return 0
 
 

@@ -9,7 +9,7 @@ core/log/recovery calls this when all segments are found and all removals are ap
 """
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport uint32_t, uint64_t
-from penstock.core.log.deferred_writes cimport keep_aside, set_aside, start_found
+from penstock.core.log.recovery_writes cimport keep_aside, set_aside, start_found
 from penstock.core.log.log cimport Log
 from penstock.core.log.record cimport GAP_MAX, RECORD_EXTRA_BYTES
 from penstock.core.log.scan cimport UNREADABLE_MAX, Opened, last_named, read_all
@@ -76,7 +76,7 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
                 log.files.roll(log.span.last_seq + 1)
             except OSError as error:
                 log.state.roll_ended(True)
-                log.owe(error, None)
+                log.defer(error, None)
             return 0
         put_skips(log, s, expected)
     return 0

@@ -35,4 +35,4 @@ cdef class Committer(Synced):
     cdef int when_removed(self, object then) except -1
     cdef int close(self) except -1
     cdef object mend(self)
-    cdef int owe(self, object error, object call) except -1
+    cdef int defer(self, object error, object call) except -1

@@ -161,8 +161,8 @@ cdef class Committer(Synced):
         s = self.log.segments.find(seq) if self.sync else None
         return s is not None and s.synced_size == 0
 
-    cdef int owe(self, object error, object call) except -1:
-        self.log.owe(error, call)
+    cdef int defer(self, object error, object call) except -1:
+        self.log.defer(error, call)
         self.failure = os.strerror(self.log.state.failure)
         return 0
 

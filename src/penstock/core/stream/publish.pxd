@@ -81,9 +81,9 @@ cdef class PublishPath:
     cdef int accept_in_batch(self, Message* m, uint64_t* seq) except -1  # as accept(); headers of atomic batches have no effect
     cdef bint unwanted(self, Message* m) except -1                     # the message gets a sequence and is not stored
     cdef int store_checked(self, Message* m, PublishHeaders* h, uint64_t* seq, Draft draft) except -1
-    cdef int stored_or_refused(self, int outcome, Message* m, PublishHeaders* h, uint64_t seq, Draft draft) except -1
-    cdef int weigh(self, Message* m) except -1
-    cdef bint gathers(self, PublishHeaders* h) noexcept
+    cdef int after_append(self, Message* m, PublishHeaders* h, uint64_t seq, Draft draft) except -1
+    cdef int check_only(self, Message* m) except -1                    # the checks without rules and message ids; stores nothing
+    cdef bint joins_batch(self, PublishHeaders* h) noexcept            # the message is of an atomic batch
     cdef bint in_doubt(self, uint64_t seq) except -1                   # the disk fails, and the message may be lost: its publish is refused
     # Checks, for all ways to publish: REFUSED, with the reason in `refusal`; 0: the message passes.
     cdef int check_sealed(self) except -1

@@ -26,17 +26,10 @@ class PublishPath:
         subject: str,
         payload: bytes,
         headers: bytes = b"",
-        *,
-        seq: int = 0,
-        ts_ns: int = 0,
-        flags: int = 0,
     ) -> int:
-        """Store a message as it is, after the limits of discard new only; returns its sequence.
+        """Store a message of the server, a marker or that of a schedule, after the limits of discard new only; returns its sequence.
 
-        For messages that were checked elsewhere or that are the server's own: committed batches, markers, sourced messages.
-        Rules are asked at STAGE_STORED only. The stream remembers Nats-Msg-Id.
-        `seq`: the sequence that the message must have (a mirror; sequences between are skipped); `ts_ns`: 0 = now.
-        Raises StreamRefused (discard new, disk); ValueError when the sequence is taken.
+        Rules are asked at STAGE_STORED only. The stream remembers Nats-Msg-Id. Raises StreamRefused (discard new, disk).
         """
     def announce(self, subject: str, payload: bytes, headers: bytes, *, after_seq: int) -> None:
         """Publish a message in the order of the stream's acks, once the stream is durable up to a sequence."""

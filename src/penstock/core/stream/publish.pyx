@@ -160,7 +160,7 @@ cdef class PublishPath:
         self.refusal = None
         return 0
 
-    cdef int weigh(self, Message* m) except -1:
+    cdef int check_only(self, Message* m) except -1:
         """Make the checks that do not depend on rules or message ids; nothing is stored."""
         cdef PublishHeaders h
         if self.check_sealed() or self.check_size(m):
@@ -204,7 +204,7 @@ cdef class PublishPath:
                 scan_headers(m.body, m.hlen, &h)
                 if draft is not None:
                     draft.take_headers(m)
-            if draft is None and h.rare and self.rules is not None and not self.gathers(&h):
+            if draft is None and h.rare and self.rules is not None and not self.joins_batch(&h):
                 own = m[0]
                 m = &own
                 draft = draft_of(m)
@@ -241,7 +241,7 @@ cdef class PublishPath:
             outcome = self.skip(h, seq)
             if draft is not None:
                 draft.skip()
-            return self.stored_or_refused(outcome, m, h, seq[0], draft)
+            return self.after_append(m, h, seq[0], draft) if outcome == STORED else outcome
         if self.check_usage(m):
             return REFUSED
         if h.rare & RARE_TTL:
@@ -251,12 +251,10 @@ cdef class PublishPath:
         if self.discard_new and self.check_room((h.rare & RARE_ROLLUP) != 0, m):
             return REFUSED
         outcome = self.append(m, h, max(self.reactor.now_ns, self.log.span.last_ts_ns), 0 if draft is None else draft.flags, seq)
-        return self.stored_or_refused(outcome, m, h, seq[0], draft)
+        return self.after_append(m, h, seq[0], draft) if outcome == STORED else outcome
 
-    cdef int stored_or_refused(self, int outcome, Message* m, PublishHeaders* h, uint64_t seq, Draft draft) except -1:
-        """After the store: rules see the stored message, limits remove old ones. Returns the same outcome."""
-        if outcome != STORED:
-            return outcome
+    cdef int after_append(self, Message* m, PublishHeaders* h, uint64_t seq, Draft draft) except -1:
+        """Rules see the stored message, and limits remove old ones; STORED."""
         if draft is not None:
             draft.stored(seq)
             self.ask(AFTER, m, h, draft)
@@ -305,6 +303,7 @@ cdef class PublishPath:
         return 0
 
     cdef int recall_last(self, PublishHeaders* h) except -1:
+        self.last_id.len = 0
         out_put(&self.last_id, h.message_id.at, h.message_id.n)
         return 0
 
@@ -324,18 +323,15 @@ cdef class PublishPath:
         return oldest + self.duplicate_window_ns if oldest else 0
 
     # --- for rules -----------------------------------------------------------------------------------------------------
-    def store(self, str subject, bytes payload, bytes headers = b"", *, seq: int = 0, ts_ns: int = 0, flags: int = 0) -> int:
-        """Store a message as it is, after the limits of discard new only; returns its sequence.
+    def store(self, str subject, bytes payload, bytes headers = b"") -> int:
+        """Store a message of the server, a marker or that of a schedule, after the limits of discard new only; returns its sequence.
 
-        For messages that were checked elsewhere or that are the server's own: committed batches, markers, sourced messages.
-        Rules are asked at STAGE_STORED only. The stream remembers Nats-Msg-Id.
-        `seq`: the sequence that the message must have (a mirror; sequences between are skipped); `ts_ns`: 0 = now.
-        Raises StreamRefused (discard new, disk); ValueError when the sequence is taken.
+        Rules are asked at STAGE_STORED only. The stream remembers Nats-Msg-Id. Raises StreamRefused (discard new, disk).
         """
         cdef Message m
         cdef PublishHeaders h
         cdef Draft draft = None
-        cdef uint64_t given = 0
+        cdef uint64_t seq = 0
         cdef bytes s = subject.encode("utf-8", "surrogateescape"), body = headers + payload
         m.subject = PyBytes_AS_STRING(s)
         m.subject_len = <uint32_t>PyBytes_GET_SIZE(s)
@@ -347,23 +343,16 @@ cdef class PublishPath:
         scan_headers(m.body, m.hlen, &h)
         if self.discard_new and self.check_room((h.rare & RARE_ROLLUP) != 0, &m):
             raise StreamRefused(*self.refusal)
-        if seq and seq != self.log.span.last_seq + 1:
-            if seq <= self.log.span.last_seq:
-                raise ValueError(f"sequence {seq} is taken: the stream is at {self.log.span.last_seq}")
-            self.log.skip_to(seq)
         if self.rules is not None and (h.rare or self.every):
-            draft = draft_of_record(&m, flags, False)
+            draft = draft_of_record(&m, 0, False)
             draft.note("previous", queries.subject_state(self.log, subject)[2])
-        if self.append(&m, &h, ts_ns or max(self.reactor.now_ns, self.log.span.last_ts_ns), flags, &given) == REFUSED:
+        if self.append(&m, &h, max(self.reactor.now_ns, self.log.span.last_ts_ns), 0, &seq) == REFUSED:
             raise StreamRefused(*self.refusal)
-        if draft is not None:
-            draft.stored(given)
-            if self.unwanted(&m):
-                draft.skip()
-            self.ask(AFTER, &m, &h, draft)
-        self.trim()
+        if draft is not None and self.unwanted(&m):
+            draft.skip()
+        self.after_append(&m, &h, seq, draft)
         self.committer.enlist()
-        return given
+        return seq
 
     cdef int accept_sourced(self, Message* m, uint64_t* seq, uint64_t ts_ns, int flags, bint mirrored) except -1:
         """Store a message of an origin, which has checked the expectations in its headers; an Outcome.
@@ -413,7 +402,7 @@ cdef class PublishPath:
         if not mirrored:
             ts_ns = max(self.reactor.now_ns, self.log.span.last_ts_ns)
         outcome = self.append(m, &h, ts_ns, flags if draft is None else draft.flags, seq)
-        return self.stored_or_refused(outcome, m, &h, seq[0], draft)
+        return self.after_append(m, &h, seq[0], draft) if outcome == STORED else outcome
 
     def announce(self, str subject, bytes payload, bytes headers, *, after_seq: int) -> None:
         """Publish a message in the order of the stream's acks, once the stream is durable up to a sequence."""
@@ -452,7 +441,7 @@ cdef class PublishPath:
         self.refusal_text = text
         return REFUSED
 
-    cdef bint gathers(self, PublishHeaders* h) noexcept:
+    cdef bint joins_batch(self, PublishHeaders* h) noexcept:
         """Whether a message is of an atomic batch, and so kept unchanged until the commit."""
         return h.rare & RARE_BATCH and self.atomic_batches is not None and not self.batching
 

@@ -78,7 +78,7 @@ class Stream(Sink):
         True: the stream takes messages again; False: there is more to do; None: the disk fails still. After that, waiting PubAcks are
         sent; the publisher of a lost message gets an error.
         """
-    def owe(self, error: OSError, call: Callable[[], None] | None) -> None:
+    def defer(self, error: OSError, call: Callable[[], None] | None) -> None:
         """For the engine, at an opening: take no message before `call` has done a write that the disk has refused. `call` raises OSError."""
     def read_again(self) -> None:
         """For the engine, some time after `unread` was set: let the readers try again."""

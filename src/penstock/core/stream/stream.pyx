@@ -68,9 +68,9 @@ cdef class Stream(Sink):
     def failure(self) -> str:
         return self.committer.failure
 
-    def owe(self, error: OSError, call: object) -> None:
+    def defer(self, error: OSError, call: object) -> None:
         """For the engine, at an opening: take no message before `call` has done a write that the disk has refused. `call` raises OSError."""
-        self.committer.owe(error, call)
+        self.committer.defer(error, call)
 
     def configure(
         self, *, max_msgs: int = -1, max_bytes: int = -1, max_age_ns: int = 0, max_msgs_per_subject: int = -1,
@@ -130,7 +130,7 @@ cdef class Stream(Sink):
         cdef int took = 1
         self.path.clear_refusal()
         if trace.only:
-            self.path.weigh(m)
+            self.path.check_only(m)
         else:
             took = Sink.traced(self, source, m)
         refusal = self.path.refusal
