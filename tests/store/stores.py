@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.api.consumers import ConsumerConfig
-from penstock.api.streams import StreamConfig
+from penstock.api.streams import StreamConfig, StreamSource
 from penstock.core.base.disk import Disk
 from penstock.core.base.readonly_disk import ReadOnlyDisk
 from penstock.core.consumer.snapshot import pack
@@ -34,13 +34,16 @@ def make_stream(
     *,
     account: str = "$G",
     compress: bool = False,
+    mirror: str = "",
 ) -> Path:
-    """A closed stream with removed messages and one consumer; its folder."""
+    """A closed stream with removed messages and one consumer; its folder. `mirror`: its origin."""
     files = AccountFiles(Disk(), str(store), account)
     files.open()
     stream = files.stream(name)
     stream.create()
     config = StreamConfig(name=name, subjects=[f"{name}.>"])
+    if mirror:
+        config = StreamConfig(name=name, mirror=StreamSource(name=mirror))
     stream.write(StreamFile(format=FORMAT, created=CREATED, config=config))
     log = open_log(stream.log_folder, segment_bytes=SEGMENT)
     log.compress = compress

@@ -15,10 +15,11 @@ from penstock.core.log import maintenance
 from penstock.core.log.recovery import open_log
 from penstock.store.checks import look
 from penstock.store.consumer_checks import repaired_states
+from penstock.store.describe import described
 from penstock.store.repair import repair
 from tests.ways import length
 
-from .stores import Failing, flip, make_stream, messages_of, place_of, segments_of, tree
+from .stores import CREATED, Failing, flip, make_stream, messages_of, place_of, segments_of, tree
 
 NUMBERS = itertools.count()
 
@@ -118,3 +119,22 @@ def test_states_are_mended_only_from_one_bit(tmp_path: Path, seed: int) -> None:
     other = (bit + pick.randrange(8, 200)) % (len(data) * 8)
     hurt[other >> 3] ^= 1 << (other & 7)
     assert repaired_states(bytes(hurt)) in (None, data)
+
+
+@pytest.mark.parametrize(("mirror", "last"), [("ORIGIN", 200), ("", 201)])
+def test_a_torn_message_of_a_mirror_comes_again(tmp_path: Path, mirror: str, last: int) -> None:
+    """The origin still has it under its sequence; another stream gives the sequence to nobody."""
+    folder = make_stream(tmp_path, mirror=mirror)
+    log = open_log(str(folder / "log"))
+    assert log.add(CREATED, "ORDERS.1", b"torn") == 201
+    log.flush()
+    del log  # its process ends
+    newest = segments_of(folder)[-1]
+    newest.write_bytes(newest.read_bytes()[:-5])
+    disk, place = place_of(tmp_path)
+    assert look(disk, place).last_seq == look(disk, place, whole=True).last_seq == last
+    assert described(disk, place).state.last_seq == last
+    repair(disk, place, Disk())
+    log = open_log(str(folder / "log"), numbered=bool(mirror))
+    assert log.last_seq == last
+    maintenance.close(log)

@@ -222,7 +222,10 @@ def _look_at_log(
         return
     try:
         cipher = place.cipher(disk)
-        reader = LogReader(disk, folder, quick=not whole, progress=progress, cipher=cipher)
+        numbered = place.numbered(disk)
+        reader = LogReader(
+            disk, folder, quick=not whole, progress=progress, cipher=cipher, numbered=numbered
+        )
     except LogLocked as error:
         reason = error.strerror or str(error)
         repair = "none needed; give the key in PENSTOCK_STORE_KEY"

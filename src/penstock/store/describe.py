@@ -52,7 +52,14 @@ def described(disk: ReadOnlyDisk, place: StreamFolder) -> StreamInfo:
         return StreamInfo(config=meta.config, created=meta.created, state=state)
     try:
         cipher = place.cipher(disk)
-        reader = LogReader(disk, place.log_folder, quick=True, survey=False, cipher=cipher)
+        reader = LogReader(
+            disk,
+            place.log_folder,
+            quick=True,
+            survey=False,
+            cipher=cipher,
+            numbered=meta.config.mirror is not None,
+        )
         log = reader.log
         newest = queries.last_of(log, ">") if log.msgs else None
         state.messages, state.bytes = log.msgs, log.bytes

@@ -51,6 +51,19 @@ class StreamFolder:
             raise StoreError(f"{self.folder}: {error}") from None
         return small.cipher
 
+    def numbered(self, disk: "Disk") -> bool:
+        """Return whether the messages come with their sequences: the stream is a mirror. False when
+        its configuration cannot be read.
+        """
+        from penstock.engine.files import BadFileError, StreamFiles
+
+        files = StreamFiles(OverlayDisk(disk), self.folder, self.vault)
+        try:
+            meta = files.read(lambda problem: None)
+        except (BadFileError, OSError):
+            return False
+        return meta is not None and meta.config.mirror is not None
+
     @property
     def log_folder(self) -> str:
         """The folder of the messages."""

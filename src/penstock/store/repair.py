@@ -154,7 +154,8 @@ class Plan:
         if not self.disk.exists(self.place.log_folder):
             return
         cipher = self.place.cipher(self.disk)
-        reader = LogReader(self.disk, self.place.log_folder, cipher=cipher)
+        numbered = self.place.numbered(self.disk)
+        reader = LogReader(self.disk, self.place.log_folder, cipher=cipher, numbered=numbered)
         for segment in reader.segments:
             source = SegmentReader(self.disk, segment.path, segment.first, cipher)
             if source.sealed and (source.packed or segment.mended):
@@ -205,7 +206,10 @@ class Plan:
         if not self.disk.exists(self.place.log_folder):
             return
         cipher = self.place.cipher(self.disk)
-        log = open_log(self.place.log_folder, self._overlay, create=False, cipher=cipher)
+        numbered = self.place.numbered(self._overlay)
+        log = open_log(
+            self.place.log_folder, self._overlay, create=False, cipher=cipher, numbered=numbered
+        )
         maintenance.close(log)
 
 

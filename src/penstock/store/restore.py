@@ -14,7 +14,7 @@ from penstock.core.base.disk import Disk
 from penstock.core.log import maintenance
 from penstock.core.log.encryption import LogLocked
 from penstock.core.log.recovery import open_log
-from penstock.store.layout import StoreError
+from penstock.store.layout import StoreError, StreamFolder
 from penstock.store.manifests import BackedUpStream, BackupFolder, BadManifestError, Manifest
 
 Progress = Callable[[int], object]
@@ -201,7 +201,7 @@ def _bring(
         progress(file.size)
     damage = []
     if any(file.role == "segment" for file in entry.files):
-        damage = _try_out(disk, f"{folder}/log", entry)
+        damage = _try_out(disk, folder, entry)
     for inner in (f"{folder}/log", f"{folder}/consumers", folder, folder.rpartition("/")[0]):
         disk.sync_dir(inner)
     return damage
@@ -210,7 +210,8 @@ def _bring(
 def _try_out(disk: Disk, folder: str, entry: BackedUpStream) -> list[str]:
     # opening also writes the index files, so that the first start is fast
     try:
-        log = open_log(folder, disk, create=False)
+        numbered = StreamFolder("", "", "", folder, "").numbered(disk)
+        log = open_log(f"{folder}/log", disk, create=False, numbered=numbered)
     except LogLocked:
         return []  # encrypted: the hashes alone prove the content
     try:

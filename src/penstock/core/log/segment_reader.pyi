@@ -100,9 +100,10 @@ class LogReader:
         survey: bool = True,
         progress: Callable[[int], object] | None = None,
         cipher: object = None,
+        numbered: bool = False,
     ) -> None:
         """Open a folder without changing anything in it; OSError, LogLocked when it is encrypted and
-        `cipher` (the stream's data keys) does not open it.
+        `cipher` (the stream's data keys) does not open it. `numbered`: the log is a mirror's, see open_log().
 
         Each segment is read record by record; with `quick`, those whose index file holds are taken from it.
         Without `survey` nothing is said of segments (`segments` stays empty), which saves reading the last one once

@@ -209,7 +209,8 @@ def doubted(head: bytes) -> bytes:
 cdef class LogReader:
     """The messages of a folder as an opening would find them, and a position in them."""
 
-    def __init__(self, Disk disk, str folder, *, bint quick=False, bint survey=True, progress=None, cipher=None) -> None:
+    def __init__(self, Disk disk, str folder, *, bint quick=False, bint survey=True, progress=None, cipher=None,
+                 bint numbered=False) -> None:
         """Open it; see the stub."""
         cdef list names = disk.list_dir(folder)
         cdef dict by_first = {}
@@ -225,7 +226,7 @@ cdef class LogReader:
                     path = f"{folder}/{name}"
                     self.overlay.patch(path, doubted(self.overlay.read_start(path, INDEX_HEAD_BYTES)))
         self.cipher = cipher
-        self.log = open_log(folder, self.overlay, create=False, cipher=cipher)
+        self.log = open_log(folder, self.overlay, create=False, cipher=cipher, numbered=numbered)
         self.wanted = {}
         self.patterns = ()
         self.segments = []
