@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.log import queries
+from penstock.core.protocol.subjects import matches
 
 from .expecting import Expecting
 
@@ -137,8 +138,8 @@ class Checks:
             stream.unclear = False
             if entry is not None:
                 self.configuration(stream, entry)
-                self.messages(stream, entry, power=power)
-                self.consumers(stream, entry)
+                found = self.messages(stream, entry, power=power)
+                self.consumers(stream, entry, found)
         self.world.intervals = {self.world.changes.sync_interval_ns}
         for name in account.streams:
             if name not in self.clients.streams:
@@ -160,7 +161,8 @@ class Checks:
             return True
         return bool(getattr(config, key) == value)
 
-    def messages(self, stream: Stream, entry: Any, *, power: bool) -> None:
+    def messages(self, stream: Stream, entry: Any, *, power: bool) -> dict[int, Any]:
+        """Check the messages of a stream, and return them by their sequences."""
         log = entry.core.log
         found: dict[int, Any] = {}
         message = queries.next_of(log, ">", 1)
@@ -181,6 +183,7 @@ class Checks:
             self.contents(stream, found)
         self.presence(stream, found, log)
         self.note_gone(stream, log)
+        return found
 
     @staticmethod
     def note_gone(stream: Stream, log: Any) -> None:
@@ -370,7 +373,7 @@ class Checks:
 
     # --- consumers -------------------------------------------------------------------------------
 
-    def consumers(self, stream: Stream, entry: Any) -> None:
+    def consumers(self, stream: Stream, entry: Any, found: dict[int, Any]) -> None:
         for name, consumer in stream.consumers.items():
             there = entry.consumers.get(name)
             forever = "inactive_threshold" not in consumer.config
@@ -388,9 +391,14 @@ class Checks:
             state = there.core.state()
             if state.floor_stream_seq < consumer.confirmed_upto and consumer.policy == "all":
                 self.world.fail(f"{stream.name} {name}: the floor went back", state)
-            if consumer.ever("filter_subjects") or consumer.config.get("deliver_policy"):
+            if consumer.config.get("deliver_policy"):
                 continue
-            waiting = queries.count_from(entry.core.log, state.delivered_stream_seq + 1)
+            first = state.delivered_stream_seq + 1
+            filters = there.config.filter_subjects or [there.config.filter_subject or ">"]
+            waiting = sum(
+                message.seq >= first and any(matches(message.subject, each) for each in filters)
+                for message in found.values()
+            )
             if state.num_pending != waiting:
                 self.world.fail(
                     f"{stream.name} {name}: {state.num_pending} pending, {waiting} counted"

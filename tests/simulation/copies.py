@@ -4,11 +4,13 @@ Left out are copies that may rightly lack some: a limit or a removal applies to 
 is another stream than at first, or a power cut may have taken back what the origin had told. A
 power cut may also cost messages of a copy that no sync had covered yet, while later ones stay; the
 server reports them as lost.
+
+A copy lacks a message, too, that the origin had removed when its turn came, and that a power cut
+brought back: the removal was not synced. `note_absent` records what each server had removed.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.log import queries
@@ -33,19 +35,32 @@ def messages(log: Any) -> dict[int, Any]:
 def complete(stream: Stream) -> bool:
     """Whether nothing removes messages from a stream but clients that its model has seen."""
     return not (
-        any(stream.ever(name) and stream.limits for name in LIMITS)
+        any(stream.ever(name) for name in LIMITS)
         or stream.by_interest
         or stream.removals
         or stream.flips
     )
 
 
-def may_come_back(world: World, origin: Stream, message: Any) -> bool:
-    """Whether a power cut may have brought back this message of the origin: something removed it when
-    it was to be copied.
+def note_absent(world: World, streams: dict[str, Stream]) -> None:
+    """Record which sequences have no message at the end of a server's life, which has begun with
+    `forget_absent`: what it removed stays removed as long as it lives.
     """
-    publish = origin.sent.get(message.payload)
-    return publish is None or origin.may_be_gone(replace(publish, seq=message.seq), world.latest_ns)
+    for name, stream in streams.items():
+        entry = world.account.streams.get(name)
+        if entry is not None:
+            log = entry.core.log
+            stream.absent.update(range(1, log.first_seq))
+            for first, count in queries.deleted(log):  # reads nothing from the disk
+                stream.absent.update(range(first, first + count))
+
+
+def forget_absent(world: World, streams: dict[str, Stream]) -> None:
+    """Forget the sequences that a power cut has taken back: they are given again."""
+    for name, stream in streams.items():
+        entry = world.account.streams.get(name)
+        last = entry.core.log.last_seq if entry is not None else 0
+        stream.absent = {seq for seq in stream.absent if seq <= last}
 
 
 def check_mirror(world: World, stream: Stream, origin: Stream) -> None:
@@ -58,7 +73,7 @@ def check_mirror(world: World, stream: Stream, origin: Stream) -> None:
     lost = {seq for first, count, _ in copy.lost for seq in range(first, first + count)}
     for seq, message in named.items():
         if seq not in there:
-            if complete(stream) and seq not in lost and not may_come_back(world, origin, message):
+            if complete(stream) and seq not in lost and seq not in origin.absent:
                 world.fail(
                     f"mirror {stream.name} lacks {seq} of {origin.name}: {message.payload!r}"
                 )
@@ -76,7 +91,7 @@ def check_source(world: World, stream: Stream, origin: Stream) -> None:
         return
     there = {each.payload for each in messages(copy).values()}
     for seq, message in messages(world.account.streams[origin.name].core.log).items():
-        if message.payload not in there and not may_come_back(world, origin, message):
+        if message.payload not in there and seq not in origin.absent:
             world.fail(f"{stream.name} lacks {seq} of {origin.name}: {message.payload!r}")
     world.counts["sources compared"] += 1
 

@@ -165,6 +165,7 @@ class Stream:
     # flipped bits in its segments: each may cost a message, which the server reports
     flips: int = 0
     lost: set[int] = field(default_factory=set)  # reported as lost since
+    absent: set[int] = field(default_factory=set)  # some server had no message of this sequence
     held: set[bytes] = field(default_factory=set)  # payloads seen after the last restart
     opened_last: int = (
         # last sequence after the last restart; a power cut may have taken the sequences up to

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from penstock.engine.rules import message_ttl, saved_deadlines
 from penstock.testing.simulated_disk import PowerCut
 
+from . import copies
 from .administering import Administering
 from .altering import Altering
 from .asking import Asking
 from .checks import Checks
 from .clients import Clients
-from .copies import check as check_copies
 from .expecting import Expecting
 from .readers import Readers
 from .world import SECOND, Violation, World
@@ -155,6 +155,7 @@ class Run:
                 break
             self.checks.note_progress()
         self.checks.note_progress()
+        copies.note_absent(world, self.clients.streams)
         end = random.random()
         if end < 0.5:
             self.restart(world.cut_power, power=True)
@@ -207,6 +208,7 @@ class Run:
         world = self.world
         world.counts["restarts"] += 1
         self.checks.note_missing()
+        copies.forget_absent(world, self.clients.streams)
         if world.full_next_start:
             world.full_next_start = False
             if self.room.random() < MADE_ROOM:
@@ -235,7 +237,7 @@ class Run:
             self.pull_all()
         self.checks.note_progress()
         self.checks.drained()
-        check_copies(world, self.clients.streams)
+        copies.check(world, self.clients.streams)
         world.stop()
         self.started()
 

@@ -264,8 +264,7 @@ def restore(
 def _restore(
     account: JetStreamAccount, stream: StreamEntry, entry: ConsumerEntry, found: SavedState
 ) -> None:
-    policy = entry.config.deliver_policy
-    if policy != "last_per_subject" and not consumer_config.filters_of(entry.config):
+    if entry.config.deliver_policy != "last_per_subject":
         found.look_again()
     try:
         state = found.packed(_handed_out(stream, entry, found.gaps))
