@@ -59,7 +59,9 @@ def main() -> int:
         return runs.replay_all(said.targets)
     if said.command == "keep":
         return runs.keep(said.targets)
-    return runs.search(said.targets, said.seconds, brief=said.command == "smoke")
+    if said.command == "smoke":
+        return runs.short_search(said.targets, said.seconds)
+    return runs.search(said.targets, said.seconds)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,12 @@ import importlib.util
 import itertools
 import os
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.fuzz.targets import Target
 
 COMPARISONS = [f"trace_{kind}{size}" for kind in ("cmp", "const_cmp") for size in (1, 2, 4, 8)]
 # Python modules whose coverage guides: what decides about bytes from outside in Python.
@@ -43,21 +48,40 @@ def again(name: str) -> str:
     return str(path)
 
 
-def main() -> None:
-    name, *options = sys.argv[1:]
+def guided() -> AbstractContextManager[None]:
+    """While this lasts, the byte code of imported modules that guide is instrumented."""
     import atheris
 
-    # All the time: some modules are imported by what first needs them.
-    with atheris.instrument_imports(include=GUIDING, enable_loader_override=False):
-        from tests.fuzz import targets
+    manager: AbstractContextManager[None] = atheris.instrument_imports(
+        include=GUIDING, enable_loader_override=False
+    )
+    return manager
 
-        target = targets.load(name)
-        for seed in itertools.islice(target.seeds(), 10):
-            target.run(seed)
-        atheris.Setup([again(name), *options], target.run, internal_libfuzzer=True)
-        path = Path(os.environ["PYTHONPATH"]) / "libcoverage.so"
-        attach(ctypes.CDLL(str(path)))
-        atheris.Fuzz()
+
+def prepared(name: str) -> Target:
+    """A target, after some of its seeds: these import what is imported by what first needs it."""
+    from tests.fuzz import targets
+
+    target = targets.load(name)
+    for seed in itertools.islice(target.seeds(), 10):
+        target.run(seed)
+    return target
+
+
+def search(target: Target, options: list[str]) -> None:
+    """Run libFuzzer with these options and folders; it ends the process."""
+    import atheris
+
+    atheris.Setup([again(target.name), *options], target.run, internal_libfuzzer=True)
+    path = Path(os.environ["PYTHONPATH"]) / "libcoverage.so"
+    attach(ctypes.CDLL(str(path)))
+    atheris.Fuzz()
+
+
+def main() -> None:
+    name, *options = sys.argv[1:]
+    with guided():  # all the time: some modules are imported late
+        search(prepared(name), options)
 
 
 if __name__ == "__main__":

@@ -7,21 +7,20 @@ Imports neither the core nor a target, but for `replay_here`: what runs the core
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.fuzz import build, corpus, targets
-from tests.ways import length
 
 OUT = build.ROOT / "build" / "fuzz"
 INPUT_SECONDS = 20
 MEMORY_MIB = 3072
-BRIEF_INPUTS = length(20, 50)
 STATUS = re.compile(r"^#(\d+)\s+(\w+)\s+(?:cov: (\d+) )?(?:ft: (\d+) )?(?:corp: (\d+))?")
 
 
@@ -47,38 +46,42 @@ def chosen(names: Sequence[str]) -> list[str]:
 # --- search ----------------------------------------------------------------------------------------------------------
 
 
-def search(names: Sequence[str], seconds: int, brief: bool = False) -> int:
-    """Fuzz each target; `seconds` are for each, or, in brief, for all together. 1 when something broke."""
+def search(names: Sequence[str], seconds: int) -> int:
+    """Fuzz each target for that time. 1 when something broke."""
     names = chosen(names)
-    each = max(seconds // len(names), 1) if brief else seconds
-    broken = []
     write_seeds(names)
+    return max(fuzz(name, seconds) for name in names)
+
+
+def short_search(names: Sequence[str], seconds: int) -> int:
+    """Fuzz all targets in that time, at least a second each, from some of what is known. 1 when something broke."""
+    names = chosen(names)
     for name in names:
-        begun = time.monotonic()
-        code, figures, tail = fuzz(name, each, quiet=brief)
-        took = time.monotonic() - begun
-        print(
-            f"{name:12} {figures.executions:9} inputs in {took:4.0f} s, blocks {figures.blocks_before} -> {figures.blocks},"
-            f" corpus {figures.inputs}{'' if code == 0 else ', BROKEN'}",
-            flush=True,
-        )
-        if code:
-            broken.append(name)
-            print("\n".join(tail), flush=True)
-            for path in sorted((OUT / name).glob("crash-*"), key=lambda p: p.stat().st_mtime)[-1:]:
-                print(f"replay: python -m tests.fuzz replay {name} {path.relative_to(build.ROOT)}")
-    return 1 if broken else 0
+        (OUT / name).mkdir(parents=True, exist_ok=True)
+    each = max(seconds // len(names), 1)
+    command = [sys.executable, "-m", "tests.fuzz.short", str(each), *names]
+    broken, watch, done = 0, Watch(""), set()
+    with libfuzzer(command) as (_, lines):
+        for line in lines:
+            match line.split():
+                case ["===", name]:
+                    watch = Watch(name)
+                case ["===", name, status]:
+                    broken |= watch.ended(int(status))
+                    done.add(name)
+                case _:
+                    watch.take(line)
+    if left := set(names) - done:  # what has loaded all of them has ended
+        print(f"not searched: {', '.join(sorted(left))}", *watch.tail, sep="\n", flush=True)
+    return 1 if left else broken
 
 
-def fuzz(name: str, seconds: int, quiet: bool = False) -> tuple[int, Figures, list[str]]:
-    """One run of libFuzzer over written seeds: (exit code, figures, the last lines it wrote)."""
+def options(name: str, seconds: int) -> list[str]:
+    """What libFuzzer is told for a search."""
     out = OUT / name
-    found = out / "found"
-    found.mkdir(parents=True, exist_ok=True)
-    limit = targets_limit(name)
-    options = [
+    return [
         f"-max_total_time={seconds}",
-        f"-max_len={limit}",
+        f"-max_len={targets_limit(name)}",
         f"-timeout={INPUT_SECONDS}",
         f"-rss_limit_mb={MEMORY_MIB}",
         f"-artifact_prefix={out}/",
@@ -87,23 +90,28 @@ def fuzz(name: str, seconds: int, quiet: bool = False) -> tuple[int, Figures, li
         "-detect_leaks=0",
         *([f"-dict={path}"] if (path := out / "words").stat().st_size else []),
     ]
-    kept, seeds = corpus.FOLDER / name, out / "seeds"
-    if quiet:
-        # All that is known runs before anything new does: a short search begins with some of it. It tries the same each time, as
-        # far as its seconds reach, so that a run of the tests is no lottery; what is new is for a long search.
-        options.append("-seed=1")
-        found = out / "brief"
-        shutil.rmtree(found, ignore_errors=True)
-        known = corpus.inputs(name) or sorted(seeds.iterdir())
-        corpus.write(
-            found, (path.read_bytes() for path in known[:: 1 + len(known) // BRIEF_INPUTS])
-        )
-        folders = [str(found)]
-    else:
-        folders = [str(found), str(seeds), *([str(kept)] if kept.exists() else [])]
-    command = [sys.executable, "-m", "tests.fuzz.engine", name, *options, *folders]
-    figures = Figures()
-    tail: list[str] = []
+
+
+def fuzz(name: str, seconds: int) -> int:
+    """One run of libFuzzer over all that is known of a target. 1 when something broke."""
+    out, kept = OUT / name, corpus.FOLDER / name
+    (out / "found").mkdir(parents=True, exist_ok=True)
+    folders = [str(out / "found"), str(out / "seeds"), *([str(kept)] if kept.exists() else [])]
+    command = [sys.executable, "-m", "tests.fuzz.engine", name, *options(name, seconds), *folders]
+    watch = Watch(name)
+    with libfuzzer(command) as (wait, lines):
+        last = time.monotonic()
+        for line in lines:
+            watch.take(line)
+            if time.monotonic() - last > 5 and STATUS.match(line):
+                last = time.monotonic()
+                print(f"  {line.rstrip()}", flush=True)
+    return watch.ended(wait())
+
+
+@contextmanager
+def libfuzzer(command: list[str]) -> Iterator[tuple[Callable[[], int], Iterator[str]]]:
+    """A process on the instrumented core: its end, and the lines that it writes."""
     with subprocess.Popen(
         command,
         env=build.environment(),
@@ -114,15 +122,36 @@ def fuzz(name: str, seconds: int, quiet: bool = False) -> tuple[int, Figures, li
         errors="replace",
     ) as process:
         assert process.stdout is not None
-        last = time.monotonic()
-        for line in process.stdout:
-            tail.append(line.rstrip())
-            del tail[:-80]
-            note(figures, line)
-            if not quiet and time.monotonic() - last > 5 and STATUS.match(line):
-                last = time.monotonic()
-                print(f"  {line.rstrip()}", flush=True)
-    return process.returncode, figures, tail
+        yield process.wait, iter(process.stdout)
+
+
+class Watch:
+    """What libFuzzer says of one target."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.figures = Figures()
+        self.tail: deque[str] = deque(maxlen=80)
+        self._begun = time.monotonic()
+
+    def take(self, line: str) -> None:
+        self.tail.append(line.rstrip())
+        note(self.figures, line)
+
+    def ended(self, status: int) -> int:
+        """Print the figures, and how what broke is replayed; 1 when something did."""
+        name, figures = self.name, self.figures
+        print(
+            f"{name:12} {figures.executions:9} inputs in {time.monotonic() - self._begun:4.0f} s, blocks"
+            f" {figures.blocks_before} -> {figures.blocks}, corpus {figures.inputs}"
+            f"{', BROKEN' if status else ''}",
+            flush=True,
+        )
+        if status:
+            print("\n".join(self.tail), flush=True)
+            for path in sorted((OUT / name).glob("crash-*"), key=lambda p: p.stat().st_mtime)[-1:]:
+                print(f"replay: python -m tests.fuzz replay {name} {path.relative_to(build.ROOT)}")
+        return int(status != 0)
 
 
 def note(figures: Figures, line: str) -> None:
