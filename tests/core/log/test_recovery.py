@@ -701,3 +701,32 @@ def test_a_segment_that_an_opening_retired_stays_until_what_it_told_is_on_the_di
     log = recovery.open_log("log", PyDisk(disk), segment_bytes=4096)
     assert [seq for seq in range(1, 262) if log.get(seq)] == [1]
     assert log.lost == []
+
+
+@pytest.mark.parametrize("first_bit", range(8))
+def test_a_flipped_bit_behind_zeros_takes_no_removal_back(tmp_path: Path, first_bit: int) -> None:
+    """A power cut left zeros where message 6 was; the removal behind them has its flipped bit later."""
+    log = open_log(tmp_path)
+    for seq in range(1, 7):
+        log.add(seq, "s", b"message %d" % seq)
+    log.flush()
+    maintenance.delete(log, 2)
+    log.flush()
+    log.add(7, "s", b"message 7")
+    log.flush()
+    del log  # its process ends
+    (path,) = segments(tmp_path)
+    data = bytearray(path.read_bytes())
+    ends = record_ends(bytes(data))
+    hole, begin, end = ends[5:8]
+    data[hole:begin] = bytes(begin - hole)
+    for at in range(begin, end):
+        hurt = bytearray(data)
+        hurt[at] ^= 1 << first_bit
+        folder = tmp_path / f"at{at}"
+        folder.mkdir()
+        (folder / path.name).write_bytes(hurt)
+        log = open_log(folder)
+        assert everything(log).keys() == {1, 3, 4, 5, 7}, at
+        assert [(first, count) for first, count, _ in log.lost] == [(6, 1)], at
+        maintenance.close(log)

@@ -325,7 +325,7 @@ cdef class Delivery:
         return self.backoff_ns[min(deliveries, n) - 1]
 
     cdef int settle(self) except -1:
-        """The stream's first sequence may have risen: drop the messages below it from the position and from pending."""
+        """Bring position and unacknowledged messages up to date with a purge, and with the stream's first sequence."""
         cdef uint64_t first = self.log.span.first_seq
         if self.purges != self.listeners.purges:
             self.purged()
@@ -393,7 +393,6 @@ cdef class Delivery:
         self.cursor.purged_below(first)
         self.pending.purge_below(first)
         self.consumer.touch()
-        self.room_made()
         for entry in self.pending.entries():
             if not self.log.peek(entry[0], &subject_id, &size):
                 self.pending.remove(self.pending.find(entry[0]), self.delivered, self.cursor.passed)
@@ -566,7 +565,7 @@ cdef class Delivery:
         cdef uint64_t now = self.reactor.now_ns, due, next_ns = 0
         cdef size_t i
         cdef Pending* e
-        cdef list spent = []
+        cdef list over = []                      # those that have reached max_deliver
         cdef bint any_due = False
         for i in range(self.pending.off, self.pending.len):
             e = self.pending.data + i
@@ -577,12 +576,12 @@ cdef class Delivery:
                 if next_ns == 0 or due < next_ns:
                     next_ns = due
             elif self.max_deliver > 0 and e.deliveries >= self.max_deliver:
-                spent.append(e.seq)
+                over.append(e.seq)
             else:
                 self.pending.enqueue(e)
                 any_due = True
         self.due_ns = next_ns
-        for seq in spent:
+        for seq in over:
             e = self.pending.find(seq)
             if e != NULL:
                 self.exhausted(e)

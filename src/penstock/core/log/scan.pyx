@@ -170,17 +170,18 @@ cdef bint possible(Segment s, Head* head) noexcept:
 
 cdef uint32_t mend(char* p, size_t n, Segment s, Head* head) except? 0:
     """Correct one flipped bit in the record that bad bytes begin with, in place; its length, or 0 if one bit does not explain them."""
-    cdef uint64_t expected = s.first + s.count
     cdef size_t length = n
     if mend_bytes(p, n, s.salt, head) < 0:
         length = mend_first(p, n, s.salt, head)
-        if length == 0:
-            return 0
+    return <uint32_t>length if length and can_follow(p, s, head) else 0
+
+
+cdef bint can_follow(const char* p, Segment s, Head* head) noexcept:
+    """Whether a corrected record can be at this place of the segment."""
+    cdef uint64_t expected = s.first + s.count
     if head.seq + 1 < expected or head.seq > expected + GAP_MAX or not possible(s, head):
-        return 0
-    if head.kind == REMOVE and not ranges_possible(p, head):
-        return 0
-    return <uint32_t>length
+        return False
+    return head.kind != REMOVE or ranges_possible(p, head)
 
 
 cdef size_t mend_first(char* p, size_t n, uint32_t salt, Head* head) noexcept:
@@ -205,7 +206,8 @@ cdef size_t mend_first(char* p, size_t n, uint32_t salt, Head* head) noexcept:
 cdef size_t find_mendable(char* p, size_t at, size_t end, Segment s, Head* head, uint32_t* length) except? 0:
     """Correct one flipped bit in the first of the bad records from `at` on that one bit explains; its place, or `end` and length 0.
 
-    A record before it may be damaged beyond repair; its head says where the next one begins.
+    A record before it may be damaged beyond repair; its head says where the next one begins. Without such a head (a power cut has left
+    zeros), the last of the bad records is tried.
     """
     cdef Head claimed
     cdef int k
@@ -216,6 +218,23 @@ cdef size_t find_mendable(char* p, size_t at, size_t end, Segment s, Head* head,
         if not plausible(p + at, end - at, &claimed) or claimed.length >= end - at:
             break
         at += claimed.length
+    return find_last(p, at, end, s, head, length)
+
+
+cdef size_t find_last(char* p, size_t at, size_t end, Segment s, Head* head, uint32_t* length) except? 0:
+    """Correct one flipped bit in the bad record that ends at `end`; its place, or `end` and length 0.
+
+    Its length field, which may have the flipped bit, says where it begins.
+    """
+    cdef size_t begin, n
+    cdef uint32_t claimed, differs
+    for n in range(RECORD_EXTRA_BYTES, min(end - at, <size_t>BAD_LENGTH_MAX)):
+        begin = end - n
+        memcpy(&claimed, p + begin, 4)
+        differs = claimed ^ <uint32_t>n
+        if differs & (differs - 1) == 0 and mend_bytes(p + begin, n, s.salt, head) >= 0 and can_follow(p + begin, s, head):
+            length[0] = <uint32_t>n
+            return begin
     length[0] = 0
     return end
 

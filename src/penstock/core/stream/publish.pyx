@@ -64,6 +64,25 @@ cdef class AtomicBatchHandler:
         return REFUSED
 
 
+cdef tuple _STAGE_HEADERS = (b"Nats-Batch-Id", b"Nats-Incr", b"Nats-TTL", b"Nats-Schedule", b"Nats-Rollup", b"Nats-TTL", b"", b"")
+
+
+cdef object verdict_without_rules(int stage, Message* m):
+    """The fixed refusal of a stream that has the feature of this stage switched off; None: continue."""
+    cdef bytes name
+    cdef Text t
+    if stage >= len(_STAGE_HEADERS):
+        return None
+    if stage == SCHEDULE:
+        t.at = m.body
+        t.n = m.hlen
+    else:
+        name = _STAGE_HEADERS[stage]
+        t = header_value(m.body, m.hlen, PyBytes_AS_STRING(name), <uint32_t>PyBytes_GET_SIZE(name))
+    return not_allowed(stage, PyBytes_FromStringAndSize(t.at, t.n) if t.at != NULL else b"",
+                       PyBytes_FromStringAndSize(m.subject, m.subject_len))
+
+
 @cython.final
 cdef class PublishPath:
     """The publish path of one stream: its settings, its rules, and what it remembers of earlier messages."""
@@ -582,24 +601,9 @@ cdef class PublishPath:
         return self.ids.find(id.at, id.n)
 
     cdef int ask(self, int stage, Message* m, PublishHeaders* h, Draft draft) except -1:
-        """Ask the rules about the message at a stage; a stream with the feature switched off answers with a fixed refusal.
-
-        0: continue, with the message as the rule changed it; else an Outcome.
-        """
-        cdef tuple names = (b"Nats-Batch-Id", b"Nats-Incr", b"Nats-TTL", b"Nats-Schedule", b"Nats-Rollup", b"Nats-TTL", b"", b"")
-        cdef bytes name
-        cdef Text t
+        """Ask the rules about the message at a stage; 0: continue, with the message as the rule changed it; else an Outcome."""
         if self.rules is None or draft is None:
-            if stage >= len(names):
-                return 0
-            name = names[stage]
-            if stage == SCHEDULE:
-                t.at = m.body
-                t.n = m.hlen
-            else:
-                t = header_value(m.body, m.hlen, PyBytes_AS_STRING(name), <uint32_t>PyBytes_GET_SIZE(name))
-            verdict = not_allowed(stage, PyBytes_FromStringAndSize(t.at, t.n) if t.at != NULL else b"",
-                                  PyBytes_FromStringAndSize(m.subject, m.subject_len))
+            verdict = verdict_without_rules(stage, m)
         else:
             try:
                 verdict = self.rules.ask(stage, draft)
@@ -671,9 +675,9 @@ cdef class PublishPath:
     cdef int trim_subject(self, uint32_t subject_id) except -1:
         """Remove a subject's messages above its limit, oldest first."""
         cdef SubjectState* state
-        state = self.log.subject(subject_id)
-        if state == NULL or state.msgs <= <uint64_t>self.max_msgs_per_subject or self.max_msgs_per_subject <= 0:
+        if self.max_msgs_per_subject <= 0:
             return 0
+        state = self.log.subject(subject_id)
         try:
             while state != NULL and state.msgs > <uint64_t>self.max_msgs_per_subject:
                 self.evict(state.first)
