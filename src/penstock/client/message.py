@@ -144,9 +144,13 @@ class BaseMessage:
     in_progress = verb(in_progress_body, ends=False)
 
     def confirming(self, timeout: Duration | None = None) -> Steps[None]:
-        """Acknowledge, and wait until the server confirms the ack; Timeout, NoResponders."""
+        """Acknowledge, and wait until the server confirms the ack; Timeout, NoResponders.
+
+        The ack is sent again when the connection breaks, and in a cluster while the consumer has no leader.
+        """
         self.check_acknowledgeable()
-        yield from self.client.requesting(self.reply, ACK, timeout=timeout)
+        seconds = self.client.timeout_of(timeout)
+        yield from self.client.persevering(self.reply, ACK, seconds, again=True)
         self.acked = True
 
     ack_sync = call(confirming)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from penstock.errors import ApiError, NoResponders, PenstockError
 
-from .steps import Mailbox, Until
+from .steps import pausing
 
 if TYPE_CHECKING:
     from penstock.api.subjects import Api
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 MADE_MAX = 100
 """The most consumers of one reader that are remembered to be removed."""
 NOT_FOUND = 404
-RETRY_S = 0.25
-"""How long a creation may take that was sent before the removal."""
 
 
 class OwnConsumers:
@@ -111,7 +109,7 @@ class OwnConsumers:
         except ApiError as error:
             if error.code != NOT_FOUND or name not in self._unanswered:
                 raise
-            yield Until(Mailbox(), lambda: False, RETRY_S)
+            yield from pausing()  # the creation was sent before the removal
             yield from self._plans.delete_consumer(self._stream, name)
 
 

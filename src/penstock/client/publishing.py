@@ -30,7 +30,7 @@ from penstock.errors import (
 )
 
 from .jetstream import decode_pub_ack
-from .steps import Mailbox, Ready, Until, call
+from .steps import RETRY_S, Mailbox, Ready, Until, call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from .steps import Steps
     from .streams import Streams
 
-RETRY_S = 0.25
-"""The interval at which a message is sent again to a clustered stream that did not answer."""
 IN_PROCESS = 10158
 """Error code: a message with this id is being stored, and its first copy has no majority yet."""
 

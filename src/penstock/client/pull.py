@@ -33,7 +33,9 @@ PENDING_MESSAGES = "Nats-Pending-Messages"
 STALLED = "Nats-Consumer-Stalled"
 REFUSALS_MAX = 120
 """The number of unanswered requests in a row, one each RETRY_S, to a consumer in a cluster."""
-TRANSIENT = ("leadership change", "server shutdown", "exceeded maxwaiting")
+MOVING = ("leadership change", "server shutdown")
+"""How a server describes that another one will lead the consumer."""
+TRANSIENT = (*MOVING, "exceeded maxwaiting")
 
 
 def pull_body(
@@ -101,8 +103,15 @@ class Fetch:
             self.done = True
             self.error = status_error(status, message.description, self.subject)
 
+    def may_begin_again(self, *, clustered: bool) -> bool:
+        """Whether the same request may be answered soon: the consumer gets another leader."""
+        error = self.error
+        if isinstance(error, PullError):
+            return error.description.lower().startswith(MOVING)
+        return clustered and isinstance(error, NoResponders)
+
     def again(self, reply: str) -> None:
-        """The request got no answer and was sent again with the inbox ``reply``."""
+        """The request was not answered with messages, and was sent again with the inbox ``reply``."""
         self.reply, self.done, self.error = reply, False, None
 
     def result(self) -> list[BaseMessage]:

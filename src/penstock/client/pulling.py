@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from penstock.errors import (
     ConnectionClosed,
     ConnectionLost,
-    NoResponders,
     PenstockError,
     PermissionsViolation,
     Timeout,
@@ -21,11 +20,10 @@ from penstock.errors import (
 
 from .durations import Duration, to_nanoseconds, to_seconds
 from .message import NAK, BaseMessage
-from .publishing import RETRY_S
 from .pull import Fetch, pull_body
 from .pull import Flow as Requests
 from .session import Ping
-from .steps import SEND, Attach, Mailbox, Ready, Until, call, flow
+from .steps import RETRY_S, SEND, Attach, Mailbox, Ready, Until, call, flow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -285,7 +283,7 @@ class Pulling(Generic[M]):
         fetch.reply = self.request(inbox, body)
         deadline = client.clock() + seconds
         yield from self._collect(inbox, fetch, seconds + GRACE_S)
-        while client.clustered and isinstance(fetch.error, NoResponders):
+        while fetch.may_begin_again(clustered=client.clustered):
             left = deadline - client.clock() - RETRY_S
             if fetch.messages or left <= 0:
                 break

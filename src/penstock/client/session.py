@@ -20,6 +20,7 @@ from penstock.errors import (
     CallbackFailed,
     ConnectionClosed,
     ConnectionLost,
+    NoResponders,
     PenstockError,
     PermissionsViolation,
     Timeout,
@@ -37,7 +38,20 @@ from .pool import ServerPool
 from .protocol_lines import OnProtocol, ProtocolLines
 from .requests import Answers, Gathered, Question, is_end
 from .status import Kind, Status, StatusBox
-from .steps import SEND, Attach, Dial, Mailbox, Owner, Ready, Sleep, Until, call, flow
+from .steps import (
+    RETRY_S,
+    SEND,
+    Attach,
+    Dial,
+    Mailbox,
+    Owner,
+    Ready,
+    Sleep,
+    Until,
+    call,
+    flow,
+    pausing,
+)
 
 if TYPE_CHECKING:
     import random
@@ -505,6 +519,38 @@ class Session(ABC, Generic[M]):
         return answer
 
     request = call(requesting)
+
+    def persevering(
+        self,
+        subject: str,
+        data: bytes,
+        seconds: float,
+        raw_headers: bytes = b"",
+        *,
+        again: bool = False,
+    ) -> Steps[M]:
+        """A request that is sent anew while nobody answers for a leader that a cluster elects.
+
+        ``again``: also when the connection breaks, because sent twice it does nothing more. Raises as
+        ``request``, at the latest when the time is over.
+        """
+        deadline = self.clock() + seconds
+        while True:
+            try:
+                return (
+                    yield from self.requesting(
+                        subject, data, timeout=seconds, raw_headers=raw_headers
+                    )
+                )
+            except NoResponders:
+                seconds = deadline - self.clock() - RETRY_S
+                if seconds <= 0 or not self.clustered:
+                    raise
+                yield from pausing()
+            except ConnectionLost:
+                seconds = deadline - self.clock()
+                if seconds <= 0 or not again:
+                    raise
 
     def asking(self, step: Request) -> Steps[bytes]:
         """The bytes of the answer to a plan's request."""

@@ -180,6 +180,15 @@ class Await(Step):
         self.awaitable = awaitable
 
 
+RETRY_S = 0.25
+"""How long to wait before what found no leader is tried again, in seconds."""
+
+
+def pausing(seconds: float = RETRY_S) -> Steps[None]:
+    """Let time pass, before the next attempt."""
+    yield Until(Mailbox(), lambda: False, seconds)
+
+
 Steps: TypeAlias = Generator[Step, Any, T]
 """A call that returns a T."""
 Flow: TypeAlias = Generator[Step | T, Any, None]

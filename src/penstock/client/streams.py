@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from penstock.errors import ConnectionLost, NoResponders, PenstockError
+from penstock.errors import NoResponders, PenstockError
 
 from .durations import Duration, to_seconds
 from .jetstream import Headers, Plans, decode_pub_ack, publish_headers
@@ -17,11 +17,10 @@ from .message import BaseMessage
 from .models import ConsumerConfig, ConsumerInfo, PubAck
 from .ordered import Ordered
 from .own_consumers import OwnConsumers
-from .publishing import RETRY_S
 from .pull import control_reply
 from .pulling import Pulling
 from .schedules import Scheduling
-from .steps import Attach, Mailbox, Until, call, flow, planned
+from .steps import Attach, Mailbox, call, flow, pausing, planned
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -37,11 +36,6 @@ M = TypeVar("M", bound=BaseMessage)
 ORDERED_BATCH = 500
 PUSH_PENDING_MESSAGES_MAX = 524_288
 PUSH_PENDING_BYTES_MAX = 512 * 1024 * 1024
-
-
-def never() -> bool:
-    """The condition of a wait that only lets time pass."""
-    return False
 
 
 class Streams(Scheduling[M]):
@@ -139,25 +133,13 @@ class Streams(Scheduling[M]):
         ``once``: the stream stores it once however often it is sent, so it is sent again when the
         connection breaks.
         """
-        client = self.client
-        seconds = self.seconds_of(timeout)
-        deadline = client.clock() + seconds
-        while True:
-            try:
-                answer = yield from client.requesting(
-                    subject, data, timeout=seconds, raw_headers=block
-                )
-            except NoResponders:
-                seconds = deadline - client.clock() - RETRY_S
-                if seconds <= 0 or not client.clustered:
-                    raise NoResponders(subject, "no stream stores this subject") from None
-                yield Until(Mailbox(), never, RETRY_S)
-            except ConnectionLost:
-                seconds = deadline - client.clock()
-                if seconds <= 0 or not once:
-                    raise
-            else:
-                return decode_pub_ack(answer.data)
+        try:
+            answer = yield from self.client.persevering(
+                subject, data, self.seconds_of(timeout), block, again=once
+            )
+        except NoResponders:
+            raise NoResponders(subject, "no stream stores this subject") from None
+        return decode_pub_ack(answer.data)
 
     def ordering(
         self,
@@ -214,7 +196,7 @@ class Streams(Scheduling[M]):
         except PenstockError as error:
             if self.client.closed or not state.recoverable(error):
                 raise
-            yield Until(Mailbox(), never, RETRY_S)
+            yield from pausing()
             return False
         finally:
             if handle is not None:

@@ -9,9 +9,8 @@ from penstock.errors import ConnectionLost, NoResponders, PullError
 from ..durations import Duration, to_nanoseconds
 from ..message import BaseMessage
 from ..models import ConsumerConfig, ConsumerInfo
-from ..publishing import RETRY_S
 from ..pulling import Pulling
-from ..steps import Mailbox, Until, call
+from ..steps import RETRY_S, call, pausing
 from .pulled import WRONG_PIN, PullIntake
 from .requests import Asking
 
@@ -29,11 +28,6 @@ M = TypeVar("M", bound=BaseMessage)
 
 TIMEOUT_S = 30.0
 """How long ``next`` and ``fetch`` wait, unless they are told."""
-
-
-def never() -> bool:
-    """The condition of a wait that only lets time pass."""
-    return False
 
 
 def config_of(info: ConsumerInfo) -> ConsumerConfig:
@@ -217,7 +211,7 @@ class Consuming(Generic[M]):
             yield from self.informing()  # says what is missing, if anything is
         if deadline - self.client.clock() <= RETRY_S:
             return False
-        yield Until(Mailbox(), never, RETRY_S)
+        yield from pausing()
         return True
 
     def taking(

@@ -38,8 +38,7 @@ from penstock.errors import (
 )
 
 from ..message import ACK, IN_PROGRESS, nak_body
-from ..publishing import RETRY_S
-from ..steps import Mailbox, Until
+from ..steps import RETRY_S, Mailbox, Until
 from .events import EVENTS_MAX, ConsumerEvent, EventKind
 from .requests import size_of
 

@@ -21,11 +21,10 @@ from ..message import BaseMessage
 from ..models import ConsumerConfig, ConsumerInfo
 from ..ordered import INACTIVE_THRESHOLD_S, Ordered
 from ..own_consumers import OwnConsumers
-from ..publishing import RETRY_S
 from ..pull import CONFLICT, HEARTBEAT
 from ..pulling import Pulling
-from ..steps import Mailbox, Until, call
-from .handles import TIMEOUT_S, never
+from ..steps import RETRY_S, call, pausing
+from .handles import TIMEOUT_S
 from .pulled import PullIntake
 from .requests import Asking, size_of
 
@@ -179,7 +178,7 @@ class Ordering(Generic[M]):
                 yield from self._discarding()
                 if deadline - clock() <= RETRY_S or not self.position.recoverable(error):
                     raise
-                yield Until(Mailbox(), never, RETRY_S)
+                yield from pausing()
                 continue
             for message in got:
                 if not self.position.take(message.metadata):

@@ -33,8 +33,7 @@ from ..consume.intake import Intake
 from ..consume.pulled import PullIntake
 from ..consume.requests import Asking
 from ..models import ConsumerInfo
-from ..publishing import RETRY_S
-from ..steps import Until
+from ..steps import RETRY_S, Until
 from .config import ElasticGroupConfig, decode
 from .partitions import PRIORITY_GROUP, SECOND_NS, filters_of, member_consumer
 from .watching import DocumentWatch

@@ -29,9 +29,9 @@ from penstock.errors import (
     Timeout,
 )
 
-from ..steps import SEND, Attach, Mailbox, Until
+from ..steps import SEND, Attach, Mailbox, Until, pausing
 from .models import CHUNK_BYTES, same_digest
-from .persisting import pausing, persisting
+from .persisting import persisting
 
 if TYPE_CHECKING:
     from penstock.errors import PenstockError, PermissionsViolation

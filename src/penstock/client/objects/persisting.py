@@ -14,8 +14,7 @@ from penstock.errors import (
 )
 
 from ..ordered import LEADERLESS
-from ..publishing import RETRY_S
-from ..steps import Mailbox, Until
+from ..steps import pausing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,11 +35,6 @@ def passing(error: BaseException, *, served: bool = True) -> bool:
     if isinstance(error, NoResponders):
         return served
     return isinstance(error, ConnectionLost | OutputFull | Timeout)
-
-
-def pausing() -> Steps[None]:
-    """Wait before the next attempt."""
-    yield Until(Mailbox(), lambda: False, RETRY_S)
 
 
 def persisting(

@@ -22,7 +22,7 @@ from penstock.errors import (
     WrongLastSequence,
 )
 
-from ..steps import call
+from ..steps import call, pausing
 from .managing import of_bucket
 from .models import (
     ObjectInfo,
@@ -34,7 +34,7 @@ from .models import (
     status_of,
     stream_of,
 )
-from .persisting import passing, pausing, persisting
+from .persisting import passing, persisting
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -66,10 +66,13 @@ class Properties:
     def informing(self, name: str, *, show_deleted: bool = False) -> Steps[ObjectInfo]:
         """The properties of an object or a link; with ``show_deleted`` also of a deleted object.
 
-        Raises ObjectNotFound, ObjectDamaged when the message about it cannot be read, ValueError for a
+        In a cluster a replica may lag behind and answer with the object before. Raises ObjectNotFound, which is
+        what the leader of the stream knows, ObjectDamaged when the message about it cannot be read, ValueError for a
         name that no object can have.
         """
         info = yield from self._informing(name)
+        if (info is None or info.deleted) and self.client.clustered:
+            info, _ = yield from self._looking(name)  # a replica may not know yet
         if info is None or (info.deleted and not show_deleted):
             raise ObjectNotFound(self.bucket, name)
         return info

@@ -15,7 +15,7 @@ from penstock.errors import (
     WrongLastSequence,
 )
 
-from ..steps import call
+from ..steps import call, pausing
 from .managing import of_bucket
 from .models import (
     ObjectInfo,
@@ -27,7 +27,7 @@ from .models import (
     status_of,
     stream_of,
 )
-from .persisting import completing, passing, pausing, persisting
+from .persisting import completing, passing, persisting
 from .properties import PATIENCE_S
 from .transfers import Transfers
 from .watching import Watching
@@ -55,7 +55,9 @@ class Storing(Transfers, Generic[W]):
 
         A delete that is cancelled while that message is on the way deletes the object. Raises ObjectNotFound.
         """
-        before, seq = yield from self._looking(name)
+        before, seq = yield from persisting(
+            self.client, lambda: self._looking(name), self._js.timeout, served=False
+        )
         if before is None or before.deleted:
             raise ObjectNotFound(self.bucket, name)
         yield from completing(

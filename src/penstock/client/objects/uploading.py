@@ -28,8 +28,8 @@ from penstock.errors import (
 
 from ..jetstream import MSG_ID, decode_pub_ack
 from ..publishing import IN_PROCESS
-from ..steps import SEND, Attach, Mailbox, Until
-from .persisting import pausing, persisting
+from ..steps import SEND, Attach, Mailbox, Until, pausing
+from .persisting import persisting
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,9 +15,8 @@ from ..ordered import Ordered
 from ..own_consumers import OwnConsumers
 from ..pull import Flow as Requests
 from ..pulling import Inbox, Pulling
-from ..steps import SEND, Ended, Ready, Until, call
+from ..steps import SEND, Ended, Ready, Until, call, pausing
 from .models import decode_meta
-from .persisting import pausing
 
 if TYPE_CHECKING:
     from penstock.api.fields import DeliverPolicy
