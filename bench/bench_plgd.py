@@ -124,6 +124,7 @@ def main() -> None:
     parser.add_argument(
         "--growth", metavar="BATCHES", help="what begin and commit take at these numbers of batches"
     )
+    parser.add_argument("--iceberg", action="store_true", help="with --growth: of Iceberg tables")
     given = parser.parse_args()
     counts = [int(count) for count in given.events.split(",")]
     devices = [int(count) for count in given.devices.split(",")]
@@ -133,7 +134,7 @@ def main() -> None:
     if given.growth:
         looks = [int(count) for count in given.growth.split(",")]
         rows = messages_of(devices[0], max(looks) * plgd_growth.SMALL, plgd_growth.BUCKETS)
-        figures = plgd_growth.growth(rows, looks)
+        figures = plgd_growth.growth(rows, looks, iceberg=given.iceberg)
     elif given.end_to_end:
         from plgd_end_to_end import measure
 

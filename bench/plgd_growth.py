@@ -28,12 +28,17 @@ SMALL = 300
 PARTS = ("begin", "job", "commit")
 
 
-def growth(messages: pa.Table, looks: list[int]) -> dict[str, dict[str, float]]:
+def growth(
+    messages: pa.Table, looks: list[int], *, iceberg: bool = False
+) -> dict[str, dict[str, float]]:
     """The costs at some numbers of batches, printed as a table; ``messages`` are of `BUCKETS` buckets."""
+    from penstock.plgd.spark.iceberg_lake import IcebergLake
+
     spent: dict[str, list[float]] = {name: [] for name in (*PARTS, "bytes")}
     found = {}
     with tempfile.TemporaryDirectory() as folder:
-        lake = Lake(Path(folder), Settings(buckets=BUCKETS))
+        kind = IcebergLake if iceberg else Lake
+        lake = kind(Path(folder), Settings(buckets=BUCKETS))
         lake.create()
         for number in range(max(looks)):
             one_batch(lake, number, messages.slice(number * SMALL, SMALL), spent)

@@ -23,6 +23,7 @@ from pyiceberg.types import LongType
 from penstock.spark.iceberg.catalogs import data_folder, failed, load, without_secret_ones
 from penstock.spark.iceberg.commits import HERE, FilesGone, Write, batch_of, prepare
 from penstock.spark.iceberg.options import DEFAULT_CATALOG, address
+from penstock.spark.iceberg.tails import Tail, data_files, newest_of
 from penstock.spark.tables.files import StoredFile
 from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.parquet import partition_text
@@ -74,24 +75,12 @@ def dataset_beside(folder: Path, name: str) -> ds.Dataset | None:
 
 def rows_of(where: Address, table: Table, schema: pa.Schema) -> ds.Dataset:
     """The rows of a table as it was loaded."""
-    newest = table.current_snapshot()
-    files = data_files(where, table, None if newest is None else newest.snapshot_id)
+    files = data_files(where, table, newest_of(table))
     if not files:
         return ds.dataset(schema.empty_table())
     folder = data_folder(table, where)
     paths = [relative(folder.uri, file, where) for file in files]
     return ds.dataset(paths, schema=schema, filesystem=folder.files(), format="parquet")
-
-
-def data_files(where: Address, table: Table, snapshot: int | None) -> list[DataFile]:
-    """The files of a snapshot."""
-    if snapshot is None:
-        return []
-    try:
-        return [task.file for task in table.scan(snapshot_id=snapshot).plan_files()]
-    except Exception as problem:
-        # Any library may raise here; the error is reported.
-        raise failed("cannot plan a read of", where, problem) from None
 
 
 def relative(folder: str, file: DataFile, where: Address) -> str:
@@ -136,6 +125,7 @@ class IcebergLake(Lake):
         self.addresses = {table: address(f"{namespace}.{table}", name, given) for table in TABLES}
         self.targets = {}
         self.places = {}
+        self.known = {table: Tail(where) for table, where in self.addresses.items()}
 
     def create(self) -> None:
         """Make the tables that are not there; refuse those that were made with other buckets."""
@@ -180,18 +170,23 @@ class IcebergLake(Lake):
         for name, schema in TABLES.items():
             if schema.way is Way.APPEND:
                 continue
-            table = self.at(name)
-            files = data_files(self.addresses[name], table, self.snapshot_before(name, table, mark))
+            files = self.files_before(name, mark)
             begun.active[name] = {self.relative(name, file): file for file in files}
             begun.held[name] = held_of(self.stored(name, files))
         return begun
 
-    def snapshot_before(self, name: str, table: Table, mark: Mark) -> int | None:
-        """The snapshot of a table before a batch; None for a table without rows."""
+    def files_before(self, name: str, mark: Mark) -> list[DataFile]:
+        """The files of a table before a batch."""
+        tail = self.known[name]
+        table = tail.read()
         last = batch_of(table, mark.name)
-        newest = table.current_snapshot()
         if last is None or last < mark.number:
-            return None if newest is None else newest.snapshot_id
+            return list(tail.files().values())
+        return data_files(self.addresses[name], table, self.snapshot_before(name, table, mark))
+
+    def snapshot_before(self, name: str, table: Table, mark: Mark) -> int | None:
+        """The snapshot before a batch that a table holds; None for a table without rows then."""
+        last = batch_of(table, mark.name)
         for snapshot in reversed(table.metadata.snapshots):
             told = snapshot.summary
             if told is None or told["penstock.query"] != mark.name:
@@ -226,7 +221,7 @@ class IcebergLake(Lake):
         """One commit of one table, once."""
         write = Write(self.targets[name], files, mark, removed=tuple(removed))
         try:
-            HERE.commit(self.addresses[name], write)
+            HERE.commit(self.addresses[name], write, self.known[name].commit)
         except FilesGone as gone:
             raise ChangedTable(str(gone)) from None
 
@@ -237,10 +232,7 @@ class IcebergLake(Lake):
     def now(self, name: str) -> list[DataFile]:
         """The entries of a table's files as it is now."""
         table = self.at(name)
-        newest = table.current_snapshot()
-        return data_files(
-            self.addresses[name], table, None if newest is None else newest.snapshot_id
-        )
+        return data_files(self.addresses[name], table, newest_of(table))
 
     def dataset(self, name: str) -> ds.Dataset:
         """The rows of a table as it is now."""

@@ -117,6 +117,30 @@ def load(address: Address) -> Table | None:
         raise failed("cannot open the table", address, problem) from None
 
 
+def location_of(address: Address) -> str | None:
+    """Where the newest metadata of a table is, if the catalog says so without reading it; else None."""
+    catalog = catalog_of(address)
+    engine = getattr(catalog, "engine", None)  # of a catalog in SQL
+    if engine is None:
+        return None
+    from pyiceberg.catalog.sql import IcebergTables
+    from sqlalchemy import select
+    from sqlalchemy.exc import SQLAlchemyError
+    from sqlalchemy.orm import Session
+
+    namespace, name = ".".join(address.table[:-1]), address.table[-1]
+    found = select(IcebergTables.metadata_location).where(
+        IcebergTables.catalog_name == catalog.name,
+        IcebergTables.table_namespace == namespace,
+        IcebergTables.table_name == name,
+    )
+    try:
+        with Session(engine) as session:
+            return session.scalar(found)
+    except SQLAlchemyError:
+        return None  # the table is loaded, and says what is wrong
+
+
 def create(address: Address, schema: pa.Schema, partition_by: Sequence[str] = ()) -> Table:
     """Create a table without rows, or load the one that another writer creates at this moment.
 

@@ -190,7 +190,7 @@ class Tables:
         self,
         address: Address,
         write: Write,
-        change: Callable[[Table, Write], None] | None = None,
+        change: Callable[[Table, Write], object] | None = None,
     ) -> bool:
         """Make the files part of the table, all or none; False when the table holds the mark already.
 
@@ -203,7 +203,7 @@ class Tables:
             return self._commit(address, write, change or add)
 
     def _commit(
-        self, address: Address, write: Write, change: Callable[[Table, Write], None]
+        self, address: Address, write: Write, change: Callable[[Table, Write], object]
     ) -> bool:
         problem: Exception | None = None
         for attempt in range(_TRIES):
@@ -269,8 +269,8 @@ class _Replacing(_OverwriteFiles):
         return found.model_copy(update={"operation": meant})
 
 
-def add(table: Table, write: Write) -> None:
-    """Commit the files and the mark to the table as it was loaded."""
+def add(table: Table, write: Write) -> list[DataFile]:
+    """Commit the files and the mark to the table as it was loaded; returns the entries of the files."""
     target = write.target
     table.metadata = _without_history(table.metadata)
     schema = in_files(table.schemas()[target.schema_id], target.names)
@@ -282,7 +282,7 @@ def add(table: Table, write: Write) -> None:
             write.each and not write.files and not write.overwrite and not write.removed
         ):  # the commit has only a mark
             transaction.commit_transaction()
-            return
+            return []
     snapshot = transaction.update_snapshot(snapshot_properties=write.summary())
     producer: Any
     if write.overwrite:
@@ -297,7 +297,9 @@ def add(table: Table, write: Write) -> None:
         producer = snapshot.merge_append()
     else:
         producer = snapshot.fast_append()
-    for file in described(write.files, target.folder.uri, schema, spec, dict(table.properties)):
+    properties = dict(table.properties)
+    files = list(described(write.files, target.folder.uri, schema, spec, properties))
+    for file in files:
         producer.append_data_file(file)
     try:
         producer.commit()
@@ -315,6 +317,7 @@ def add(table: Table, write: Write) -> None:
         if not _made(table.refresh(), write):
             producer._clean_all_uncommitted()
         raise
+    return files
 
 
 def _without_history(metadata: TableMetadata) -> TableMetadata:
