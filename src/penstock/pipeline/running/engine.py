@@ -12,8 +12,6 @@ import contextlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.streaming.listener import StreamingQueryListener
-
 from penstock.pipeline.description.functions import carry_modules
 from penstock.pipeline.description.sections import NO_CONSUMER
 from penstock.pipeline.running.frames import Frames, StepError, keeps_state
@@ -29,6 +27,7 @@ from penstock.pipeline.running.supervising import (
 )
 from penstock.pipeline.running.targets import Findings, fill_holes, look_at_sink, look_at_sources
 from penstock.pipeline.running.writing import ROWS, Counts, query_of, streamed, write_batch
+from penstock.spark.watching.listening import Listener
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +76,7 @@ class Engine:
         self._failures: dict[str, str] = {}
         self._counts: list[Counts] = []
         self._restarts: Counter[str] = Counter()
-        self._listener: StreamingQueryListener | None = None
+        self._listener: Listener | None = None
         self._watch: Watch | None = None
         self.warnings: list[str] = []
         """Probable mistakes, a line each; known after the start."""
@@ -279,7 +278,7 @@ def consumer_name(
     return f"{pipeline}-{place}"
 
 
-class _Listener(StreamingQueryListener):
+class _Listener(Listener):
     """Passes Spark's events about the session's queries to the board."""
 
     def __init__(self, board: Board) -> None:

@@ -3,6 +3,7 @@
 ==========================  ======================================================================
 ``lag``, ``lag_moves``      a durable consumer whose ack floor is what a query has committed
 ``progress``, ``report``    Spark's reports of its queries, as messages on a subject
+``listening``               the events of Spark, at little cost
 ``metrics``                 the same reports for Prometheus
 ==========================  ======================================================================
 """

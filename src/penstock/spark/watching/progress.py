@@ -26,13 +26,12 @@ import warnings
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.streaming.listener import StreamingQueryListener
-
 from penstock.client.blocking import connect_blocking
 from penstock.errors import PenstockError
 from penstock.spark.connection import client_options
 from penstock.spark.parsing import OptionError, parse
 from penstock.spark.servers import SERVER_ROWS, Servers, take_servers
+from penstock.spark.watching.listening import Listener
 from penstock.spark.watching.report import Message, Reports
 
 if TYPE_CHECKING:
@@ -170,7 +169,7 @@ class Watch:
             thread.join(CLOSE_SECONDS)
 
 
-class QueryListener(StreamingQueryListener):
+class QueryListener(Listener):
     """The listener that Spark calls; it hands every call to the :class:`Watch`."""
 
     def __init__(self, watch: Watch) -> None:
