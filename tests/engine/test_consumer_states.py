@@ -95,3 +95,33 @@ def test_a_gap_has_the_first_messages_that_were_still_to_be_delivered() -> None:
     one.take(pack((0, 2, 10, 0, 0, 2, 0), [], [3, 7]))
     one.apply(1, struct.pack("<8QII", 2, 2, 9, 10, 1, 0, 2, 0, 0, 0))
     assert one.gaps == [(3, 4), (7, 8), (10, 10)]
+
+
+def record(before: int, numbers: tuple[int, ...], fresh: list[int], acked: list[int]) -> bytes:
+    """A record of acks, as the journal writes it."""
+    body = struct.pack("<8QII", before, *numbers, len(fresh), len(acked))
+    body += b"".join(struct.pack("<3Q", seq, 1, 0) for seq in fresh)
+    return body + struct.pack(f"<{len(acked)}Q", *acked)
+
+
+def test_the_record_of_a_reset_is_missing() -> None:
+    """The consumer had delivered 25 messages, up to 27, and was reset to 28; since then it has
+    delivered 28 to 33, and an ack of all up to 32 came (simulation, seed 9020820).
+    """
+    one = SavedState()
+    one.take(pack((25, 27, 28, 1, 24, 26, 1), [(27, 25, 1, 1, 1)], []))
+    one.apply(1, record(0, (6, 33, 34, 1, 5, 32, 1), [33], []))
+    numbers, entries, _ = unpack(one.packed())
+    assert numbers == (6, 33, 34, 1, 5, 32, 1)
+    assert [entry[0] for entry in entries] == [33]
+
+
+def test_the_records_of_a_reset_and_of_deliveries_behind_it_are_missing() -> None:
+    """What may have been delivered since the reset to 5 is pending, but for what was acknowledged."""
+    one = SavedState()
+    one.take(pack((25, 27, 28, 1, 24, 26, 1), [(27, 25, 1, 1, 1)], []))
+    one.apply(1, record(3, (5, 9, 10, 1, 0, 4, 1), [9], [8]))
+    assert one.gaps == [(5, 10)]
+    numbers, entries, _ = unpack(one.packed([5, 6, 7, 8, 9]))
+    assert numbers[:3] == (5, 9, 10)
+    assert [entry[0] for entry in entries] == [5, 6, 7, 9]

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from .model import Stream
     from .world import World
 
-LIMITS = ("max_msgs", "max_bytes", "max_age", "max_msgs_per_subject", "allow_msg_ttl", "sealed")
+# what removes messages of a copy, or keeps it from taking some
+LIMITS = (
+    *("max_msgs", "max_bytes", "max_age", "max_msgs_per_subject"),
+    *("allow_msg_ttl", "allow_rollup_hdrs", "sealed"),
+)
 
 
 def messages(log: Any) -> dict[int, Any]:

@@ -81,7 +81,11 @@ class SavedState:
         before, *numbers, fresh, count = _ACKS.unpack_from(body)
         delivered, passed, floor_seq = numbers[0], numbers[1], numbers[5]
         at = _ACKS.size
-        if before > self.numbers[0]:
+        if delivered < self.numbers[0] or passed < self.numbers[1]:
+            self._begin_again()
+            if before:
+                self.gaps.append((floor_seq + 1, passed + 1))
+        elif before > self.numbers[0]:
             first = self.numbers[2] or start_seq  # 0: there is no state before this record
             self.gaps += [(seq, seq + 1) for seq in self.starts if seq < first]
             self.gaps.append((first, passed + 1))  # nothing behind `passed` was delivered
@@ -93,11 +97,16 @@ class SavedState:
         self.acked.update(acked)
         for seq in acked:
             self.pending.pop(seq, None)
-        if delivered >= self.numbers[0]:
-            self.numbers = numbers
+        self.numbers = numbers
         self.starts = []  # the journal writes such a record only when no start is left
-        self.pending = {seq: entry for seq, entry in self.pending.items() if seq > floor_seq}
+        self.pending = {
+            seq: entry for seq, entry in self.pending.items() if floor_seq < seq <= passed
+        }
         self.state = None
+
+    def _begin_again(self) -> None:
+        """Forget what was delivered: the consumer was reset, and the record of that is missing."""
+        self.pending, self.rest, self.gaps, self.acked = {}, [], [], set()
 
     def forget_above(self, last: int) -> bool:
         """Remove everything above the last sequence of the stream: those messages were lost, and

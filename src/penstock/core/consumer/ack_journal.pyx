@@ -25,9 +25,10 @@ A journal file:
 The journal of an encrypted stream (core/log/encryption) begins with "PSACKSE\\n", and its head continues with u32 number of the data key, 24
 random bytes, u32 CRC32C of these 28. In a record, u32 counter, ciphertext and a tag of 16 bytes follow the name.
 
-So a confirmed ack costs some 150 bytes, however many messages its consumer has pending. A record can be applied to any older or newer state,
-and never takes back a delivery or an ack. All acks of a turn that ask for an answer share one write, and one fsync in the sync threads when
-the stream promises syncs; the answers are sent when the fsync has ended. A torn record ends its file; its acks were not answered.
+So a confirmed ack costs some 150 bytes, however many messages its consumer has pending. A record is applied to states that are older than it;
+one that knows of fewer deliveries than the state was written after a reset. All acks of a turn that ask for an answer share one write, and one
+fsync in the sync threads when the stream promises syncs; the answers are sent when the fsync has ended. A torn record ends its file; its acks
+were not answered.
 
 When the journal is long, the engine passes the states of all consumers as a new base. When the new base and its name are synced, the journal
 files that the other base does not need are deleted: a damaged base loses nothing as long as the other one is good. After a failed write or
