@@ -177,7 +177,7 @@ def test_a_failure_is_readable(run):
     assert "brokers.py" not in result.stdout.str()  # the failure points at the test
 
 
-@pytest.mark.parametrize("scope", ["function", "session"])
+@pytest.mark.parametrize("scope", SCOPES)
 def test_workers_have_servers_of_their_own(run, scope):
     code = """
     import pytest
