@@ -113,21 +113,26 @@ class Properties:
             expected_last_subject_seq=expected_seq,
         )
 
+    def _trying(self, info: ObjectInfo, seq: int, deadline: float) -> Steps[bool]:
+        """Store the properties; False when the stream has others, or these already, or may have them."""
+        try:
+            yield from self._publishing(info, seq)
+        except WrongLastSequence:
+            return False
+        except PenstockError as error:
+            if not passing(error) or self.client.clock() >= deadline:
+                raise
+            yield from pausing()
+            return False
+        return True
+
     def _committing(
         self, info: ObjectInfo, before: ObjectInfo | None, seq: int, patience_s: float
     ) -> Steps[ObjectInfo | None]:
         """Store the properties in place of those that were read; returns what they replaced."""
         deadline = self.client.clock() + patience_s
         while True:
-            try:
-                yield from self._publishing(info, seq)
-            except WrongLastSequence:
-                pass  # another writer was faster, or this message is stored already
-            except PenstockError as error:
-                if not passing(error) or self.client.clock() >= deadline:
-                    raise
-                yield from pausing()
-            else:
+            if (yield from self._trying(info, seq, deadline)):
                 return before
             left = deadline - self.client.clock()
             found, seq = yield from persisting(self.client, lambda: self._looking(info.name), left)

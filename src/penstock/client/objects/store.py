@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from penstock.errors import (
     ObjectExists,
     ObjectNotFound,
-    PenstockError,
     WrongLastSequence,
 )
 
-from ..steps import call, pausing
+from ..steps import call
 from .managing import of_bucket
 from .models import (
     ObjectInfo,
@@ -27,7 +26,7 @@ from .models import (
     status_of,
     stream_of,
 )
-from .persisting import completing, passing, persisting
+from .persisting import completing, persisting
 from .properties import PATIENCE_S
 from .transfers import Transfers
 from .watching import Watching
@@ -53,7 +52,8 @@ class Storing(Transfers, Generic[W]):
     def deleting(self, name: str) -> Steps[None]:
         """Delete an object or a link: its chunks are removed, a message says that it is deleted.
 
-        A delete that is cancelled while that message is on the way deletes the object. Raises ObjectNotFound.
+        A delete that is cancelled while that message is on the way deletes the object. An object that is put in
+        its place meanwhile stays. Raises ObjectNotFound.
         """
         before, seq = yield from persisting(
             self.client, lambda: self._looking(name), self._js.timeout, served=False
@@ -69,25 +69,21 @@ class Storing(Transfers, Generic[W]):
 
     delete = call(deleting)
 
-    def _deleting(self, info: ObjectInfo | None, seq: int, patience_s: float) -> Steps[None]:
-        """Mark the object as deleted, or the one that has come in its place, and remove its chunks."""
-        assert info is not None
-        name, deadline = info.name, self.client.clock() + patience_s
-        while info is not None and not info.deleted:
+    def _deleting(self, before: ObjectInfo, seq: int, patience_s: float) -> Steps[None]:
+        """Mark this object as deleted, and remove its chunks.
+
+        One that is put in its place meanwhile stays, and its writer removes the chunks.
+        """
+        deadline = self.client.clock() + patience_s
+        info: ObjectInfo | None = before
+        while info is not None and info.nuid == before.nuid:
             gone = replace(info, deleted=True, size=0, chunks=0, digest="")
-            try:
-                yield from self._publishing(gone, seq)
-                break
-            except WrongLastSequence:
-                pass  # another writer was faster, or this message is stored already
-            except PenstockError as error:
-                if not passing(error) or self.client.clock() >= deadline:
-                    raise
-                yield from pausing()
+            if info.deleted or (yield from self._trying(gone, seq, deadline)):
+                if info.nuid:
+                    yield from self._purging(info.nuid, patience_s)
+                return
             left = deadline - self.client.clock()
-            info, seq = yield from persisting(self.client, lambda: self._looking(name), left)
-        if info is not None and info.nuid:
-            yield from self._purging(info.nuid, patience_s)
+            info, seq = yield from persisting(self.client, lambda: self._looking(before.name), left)
 
     def updating_meta(
         self,
