@@ -11,8 +11,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import pickle
 from base64 import b64decode
-from copy import deepcopy
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from penstock.core.base.disk import PyDisk
 from penstock.testing.simulated_disk import SimDisk
 from penstock.vault import Vault
 from tests.engine.house import SECOND, House
-from tests.ways import FULL
+from tests.ways import FULL, length
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 STORE = Path("store")
 S = "store/jetstream/$G/streams/S"
 W = "store/jetstream/$G/streams/W"
+STEP_NS = length(2 * SECOND, SECOND // 4)  # between two looks at the clock, as long as nobody asks
 
 
 class ReadsOnly(SimDisk):
@@ -81,7 +82,7 @@ class Case:
 
     def copy(self) -> Case:
         other = Case(self.vault)
-        other.disk = deepcopy(self.disk)
+        other.disk = pickle.loads(pickle.dumps(self.disk))  # a third of the time of deepcopy
         other.acked = dict(self.acked)
         other.number = self.number
         return other
@@ -245,7 +246,7 @@ def furnished(wish: Callable[[Case], None], *, encrypted: bool) -> Case:
 def goes_on(case: Case, house: House) -> None:
     """The disk works, and no client sends a request."""
     case.disk.repair()
-    house.pass_time(140 * SECOND, SECOND // 4)
+    house.pass_time(140 * SECOND, STEP_NS)
     assert house.account.offline == {}
     for name, entry in house.account.streams.items():
         assert entry.core.failure == "", (name, entry.core.failure)

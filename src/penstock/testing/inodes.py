@@ -189,14 +189,16 @@ class Journal:
         keys: set[tuple[int, str]] = set()
         chosen: list[Change] = []
         for change in reversed(self.changes):
-            if change.serial <= upto and any(e.folder is folder for e in change.entries):
-                keys.update(e.key for e in change.entries)
-            elif not any(e.key in keys for e in change.entries):
-                continue
-            keys.update(e.key for e in change.entries)
-            chosen.append(change)
+            for entry in change.entries:
+                here = entry.folder is folder and change.serial <= upto
+                if here or (keys and entry.key in keys):
+                    keys.update(each.key for each in change.entries)
+                    chosen.append(change)
+                    break
+        if chosen:
+            durable = {id(change) for change in chosen}
+            self.changes = [change for change in self.changes if id(change) not in durable]
         for change in reversed(chosen):
-            self.changes.remove(change)
             make_durable(change)
 
     def lose_power(self, random: Random | None, counts: Counter[str]) -> None:
