@@ -25,7 +25,7 @@ def test_the_copy_of_a_stream_folder_is_offline(tmp_path: Path, name: str, copy:
         house = house.crash()
         [told] = house.reports
         assert str(copied) in told
-        assert f"belongs to stream {name}" in told
+        assert f"file of stream {name};" in told
         assert name in house.ok("STREAM.NAMES")["streams"]
         assert house.publish("orders")["seq"] == count
         assert house.ok(f"STREAM.INFO.{name}")["state"]["messages"] == count
