@@ -13,14 +13,24 @@ if TYPE_CHECKING:
 
     from penstock.client.blocking.jetstream import JetStream
 
+MANY = 1_000_000
 _names = itertools.count(1)
 
 
 class ModelStream:
     """A stream of a server, and what must be in it: sequence -> (subject, headers, payload)."""
 
-    def __init__(self, js: JetStream, *, compression: str = "none", name: str = "") -> None:
+    def __init__(
+        self,
+        js: JetStream,
+        *,
+        compression: str = "none",
+        name: str = "",
+        heeds_first_limit: bool = True,
+    ) -> None:
+        """A new stream; ``heeds_first_limit`` is whether the server applies a first limit per subject at once."""
         self.js = js
+        self.heeds_first_limit = heeds_first_limit
         self.name = name or f"M{next(_names)}"
         self.prefix = self.name.lower()
         self.held: dict[int, tuple[str, dict[str, list[str]] | None, bytes]] = {}
@@ -83,6 +93,9 @@ class ModelStream:
 
     def limit(self, messages: int, per_subject: int) -> None:
         """Keep no more than so many messages, -1 for no limit."""
+        if not self.heeds_first_limit:
+            self.config.max_msgs_per_subject = MANY
+            self.js.update_stream(self.config)
         self.config.max_msgs, self.config.max_msgs_per_subject = messages, per_subject
         self.js.update_stream(self.config)
         self._limit()

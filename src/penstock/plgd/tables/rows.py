@@ -6,6 +6,7 @@ dictionaries, and only rows that ended become closed rows.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -122,8 +123,7 @@ class OpenRows:
             if day not in self.recalled:
                 self.recalled[day] = self.recall(day)
             found = self.recalled[day]
-            value = key[self.schema.key.index(self.by)]
-            places = pc.indices_nonzero(pc.equal(found[self.by], value)).to_pylist()
+            places = pc.indices_nonzero(self.alike(found, key)).to_pylist()
             for place in places:
                 row: Row = found.slice(place, 1).to_pylist()[0]
                 if self.key(row) == key:
@@ -132,6 +132,16 @@ class OpenRows:
                     self.put(row)
                     return row
         return None
+
+    def alike(self, found: pa.Table, key: tuple[Any, ...]) -> Any:
+        """Which rows have the texts of a key; rows of one device may differ in a time only."""
+        parts = zip(self.schema.key, key, strict=True)
+        texts = [
+            pc.equal(found[name], value)
+            for name, value in parts
+            if name == self.by or (isinstance(value, str) and pa.types.is_string(found[name].type))
+        ]
+        return functools.reduce(pc.and_, texts)
 
     def finish(self) -> Ended:
         """The rows that are still open, and those that are closed now."""
