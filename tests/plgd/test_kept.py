@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -131,3 +133,50 @@ def test_a_batch_does_not_drop_what_it_has_made(tmp_path: Path) -> None:
     for bucket in range(2):
         live = begun.held["aggregates"].live[bucket]
         assert kept.get(tables.lake.places["aggregates"], bucket, live) is not None
+
+
+MEASURE = """
+import sys
+from pathlib import Path
+import pyarrow as pa
+from penstock.plgd.spark import batches
+from penstock.plgd.spark.buckets import Job
+from penstock.plgd.spark.lake import Lake
+from penstock.plgd.spark.sharing import BLOCKS, pack
+from penstock.plgd.tables.settings import Settings
+from penstock.spark.tables.marks import Mark
+from tests.plgd.test_kept import many_messages
+
+def anonymous():
+    lines = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in line)
+    return int(lines["RssAnon"].split()[0]) << 10
+
+batches.MUCH_BYTES = int(sys.argv[1])
+lake = Lake(Path(sys.argv[2]), Settings(buckets=1))
+lake.create()
+columns = [pa.array([0], pa.int32()), pa.array([pack(many_messages())], pa.binary())]
+blocks = [pa.RecordBatch.from_arrays(columns, schema=BLOCKS)]
+job = Job(lake.places, lake.begin(Mark("q", 0)).held, lake.settings, "q-0", lake.targets)
+before = anonymous()
+assert list(batches.worker(job)(iter(blocks)))
+print(anonymous() - before)
+"""
+
+
+def many_messages() -> pa.Table:
+    """Messages of a fleet that comes online."""
+    _, messages = run_of(
+        seed=1, devices=200, duration_s=600.0, session_s=1e9, command_interval_s=1e9
+    )
+    return messages.combine_chunks()
+
+
+@pytest.mark.slow
+def test_a_task_gives_back_the_memory_that_it_has_freed(tmp_path: Path) -> None:
+    grown = []
+    for much in (2**62, 1):
+        command = [sys.executable, "-c", MEASURE, str(much), str(tmp_path / str(much))]
+        ran = subprocess.run(command, capture_output=True, text=True, check=True)
+        grown.append(int(ran.stdout))
+    kept, given_back = grown
+    assert given_back < kept - 2**24, grown

@@ -11,6 +11,7 @@ bucket.
 from __future__ import annotations
 
 import pickle
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 TRIES = 5
 """How often a batch is made, while others change its tables."""
 
+MUCH_BYTES = 64 * 2**20
+
 REPORT = pa.schema([("report", pa.binary())])
 
 
@@ -39,16 +42,39 @@ def worker(job: Job) -> Callable[[Any], Iterator[pa.RecordBatch]]:
     """The work of a task on the messages of its buckets."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found: dict[int, list[pa.RecordBatch]] = {}
-        for batch in batches:
-            for bucket, block in zip(batch["bucket"].to_pylist(), batch["block"], strict=True):
-                found.setdefault(bucket, []).extend(unpacked(block))
-        for bucket in list(found):
-            mine = pa.Table.from_batches(found.pop(bucket), MESSAGES)
-            report = write_bucket(job, bucket, mine.combine_chunks())
-            yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(report)])], schema=REPORT)
+        with giving_back():
+            found = by_bucket(batches)
+            for bucket in list(found):
+                mine = pa.Table.from_batches(found.pop(bucket), MESSAGES).combine_chunks()
+                report = write_bucket(job, bucket, mine)
+                del mine
+                yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(report)])], schema=REPORT)
 
     return work
+
+
+def by_bucket(batches: Iterator[pa.RecordBatch]) -> dict[int, list[pa.RecordBatch]]:
+    """The messages of the blocks that a task gets."""
+    found: dict[int, list[pa.RecordBatch]] = {}
+    for batch in batches:
+        for bucket, block in zip(batch["bucket"].to_pylist(), batch["block"], strict=True):
+            found.setdefault(bucket, []).extend(unpacked(block))
+    return found
+
+
+@contextmanager
+def giving_back() -> Iterator[None]:
+    """Give memory that the work has freed back to the system, if it was much.
+
+    Arrow's allocator keeps such memory, in each worker about twice as much as the state.
+    """
+    pool = pa.default_memory_pool()
+    before = pool.total_bytes_allocated()
+    try:
+        yield
+    finally:
+        if pool.total_bytes_allocated() - before >= MUCH_BYTES:
+            pool.release_unused()
 
 
 def take_batch(lake: Lake, rows: DataFrame, mark: Mark) -> Counts:

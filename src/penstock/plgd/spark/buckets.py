@@ -207,8 +207,9 @@ def write_bucket(job: Job, bucket: int, messages: pa.Table) -> Report:
         outcome.last_seq,
     )
     unique = f"{job.prefix}-{uuid.uuid4().hex[:12]}-{bucket:05}-0"
-    for name, change in outcome.changes.items():
-        write_table(job, TABLES[name], state, change, unique, report)
+    while outcome.changes:  # each is let go once it is written
+        name = next(iter(outcome.changes))
+        write_table(job, TABLES[name], state, outcome.changes.pop(name), unique, report)
     state.syncs.wait()
     return report
 
