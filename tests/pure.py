@@ -9,11 +9,12 @@ leaves out.
 
 from __future__ import annotations
 
+import _socket
 import socket
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,16 +78,25 @@ def without_connections(name: str) -> Iterator[None]:
         _name = ""
 
 
-def _watch(event: str, arguments: tuple[object, ...]) -> None:
-    if _name and event == "socket.connect":
-        ours = arguments[0]
-        if isinstance(ours, socket.socket) and ours.family != socket.AF_UNIX:
-            raise RuntimeError(f"{_name} connects to {arguments[1]}: see tests/pure.py")
+def _watched(call: str) -> Callable[[socket.socket, Any], Any]:
+    """A method of sockets that refuses a test's connections over a network, and else is what it was."""
+    plain = getattr(_socket.socket, call)
+
+    def method(self: socket.socket, address: Any) -> Any:
+        if _name and self.family != socket.AF_UNIX:
+            raise RuntimeError(f"{_name} connects to {address}: see tests/pure.py")
+        return plain(self, address)
+
+    return method
 
 
 def begin() -> None:
-    """Watch the connections of this process from now on."""
-    sys.addaudithook(_watch)
+    """Watch the connections of this process from now on.
+
+    Not by an audit hook: `id` is an event, too, and a hook is called for each.
+    """
+    for call in ("connect", "connect_ex"):
+        setattr(socket.socket, call, _watched(call))
 
 
 if __name__ == "__main__":

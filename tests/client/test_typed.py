@@ -221,7 +221,7 @@ def program(*, blocking: bool) -> tuple[str, int]:
     return text + (BY_HAND_BLOCKING if blocking else BY_HAND_ASYNCIO), count
 
 
-def mypy(file: Path) -> list[str]:
+def mypy(files: list[Path]) -> list[str]:
     """What mypy finds."""
     options = [
         "--strict",
@@ -231,14 +231,14 @@ def mypy(file: Path) -> list[str]:
         str(ROOT / ".mypy_cache"),
     ]
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", *options, str(file)],
+        [sys.executable, "-m", "mypy", *options, *map(str, files)],
         capture_output=True,
         text=True,
         cwd=ROOT,
         check=False,
     )
     assert not done.stderr
-    return [line for line in done.stdout.splitlines() if line.startswith(str(file))]
+    return done.stdout.splitlines()
 
 
 @functools.cache
@@ -252,13 +252,13 @@ def has_pyright() -> bool:
     return done.returncode == 0
 
 
-def pyright(file: Path) -> list[str]:
-    """What pyright finds."""
+def pyright(files: list[Path]) -> list[str]:
+    """What pyright finds, each with the line."""
     if not has_pyright():
         pytest.skip("pyright does not start here")
-    options = {"include": [str(file)], "typeCheckingMode": "strict", "useLibraryCodeForTypes": True}
-    options["reportUnusedImport"] = False
-    settings = file.with_name("pyrightconfig.json")
+    options = {"include": [*map(str, files)], "typeCheckingMode": "strict"}
+    options |= {"useLibraryCodeForTypes": True, "reportUnusedImport": False}
+    settings = files[0].with_name("pyrightconfig.json")
     settings.write_text(json.dumps(options))
     done = subprocess.run(
         [
@@ -267,35 +267,45 @@ def pyright(file: Path) -> list[str]:
         ],
         capture_output=True,
         text=True,
-        cwd=file.parent,
+        cwd=settings.parent,
         check=False,
     )
-    found = json.loads(done.stdout)["generalDiagnostics"]
-    lines = file.read_text().splitlines()
+    said = json.loads(done.stdout)
+    assert said["summary"]["filesAnalyzed"] == len(files)
+    lines = {str(file): file.read_text().splitlines() for file in files}
     return [
-        f"{lines[each['range']['start']['line']].strip()}: {each['message']}"
-        for each in found
+        f"{each['file']}: {lines[each['file']][each['range']['start']['line']].strip()}: {each['message']}"
+        for each in said["generalDiagnostics"]
         if each["severity"] == "error"
     ]
 
 
-@pytest.mark.parametrize("checker", [mypy, pyright])
-@pytest.mark.parametrize("blocking", [False, True], ids=["asyncio", "blocking"])
+@pytest.fixture(scope="module", params=[mypy, pyright], ids=["mypy", "pyright"])
+def findings(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[str]]:
+    """What a checker finds in each program. It is started once: what they import is most of its work."""
+    asyncio, count = program(blocking=False)
+    blocking, as_many = program(blocking=True)
+    assert min(count, as_many) > 150
+    wrong = blocking.replace("it.request(given), BlockingMessage", "it.request(given), Message", 1)
+    texts = {"asyncio": asyncio, "blocking": blocking, "wrong": wrong}
+    folder = tmp_path_factory.mktemp("programs")
+    files = {name: folder / f"{name}_program.py" for name in texts}
+    for name, file in files.items():
+        file.write_text(texts[name])
+    lines = request.param(list(files.values()))
+    return {
+        name: [line for line in lines if line.startswith(str(file))] for name, file in files.items()
+    }
+
+
+@pytest.mark.parametrize("shell", ["asyncio", "blocking"])
 def test_each_call_gives_what_its_signature_says(
-    blocking: bool, checker: Any, tmp_path: Path
+    findings: dict[str, list[str]], shell: str
 ) -> None:
-    text, count = program(blocking=blocking)
-    assert count > 150
-    file = tmp_path / "program.py"
-    file.write_text(text)
-    assert checker(file) == []
+    assert findings[shell] == []
 
 
-@pytest.mark.parametrize("checker", [mypy, pyright])
-def test_a_wrong_type_is_found(checker: Any, tmp_path: Path) -> None:
-    text, _ = program(blocking=True)
-    file = tmp_path / "program.py"
-    file.write_text(
-        text.replace("it.request(given), BlockingMessage", "it.request(given), Message", 1)
-    )
-    assert len(checker(file)) == 1
+def test_a_wrong_type_is_found(findings: dict[str, list[str]]) -> None:
+    assert len(findings["wrong"]) == 1
