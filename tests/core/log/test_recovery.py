@@ -730,3 +730,15 @@ def test_a_flipped_bit_behind_zeros_takes_no_removal_back(tmp_path: Path, first_
         assert everything(log).keys() == {1, 3, 4, 5, 7}, at
         assert [(first, count) for first, count, _ in log.lost] == [(6, 1)], at
         maintenance.close(log)
+
+
+def test_a_process_that_ended_while_it_replaced_the_only_segment(tmp_path: Path) -> None:
+    """It had renamed the file, whose head is damaged and which has no messages, and made no other."""
+    (tmp_path / "00000000000000000014.seg.aside-1").write_bytes(b"")
+    for expected in (13, 14):
+        log = open_log(tmp_path)
+        assert log.last_seq == expected
+        assert log.lost == []
+        assert log.add(1, "s", b"message") == expected + 1
+        log.flush()
+        maintenance.close(log)

@@ -116,7 +116,7 @@ def opened_in_steps(LogOpening opening, create: bool, numbered: bool, patient: b
         find_folder(log, create, patient)
     orphans = find_orphans(log, names, opened)
     if not opened:
-        start_empty(log, orphans, patient)
+        start_empty(log, names, orphans, patient)
         return
     sync_names(log)
     log.span.given_before((<Opened>opened[0]).segment.first)
@@ -194,8 +194,11 @@ def make_folder(Log log) -> None:
     log.files.unsynced.folder_found()
 
 
-cdef int start_empty(Log log, list orphans, bint patient) except -1:
+cdef int start_empty(Log log, list names, list orphans, bint patient) except -1:
     cdef uint64_t first = log.span.first_seq, end
+    for name in names:
+        if name[20:].startswith(".seg.aside-") and is_segment_name(name[:24]):
+            first = max(first, int(name[:20]))         # a process ended before it had made the file that replaces this one
     for at, evidence in orphans:
         end = max(at + (<Evidence>evidence).count, (<Evidence>evidence).last_seq + 1)
         first = max(first, end)
