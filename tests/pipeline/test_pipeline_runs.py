@@ -293,7 +293,7 @@ def test_a_target_that_was_put_back_ends_the_pipeline_before_anything_is_written
     assert "it held batch 1" in table
     assert "sinks.latest: there is no table at" in latest
     assert "sinks.back: stream BACK on" in stream
-    assert "it was made anew" in stream
+    assert "it was created again" in stream
     assert not (tmp_path / "bad" / "_delta_log" / f"{1:020}.json").exists()
     [raw] = status_of(load(file)).queries
     told = {sink.name: sink.problem for sink in raw.sinks}

@@ -304,7 +304,7 @@ def test_streams_and_buckets_that_were_made_anew_or_put_back_are_refused(
         js.delete_stream(stream)
         js.create_stream(config)
         feed.grow()
-        with pytest.raises(Exception, match="it was made anew"):
+        with pytest.raises(Exception, match="it was created again"):
             feed.run(write)
         assert js.stream_info(stream).state.messages == 0
         feed.run(lambda rows: write(rows, ifBehind=BEGIN))

@@ -188,7 +188,7 @@ def validate(session: Session, file: Path) -> int:
 @command
 @click.pass_obj
 def edit(session: Session, file: Path, code: int | None) -> int:
-    """Change the error CODE of FILE in $EDITOR, or add one. Nothing is written that is not sound."""
+    """Change the error CODE of FILE in $EDITOR, or add one. It writes only valid entries."""
     found = _read(file)
     at = next((i for i, each in enumerate(found) if each.get("error_code") == code), None)
     if code is not None and at is None:

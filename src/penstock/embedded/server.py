@@ -84,7 +84,7 @@ class Server:
         self._host = host
 
     async def stop(self) -> None:
-        """Stop; messages and states are on the disk afterwards. Nothing happens when it is stopped."""
+        """Stop; messages and states are on the disk afterwards. Stopping it again has no effect."""
         host, self._host = self._host, None
         if host is not None:
             await host.stop()

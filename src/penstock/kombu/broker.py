@@ -297,7 +297,7 @@ class QueueBroker:
                     subject, data, headers=headers, msg_id=self._nuid.next(), ttl=ttl_s
                 )
             except (NoResponders, ApiError):
-                self._transient.pop(queue, None)  # the stream may have been made anew
+                self._transient.pop(queue, None)  # the stream may have been created again
                 raise
 
     def broadcast(self, exchange: str, message: dict[str, Any]) -> None:

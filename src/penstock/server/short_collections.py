@@ -1,10 +1,11 @@
 """Short garbage collections: Python's full collection looks at every object, and while it does, no client is
 served. With 200,000 subscriptions that takes more than 100 ms.
 
-What has survived a collection that took long is set aside (gc.freeze), so the next one looks only at what is
-new. Objects that are set aside are freed as usual when nobody refers to them; only circles of them are kept,
-and the server makes none for connections, subscriptions or streams. Once an hour a collection that is due
-looks at everything. This concerns the whole process: only a server that owns its process does it.
+Objects that survive a long collection are set aside (gc.freeze), so the next collection looks only
+at new objects. Objects that are set aside are freed as usual when nobody refers to them; only
+circles of them are kept, and the server makes none for connections, subscriptions or streams. Once
+an hour a collection that is due looks at everything. This concerns the whole process: only a server
+that owns its process does it.
 """
 
 import gc

@@ -8,7 +8,7 @@ A table from a backup holds batch 2, the checkpoint holds batch 5, and batch 6 i
 So Spark runs batches 3 to 6 again, with the same numbers and the same rows: the sources end them
 where they ended before (:func:`next_end`). The table recognizes by its marks which batches it has,
 and takes each one once; other targets of the query hold them already and take nothing. The process
-may be killed at any point: filling then goes on or begins anew, because only ``ready`` says that the
+may be killed at any point: filling then goes on or begins again, because only ``ready`` says that the
 checkpoint is complete.
 
 The folder ``penstock`` of the checkpoint contains::

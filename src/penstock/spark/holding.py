@@ -42,7 +42,7 @@ IF_BEHIND = Row(
     "ifBehind",
     "if_behind",
     one_of(FAIL, BEGIN, FILL),
-    "What a query does whose table is gone or holds less than it did: fail, begin anew there, or fill"
+    "What a query does whose table is gone or holds less than it did: fail, begin again there, or fill"
     " it with the rows between, read again.",
 )
 
@@ -60,7 +60,7 @@ STREAM_IF_BEHIND = Row(
     "ifBehind",
     "if_behind",
     _not_filled,
-    "What a query does whose target is gone or holds less than it did: fail, or begin anew there.",
+    "What a query does whose target is gone or holds less than it did: fail, or begin again there.",
 )
 
 
@@ -191,7 +191,7 @@ def stream_behind(held: Held | None, born: str, last: int) -> str:
     if born != held.born:
         return (
             f"{held.where} was created at {born}, but the query wrote its batches up to"
-            f" {held.batch} into one of {held.born}: it was made anew. {_help(held)}"
+            f" {held.batch} into one of {held.born}: it was created again. {_help(held)}"
         )
     if last < held.last:
         return (

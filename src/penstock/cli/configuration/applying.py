@@ -111,8 +111,8 @@ def apply(
 ) -> int:
     """Make streams, consumers and buckets as FILEs declare them.
 
-    Shows the plan and asks. Nothing is changed if a file has a mistake or a part of the plan cannot be
-    done. Exit status: 0 done, 1 an error.
+    Shows the plan and asks. If a file has a mistake, or a part of the plan cannot be done, nothing
+    changes. Exit status: 0 done, 1 an error.
 
     With --watch it does not ask, makes all changes that are possible, and runs until it is stopped.
     """

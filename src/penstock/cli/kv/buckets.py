@@ -151,7 +151,7 @@ def add(session: Session, /, bucket: str, mirror_domain: str, **given: Any) -> N
 @command
 @click.pass_obj
 def edit(session: Session, /, bucket: str, mirror_domain: str, **given: Any) -> None:
-    """Change the configuration of BUCKET. What is not given stays as it is.
+    """Change the configuration of BUCKET. Options that are not given change nothing.
 
     Buckets named with --source take the place of those before; the keys that were copied stay. No
     server lets a bucket mirror another one than before.

@@ -56,7 +56,7 @@ def add(session: Session, /, bucket: str, **given: Any) -> None:
 @command
 @click.pass_obj
 def edit(session: Session, /, bucket: str, **given: Any) -> None:
-    """Change the configuration of the object store BUCKET. What is not given stays as it is."""
+    """Change the configuration of the object store BUCKET. Options that are not given change nothing."""
     from penstock.client import ObjectStoreConfig
 
     changes = shared_changes(given)

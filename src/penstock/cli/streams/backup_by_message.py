@@ -123,7 +123,7 @@ def _begun(noted: Path, messages: Path, info: StreamInfo) -> Progress:
         raise click.UsageError(f"{noted}: {error}") from None
     if progress.created != info.created:
         raise click.UsageError(
-            f"{noted.parent} has a part of another stream {info.config.name}; remove it to begin anew"
+            f"{noted.parent} has a part of another stream {info.config.name}; remove it to begin again"
         )
     if progress.offset > messages.stat().st_size:
         return Progress(info.created)

@@ -120,7 +120,7 @@ def begin(
 
 
 def receive(coming: Backup, folder: Path, *, progress: bool) -> tuple[int, int]:
-    """Write a backup into a folder; the numbers of bytes and of chunks. Nothing is left of one that breaks off."""
+    """Write a backup into a folder; the numbers of bytes and of chunks. If it breaks off, no files are left."""
     from penstock.api.calls import StreamRestoreRequest
     from penstock.api.codec import encode
 

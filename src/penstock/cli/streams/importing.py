@@ -111,9 +111,9 @@ class ImportStopped(click.ClickException):
 def import_(session: Session, /, name: str, file: Path, form: str | None, **asked: Any) -> None:
     """Publish the messages of FILE (from `penstock stream export`, a backup, SQL) into the stream NAME.
 
-    Ids and headers are kept, sequences and times are new. Nobody else may publish into the stream meanwhile.
-    The same command continues an import that was interrupted: no message is missing or there twice. A
-    message whose id the stream has already is left out.
+    Ids and headers are kept, sequences and times are new. No other client may publish into the
+    stream meanwhile. The same command continues an import that was interrupted: no message is
+    missing or there twice. A message is left out if the stream has its id already.
     """
     plan = _Plan(asked)
     with session.connect() as client, _rows(session, file, form, asked["source"]) as rows:
@@ -291,7 +291,7 @@ class _Import:
             self._at = _checkpoint(self._path)
             if self._at.created != info.created:
                 raise click.UsageError(
-                    f"{self._path} is of an earlier stream {self._name}; --restart begins anew"
+                    f"{self._path} is of an earlier stream {self._name}; --restart begins again"
                 )
             if self._at.plan != plan.digest:
                 raise click.UsageError(
@@ -395,7 +395,7 @@ class _Import:
         if not taken and not self._at.skipped:
             return
         if taken < 0:
-            raise ImportStopped(f"stream {self._name} has lost messages; --restart begins anew")
+            raise ImportStopped(f"stream {self._name} has lost messages; --restart begins again")
         self.continued, self.left_out = taken, self._at.skipped
         row = None
         for _ in range(taken + self._at.skipped):
@@ -416,7 +416,7 @@ class _Import:
         if row is None:
             raise ImportStopped(
                 f"message {last.seq} of {self._name} is not of this import: somebody else has published; "
-                "--restart begins anew"
+                "--restart begins again"
             )
         if searched:
             self._leave_out(searched)

@@ -3,8 +3,8 @@
     127.0.0.1:40222 - cid:5 - <<- [PUB orders.new 8]
     127.0.0.1:40222 - cid:5 - <<- MSG_PAYLOAD: ["42 bolts"]
 
-Without ``-V`` the reactor's tracer is None, and this module is not called. Of CONNECT, only fields that
-are known not to be secret are logged.
+Without ``-V`` the reactor's tracer is None, and this module is not called. Lines of CONNECT have
+only fields that are known not to be secret.
 """
 
 import json

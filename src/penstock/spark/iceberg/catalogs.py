@@ -99,7 +99,7 @@ def _catalog_key(address: Address) -> Address:
 
 
 def forget(address: Address) -> None:
-    """Open the catalog anew next time."""
+    """Open the catalog again next time."""
     with _lock:
         _catalogs.pop(_catalog_key(address), None)
 

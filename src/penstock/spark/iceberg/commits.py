@@ -335,11 +335,11 @@ def _there(address: Address, write: Write) -> Table:
     """The table, if it is the one that the files were written for."""
     table = load(address)
     if table is None or str(table.metadata.table_uuid) != write.target.uuid:
-        happened = "removed" if table is None else "made anew"
+        happened = "removed" if table is None else "created again"
         raise TableError(f"the table {address} was {happened} while rows for it were written")
     if table.spec().spec_id != write.target.spec_id:
         raise TableError(
-            f"the table {address} was partitioned anew while rows for it were written; run the"
+            f"the table {address} was partitioned differently while rows for it were written; run the"
             " batch again"
         )
     return table

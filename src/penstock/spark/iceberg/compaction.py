@@ -6,7 +6,7 @@ that the rows are the same. Files stay as they are if delete files concern them,
 partitioning than the table now.
 
 Queries that append go on meanwhile. A group is left out of the commit when another writer has removed or
-changed one of its files; compaction then plans it anew. Two groups at a time are read and written, with
+changed one of its files; compaction then plans it again. Two groups at a time are read and written, with
 some batches of each in memory. Knows nothing of Spark and of marks.
 """
 

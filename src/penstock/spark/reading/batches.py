@@ -152,7 +152,7 @@ def next_end(
 ) -> Offsets:
     """The end of the next micro-batch; at the same places as ``begin`` when there is nothing to do.
 
-    Losses raise nothing here (see :func:`refuse_loss`): the end begins anew where it has to. Such an end
+    Losses raise nothing here (see :func:`refuse_loss`): the end begins again where it has to. Such an end
     is written down at once, also when the batch has no rows yet, so that messages that come later are
     not mistaken for messages that were read already.
     """

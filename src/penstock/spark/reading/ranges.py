@@ -141,7 +141,7 @@ class _Patience:
         self.renew()
 
     def renew(self) -> None:
-        """The server sent something: count anew."""
+        """The server sent something: count again."""
         servers = self._reading.plan.servers
         self._deadline = time.monotonic() + servers.retry_timeout_seconds
 

@@ -1,4 +1,4 @@
-"""A table that is behind its query: the query fails, begins anew, or runs the missing batches again.
+"""A table that is behind its query: the query fails, begins again, or runs the missing batches again.
 
 Before each batch a table is compared with its note (:mod:`penstock.spark.holding`);
 :mod:`penstock.spark.filling` fills a hole. Knows nothing of the kind of table.

@@ -7,7 +7,7 @@ The small files of each partition, oldest first, are merged up to the target siz
 
 Rows do not change, so queries that append go on meanwhile, and streams of the table skip the commit.
 A group is left out of the commit when another writer has removed one of its files by changing rows;
-compaction then plans it anew.
+compaction then plans it again.
 
 Two groups at a time are read and written, with some row groups in memory; each commit has some
 gigabytes. Knows nothing of Spark.

@@ -139,7 +139,7 @@ class DeltaStreamReader(_FilesReader, DataSourceStreamReader, SupportsTriggerAva
         table, version = self._changes.latest()
         if begin.table != table:
             raise TableError(
-                f"the table {self._options.place} was made anew since this query last read it;"
+                f"the table {self._options.place} was created again since this query last read it;"
                 " begin with a new checkpoint"
             )
         self._seen = Position(table, version + 1).to_json()

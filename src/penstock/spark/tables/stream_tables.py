@@ -6,7 +6,7 @@ A commit carries two application transactions of the Delta protocol::
     (stream identity, last seq)  the table's own mark: rows up to this sequence are in the table,
                                  whatever happened to the checkpoint
 
-A commit whose transactions the table has already is not made. Of two drivers that race for one batch
+A commit whose transactions the table has already is not made. If two drivers race for one batch,
 only one can win, because the protocol refuses the second.
 
 Executors write Parquet files with unique names into the table's folder (:func:`write_files`,

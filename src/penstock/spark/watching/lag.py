@@ -175,7 +175,7 @@ class Shadow:
             self._back(jetstream, stream, offset.seq)
 
     def _back(self, jetstream: JetStream, stream: str, seq: int) -> None:
-        """Move the durable back, for a query that begins anew or from an older copy of its
+        """Move the durable back, for a query that begins again or from an older copy of its
         checkpoint.
         """
         if self._resets(jetstream):
