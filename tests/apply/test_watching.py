@@ -21,8 +21,8 @@ from penstock.apply.planning import Change, Difference, Plan
 from penstock.apply.watching import LONGEST_WAIT_S, Glances, Patience, Watch
 from penstock.client import StreamConfig
 from penstock.client.blocking.jetstream import JetStream
-from penstock.testing import LocalServer
 from tests import copies
+from tests.copies.local import LocalServer
 from tests.peers import ServerProcess
 
 WAIT_S = 60

@@ -10,7 +10,7 @@ from penstock.client import connect_blocking
 from penstock.client.blocking.backup import Backup
 from penstock.client.blocking.backup import restore as send
 from penstock.errors import ApiError
-from penstock.testing import LocalServer
+from tests.copies.local import LocalServer
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import copies
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -30,7 +32,7 @@ def completed(line: str, url: str, shell: str = "zsh") -> list[str]:
         "COMP_WORDS": line,
         "COMP_CWORD": words[-1] if shell == "fish" else str(len(words) - 1),
     }
-    ran = subprocess.run(
+    ran = copies.run(
         [sys.executable, "-m", "penstock.cli"],
         env=environment,
         capture_output=True,

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.cli.__main__ import main
 from penstock.client import StreamConfig, connect_blocking
-from penstock.testing import LocalServer
+from tests.copies.local import LocalServer
 
 LOGS = '{"name": "LOGS", "subjects": ["logs.>"]} // all of them\n'
 

@@ -13,7 +13,7 @@ from penstock.cli.session import Session
 from penstock.client.addresses import TlsOptions, parse_servers
 from penstock.client.contexts import options_of, read_context
 from penstock.nkeys import KeyPair
-from penstock.testing import LocalServer
+from tests.copies.local import LocalServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -24,7 +24,7 @@ import pytest
 from penstock.cli.__main__ import main as penstock
 from penstock.cli.early import core_tools, jsm, pages
 from penstock.cli.early.shims import main as shim
-from penstock.testing import LocalServer
+from tests.copies.local import LocalServer
 from tests.peers import available_servers, free_port, running_server
 from tests.ways import length
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from penstock.client import connect_blocking
-from penstock.testing import LocalServer
 from tests import copies
 from tests.cli.test_server_reports import CONFIG
+from tests.copies.local import LocalServer
 from tests.peers import available_servers
 from tests.server.configured import configured
 

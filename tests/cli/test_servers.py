@@ -14,9 +14,9 @@ import pytest
 
 from penstock.cli.__main__ import main
 from penstock.client import connect_blocking
-from penstock.testing import LocalServer
 from tests import copies
 from tests.certificates import Authority
+from tests.copies.local import LocalServer
 from tests.server.configured import configured
 
 Capture = pytest.CaptureFixture[str]

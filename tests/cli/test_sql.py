@@ -23,8 +23,8 @@ from penstock.client import (
     StreamConfig,
     connect_blocking,
 )
-from penstock.testing import LocalServer
 from tests.cli.terminal import Terminal
+from tests.copies.local import LocalServer
 from tests.sql.sources import in_folder
 
 if TYPE_CHECKING:

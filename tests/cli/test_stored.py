@@ -19,8 +19,8 @@ from penstock.client import (
     StreamSource,
     connect_blocking,
 )
-from penstock.testing import LocalServer
 from tests.cli.terminal import Terminal
+from tests.copies.local import LocalServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,7 +8,7 @@ import pytest
 from penstock.cli.early.asking import ask, receive
 from penstock.client import connect_blocking
 from penstock.errors import NoResponders
-from penstock.testing import LocalServer
+from tests.copies.local import LocalServer
 
 ACCOUNTS = """
 accounts {

@@ -18,7 +18,7 @@ from penstock.store.backup import back_up
 from penstock.store.checks import look_at
 from penstock.store.manifests import BackupFolder
 from penstock.store.restore import restore
-from penstock.testing import LocalServer
+from tests.copies.local import LocalServer
 
 from .stores import messages_of, stores
 

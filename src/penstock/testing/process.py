@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 import weakref
-from typing import TYPE_CHECKING, ClassVar
+from typing import IO, TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     import signal
@@ -86,9 +86,11 @@ class LocalServer:
         command += ["-p", str(self.port or -1), "-js", "-sd", self.store]
         command += ["--ports_file_dir", self._folder, *self._options]
         with open(self._log_path, "ab") as log:
-            child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self._children.append(child)
+            self._children.append(self._started(command, log))
         self._deadline = time.monotonic() + self.START_SECONDS
+
+    def _started(self, command: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def is_ready(self) -> bool:
         """Whether the server is ready. StartFailedError: it has ended or takes too long."""
