@@ -332,6 +332,7 @@ def run_backfill(
     """Bring a range of a stream into new tables; whether it was asked to stop."""
     from penstock.pipeline.running.supervising import brief, stop_signals
     from penstock.plgd.spark.running import backfill as fill
+    from penstock.plgd.spark.running import last_filled
     from penstock.spark.session import end_session
     from penstock.spark.tables.places import TableError
 
@@ -342,6 +343,10 @@ def run_backfill(
         if stopping.is_set():
             raise Stopped
 
+    try:
+        last_filled(source, lake, given["first"], given["batch"])  # before Spark starts
+    except TableError as error:
+        raise click.ClickException(str(error)) from None
     with stop_signals(stopping):
         spark = own_session(log, given["master"])
         try:

@@ -115,6 +115,23 @@ def ranges(first: int, last: int, batch: int) -> Iterator[tuple[int, int]]:
         begin = end + 1
 
 
+def filling(source: Source, first: int, batch: int) -> str:
+    """The name of a back-fill in the marks of its tables."""
+    return f"backfill-{source.stream}-{first}-{batch}"
+
+
+def last_filled(source: Source, lake: Lake, first: int, batch: int) -> int | None:
+    """The batch that a back-fill of the same sequences made last; TableError for rows of another run."""
+    # The raw table is the first to be committed; the batch that it holds last may lack others.
+    done = lake.last_batch(RAW.name, filling(source, first, batch))
+    if done is None and lake.files(RAW.name):
+        raise TableError(
+            f"the tables at {lake.where(RAW.name)} have rows of another run: fill new ones, or go on"
+            " with the same first sequence and batch"
+        )
+    return done
+
+
 def backfill(
     spark: SparkSession,
     source: Source,
@@ -130,14 +147,7 @@ def backfill(
     The tables must be new. A back-fill that was interrupted goes on where it was, if it is called with the same
     sequences and batch; others are a :class:`TableError`, as rows would be there twice.
     """
-    name = f"backfill-{source.stream}-{first}-{batch}"
-    # The raw table is the first to be committed; the batch that it holds last may lack others.
-    done = lake.last_batch(RAW.name, name)
-    if done is None and lake.files(RAW.name):
-        raise TableError(
-            f"the tables at {lake.where(RAW.name)} have rows of another run: fill new ones, or go on"
-            " with the same first sequence and batch"
-        )
+    done = last_filled(source, lake, first, batch)
     spark.dataSource.register(HubMessages)
     number = -1
     for number, (begin, end) in enumerate(ranges(first, last, batch)):
@@ -149,7 +159,7 @@ def backfill(
             "maxRecordsPerPartition": str(max(1000, batch // 4)),
         }
         rows = spark.read.format(FORMAT).options(**options).load()
-        counts = take_batch(lake, rows, Mark(name, number))
+        counts = take_batch(lake, rows, Mark(filling(source, first, batch), number))
         if told is not None:
             told(number, counts)
     return number + 1
