@@ -111,6 +111,33 @@ def _polars(frame: pl.LazyFrame, condition: Condition) -> list[int]:
     return sorted(found["seq"].to_list())
 
 
+class _Opened:
+    """What readers make of a table before they know a condition, made once for all conditions."""
+
+    last: _Opened | None = None
+
+    def __init__(self, table: DeltaTable) -> None:
+        self.table = table
+
+    @functools.cached_property
+    def dataset(self) -> ds.Dataset:
+        return self.table.to_pyarrow_dataset()
+
+    @functools.cached_property
+    def frame(self) -> pl.LazyFrame:
+        return pl.scan_delta(self.table)
+
+    @functools.cached_property
+    def arrow_frame(self) -> pl.LazyFrame:
+        return pl.scan_delta(self.table, use_pyarrow=True)
+
+
+def _opened(table: DeltaTable) -> _Opened:
+    if _Opened.last is None or _Opened.last.table is not table:
+        _Opened.last = _Opened(table)
+    return _Opened.last
+
+
 @dataclass(frozen=True)
 class Reader:
     """``found`` is by the table, ``expected`` by the table without statistics, or its rows."""
@@ -137,7 +164,7 @@ def _pairs(condition: Condition) -> list[Any]:
 READERS = [
     Reader(
         "to_pyarrow_dataset",
-        lambda table, asked, kind: _arrow(table.to_pyarrow_dataset(), asked),
+        lambda table, asked, kind: _arrow(_opened(table).dataset, asked),
         lambda bare, rows, asked, kind: _arrow(ds.dataset(rows), asked),
     ),
     Reader(
@@ -148,17 +175,17 @@ READERS = [
     ),
     Reader(
         "DuckDB",
-        lambda table, asked, kind: _duckdb(table.to_pyarrow_dataset(), asked, kind),
+        lambda table, asked, kind: _duckdb(_opened(table).dataset, asked, kind),
         lambda bare, rows, asked, kind: _duckdb(ds.dataset(rows), asked, kind),
     ),
     Reader(
         "scan_delta",
-        lambda table, asked, kind: _polars(pl.scan_delta(table), asked),
+        lambda table, asked, kind: _polars(_opened(table).frame, asked),
         lambda bare, rows, asked, kind: _polars(pl.from_arrow(rows).lazy(), asked),
     ),
     Reader(
         "scan_delta(use_pyarrow=True)",
-        lambda table, asked, kind: _polars(pl.scan_delta(table, use_pyarrow=True), asked),
+        lambda table, asked, kind: _polars(_opened(table).arrow_frame, asked),
         lambda bare, rows, asked, kind: _polars(pl.scan_pyarrow_dataset(ds.dataset(rows)), asked),
         _no_evaluated_value,
     ),

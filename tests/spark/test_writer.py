@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import random
-import subprocess
-import sys
 import time
+import warnings
+from multiprocessing.connection import Connection
 
 import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.spark.writing.row_errors import WriteError
-from penstock.spark.writing.writer import write_partition
+from penstock.spark.writing.writer import plan_write, write_partition
 from tests.spark.writing import (
     DATA,
     Sink,
@@ -86,28 +88,48 @@ def test_a_task_that_failed_goes_on_whatever_the_window(sink, mode, window):
     assert [data for _, data in sink.stored()] == [b"row %d" % n for n in range(1500)]
 
 
-TASK = """
-import sys, time
-from pyspark.sql.pandas.types import from_arrow_schema
-from penstock.spark.writing.writer import plan_write, write_partition
-from tests.spark.writing import DATA, batches, payloads, task
-
-def slowly():
-    for batch in batches(payloads(3000), DATA, 20):
-        yield batch
-        time.sleep(float(sys.argv[1]))
-
-options = dict(pair.split("=", 1) for pair in sys.argv[2:])
-plan = plan_write(options, from_arrow_schema(DATA))
-print("begun", flush=True)
-print(write_partition(plan, task(), slowly()), flush=True)
-"""
+# Each task is a process of its own, forked from one that has the imports.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload([__name__])
 
 
-def command_of(options: dict[str, object], pause: float) -> list[str]:
-    """A process that writes one partition, slowly."""
-    arguments = [f"{name}={value}" for name, value in options.items()]
-    return [sys.executable, "-W", "ignore", "-c", TASK, str(pause), *arguments]
+def write_slowly(answers: Connection, options: dict[str, str], pause: float) -> None:
+    """What a process of a task does: write one partition, slowly."""
+    warnings.simplefilter("ignore")
+    plan = plan_write(options, from_arrow_schema(DATA))
+    answers.send("begun")
+
+    def slowly():
+        for batch in batches(payloads(3000), DATA, 20):
+            yield batch
+            time.sleep(pause)
+
+    answers.send(write_partition(plan, task(), slowly()).rows)
+
+
+class Attempt:
+    """A process that writes one partition."""
+
+    def __init__(self, options: dict[str, object], pause: float) -> None:
+        self.answers, theirs = PROCESSES.Pipe(duplex=False)
+        texts = {name: str(value) for name, value in options.items()}
+        self.process = PROCESSES.Process(target=write_slowly, args=(theirs, texts, pause))
+        self.process.start()
+        theirs.close()
+        assert self.answers.recv() == "begun"
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.join()
+
+    def rows(self) -> int | None:
+        """How many rows it has seen written; None if it failed, and said why."""
+        try:
+            return self.answers.recv() if self.answers.poll(60) else None
+        except EOFError:
+            return None
+        finally:
+            self.kill()
 
 
 @pytest.mark.slow
@@ -116,17 +138,13 @@ def test_kills_without_warning(sink, mode):
     """Killed between publish, ack and the record of it, wherever that is."""
     given = made(sink, mode, duplicate_window=0.1)
     options = {"servers": sink.url, "stream": sink.name, "maxInFlight": 500, "atomicRows": 50}
-    command = command_of({**options, **given}, 0.002)
     lives = random.Random(7)
     for _ in range(4):
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert process.stdout.readline() == "begun\n"
+        attempt = Attempt({**options, **given}, 0.002)
         time.sleep(lives.uniform(0.02, 0.25))
-        process.kill()
-        process.communicate()
+        attempt.kill()
         time.sleep(0.15)  # beyond the duplicate window
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert "Written(rows=3000" in done.stdout, done.stderr
+    assert Attempt({**options, **given}, 0.002).rows() == 3000
     assert [data for _, data in sink.stored()] == [b"row %d" % n for n in range(3000)]
 
 
@@ -136,17 +154,8 @@ def test_two_attempts_at_one_partition_at_once(sink, mode):
     """A task that Spark believes dead writes on while its successor writes the same rows."""
     given = made(sink, mode)
     options = {"servers": sink.url, "stream": sink.name, "maxInFlight": 50, "atomicRows": 40}
-    running = [
-        subprocess.Popen(
-            command_of({**options, **given}, pause),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for pause in (0.004, 0.002)
-    ]
-    outcomes = [process.communicate(timeout=60) for process in running]
-    assert any("Written(rows=3000" in out for out, _ in outcomes), outcomes
+    running = [Attempt({**options, **given}, pause) for pause in (0.004, 0.002)]
+    assert 3000 in [attempt.rows() for attempt in running]
     stored = [data for _, data in sink.stored()]
     assert sorted(stored) == sorted(b"row %d" % n for n in range(3000))
     if mode == "batch":
