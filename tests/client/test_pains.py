@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import penstock.testing
-from penstock.client import ConsumerConfig, StreamConfig, connect_blocking
+from penstock.client import ConsumerConfig, ServiceConfig, StreamConfig, connect, connect_blocking
 from penstock.errors import CallbackFailed, ConnectionLost
 from tests.client.shells import connected, wait_for
 from tests.proxies import running_proxy
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MESSAGES = 10_000
 WAIT = 60
+FEW = 20
 
 
 def make(js: Any) -> None:
@@ -259,3 +260,51 @@ def test_on_error_is_told_in_place_of_the_log(
         assert isinstance(error.__cause__, LookupError)
         assert client.last_error is error
     assert not [each for each in caplog.records if "CallbackFailed" in each.getMessage()]
+
+
+def test_handlers_that_have_nothing_to_do_cost_nothing(server: ServerProcess, unique: str) -> None:
+    """Each message woke all of them: 500 handlers, 5 ms of work for one message."""
+    most = 200
+
+    async def run() -> None:
+        inside = 0
+        full, let_out = asyncio.Event(), asyncio.Event()
+
+        async def handle(_: Any) -> bytes:
+            nonlocal inside
+            inside += 1
+            if inside == most + FEW:
+                full.set()
+            if inside > FEW:
+                await let_out.wait()
+            return b""
+
+        async with connect(server.url) as client:
+            js = client.jetstream()
+            await js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.a"]))
+            await js.create_consumer(unique, ConsumerConfig(durable_name="c"))
+            consumer = await js.consumer(unique, "c")
+            service = await client.add_service(ServiceConfig(name=unique, version="1.0.0"))
+            await service.add_endpoint("e", handle, subject=f"{unique}.b", concurrency=most)
+            async with consumer.consume(handle, concurrency=most, auto_ack=True):
+                for subject in (f"{unique}.a", f"{unique}.b"):
+                    inside = 0
+                    full.clear()
+                    let_out.clear()
+                    for number in range(1, FEW + 1):
+                        await client.publish(subject)
+                        while inside < number:  # nobody tells
+                            await asyncio.sleep(0.001)
+                        assert len(asyncio.all_tasks()) < FEW
+                    for _ in range(2 * most):
+                        await client.publish(subject)
+                    await asyncio.wait_for(full.wait(), WAIT)
+                    await client.flush()
+                    assert inside == most + FEW
+                    let_out.set()
+                    while inside < 2 * most + FEW:
+                        await asyncio.sleep(0.001)
+            await service.stop()
+            await js.delete_stream(unique)
+
+    asyncio.run(run())

@@ -60,10 +60,11 @@ class _Operation(Entered, Operation[Message]):
         elif intake.inline is None:
             if self._auto_extend is not False:
                 intake.extend_acks()
-            for number in range(self._concurrency or 1):
-                worker = client.spawn(self._work(number), finishes=True)
-                self._workers.add(worker)
-                worker.add_done_callback(self._workers.discard)
+            self._free = list(range(self._concurrency or 1))  # numbers of handlers
+            self._hiring = False  # whether a task is about to begin
+            if len(self._free) > 1:
+                intake.hire = self._hire
+            self._hire()
 
     def _inside(self) -> bool:
         return self._handling_now or asyncio.current_task() in self._workers
@@ -101,20 +102,35 @@ class _Operation(Entered, Operation[Message]):
 
     # -- handlers ----------------------------------------------------------------------------------
 
+    def _hire(self) -> None:
+        """Let one more task handle messages, if there may be more: nobody waits for those that are there.
+
+        It lets the next one do so, if messages are left for it.
+        """
+        if self._free and not self._hiring:
+            self._hiring = True
+            worker = self.client.spawn(self._work(self._free.pop()), finishes=True)
+            self._workers.add(worker)
+            worker.add_done_callback(self._workers.discard)
+
     async def _work(self, number: int) -> None:
-        """Handle one message after the other."""
+        """Handle one message after the other; of several tasks, at most one waits for messages."""
         intake, queue, callback = self._intake, self._queue, self._callback
         handle = cast("Callable[[Message], Awaitable[object]]", callback)
         handling, auto_ack, flush = intake.handling, self._auto_ack, self.client.flush_output
+        hire = intake.hire
         task = asyncio.current_task()
         assert task is not None
+        self._hiring = False
         try:
             while True:
                 while not queue:
-                    if intake.over:
+                    if intake.over or (hire is not None and intake.takers.waiting):
                         return
                     await until(self.client, Until(intake.takers, intake.has_message, math.inf))
                 message = queue.popleft()
+                if queue and hire is not None:
+                    hire()
                 handling[number] = message
                 try:
                     await handle(message)
@@ -131,6 +147,7 @@ class _Operation(Entered, Operation[Message]):
                 if intake.took(message):
                     flush()
         finally:
+            self._free.append(number)
             intake.eventbox.stir()
 
     def _handle_now(self, message: Message) -> None:

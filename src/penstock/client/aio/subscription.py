@@ -54,11 +54,13 @@ class Subscription(Entered, Subscribed[Message]):
         self._workers: set[asyncio.Task[Any]] = set()
         self._workers_max = 0 if callback is None or self._inline else concurrency
         self._hires = self._workers_max > 1
+        self._hiring = False  # whether a task is about to begin
         self._hire()
 
     def _hire(self) -> None:
-        """Let one more task handle messages, if there may be more."""
-        if len(self._workers) < self._workers_max:
+        """Let one more task handle messages, if there may be more; it lets the next one do so."""
+        if len(self._workers) < self._workers_max and not self._hiring:
+            self._hiring = True
             worker = self.client.spawn(self._work(), finishes=True)
             self._workers.add(worker)
             worker.add_done_callback(self._workers.discard)
@@ -109,6 +111,7 @@ class Subscription(Entered, Subscribed[Message]):
     async def _work(self) -> None:
         """Handle one message after the other; of several tasks, at most one waits for messages."""
         assert self._callback is not None
+        self._hiring = False
         while self._queue or not self.waiting or len(self._workers) == 1:
             await until(self.client, Until(self, self._has_work, math.inf))
             if not self._queue:

@@ -94,6 +94,8 @@ class Intake(Mailbox, ABC):
         self.tell: Callable[[ConsumerEvent], None] = no_event
         self.inline: Callable[[Any], None] | None = None
         """Handles each message as it arrives; then there is no queue."""
+        self.hire: Callable[[], None] | None = None
+        """Called when a message comes and no handler waits for it."""
         self.freed: Callable[[], None] | None = None
         """Called when the operation has ended."""
         self.handling: dict[int, BaseMessage] = {}
@@ -276,6 +278,8 @@ class Intake(Mailbox, ABC):
         self.queue.append(message)
         if self.takers.waiting:
             self.takers.stir()
+        elif self.hire is not None:
+            self.hire()
 
     def took(self, message: BaseMessage) -> bool:
         """A message was handled: ask for more if it is time; whether output waits to be sent."""
