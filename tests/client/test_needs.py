@@ -163,6 +163,12 @@ def test_an_older_server_makes_nothing_that_it_does_not_know(
                 "S", ConsumerConfig(name="c", priority_groups=["g"], priority_policy="overflow")
             )
         assert (js.stream_names(), js.consumer_names("S")) == (["S"], [])
+        js.publish("a", b"1")
+        js.create_consumer("S", ConsumerConfig(durable_name="d"))
+        with pytest.raises(NotEnabled, match=r"pauses of consumers: it needs nats-server 2\.11"):
+            js.pause_consumer("S", "d", 2 * 10**18)
+        with pytest.raises(NotEnabled, match=r"resets of consumers: it needs nats-server 2\.14"):
+            js.reset_consumer("S", "d")
         info = js.create_stream(StreamConfig(name="T", allow_msg_ttl=True), strict=False)
         assert not info.config.allow_msg_ttl
         js.delete_stream("T")
@@ -192,6 +198,24 @@ def test_what_an_older_server_has_left_out_is_told(shell: str, older: ServerProc
                 call()
         for name in js.stream_names():
             js.delete_stream(name)
+
+
+@OLDER
+@pytest.mark.peer
+def test_direct_gets_that_an_older_server_does_not_know(shell: str, older: ServerProcess) -> None:
+    with connected(shell, older.url) as client:
+        js = client.jetstream()
+        js.create_stream(StreamConfig(name="S", subjects=["a", "b"], allow_direct=True))
+        js.publish("a", b"1")
+        assert js.direct_get("S", 1).data == b"1"
+        for call in (
+            lambda: js.direct_get("S", start_time=10**18),
+            lambda: list(js.get_batch("S")),
+            lambda: list(js.get_last_messages_for("S", ["a", "b"])),
+        ):
+            with pytest.raises(NotEnabled, match=r"direct get: it needs nats-server 2\.11"):
+                call()
+        js.delete_stream("S")
 
 
 def test_a_server_of_today_knows_all(shell: str, server: ServerProcess, unique: str) -> None:

@@ -17,7 +17,7 @@ from penstock.api import calls as wire
 from penstock.api import encode
 from penstock.api.errors import ErrorBody, error_from
 from penstock.api.times import parse_instant
-from penstock.errors import DirectGetError, ProtocolError, Timeout
+from penstock.errors import DirectGetError, NotEnabled, ProtocolError, Timeout
 
 from .durations import Moment, to_moment
 from .jetstream import StoredMessage
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-END, NOT_FOUND, OK = 204, 404, 0
+END, NOT_FOUND, REFUSED, OK = 204, 404, 408, 0
+TOO_OLD = "the server does not know this kind of direct get: it needs nats-server 2.11"
 MESSAGE_NOT_FOUND = 10037
 PAGE_MAX = 1000
 _OWN = {
@@ -67,6 +68,8 @@ def error_of(message: BaseMessage) -> Exception:
     if message.status == NOT_FOUND:
         body = ErrorBody(code=404, err_code=MESSAGE_NOT_FOUND, description="no message found")
         return error_from(body)
+    if message.status == REFUSED and message.description == "Empty Request":  # which it is not
+        return NotEnabled(TOO_OLD)
     return DirectGetError(message.status, message.description)
 
 
@@ -126,9 +129,7 @@ class DirectGets:
                 yield SEND
                 while (message := (yield from self._next())).status == OK:
                     if message.header("Nats-Num-Pending") is None:
-                        raise ProtocolError(
-                            "the server has no batches of direct gets (before 2.11)"
-                        )
+                        raise NotEnabled(TOO_OLD)
                     stored = stored_message(message)
                     last_seq = stored.seq
                     if most is not None:

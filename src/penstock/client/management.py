@@ -20,6 +20,7 @@ from .models import (
     StreamInfo,
     StreamListResponse,
 )
+from .needs import NO_NAMES, PAUSES, RESETS
 
 if TYPE_CHECKING:
     from .models import Placement
@@ -109,9 +110,10 @@ class ManagementPlans(Plans):
     def pause_consumer(self, stream: str, consumer: str, until: Moment) -> Plan[ConsumerPause]:
         """Deliver nothing until a moment: a datetime with a zone, RFC 3339 text or nanoseconds.
 
-        A moment in the past resumes the consumer. For nats-server 2.11 and later.
+        A moment in the past resumes the consumer. NotEnabled before nats-server 2.11.
         """
         moment = to_moment(until) or 0
+        yield from self._knowing([PAUSES], NO_NAMES)
         body = encode(wire.ConsumerPauseRequest(pause_until=moment))
         subject = self._consumer("PAUSE", stream, consumer)
         answer = yield from self._one(subject, body, wire.ConsumerPauseResponse)
@@ -125,8 +127,9 @@ class ManagementPlans(Plans):
     def reset_consumer(self, stream: str, consumer: str, seq: int = 0) -> Plan[ConsumerInfo]:
         """Deliver again from a stream sequence on, or from behind the ack floor.
 
-        Forgets deliveries and acks after that. For nats-server 2.14 and later.
+        Forgets deliveries and acks after that. NotEnabled before nats-server 2.14.
         """
+        yield from self._knowing([RESETS], NO_NAMES)
         body = encode(wire.ConsumerResetRequest(seq=seq)) if seq else b""
         subject = self._consumer("RESET", stream, consumer)
         return present((yield from self._one(subject, body, ConsumerInfoResponse)).info)

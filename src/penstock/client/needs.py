@@ -80,6 +80,10 @@ _OF_CONSUMERS = [
     *_plain("2.11", 1, "pause_until", "priority_groups", "priority_policy", "priority_timeout"),
 ]
 
+PAUSES = Need("pauses of consumers", "2.11", 1, bool)
+RESETS = Need("resets of consumers", "2.14", 4, bool)
+"""What calls need."""
+
 
 def needs_of(config: Config) -> list[Need]:
     """What a server must know for this configuration."""

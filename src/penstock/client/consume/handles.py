@@ -74,7 +74,7 @@ class Consuming(Generic[M]):
     def pausing(self, until: Moment) -> Steps[ConsumerPause]:
         """Deliver nothing until a moment: a datetime with a zone, RFC 3339 text or nanoseconds.
 
-        For nats-server 2.11 and later.
+        NotEnabled before nats-server 2.11.
         """
         return (yield from self._js.plans.pause_consumer(self.stream, self.name, until))
 
@@ -85,7 +85,7 @@ class Consuming(Generic[M]):
     def resetting(self, seq: int = 0) -> Steps[ConsumerInfo]:
         """Deliver again from a stream sequence on, or from behind the ack floor.
 
-        Forgets deliveries and acks after that. For nats-server 2.14 and later.
+        Forgets deliveries and acks after that. NotEnabled before nats-server 2.14.
         """
         return (yield from self._js.plans.reset_consumer(self.stream, self.name, seq))
 
