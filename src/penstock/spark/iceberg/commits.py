@@ -247,6 +247,16 @@ HERE = Tables()
 class _OneAttempt(Transaction):
     """Changes that are committed unchanged, or not at all."""
 
+    _known: tuple[TableMetadata, Any, TableMetadata] | None = None
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The metadata with the changes so far. It is asked many times between two changes, and copied once."""
+        known, now = self._known, (self._table.metadata, self._updates)
+        if known is None or known[0] is not now[0] or known[1] is not now[1]:
+            known = self._known = (*now, super().table_metadata)
+        return known[2]
+
     def commit_transaction(self) -> Table:
         """Commit once. Raises ``CommitFailedException`` when another commit came between."""
         same_table = AssertTableUUID(uuid=self.table_metadata.table_uuid)
