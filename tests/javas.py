@@ -3,7 +3,7 @@
 Compiling code for long runs costs more than it gives there, and so does a collector with threads of
 its own. `make test` has the classes that Spark loads put into a file once (`penstock spark prepare`),
 and Java takes them from it: a start with a first query then needs 4.6 s of processor time in place of
-12.2 s.
+12.2 s, and a master or a worker 1.8 s in place of 2.7 s.
 
 Spark's own scripts read these variables, so programs under test are told nothing.
 """
@@ -29,7 +29,5 @@ def options(folder: Path = CLASSES) -> str:
 
 def tell(environment: MutableMapping[str, str]) -> None:
     """Set the variables for drivers, for masters and workers, and for the program that starts them."""
-    environment["SPARK_SUBMIT_OPTS"] = options()
-    environment["SPARK_DAEMON_JAVA_OPTS"] = environment["SPARK_LAUNCHER_OPTS"] = " ".join(
-        SHORT_LIVED
-    )
+    environment["SPARK_SUBMIT_OPTS"] = environment["SPARK_DAEMON_JAVA_OPTS"] = options()
+    environment["SPARK_LAUNCHER_OPTS"] = " ".join(SHORT_LIVED)
