@@ -19,9 +19,11 @@ CLI = [sys.executable, "-m", "penstock.cli"]
 SERVER = [sys.executable, "-m", "penstock.server"]
 PYTHON = [sys.executable, copies.INTERPRETER]
 
-pytestmark = pytest.mark.skipif(
-    not copies.may_copy(os.environ), reason="all is started plainly here"
-)
+
+@pytest.fixture(autouse=True)
+def _copies() -> None:
+    if not copies.may_copy(os.environ):
+        pytest.skip("all is started plainly here")
 
 
 def said(process: Any) -> tuple[int, str, str]:

@@ -112,7 +112,7 @@ def sibling() -> int:
         return 0
     PYTHON.PyOS_AfterFork_Parent()
     if pid < 0:
-        raise OSError("clone failed")
+        raise OSError("the kernel makes no process beside this one")
     return pid
 
 
