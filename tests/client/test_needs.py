@@ -15,6 +15,7 @@ from penstock.client import (
     KeyValueConfig,
     NotEnabled,
     ObjectStoreConfig,
+    StaticGroupConfig,
     StreamConfig,
     StreamConsumerLimits,
     StreamInfo,
@@ -198,6 +199,18 @@ def test_what_an_older_server_has_left_out_is_told(shell: str, older: ServerProc
                 call()
         for name in js.stream_names():
             js.delete_stream(name)
+
+
+@OLDER
+@pytest.mark.peer
+def test_a_member_of_a_group_is_told_at_once(shell: str, older: ServerProcess) -> None:
+    with connected(shell, older.url) as client:
+        js = client.jetstream()
+        js.create_stream(StreamConfig(name="S", subjects=["*.a"]))
+        group = js.create_static_group("S", "g", StaticGroupConfig(max_members=2, members=["m"]))
+        with group.consume("m", print) as messages, pytest.raises(NotEnabled, match="priority"):
+            messages.run(timeout=60)
+        js.delete_stream("S")
 
 
 @OLDER

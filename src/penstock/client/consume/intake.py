@@ -29,6 +29,7 @@ from penstock.errors import (
     ConnectionLost,
     ConsumerDeleted,
     ConsumerNotFound,
+    NotEnabled,
     OutputFull,
     PenstockError,
     PermissionsViolation,
@@ -465,7 +466,7 @@ class Intake(Mailbox, ABC):
 
     def _bear(self, error: PenstockError) -> None:
         """Raise an error that does not pass."""
-        if isinstance(error, ApiError) and error.code < 500:
+        if isinstance(error, NotEnabled) or (isinstance(error, ApiError) and error.code < 500):
             raise error
         if isinstance(error, ConnectionClosed) and not isinstance(error, ConnectionLost):
             raise error
