@@ -9,6 +9,10 @@ CODE = """
 import sys
 import penstock.sql.tables
 assert "pyarrow.dataset" in sys.modules
+from penstock import arrow
+assert arrow.flags([True, False, True]).to_pylist() == [True, False, True]
+assert arrow.flags([]).to_pylist() == []
+assert arrow.constant("a").as_py() == "a"
 assert "pandas" not in sys.modules
 import pyarrow
 assert pyarrow.table({"a": [1, 2]}).to_pandas()["a"].sum() == 3

@@ -189,7 +189,7 @@ def _inside(columns: Columns, within: Selection) -> pa.Array | None:
         ).dictionary_encode()
         names = [each.decode("utf-8", "surrogateescape") for each in known.dictionary.to_pylist()]
         wanted = [any(matches(name, each) for each in within.subjects) for name in names]
-        there = pa.array(wanted, pa.bool_()).take(known.indices)
+        there = arrow.flags(wanted).take(known.indices)
         kept = there if kept is None else pc.and_(kept, there)
     return kept
 
