@@ -3,7 +3,6 @@ believes dead. Each row is there once, whatever the duplicate window."""
 
 from __future__ import annotations
 
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ from penstock.spark.writing.plan import WritePlan, fingerprint
 from penstock.spark.writing.progress import AnotherAttempt, Progress
 from penstock.spark.writing.row_errors import WriteError
 from penstock.spark.writing.writer import write_partition
-from tests.spark.test_writer import command_of
+from tests.spark.test_writer import Attempt
 from tests.spark.writing import (
     DATA,
     Sink,
@@ -236,17 +235,8 @@ def test_processes_that_write_the_same_for_longer_than_the_window(sink):
     sink.make(duplicate_window=WINDOW_S)
     options = {"servers": sink.url, "stream": sink.name, "maxInFlight": 50}
     options["subject"] = f"{sink.low}.rows"
-    running = []
-    for wait in (0.015, 0.008, 0.004):
-        running.append(
-            subprocess.Popen(
-                command_of(options, wait), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            )
-        )
-        assert running[-1].stdout is not None
-        assert running[-1].stdout.readline() == "begun\n"
-    outcomes = [process.communicate(timeout=60) for process in running]
-    assert any("Written(rows=3000" in out for out, _ in outcomes), outcomes
+    running = [Attempt(options, pause) for pause in (0.015, 0.008, 0.004)]
+    assert 3000 in [attempt.rows() for attempt in running]
     assert [data for _, data in sink.stored()] == [b"row %d" % n for n in range(3000)]
 
 
