@@ -1,6 +1,7 @@
 """Iceberg: each batch once, whatever dies, comes again or races; what is refused, clearly."""
 
 import json
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,11 @@ pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: penstock[ic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Transaction
+from pyiceberg.table.snapshots import Operation
 
 from penstock.spark.iceberg import catalogs
-from penstock.spark.iceberg.commits import Tables, add, prepare
+from penstock.spark.iceberg.commits import Tables, _Replacing, add, prepare
 from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.places import TableError
 from tests.spark.drivers import STEPS, Query
@@ -378,3 +381,47 @@ def test_rows_of_every_shape_come_back(where):
     found = table_of(where).scan().to_arrow()
     assert found.column_names == schema.names
     assert found.to_pylist() == batch.to_pylist()
+
+
+def test_threads_that_look_for_removed_files_do_not_disturb_each_other(where):
+    """Each manifest is judged by its own partitions, whatever another thread looks at."""
+    rows = pa.RecordBatch.from_pydict(
+        {"seq": pa.array([0], pa.int64()), "side": pa.array(["a"], pa.string())}
+    )
+    for seq in range(6):
+        part = rows.set_column(1, "side", pa.array(["ab"[seq % 2]])).set_column(
+            0, "seq", pa.array([seq], pa.int64())
+        )
+        assert Tables().commit(where, rows_of(where, part, partition_by=("side",)))
+    table = table_of(where)
+    entries = [task.file for task in table.scan().plan_files()]
+    removed = [file for file in entries if file.partition[0] == "a"]
+    replacing = _Replacing(Operation.OVERWRITE, Transaction(table), table.io, None)
+    for file in removed:
+        replacing.delete_data_file(file)
+    replacing._build_delete_files_partition_predicate()
+    manifests = table.current_snapshot().manifests(table.io)
+    alone = [
+        replacing._build_manifest_evaluator(table.spec().spec_id)(manifest)
+        for manifest in manifests
+    ]
+    assert sorted(alone) == [False] * 3 + [True] * 3
+    evaluate, wrong = replacing._build_manifest_evaluator(table.spec().spec_id), []
+
+    def look(first: int) -> None:
+        for turn in range(2000):
+            number = (first + turn) % len(manifests)
+            if evaluate(manifests[number]) is not alone[number]:
+                wrong.append(number)
+
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=look, args=(first,)) for first in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(usual)
+    assert not wrong

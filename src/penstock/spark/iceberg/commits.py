@@ -51,7 +51,7 @@ from penstock.spark.tables.schemas import check_partitions
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyiceberg.manifest import DataFile
+    from pyiceberg.manifest import DataFile, ManifestFile
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
@@ -269,6 +269,22 @@ class _OneAttempt(Transaction):
 class _Replacing(_OverwriteFiles):
     """Files in place of others, with any operation: ``pyiceberg`` counts for some only."""
 
+    def _build_manifest_evaluator(self, spec_id: int) -> Callable[[ManifestFile], bool]:
+        """Whether a manifest may name removed files.
+
+        ``pyiceberg`` asks from several threads, but an evaluator keeps the manifest that it looks at: each
+        thread has its own. With a shared one, manifests were passed over, and the commit failed because
+        files that it removes seemed to be missing.
+        """
+        build, own = super()._build_manifest_evaluator, threading.local()
+
+        def evaluate(manifest: ManifestFile) -> bool:
+            if not hasattr(own, "evaluator"):
+                own.evaluator = build(spec_id)
+            return bool(own.evaluator(manifest))
+
+        return evaluate
+
     def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
         """What the snapshot says of itself."""
         meant, self._operation = self._operation, Operation.OVERWRITE
@@ -293,20 +309,19 @@ def add(table: Table, write: Write) -> list[DataFile]:
         ):  # the commit has only a mark
             transaction.commit_transaction()
             return []
-    snapshot = transaction.update_snapshot(snapshot_properties=write.summary())
-    producer: Any
+    removed: Sequence[DataFile] = write.removed
     if write.overwrite:
-        producer = snapshot.overwrite()
-        for task in table.scan().plan_files():
-            producer.delete_data_file(task.file)
-    elif write.removed:
-        producer = _Replacing(write.operation, transaction, table.io, None, write.summary())
-        for removed in write.removed:
-            producer.delete_data_file(removed)
-    elif table.properties.get("commit.manifest-merge.enabled", "").lower() == "true":
-        producer = snapshot.merge_append()
+        removed = [task.file for task in table.scan().plan_files()]
+    producer: Any
+    if write.overwrite or removed:
+        operation = write.operation if table.current_snapshot() else Operation.APPEND
+        producer = _Replacing(operation, transaction, table.io, None, write.summary())
+        for file in removed:
+            producer.delete_data_file(file)
     else:
-        producer = snapshot.fast_append()
+        snapshot = transaction.update_snapshot(snapshot_properties=write.summary())
+        merged = table.properties.get("commit.manifest-merge.enabled", "").lower() == "true"
+        producer = snapshot.merge_append() if merged else snapshot.fast_append()
     properties = dict(table.properties)
     files = list(described(write.files, target.folder.uri, schema, spec, properties))
     for file in files:
