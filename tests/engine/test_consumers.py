@@ -241,3 +241,23 @@ def test_a_start_that_the_stream_has_not_reached(house: House) -> None:
     house.publish("S")
     (message,) = house.pull(1)
     assert message[3].startswith("$JS.ACK.S.c.1.3.1.")
+
+
+@pytest.mark.parametrize("limits", [{"max_msgs_per_subject": 1}, {"max_msgs": 3}])
+def test_a_limit_acknowledges_no_other_message(house: House, limits: dict[str, int]) -> None:
+    """Under `ack_policy: all`, too: nats-server counts it as an ack of all messages below."""
+    house.stream(subjects=["s.*"], retention="interest", **limits)
+    house.consumer(durable_name="c", ack_policy="all")
+    for subject in ("s.a", "s.b", "s.c"):
+        house.publish(subject, subject.encode())
+    taken = house.pull(3)
+    assert [event[1] for event in taken] == ["s.a", "s.b", "s.c"]
+    house.publish("s.b", b"again")
+    removed = 2 if "max_msgs_per_subject" in limits else 1
+    state = house.ok("STREAM.INFO.S")["state"]
+    assert (state["messages"], state["first_seq"]) == (3, 2 if removed == 1 else 1)
+    info = house.ok("CONSUMER.INFO.S.c")
+    assert (info["num_ack_pending"], info["num_pending"]) == (2, 1)
+    left = next(event for event in taken if event[1] == ("s.a" if removed == 2 else "s.b"))
+    house.send(left[3], b"+ACK")
+    assert house.ok("CONSUMER.INFO.S.c")["num_ack_pending"] == 1
