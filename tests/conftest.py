@@ -43,6 +43,9 @@ if not FULL:
     pythons.tell(os.environ)
 pure.begin()
 
+# NumPy multiplies no matrix here; threads of its library would wait, turning, for one that comes.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # Byte code is kept, whatever the surroundings say: a server of a test then starts with half of the
 # work, and the tests are collected with half of it.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -47,6 +47,13 @@ class Gone(Exception):
     """Raised in the middle of a use."""
 
 
+@pytest.fixture(scope="module", autouse=True)
+def earlier_objects() -> None:
+    """What earlier tests of the process have left is not looked at: each look would take half a second."""
+    gc.collect()
+    gc.freeze()
+
+
 def penstock_objects() -> Counter[str]:
     """Objects of Penstock's classes, and what runs or is open."""
     for _ in range(3):
