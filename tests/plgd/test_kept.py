@@ -173,10 +173,7 @@ def many_messages() -> pa.Table:
 
 @pytest.mark.slow
 def test_a_task_gives_back_the_memory_that_it_has_freed(tmp_path: Path) -> None:
-    grown = []
-    for much in (2**62, 1):
-        command = [sys.executable, "-c", MEASURE, str(much), str(tmp_path / str(much))]
-        ran = subprocess.run(command, capture_output=True, text=True, check=True)
-        grown.append(int(ran.stdout))
-    kept, given_back = grown
-    assert given_back < kept - 2**24, grown
+    """Without that 50 MB stay, on a quiet machine; on a busy one the allocator may give them back by itself."""
+    command = [sys.executable, "-c", MEASURE, "1", str(tmp_path)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(ran.stdout) < 2**24
