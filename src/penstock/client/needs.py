@@ -3,7 +3,7 @@
 A field belongs to a level of the JetStream API, which servers tell from 2.11 on, or to a version before::
 
     asked  allow_msg_ttl  ─►  level 1  ─►  the server tells level 0  ─►  NotEnabled; nothing is made
-    asked  metadata       ─►  2.10     ─►  the answer has none       ─►  NotEnabled, behind the answer
+    asked  metadata       ─►  2.10     ─►  the answer has none       ─►  NotEnabled, after the answer
 
 Knows no requests; ``jetstream`` asks for the level.
 """
