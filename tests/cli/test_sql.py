@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
 import random
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,7 @@ from penstock.client import (
     StreamConfig,
     connect_blocking,
 )
+from penstock.sql.live import LiveSource
 from tests.cli.terminal import Terminal
 from tests.copies.local import LocalServer
 from tests.sql.sources import in_folder
@@ -31,9 +34,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from penstock.client import BlockingJetStream
+    from penstock.core.bulk.columns import Columns
     from tests.peers import ServerProcess
 
     from .conftest import Ran
+
+_ENDLESS = "range(10000000) x, range(10000000) y"
 
 
 @pytest.fixture
@@ -285,14 +291,44 @@ def test_a_stream_that_is_deleted_while_it_is_followed(
     assert (ran.status, ran.err) == (1, said)
 
 
+def test_ctrl_c_while_the_database_opens_is_no_error(
+    at: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted:
+        """A connection that sees Ctrl-C within a statement, and tells it as DuckDB does."""
+
+        def execute(self, _: str) -> None:
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+            raise RuntimeError("Query interrupted")
+
+    monkeypatch.setattr("penstock.sql.database.duckdb.connect", Interrupted)
+    assert at("sql", "select 1").status == 130
+
+
+def test_ctrl_c_within_a_scan_ends_the_query(
+    at: Callable[..., Ran], orders: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*given: Any) -> Iterator[Columns]:
+        signal.raise_signal(signal.SIGINT)
+        yield from read(*given)
+
+    read = LiveSource.read
+    monkeypatch.setattr(LiveSource, "read", interrupted)
+    # as if DuckDB was told before the query began, which forgets it
+    monkeypatch.setattr("penstock.cli.sql.interrupting._telling", contextlib.nullcontext)
+    query = f"select a.seq from {_ENDLESS}, {orders} a where x.range + y.range < -a.seq"
+    assert at("sql", query).status == 130
+
+
 @pytest.mark.parametrize("words", [[], ["--format", "csv"]])
 def test_ctrl_c_ends_a_query_that_takes_long(
     peer: ServerProcess, orders: str, words: list[str]
 ) -> None:
-    endless = f"select a.seq from range(10000000) x, range(10000000) y, {orders} a where x.range + y.range < -a.seq"
+    endless = f"select a.seq from {_ENDLESS}, {orders} a where x.range + y.range < -a.seq"
     with Terminal("-s", peer.url, "sql", endless, *words) as terminal:
         while (query := Path(f"/proc/{terminal.pid}/task")) and len(list(query.iterdir())) < 3:
             terminal.glance(0.02)  # until DuckDB has its threads
         terminal.interrupt()
-        assert terminal.status() == 130
+        assert terminal.status() == 130, terminal.shown
         assert "Traceback" not in terminal.shown

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def interruptible(database: Database) -> Iterator[None]:
-    """Ctrl-C ends the query that runs; then KeyboardInterrupt is raised, as anywhere else."""
+def interruptible(database: Database | None = None) -> Iterator[None]:
+    """Ctrl-C ends the query that runs; then KeyboardInterrupt is raised, as anywhere else.
+
+    Without a database: for short statements, which DuckDB ends with errors of its own after a Ctrl-C.
+    """
     import duckdb
     import pyarrow
 
@@ -28,12 +31,15 @@ def interruptible(database: Database) -> Iterator[None]:
 
     def hear(_: int, frame: FrameType | None) -> None:
         heard.set()
-        if not _scans(frame):  # DuckDB would print an exception from a table that it reads
+        if database is None or not _scans(frame):
             raise KeyboardInterrupt
+        # DuckDB would print an exception from a table that it reads. It is interrupted again, because a
+        # query that begins forgets an interrupt that came before.
+        database.connection.interrupt()
 
     before = signal.signal(signal.SIGINT, hear)
     try:
-        with _telling(database):
+        with _telling(database) if database else contextlib.nullcontext():
             yield
     except (duckdb.Error, pyarrow.ArrowException, RuntimeError):
         if heard.is_set():

@@ -165,7 +165,9 @@ def _database(session: Session, asked: dict[str, Any]) -> Iterator[Database]:
         source = _Folder(session, vault())
     else:
         source = LiveSource(session.connect, None if session.store else session.domain or None)
-    with Database(source, json_columns=columns, decoders=decoders) as database:
+    with interruptible():
+        database = Database(source, json_columns=columns, decoders=decoders)
+    with database:
         yield database
 
 
