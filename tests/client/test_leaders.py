@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from penstock.client import ConsumerConfig, ConsumerInfo, ObjectStoreConfig, con
 from penstock.client.aio.consuming import Consumer
 from penstock.client.blocking.consuming import Consumer as BlockingConsumer
 from penstock.client.objects.models import meta_subject
+from penstock.client.steps import RETRY_S
 from penstock.errors import NoResponders, PullError
 from tests.client.shells import Waited, connected
 from tests.proxies import running_proxy
@@ -169,6 +171,63 @@ def test_the_leader_says_whether_there_is_an_object(
             clustered(client)
             store_of(shell, client, unique).info("o")
         store.destroy()
+
+
+STORED = b'{"stream":"S","seq":2,"batch":"b","count":2}'
+STAGED = b'{"type":"ack","seq":1,"msgs":10}'
+
+
+def says(data: bytes) -> Callable[[Any, str], None]:
+    return lambda client, reply: client.publish(reply, data)
+
+
+def test_an_atomic_batch_waits_for_a_leader(
+    shell: str, server: ServerProcess, unique: str
+) -> None:
+    answers = status(NOBODY), says(b""), status(NOBODY), status(NOBODY), says(STORED)
+    with (
+        playing(server.url, unique, *answers) as asked,
+        connected(shell, server.url) as client,
+    ):
+        clustered(client)
+        batch = client.jetstream(timeout=WAIT_S).atomic_batch()
+        batch.add(unique, b"1")
+        batch.add(unique, b"2")
+        assert batch.commit().count == 2
+    assert asked == [b"1", b"1", b"2", b"2", b"2"]
+
+
+def test_a_fast_batch_waits_for_a_leader(shell: str, server: ServerProcess, unique: str) -> None:
+    answers = status(NOBODY), status(NOBODY), says(STAGED), lambda *_: None, says(STORED)
+    with (
+        playing(server.url, unique, *answers) as asked,
+        connected(shell, server.url) as client,
+    ):
+        clustered(client)
+        with client.jetstream(timeout=WAIT_S).fast_batch() as batch:
+            batch.publish(unique, b"1")
+            batch.publish(unique, b"2")
+        assert batch.result.count == 2
+    assert asked == [b"1", b"1", b"1", b"2", b""]
+
+
+@pytest.mark.parametrize("way", ["atomic", "fast"])
+def test_a_batch_that_nobody_takes_says_so_in_time(
+    shell: str, server: ServerProcess, unique: str, way: str
+) -> None:
+    with connected(shell, server.url) as client:
+        clustered(client)
+        js = client.jetstream(timeout=2 * RETRY_S)
+        begun = time.monotonic()
+        with pytest.raises(NoResponders):
+            if way == "atomic":
+                batch = js.atomic_batch()
+                batch.add(unique, b"1")
+                batch.commit()
+            else:
+                with js.fast_batch() as batch:
+                    batch.publish(unique, b"1")
+        assert time.monotonic() - begun >= RETRY_S
 
 
 def delivered(shell: str, client: Any, prefix: str, ack: str) -> Any:

@@ -36,7 +36,7 @@ from penstock.errors import (
 )
 
 from .jetstream import Headers, decode_pub_ack, encode_header_map, publish_headers
-from .steps import SEND, Mailbox, Ready, Request, Until, call
+from .steps import RETRY_S, SEND, Mailbox, Ready, Until, call, pausing
 from .subjects import check_literal
 
 if TYPE_CHECKING:
@@ -307,7 +307,8 @@ class Atomic:
         """Add a message.
 
         Raises ApiError when the stream refuses the batch so far; a refused message that asks for no answer
-        fails the commit. PayloadTooLarge leaves the batch as it was.
+        fails the commit. PayloadTooLarge leaves the batch as it was. NoResponders as for ``publish``: in a
+        cluster only after the timeout, because the stream may be electing a leader.
         """
         before = self._numbers.add(
             subject,
@@ -323,7 +324,7 @@ class Atomic:
             return
         message, ask = before
         if ask:
-            check_staged((yield self._request(message)))
+            check_staged((yield from self._asking(message)))
             return
         client = self.client
         if not client.stays_open:
@@ -336,16 +337,21 @@ class Atomic:
     def committing(self) -> Steps[PubAck]:
         """Store all messages; the ack has the sequence of the last one, and their number.
 
-        Raises ApiError when one of them cannot be stored; then none is. After Timeout or ConnectionLost it is
-        unknown whether they are stored.
+        Raises ApiError when one of them cannot be stored; then none is. So it does when the stream has another
+        leader than at the first message: a leader keeps its batches in memory. After Timeout or ConnectionLost
+        it is unknown whether they are stored.
         """
-        return decode_pub_ack((yield self._request(self._numbers.commit())))
+        return decode_pub_ack((yield from self._asking(self._numbers.commit())))
 
     add = call(adding)
     commit = call(committing)
 
-    def _request(self, message: Outgoing) -> Request:
-        return Request(message.subject, message.payload, self._timeout, message.headers)
+    def _asking(self, message: Outgoing) -> Steps[bytes]:
+        """The answer of the stream. What nobody took is not in the batch, and is sent again."""
+        answer = yield from self.client.persevering(
+            message.subject, message.payload, self._timeout, message.headers
+        )
+        return answer.data
 
 
 class Fast(Mailbox):
@@ -373,6 +379,9 @@ class Fast(Mailbox):
         self._connection = self.client.connection
         self._timeout = js.seconds_of(timeout)
         self._subject = ""
+        self._first: tuple[bytes, str, bytes] = b"", "", b""  # its payload, reply and headers
+        self._unserved = False  # whether no leader took the first message
+        self._begin_until = 0.0
         self._closed = False
         self._heard = 0
         self.client.attach(f"{inbox}.>", self)
@@ -380,8 +389,16 @@ class Fast(Mailbox):
     def receive(self, message: BaseMessage) -> None:
         """An answer arrived."""
         self._heard += 1
-        self.flow.receive(message)
+        if message.status == 503 and self._may_begin_again():
+            self._unserved = True
+        else:
+            self.flow.receive(message)
         self.stir()
+
+    def _may_begin_again(self) -> bool:
+        """Whether the stream may only be electing a leader; no other message follows the first one yet."""
+        client = self.client
+        return client.clustered and not self.flow.started and client.clock() < self._begin_until
 
     def end(self) -> None:
         """The client is closed: no answer follows."""
@@ -395,6 +412,9 @@ class Fast(Mailbox):
         block = encode_header_map(headers)
         reply = self.flow.reply_of_next()
         self._subject = subject
+        if self.flow.count == 1:
+            self._first = data, reply, block
+            self._begin_until = self.client.clock() + self._timeout - RETRY_S
         self._connection.publish(subject, data, reply, block, sound_reply=True)
 
     def _making_room(self) -> Steps[None]:
@@ -439,6 +459,9 @@ class Fast(Mailbox):
         yield SEND
         silences = 0
         while not done():
+            if self._unserved:
+                yield from self._beginning_again()
+                continue
             before = self._heard
 
             def heard(before: int = before) -> bool:
@@ -453,6 +476,13 @@ class Fast(Mailbox):
             else:
                 silences += 1
                 yield from self.pinging()
+
+    def _beginning_again(self) -> Steps[None]:
+        yield from pausing()
+        self._unserved = False
+        payload, reply, block = self._first
+        self._connection.publish(self._subject, payload, reply, block, sound_reply=True)
+        yield SEND
 
     def _close(self) -> None:
         if not self._closed:
