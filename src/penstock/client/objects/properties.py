@@ -104,14 +104,16 @@ class Properties:
         except ObjectDamaged:
             return None, found.seq  # it is replaced
 
-    def _publishing(self, info: ObjectInfo, expected_seq: int) -> Steps[None]:
-        yield from self._js.publishing(
+    def _publishing(self, info: ObjectInfo, expected_seq: int) -> Steps[int]:
+        """Store the properties in place of those of a sequence; returns theirs."""
+        ack = yield from self._js.publishing(
             meta_subject(self.bucket, info.name),
             encode_meta(info),
             headers=ROLLUP,
             expected_stream=self._stream,
             expected_last_subject_seq=expected_seq,
         )
+        return ack.seq
 
     def _trying(self, info: ObjectInfo, seq: int, deadline: float) -> Steps[bool]:
         """Store the properties; False when the stream has others, or these already, or may have them."""

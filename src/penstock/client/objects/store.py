@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from penstock.errors import (
     ObjectExists,
     ObjectNotFound,
-    WrongLastSequence,
 )
 
 from ..steps import call
@@ -28,6 +27,7 @@ from .models import (
 )
 from .persisting import completing, persisting
 from .properties import PATIENCE_S
+from .renaming import Renaming
 from .transfers import Transfers
 from .watching import Watching
 
@@ -53,7 +53,7 @@ class Storing(Transfers, Generic[W]):
         """Delete an object or a link: its chunks are removed, a message says that it is deleted.
 
         A delete that is cancelled while that message is on the way deletes the object. An object that is put in
-        its place meanwhile stays. Raises ObjectNotFound.
+        its place meanwhile stays. Raises ObjectNotFound, also when it is renamed meanwhile.
         """
         before, seq = yield from persisting(
             self.client, lambda: self._looking(name), self._js.timeout, served=False
@@ -84,6 +84,8 @@ class Storing(Transfers, Generic[W]):
                 return
             left = deadline - self.client.clock()
             info, seq = yield from persisting(self.client, lambda: self._looking(before.name), left)
+        if info is None or info.deleted:
+            raise ObjectNotFound(self.bucket, before.name)
 
     def updating_meta(
         self,
@@ -98,47 +100,42 @@ class Storing(Transfers, Generic[W]):
 
         The bytes stay as they are. Raises ObjectNotFound, and ObjectExists when another object has the new
         name. A rename that is cancelled on its way is completed; one that fails may leave the object under
-        both names.
+        both names. What is put under the old name meanwhile is renamed, too, or stays: never lost.
         """
         new = name if rename is None else rename
         meta_subject(self.bucket, new)
         before, seq = yield from self._looking(name)
         if before is None or before.deleted:
             raise ObjectNotFound(self.bucket, name)
-        info = replace(
-            before,
-            name=new,
-            description=before.description if description is None else description,
-            headers=before.headers if headers is None else check_headers(headers),
-            metadata=before.metadata if metadata is None else check_metadata(metadata),
-            mtime_ns=0,
-        )
+        its_headers = None if headers is None else check_headers(headers)
+        its_metadata = None if metadata is None else check_metadata(metadata)
+
+        def changed(info: ObjectInfo) -> ObjectInfo:
+            return replace(
+                info,
+                name=new,
+                description=info.description if description is None else description,
+                headers=info.headers if its_headers is None else its_headers,
+                metadata=info.metadata if its_metadata is None else its_metadata,
+                mtime_ns=0,
+            )
+
         if new == name:
+            info = changed(before)
             yield from self._publishing(info, seq)
             return info
-        hidden, new_seq = yield from self._looking(new)
-        if hidden is not None and not hidden.deleted:
-            raise ObjectExists(f"bucket {self.bucket!r} has an object {new!r} already")
-        yield from completing(
-            lambda _: self._renaming(info, new_seq, name),
-            PATIENCE_S,
-            self._js.timeout,
-            f"the object may have both names, {name!r} and {new!r}",
+        renaming = Renaming(self, name, new, changed)
+        yield from renaming.begin(before, seq)
+        return (
+            yield from completing(
+                lambda _: renaming.attempt(),
+                PATIENCE_S,
+                self._js.timeout,
+                f"the object may have both names, {name!r} and {new!r}",
+            )
         )
-        return info
 
     update_meta = call(updating_meta)
-
-    def _renaming(self, info: ObjectInfo, seq: int, old: str) -> Steps[None]:
-        try:
-            yield from self._publishing(info, seq)
-        except WrongLastSequence:
-            found, _ = yield from self._looking(info.name)
-            if found is None or found.nuid != info.nuid:
-                raise
-        yield from self._js.plans.purge_stream(
-            self._stream, filter_subject=meta_subject(self.bucket, old)
-        )
 
     def linking(self, name: str, target: ObjectInfo) -> Steps[ObjectInfo]:
         """Make a link to an object of this bucket or another one; ``target`` is what ``info`` returns.
