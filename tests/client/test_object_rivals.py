@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 FIRST, SECOND = b"first" * 100, b"second" * 100
 SCHEDULES = length(25, 300)
 
-Call = "Callable[[BlockingObjectStore], Steps[Any]]"
-RIVALS: dict[str, Call] = {
+RIVALS: dict[str, Callable[[BlockingObjectStore], Steps[Any]]] = {
     "delete": lambda store: store.deleting("a"),
     "delete the new one": lambda store: store.deleting("b"),
     "put": lambda store: store.putting("a", SECOND, chunk_size=200),

@@ -348,7 +348,7 @@ class Atomic:
 
     def _asking(self, message: Outgoing) -> Steps[bytes]:
         """The answer of the stream. What nobody took is not in the batch, and is sent again."""
-        answer = yield from self.client.persevering(
+        answer: BaseMessage = yield from self.client.persevering(
             message.subject, message.payload, self._timeout, message.headers
         )
         return answer.data
