@@ -75,8 +75,8 @@ class Transfers(Properties):
         raises Timeout. When it raises, the earlier object is untouched and no chunk of the new one stays; if
         the server cannot be reached even for that, a note of the error names the subject to purge. A put
         that is cancelled while its last message is on the way stores the object. Other errors: ValueError and
-        TypeError for bad arguments, ApiError when the stream refuses (sealed, or full), ObjectDamaged when a
-        new leader has the chunks out of order, and whatever ``content`` and ``progress`` raise.
+        TypeError for bad arguments, ApiError when the stream refuses (sealed, or full), ObjectDamaged when the
+        stream has lost chunks that it acknowledged, and whatever ``content`` and ``progress`` raise.
         """
         size = check_chunk_size(chunk_size, self.client.connection.info.max_payload)
         patience_s = to_seconds(patience)

@@ -2,10 +2,14 @@
 
 Each chunk has a message id, so that the stream stores it once, however often it is sent. Acks carry
 sequences; they must rise from chunk to chunk. When the connection breaks or acks do not come, the stream
-says how many chunks it has, and the others are sent again::
+is asked which chunks it has, and the others are sent again::
 
     sent        1 2 3 4 5 6 7          acked  1 2 3          the connection breaks
-    the stream has 5 chunks     ─►     sent again  6 7
+    the stream has 4 5          ─►     sent again  6 7
+    the stream has 5 6          ─►     these are removed; sent again  4 5 6 7
+
+In a cluster, a leader may lose chunks that its followers do not have yet, and the next one take those behind
+them. What was removed is sent with another id. After such a disturbance the chunks are counted at the end.
 
 Knows nothing of transports.
 """
@@ -13,13 +17,15 @@ Knows nothing of transports.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.core.protocol.wire import encode_headers
 from penstock.errors import (
     ApiError,
     ConnectionClosed,
     ConnectionLost,
+    MessageNotFound,
     NoResponders,
     ObjectDamaged,
     PenstockError,
@@ -29,7 +35,7 @@ from penstock.errors import (
 from ..jetstream import MSG_ID, decode_pub_ack
 from ..publishing import IN_PROCESS
 from ..steps import SEND, Attach, Mailbox, Until, pausing
-from .persisting import persisting
+from .persisting import passing, persisting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +47,8 @@ if TYPE_CHECKING:
     from ..steps import Steps
     from ..streams import Streams
     from .sources import Chunk
+
+T = TypeVar("T")
 
 WINDOW_BYTES = 2 * 2**20
 """Bytes of chunks without an ack, at most; two chunks are always allowed."""
@@ -73,12 +81,16 @@ class Upload(Mailbox):
         self._acks: dict[
             int, int
         ] = {}  # chunk to sequence; arrived before that of a chunk before it
-        self._last_seq = 0
+        self._recent = deque([(0, 0)], WINDOW_CHUNKS + 2)  # chunks in order, with their sequences
+        self._disorder = False  # whether one is stored before a chunk that it follows
+        self._disturbed = False  # whether anything was sent again
+        self._sure = 0, 0  # the last chunk that was surely in order before that
+        self._round = 0  # acks of what was sent in earlier rounds do not count
+        self._series = 0  # of message ids
         self._rejected: set[int] = set()  # chunks that the stream will never take
         self._doubt = (
             False  # whether the connection broke, so that chunks may be stored without an ack
         )
-        self._refused = 0  # a chunk that the stream did not take for the moment; 0 for none
         self._broken: PenstockError | None = None
         self._failure: PenstockError | None = None
 
@@ -86,30 +98,28 @@ class Upload(Mailbox):
 
     def receive(self, message: BaseMessage) -> None:
         """An ack arrived."""
-        number = int(message.subject.rpartition(".")[2])
-        if not self.acked < number <= self.sent:
-            return  # of a chunk that was sent again and is acked already
+        tour, _, place = message.subject.rpartition(".")[2].partition("-")
+        number = int(place)
+        if int(tour) != self._round or not self.acked < number <= self.sent:
+            return  # of a chunk that was sent again
         if message.status == NO_RESPONDERS:
             self._refuse(number, NoResponders(self._subject), passing=True)
             return
         try:
             ack = decode_pub_ack(message.data)
         except PenstockError as error:
-            passing = isinstance(error, ApiError) and error.err_code == IN_PROCESS
-            self._refuse(number, error, passing=passing)
+            in_process = isinstance(error, ApiError) and error.err_code == IN_PROCESS
+            self._refuse(number, error, passing=in_process)
             return
-        if 0 < self._refused < number:
-            self._failure = _out_of_order()
         self._acks[number] = ack.seq
         while (seq := self._acks.pop(self.acked + 1, None)) is not None:
-            self._store(seq)
+            if seq <= self._recent[-1][1]:
+                self._disorder = True
+                self._broken = _out_of_order()
+                break
+            self._drop()
+            self._recent.append((self.acked, seq))
         self.stir()
-
-    def _store(self, seq: int) -> None:
-        if seq <= self._last_seq:
-            self._failure = _out_of_order()
-        self._last_seq = seq
-        self._drop()
 
     def _drop(self) -> None:
         chunk = self._waiting.popleft()
@@ -120,7 +130,6 @@ class Upload(Mailbox):
     def _refuse(self, number: int, error: PenstockError, *, passing: bool) -> None:
         if passing:
             self._broken = error
-            self._refused = min(number, self._refused or number)
         else:
             self._rejected.add(number)
             self._failure = self._failure or error
@@ -180,8 +189,10 @@ class Upload(Mailbox):
             self._broken = error
 
     def finish(self) -> Steps[None]:
-        """Wait until the stream has every chunk."""
+        """Wait until the stream has every chunk, in order and once."""
         yield from self._settling(lambda: not self._waiting)
+        if self._disturbed and (yield from self._persisting(self._counting)) != self.sent:
+            yield from self._tidying()
 
     def settle(self, seconds: float) -> Steps[None]:
         """Wait until the stream has answered for every chunk that was sent, whatever it answered."""
@@ -196,11 +207,12 @@ class Upload(Mailbox):
         return waiting < 2 or (self._held < WINDOW_BYTES and waiting < WINDOW_CHUNKS)
 
     def _publish(self, number: int, chunk: Chunk) -> None:
+        suffix = f".{self._series}" if self._series else ""
         self._client.connection.publish_chunk(
             self._subject,
             chunk,
-            f"{self._inbox}.{number}",
-            encode_headers({MSG_ID: [f"{self._nuid}.{number}"]}),
+            f"{self._inbox}.{self._round}-{number}",
+            encode_headers({MSG_ID: [f"{self._nuid}.{number}{suffix}"]}),
         )
 
     def _settling(self, done: Callable[[], bool]) -> Steps[None]:
@@ -210,10 +222,7 @@ class Upload(Mailbox):
         while True:
             if self._failure is not None:
                 raise self._failure
-            if self._broken is not None:
-                yield from self._resume()
-                continue
-            if done():
+            if self._broken is None and done():
                 return
             if self.acked > acked:
                 acked, deadline = self.acked, clock() + self._patience_s
@@ -222,6 +231,9 @@ class Upload(Mailbox):
                 raise Timeout(
                     f"no ack of a chunk for {self._subject!r} in {self._patience_s} s"
                 ) from self._broken
+            if self._broken is not None:
+                yield from self._resume()
+                continue
             before = self.acked
 
             def news(before: int = before) -> bool:
@@ -236,30 +248,86 @@ class Upload(Mailbox):
                 self._broken = Timeout("no ack in time")
 
     def _resume(self) -> Steps[None]:
-        """Ask what the stream has, and send the rest again."""
-        passing = not isinstance(self._broken, ConnectionLost)
-        self._broken = None
-        if passing:
+        """Learn what the stream has, and send the rest again."""
+        again, self._broken = self._broken, None
+        if not isinstance(again, ConnectionLost):
             yield from pausing()
-        self._refused = 0
-        stored = yield from persisting(self._client, self._counting, self._patience_s)
+        self._round += 1
+        self._acks.clear()
+        if not self._disturbed:
+            self._disturbed, self._sure = True, self._recent[0]
+        stored = yield from self._persisting(self._counting)
+        if stored < self.acked:
+            raise _damaged(stored, self.acked, self.sent)
+        if stored > self.acked or self._disorder:
+            yield from self._sorting()
         if self._broken is not None:
-            return  # lost again; the next attempt counts again
-        if not self.acked <= stored <= self.sent:
-            raise ObjectDamaged(
-                f"the stream has {stored} chunks of {self.acked} acknowledged and {self.sent} sent "
-                "ones: put the object again"
-            )
-        self._acks = {number: seq for number, seq in self._acks.items() if number > stored}
-        while self.acked < stored:
-            self._drop()
+            return  # lost again; the next attempt asks again
         try:
             for number, chunk in enumerate(self._waiting, self.acked + 1):
-                if number not in self._acks:
-                    self._publish(number, chunk)
+                self._publish(number, chunk)
             yield SEND
         except (ConnectionLost, Timeout) as error:
             self._broken = error
+
+    def _sorting(self) -> Steps[None]:
+        """Take what follows in the stream, up to a gap; remove what is behind one."""
+        last, strays = yield from self._walking(*self._recent[0 if self._disorder else -1])
+        self._disorder = False
+        while self.acked < last[0]:
+            self._drop()
+        self._recent.clear()
+        self._recent.append(last)
+        if strays:
+            self._series += 1
+            yield from self._removing(strays)
+
+    def _tidying(self) -> Steps[None]:
+        """Remove chunks that were stored twice, which happens when a late one arrives after its repetition."""
+        last, strays = yield from self._walking(*self._sure)
+        yield from self._removing(strays)
+        stored = yield from self._persisting(self._counting)
+        if last[0] != self.sent or stored != self.sent:
+            raise _damaged(stored, self.acked, self.sent)
+
+    def _walking(self, number: int, seq: int) -> Steps[tuple[tuple[int, int], list[int]]]:
+        """From a chunk on: the last one that is in order, with its sequence; the sequences of all others."""
+        last, strays = (number, seq), []
+        while (found := (yield from self._next(seq))) is not None:
+            seq, number = found
+            if number == last[0] + 1:
+                last = number, seq
+            else:
+                strays.append(seq)
+        return last, strays
+
+    def _next(self, seq: int) -> Steps[tuple[int, int] | None]:
+        """The next chunk in the stream after a sequence: its own one, and its number."""
+        try:
+            message = yield from self._persisting(
+                lambda: self._js.plans.get_message(
+                    self._stream, seq + 1, next_by_subject=self._subject
+                )
+            )
+        except MessageNotFound:
+            return None
+        number = (
+            message.headers.get(MSG_ID, [""])[0].removeprefix(f"{self._nuid}.").partition(".")[0]
+        )
+        return message.seq, int(number) if number.isdigit() else 0
+
+    def _removing(self, seqs: list[int]) -> Steps[None]:
+        """Remove messages; what the stream does not remove is found when all are counted."""
+        delete = self._js.plans.delete_message
+        for seq in seqs:
+            try:
+                yield from self._persisting(partial(delete, self._stream, seq, erase=False))
+            except ApiError as error:
+                if passing(error):
+                    raise
+
+    def _persisting(self, attempt: Callable[[], Steps[T]]) -> Steps[T]:
+        return persisting(self._client, attempt, self._patience_s)
 
     def _counting(self) -> Steps[int]:
         info = yield from self._js.plans.stream_info(self._stream, subjects_filter=self._subject)
@@ -268,3 +336,10 @@ class Upload(Mailbox):
 
 def _out_of_order() -> ObjectDamaged:
     return ObjectDamaged("the stream stored chunks out of order: put the object again")
+
+
+def _damaged(stored: int, acked: int, sent: int) -> ObjectDamaged:
+    return ObjectDamaged(
+        f"the stream has {stored} chunks of {acked} acknowledged and {sent} sent ones: "
+        "put the object again"
+    )
