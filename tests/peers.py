@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 START_TIMEOUT_S = 60.0
 ALIKE = (2, 14)  # the nats-server whose behaviour Penstock has
+OLDEST = (2, 10)  # that the client works with
 
 
 def command_of(kind: str) -> list[str] | None:

@@ -7,21 +7,27 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.client.features import leave_out
 from tests.client.shells import SHELLS
-from tests.peers import ServerProcess, available_servers, running_server
+from tests.peers import OLDEST, ServerProcess, available_servers, running_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@pytest.fixture(scope="session", params=available_servers())
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out what the server is too old for."""
+    leave_out(items)
+
+
+@pytest.fixture(scope="session", params=available_servers(OLDEST))
 def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
     """One server for all tests; they must not stop it, and use names of their own."""
     with running_server(request.param) as process:
         yield process
 
 
-@pytest.fixture(params=available_servers())
+@pytest.fixture(params=available_servers(OLDEST))
 def own_server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
     """A server for this test alone, which it may stop and start."""
     with running_server(request.param) as process:

@@ -159,6 +159,7 @@ def test_options_that_cannot_be_meant_are_refused_before_anything_is_sent(
     assert subscriptions(client) == before
 
 
+@pytest.mark.needs("pauses of consumers", "resets of consumers")
 def test_a_consumer_is_paused_and_reset_by_its_handle(js: Any, unique: str) -> None:
     with js.consumer(unique, "c") as consumer:
         assert consumer.pause("2100-01-01T00:00:00Z").paused
@@ -472,6 +473,7 @@ def grouped(js: Any, stream: str, policy: Any, **more: Any) -> Any:
     return js.consumer(stream, "g")
 
 
+@pytest.mark.needs("priority_groups")
 def test_an_overflow_client_gets_messages_when_enough_wait(js: Any, unique: str) -> None:
     consumer = grouped(js, unique, "overflow")
     assert consumer.fetch(1, timeout=0.2, min_pending=COUNT + 1) == []
@@ -484,6 +486,7 @@ def test_an_overflow_client_gets_messages_when_enough_wait(js: Any, unique: str)
         consumer.fetch(1, priority=2)
 
 
+@pytest.mark.needs("priority_groups")
 def test_a_pinned_client_keeps_its_pin_and_gives_it_up(
     js: Any, server: ServerProcess, unique: str
 ) -> None:
@@ -518,6 +521,7 @@ def test_a_pinned_client_keeps_its_pin_and_gives_it_up(
     assert len(set(pins)) == 2
 
 
+@pytest.mark.needs("priority_groups")
 def test_a_client_of_lower_priority_waits(js: Any, server: ServerProcess, unique: str) -> None:
     consumer = grouped(js, unique, "prioritized")
     assert [number(each) for each in consumer.fetch(2, timeout=30, priority=9)] == [0, 1]

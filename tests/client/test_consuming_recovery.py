@@ -22,7 +22,7 @@ from penstock.errors import (
 )
 from tests.client.shells import connected, wait_for
 from tests.nats_clusters import running_cluster, wait_until_ready
-from tests.peers import available_servers
+from tests.peers import OLDEST, available_servers
 from tests.proxies import Proxy, running_proxy
 from tests.ways import EVERY_WAY
 
@@ -401,7 +401,7 @@ def test_a_cancelled_task_leaves_nothing_behind(server: ServerProcess, unique: s
 @EVERY_WAY  # test_nats_cluster.py has it beside everything else
 @pytest.mark.peer
 @pytest.mark.timeout(300)
-@pytest.mark.skipif("nats-server" not in available_servers(), reason="no nats-server")
+@pytest.mark.skipif("nats-server" not in available_servers(OLDEST), reason="no nats-server")
 def test_consuming_goes_on_with_the_next_leader() -> None:
     with running_cluster() as cluster, connect_blocking(cluster.urls, timeout=30) as admin:
         wait_until_ready(admin)

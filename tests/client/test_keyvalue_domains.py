@@ -9,7 +9,7 @@ import pytest
 from penstock.client import ExternalStream, KeyValueConfig, StreamSource
 from penstock.errors import NoResponders
 from tests.client.shells import connected
-from tests.peers import ServerProcess, available_servers
+from tests.peers import OLDEST, ServerProcess, available_servers
 from tests.ports import free_port
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 WAIT = 60
 
 
-@pytest.fixture(params=available_servers())
+@pytest.fixture(params=available_servers(OLDEST))
 def leaf(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerProcess]:
     """A server of the domain ``leaf`` whose hub has the domain ``hub``."""
     port = free_port()

@@ -37,6 +37,7 @@ def both(server: ServerProcess, body: Callable[[Client, Any], Coroutine[Any, Any
     asyncio.run(whole())
 
 
+@pytest.mark.needs("subject_delete_marker_ttl")
 def test_nats_py_reads_what_we_write(server: ServerProcess, unique: str) -> None:
     async def body(client: Client, js: Any) -> None:
         config = KeyValueConfig(
@@ -124,6 +125,7 @@ def test_we_read_what_nats_py_writes(server: ServerProcess, unique: str) -> None
     both(server, body)
 
 
+@pytest.mark.needs("subject_delete_marker_ttl")
 def test_the_messages_are_those_that_the_official_clients_send(
     server: ServerProcess, unique: str
 ) -> None:

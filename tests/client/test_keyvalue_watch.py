@@ -170,6 +170,7 @@ def test_a_watch_that_is_dropped_takes_its_subscription_with_it(
         bucket.destroy()
 
 
+@pytest.mark.needs("allow_atomic")
 def test_a_snapshot_never_shows_half_of_a_transaction(server: ServerProcess, unique: str) -> None:
     """A thread moves a sum between two keys, while another reads both at once."""
     config = KeyValueConfig(bucket=unique, storage="memory", allow_atomic=True)

@@ -299,6 +299,7 @@ def uses_of_blocking(nc: Any, unique: str) -> list[Callable[[], object]]:
     ]
 
 
+@pytest.mark.needs("direct gets by time or in batches")
 @pytest.mark.timeout(length(300, 1800))
 def test_exceptions_in_blocking_code_leave_nothing(
     server: ServerProcess, unique: str, caplog: pytest.LogCaptureFixture

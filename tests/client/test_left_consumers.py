@@ -106,7 +106,17 @@ def first_of(reader: Any, make: Any) -> Iterator[Any]:
         yield watch.next(timeout=WAIT)
 
 
-@pytest.mark.parametrize("make", [bucket, objects, stream, columns, pushed, group])
+@pytest.mark.parametrize(
+    "make",
+    [
+        bucket,
+        objects,
+        stream,
+        columns,
+        pushed,
+        pytest.param(group, marks=pytest.mark.needs("priority_groups")),
+    ],
+)
 @pytest.mark.timeout(180)
 def test_every_consumer_is_removed(
     shell: str, own_server: ServerProcess, make: Any, monkeypatch: pytest.MonkeyPatch

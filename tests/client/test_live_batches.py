@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MISMATCH = {"Nats-Expected-Stream": "another"}
 
 
-@pytest.fixture(scope="module", params=available_servers(oldest=(2, 14)))
+@pytest.fixture(scope="module", params=available_servers())
 def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
     with running_server(request.param) as process:
         yield process

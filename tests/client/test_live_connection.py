@@ -21,7 +21,7 @@ from penstock.client.connection import Connection
 from penstock.client.options import Options
 from penstock.client.pool import ServerPool
 from tests.client.shells import connected
-from tests.peers import ServerProcess, available_servers, free_port, running_server
+from tests.peers import OLDEST, ServerProcess, available_servers, free_port, running_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -117,7 +117,7 @@ def test_the_first_connection_is_tried_again_on_wish(shell: str) -> None:
     assert asked == [1, 2, 3]
 
 
-@pytest.mark.parametrize("kind", available_servers())
+@pytest.mark.parametrize("kind", available_servers(OLDEST))
 def test_credentials_are_asked_for_at_every_connect(shell: str, kind: str) -> None:
     asked = itertools.count()
 

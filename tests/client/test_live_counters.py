@@ -42,6 +42,7 @@ def counters(name: str, **fields: Any) -> StreamConfig:
     return StreamConfig(name=name, storage="memory", **{**given, **fields})
 
 
+@pytest.mark.needs("allow_msg_counter")
 def test_counters_against_a_dictionary(js: Any, unique: str) -> None:
     js.create_stream(counters(unique))
     counter = js.counter(unique)
@@ -66,6 +67,7 @@ def test_counters_against_a_dictionary(js: Any, unique: str) -> None:
     js.delete_stream(unique)
 
 
+@pytest.mark.needs("allow_msg_counter")
 def test_an_increment_with_an_id_counts_once(js: Any, unique: str) -> None:
     js.create_stream(counters(unique))
     counter = js.counter(unique)
@@ -92,6 +94,7 @@ def test_an_increment_with_an_id_counts_once(js: Any, unique: str) -> None:
         js.delete_stream(name)
 
 
+@pytest.mark.needs("allow_msg_counter")
 def test_a_counter_names_the_counters_that_it_sums_up(js: Any, unique: str) -> None:
     js.create_stream(counters(unique))
     total = counters(f"{unique}t", subjects=[], sources=[StreamSource(name=unique)])
@@ -174,6 +177,7 @@ def schedules(name: str, **fields: Any) -> StreamConfig:
     )
 
 
+@pytest.mark.needs("allow_msg_schedules")
 @pytest.mark.parametrize("direct", [False, True])
 def test_schedules_are_made_listed_and_cancelled(js: Any, unique: str, direct: bool) -> None:
     js.create_stream(schedules(unique, allow_direct=direct))
@@ -209,6 +213,7 @@ def test_schedules_are_made_listed_and_cancelled(js: Any, unique: str, direct: b
     js.delete_stream(unique)
 
 
+@pytest.mark.needs("allow_msg_schedules")
 def test_a_schedule_produces_its_message(js: Any, unique: str) -> None:
     js.create_stream(schedules(unique))
     target = f"{unique}.out"
@@ -221,6 +226,7 @@ def test_a_schedule_produces_its_message(js: Any, unique: str) -> None:
     js.delete_stream(unique)
 
 
+@pytest.mark.needs("allow_msg_counter", "allow_msg_schedules")
 def test_mistakes_are_found_before_anything_is_sent(js: Any, unique: str) -> None:
     js.create_stream(schedules(unique))
     good: dict[str, Any] = {"subject": f"{unique}.s", "target": f"{unique}.out", "every": "1h"}

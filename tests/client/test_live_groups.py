@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from penstock.client import Client, ConsumerEvent, ElasticGroup, Message
     from tests.peers import ServerProcess
 
+pytestmark = pytest.mark.needs("priority_groups")
 WAIT_S = 60
 """Ends a wait for something that will never come."""
 ROOT = Path(__file__).parents[2]

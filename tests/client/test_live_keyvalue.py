@@ -29,6 +29,7 @@ from penstock.errors import (
     RevisionConflict,
     Timeout,
 )
+from tests.client.features import knows
 from tests.client.shells import connected
 
 if TYPE_CHECKING:
@@ -47,9 +48,13 @@ def js(shell: str, server: ServerProcess) -> Iterator[Any]:
 
 
 @pytest.fixture
-def bucket(js: Any, unique: str) -> Iterator[Any]:
+def bucket(js: Any, unique: str, server: ServerProcess) -> Iterator[Any]:
     config = KeyValueConfig(
-        bucket=unique, history=5, storage="memory", limit_marker_ttl=60, allow_atomic=True
+        bucket=unique,
+        history=5,
+        storage="memory",
+        limit_marker_ttl=60 if knows(server.kind, "subject_delete_marker_ttl") else 0,
+        allow_atomic=knows(server.kind, "allow_atomic"),
     )
     yield js.create_key_value(config)
     js.delete_key_value(unique)
@@ -195,6 +200,7 @@ def test_mistakes_are_found_before_anything_is_sent(bucket: Any) -> None:
     assert bucket.status().revision == 0
 
 
+@pytest.mark.needs("subject_delete_marker_ttl")
 def test_lifetimes(js: Any, unique: str) -> None:
     bucket = js.create_key_value(
         KeyValueConfig(bucket=unique, storage="memory", limit_marker_ttl=5)
@@ -271,6 +277,7 @@ def test_deletes_are_purged_when_they_are_old(bucket: Any) -> None:
     assert len(bucket.history("c")) == 2
 
 
+@pytest.mark.needs("allow_atomic")
 def test_several_keys_at_once(bucket: Any) -> None:
     assert bucket.put_many({}) == {}
     assert bucket.put_many({"a": b"1", "b": b"2"}) == {"a": 1, "b": 2}
@@ -443,6 +450,7 @@ class Device:
     port: int = 0
 
 
+@pytest.mark.needs("allow_atomic")
 def test_a_typed_bucket(bucket: Any) -> None:
     devices = bucket.typed(Device)
     revision = devices.put("a", Device("oven", 7))

@@ -36,7 +36,7 @@ from penstock.client import (
 from penstock.client.direct import PAGE_MAX, single_get
 from tests.client.shells import connected
 from tests.nats_clusters import running_cluster, wait_until_ready
-from tests.peers import available_servers
+from tests.peers import OLDEST, available_servers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,6 +140,7 @@ def test_lists_come_page_by_page(client: Any, js: Any, unique: str) -> None:
         list(js.iter_consumers(f"{unique}x"))
 
 
+@pytest.mark.needs("pauses of consumers", "resets of consumers", "pins of priority groups")
 def test_consumers_pause_resume_reset_and_lose_pins(js: Any, unique: str) -> None:
     fill(js, f"{unique}.a", f"{unique}.b")
     info = js.create_or_update_consumer(unique, ConsumerConfig(durable_name="c", ack_wait=30))
@@ -187,7 +188,7 @@ def test_a_single_server_has_no_leaders_to_change(js: Any, unique: str) -> None:
 
 
 @pytest.mark.peer
-@pytest.mark.skipif("nats-server" not in available_servers((2, 10)), reason="no nats-server")
+@pytest.mark.skipif("nats-server" not in available_servers(OLDEST), reason="no nats-server")
 def test_leaders_step_down_in_a_cluster() -> None:
     with running_cluster() as cluster, connect_blocking(cluster.urls) as client:
         wait_until_ready(client)
@@ -207,6 +208,7 @@ def test_leaders_step_down_in_a_cluster() -> None:
         assert js.stream_info("S").state.messages == 1
 
 
+@pytest.mark.needs("direct gets by time or in batches")
 def test_direct_gets_of_one_message(js: Any, unique: str) -> None:
     a, b = f"{unique}.a", f"{unique}.b"
     js.publish(a, b"1", headers={"Mine": ["x", "y"]})
@@ -243,6 +245,7 @@ def test_a_direct_get_selects_one_message(fields: Any) -> None:
         single_get(*fields)
 
 
+@pytest.mark.needs("direct gets by time or in batches")
 def test_batches_of_direct_gets_against_a_list(js: Any, unique: str) -> None:
     subjects = [f"{unique}.{number % 7}" for number in range(2 * PAGE_MAX + 100)]
     fill(js, *subjects)
@@ -266,6 +269,7 @@ def test_batches_of_direct_gets_against_a_list(js: Any, unique: str) -> None:
         list(js.get_batch(f"{unique}x"))
 
 
+@pytest.mark.needs("direct gets by time or in batches")
 def test_last_messages_of_many_subjects(js: Any, unique: str) -> None:
     subjects = [f"{unique}.{number % 40}" for number in range(100)]
     fill(js, *subjects)
@@ -296,6 +300,7 @@ def test_last_messages_of_many_subjects(js: Any, unique: str) -> None:
     assert caught.value.status == 413
 
 
+@pytest.mark.needs("direct gets by time or in batches")
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_pages_are_like_one_answer(js: Any, unique: str, data: st.DataObject) -> None:

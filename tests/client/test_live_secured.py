@@ -12,12 +12,12 @@ import pytest
 
 from penstock.client import TlsOptions, connect, connect_blocking
 from penstock.errors import AuthenticationError, ConnectError
-from tests.peers import available_servers, running_server
+from tests.peers import OLDEST, available_servers, running_server
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-KINDS = available_servers()
+KINDS = available_servers(OLDEST)
 
 
 def echo_blocking(url: str, **options: Any) -> bytes:

@@ -11,7 +11,7 @@ from penstock.client import TlsOptions, connect
 from penstock.errors import ConnectError
 from tests.certificates import Authority
 from tests.client.test_live_secured import echo_aio, echo_blocking
-from tests.peers import available_servers
+from tests.peers import OLDEST, available_servers
 from tests.server.configured import Configured, configured
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.peer
 echoes = pytest.mark.parametrize("echo", [echo_blocking, echo_aio])
-kinds = pytest.mark.parametrize("kind", available_servers())
+kinds = pytest.mark.parametrize("kind", available_servers(OLDEST))
 
 
 def config(authority: Authority, more: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 from penstock.client import ConnectError, StreamConfig, TlsOptions
 from tests.certificates import Authority
 from tests.client.shells import connected
-from tests.peers import available_servers
+from tests.peers import OLDEST, available_servers
 from tests.server.configured import configured
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
     from tests.server.configured import Configured
 
-kinds = pytest.mark.parametrize("kind", available_servers())
+kinds = pytest.mark.parametrize("kind", available_servers(OLDEST))
 
 PLAIN = """listen: 127.0.0.1:@port
     jetstream { store_dir: "@folder" }
     websocket { listen: "127.0.0.1:@ws", no_tls: true, compression: true }"""
 
 
-@pytest.fixture(scope="module", params=available_servers())
+@pytest.fixture(scope="module", params=available_servers(OLDEST))
 def server(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[Configured]:
     folder = tmp_path_factory.mktemp("store")
     with configured(request.param, PLAIN.replace("@folder", str(folder))) as started:

@@ -23,7 +23,7 @@ from penstock.errors import NoResponders, PenstockError, StreamNotFound
 from tests.client.everything import PATIENCE_S, Program, calling, sockets
 from tests.client.shells import SHELLS, wait_for
 from tests.nats_clusters import NatsCluster, running_cluster, wait_until_ready
-from tests.peers import available_servers
+from tests.peers import OLDEST, available_servers
 from tests.ways import EVERY_WAY, length
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.peer,
     # One of 2.9 may leave the creation of a consumer without an answer after a leader is gone.
-    pytest.mark.skipif("nats-server" not in available_servers((2, 10)), reason="no nats-server"),
+    pytest.mark.skipif("nats-server" not in available_servers(OLDEST), reason="no nats-server"),
 ]
 MESSAGES = 20_000
 ROUNDS = length(1, 8)

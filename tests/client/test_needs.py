@@ -170,6 +170,8 @@ def test_an_older_server_makes_nothing_that_it_does_not_know(
             js.pause_consumer("S", "d", 2 * 10**18)
         with pytest.raises(NotEnabled, match=r"resets of consumers: it needs nats-server 2\.14"):
             js.reset_consumer("S", "d")
+        with pytest.raises(NotEnabled, match=r"pins of priority groups: it needs nats-server 2"):
+            js.unpin_consumer("S", "d", "g")
         info = js.create_stream(StreamConfig(name="T", allow_msg_ttl=True), strict=False)
         assert not info.config.allow_msg_ttl
         js.delete_stream("T")
@@ -226,11 +228,14 @@ def test_direct_gets_that_an_older_server_does_not_know(shell: str, older: Serve
             lambda: list(js.get_batch("S")),
             lambda: list(js.get_last_messages_for("S", ["a", "b"])),
         ):
-            with pytest.raises(NotEnabled, match=r"direct get: it needs nats-server 2\.11"):
+            with pytest.raises(
+                NotEnabled, match=r"direct gets by time or in batches: it needs nats-server 2\.11"
+            ):
                 call()
         js.delete_stream("S")
 
 
+@pytest.mark.needs("allow_batched")
 def test_a_server_of_today_knows_all(shell: str, server: ServerProcess, unique: str) -> None:
     values = {name: value for name, (_, value) in OF_STREAMS.items()}
     alone = {name: values.pop(name) for name in ("allow_msg_counter", "sources", "persist_mode")}

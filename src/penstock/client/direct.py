@@ -17,10 +17,11 @@ from penstock.api import calls as wire
 from penstock.api import encode
 from penstock.api.errors import ErrorBody, error_from
 from penstock.api.times import parse_instant
-from penstock.errors import DirectGetError, NotEnabled, ProtocolError, Timeout
+from penstock.errors import DirectGetError, ProtocolError, Timeout
 
 from .durations import Moment, to_moment
 from .jetstream import StoredMessage
+from .needs import DIRECT_GETS, unknown
 from .requests import Gathered
 from .steps import SEND, Attach, Ready, Until
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 END, NOT_FOUND, REFUSED, OK = 204, 404, 408, 0
-TOO_OLD = "the server does not know this kind of direct get: it needs nats-server 2.11"
 MESSAGE_NOT_FOUND = 10037
 PAGE_MAX = 1000
 _OWN = {
@@ -69,7 +69,7 @@ def error_of(message: BaseMessage) -> Exception:
         body = ErrorBody(code=404, err_code=MESSAGE_NOT_FOUND, description="no message found")
         return error_from(body)
     if message.status == REFUSED and message.description == "Empty Request":  # which it is not
-        return NotEnabled(TOO_OLD)
+        return unknown([DIRECT_GETS])
     return DirectGetError(message.status, message.description)
 
 
@@ -129,7 +129,7 @@ class DirectGets:
                 yield SEND
                 while (message := (yield from self._next())).status == OK:
                     if message.header("Nats-Num-Pending") is None:
-                        raise NotEnabled(TOO_OLD)
+                        raise unknown([DIRECT_GETS])
                     stored = stored_message(message)
                     last_seq = stored.seq
                     if most is not None:

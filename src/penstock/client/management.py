@@ -20,7 +20,7 @@ from .models import (
     StreamInfo,
     StreamListResponse,
 )
-from .needs import NO_NAMES, PAUSES, RESETS
+from .needs import NO_NAMES, PAUSES, RESETS, UNPINS
 
 if TYPE_CHECKING:
     from .models import Placement
@@ -135,9 +135,13 @@ class ManagementPlans(Plans):
         return present((yield from self._one(subject, body, ConsumerInfoResponse)).info)
 
     def unpin_consumer(self, stream: str, consumer: str, group: str) -> Plan[None]:
-        """Take the pin of a priority group from the client that has it, so that another one gets it."""
+        """Take the pin of a priority group from the client that has it, so that another one gets it.
+
+        NotEnabled before nats-server 2.11.
+        """
         if not group:
             raise ValueError("the name of the priority group is empty")
+        yield from self._knowing([UNPINS], NO_NAMES)
         body = encode(wire.ConsumerUnpinRequest(group=group))
         yield from self._one(self._consumer("UNPIN", stream, consumer), body, wire.Response)
 

@@ -81,8 +81,12 @@ _OF_CONSUMERS = [
 ]
 
 PAUSES = Need("pauses of consumers", "2.11", 1, bool)
+UNPINS = Need("pins of priority groups", "2.11", 1, bool)
+DIRECT_GETS = Need("direct gets by time or in batches", "2.11", 1, bool)
 RESETS = Need("resets of consumers", "2.14", 4, bool)
 """What calls need."""
+NEEDS = (*_OF_STREAMS, *_OF_CONSUMERS, PAUSES, UNPINS, DIRECT_GETS, RESETS)
+"""All that servers from 2.9 on may not know."""
 
 
 def needs_of(config: Config) -> list[Need]:
@@ -95,8 +99,13 @@ def check_level(needs: Sequence[Need], level: int, names: Mapping[str, str]) -> 
     """Raise NotEnabled when a server of this level does not know a field; ``names``: those for users."""
     missing = [need for need in needs if need.level > level]
     if missing:
-        fields, since = _told(missing, names)
-        raise NotEnabled(f"the server does not know {fields}: it needs nats-server {since}")
+        raise unknown(missing, names)
+
+
+def unknown(missing: Sequence[Need], names: Mapping[str, str] = NO_NAMES) -> NotEnabled:
+    """The error of a call that a server does not know."""
+    fields, since = _told(missing, names)
+    return NotEnabled(f"the server does not know {fields}: it needs nats-server {since}")
 
 
 def check_made(needs: Sequence[Need], made: Config, names: Mapping[str, str]) -> None:
