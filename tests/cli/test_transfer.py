@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
@@ -180,6 +181,37 @@ def test_an_interrupted_export_goes_on(
 
         assert parquet.read_table(path)["seq"].to_pylist() == [each["seq"] for each in whole]
         assert not list(path.glob("*.part"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("stream", "export", "NAME", "FILE"),
+        ("sql", "select * from NAME", "--format", "parquet", "--output", "FILE"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_ctrl_c_leaves_no_parquet_file_and_no_complaint(
+    at: Run,
+    js: BlockingJetStream,
+    unique: str,
+    tmp_path: Path,
+    words: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    make(js, unique, 0)
+    file = tmp_path / "x.parquet"
+    complaints: list[object] = []
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.unraisablehook", complaints.append)
+        patch.setattr("pyarrow.parquet.ParquetWriter.write_batch", interrupted)
+        named = {"NAME": unique, "FILE": file, "select * from NAME": f"select * from {unique}"}
+        ran = at(*(named.get(word, word) for word in words))
+        gc.collect()
+    assert (ran.status, file.exists(), complaints) == (130, False, [])
 
 
 def test_a_killed_import_goes_on(

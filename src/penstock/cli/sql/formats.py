@@ -240,10 +240,10 @@ class _Parquet:
     """A Parquet file, compressed with zstd."""
 
     def __init__(self, schema: pa.Schema, file: BinaryIO) -> None:
-        from pyarrow import parquet
+        from penstock.cli import parquet
 
         self._schema = named_once(schema)
-        self._writer = parquet.ParquetWriter(file, self._schema, compression="zstd")
+        self._writer = parquet.writer(file, self._schema)
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=self._schema))

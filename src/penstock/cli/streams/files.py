@@ -200,9 +200,10 @@ class ParquetFile:
     def __init__(self, file: BinaryIO, config: StreamConfig) -> None:
         """Into an open file, which stays open."""
         from penstock.arrow import HEADERS  # noqa: F401  # complains early about a missing pyarrow
+        from penstock.cli import parquet
 
         self._schema = _schema(config)
-        self._writer = _pyarrow().parquet.ParquetWriter(file, self._schema, compression="zstd")
+        self._writer = parquet.writer(file, self._schema)
 
     def write(self, columns: Columns) -> None:
         """Take more messages."""
