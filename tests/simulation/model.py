@@ -35,6 +35,7 @@ class Publish:
     acked: bool = False
     durable: bool = False  # whether the PubAck promised the disk, or a later sync has covered it
     number: int = 0  # its place in the order of all messages that were sent to the stream
+    passed_ns: int = 0  # when it was first sent, by a clock that never goes back
     expects: str = ""  # "stream" or "subject", whose last message it expects to be `expected`
     expected: int = 0
     plan: bool = False  # a schedule, which its last message removes

@@ -143,6 +143,7 @@ class World:
         self.counts["seeds with the wider choice"] += self.wide
         self.counts["seeds with alterations"] += self.altering
         self.now_ns = self.latest_ns = START_NS
+        self.went_back_ns = 0  # how far the clock went back in all
         self.turns = 0
         self.intervals: set[int] = set()  # sync_interval of the servers since the last checks
         self.relaxed_once = False  # whether any server had one
@@ -227,6 +228,11 @@ class World:
         self.note("synced", running.file.path, error)
         self.counts["syncs ended later"] += 1
         running.sync.end(error)
+
+    @property
+    def passed_ns(self) -> int:
+        """A clock that never goes back."""
+        return self.now_ns + self.went_back_ns
 
     def turn(self) -> None:
         self.turns += 1
@@ -320,6 +326,7 @@ class World:
             self.note("the clock goes back", back_ns)
             self.counts["clocks that went back"] += 1
             self.now_ns -= back_ns
+            self.went_back_ns += back_ns
         if self.cut_next_start is not None:
             self.disk.cut_after(self.cut_next_start)
             self.cut_next_start = None
