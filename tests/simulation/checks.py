@@ -14,9 +14,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.log import queries
+from penstock.core.protocol.publish_headers import value
 from penstock.core.protocol.subjects import matches
 
 from .expecting import Expecting
+from .world import SECOND
 
 if TYPE_CHECKING:
     from .clients import Clients
@@ -182,6 +184,7 @@ class Checks:
         else:
             self.contents(stream, found)
         self.presence(stream, found, log)
+        self.expiry(stream, entry.config, found)
         self.note_gone(stream, log)
         return found
 
@@ -207,6 +210,19 @@ class Checks:
             consumer.acked_upto = min(consumer.acked_upto, log.last_seq)
             for seq in [s for s in consumer.delivered if s > log.last_seq]:
                 del consumer.delivered[seq]
+
+    def expiry(self, stream: Stream, config: Any, found: dict[int, Any]) -> None:
+        """Check that what had expired when the server started is not there. A message whose marker
+        found no room stays.
+        """
+        if config.subject_delete_marker_ttl or config.sealed:
+            return
+        for seq, message in found.items():
+            text = value(message.headers, b"Nats-TTL") if config.allow_msg_ttl else b""
+            life_ns = int(text) * SECOND if text else config.max_age
+            if life_ns and message.ts_ns + life_ns <= self.world.started_ns:
+                self.world.fail(f"{stream.name} {seq} has expired, and is there: {message}")
+            self.world.counts["messages that may expire"] += bool(life_ns)
 
     def recount(self, stream: Stream, log: Any, found: dict[int, Any]) -> None:
         size = sum(

@@ -182,6 +182,7 @@ class World:
         self.relaxed_once |= self.changes.sync_interval_ns > 0
         self.syncs: list[Running] = []
         self.reports: list[str] = []
+        self.started_ns = self.now_ns
         self.server = Server(self.now_ns, seed=self.life)
         self.reactor = self.server.reactor
         self.reactor.on_sync = self._asked_for_sync

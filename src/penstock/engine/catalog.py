@@ -39,6 +39,7 @@ from penstock.engine.timers import Alarm
 
 if TYPE_CHECKING:
     from penstock.engine.disk_recovery import DiskFailure
+    from penstock.engine.sources.positions import Positions
     from penstock.engine.sources.upstreams import Upstreams
 
 _ACK_POLICIES = {
@@ -118,6 +119,7 @@ class StreamEntry:
     answers: Answers | None = None  # created at the first direct get
     upstreams: "Upstreams | None" = None  # the upstreams, for a stream that follows other streams
     upstreams_at_ns: int = 0  # when the upstreams are due
+    positions: "Positions | None" = None  # of a recovered stream until its upstreams start
     journal: AckJournal | None = None  # the ack journal of the consumers; None: in memory
     save_at_ns: int = 0  # when consumer states may be written again
     # consumers with unsaved states, in the order of the changes

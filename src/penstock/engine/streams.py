@@ -230,6 +230,7 @@ def recover(
     entry = _open(account, meta.config, meta.created, files, new=False, log=log, recall=False)
     _enter(account, entry)
     try:
+        upstreams.recall(account, entry)
         yield from entry.core.rebuilding()
         report_lost(account, entry)
         consumers.recover(account, entry)
@@ -237,10 +238,23 @@ def recover(
         if entry.offline and entry.config.retention == "interest":
             # acks of the other consumers would remove messages that this consumer needs
             raise BadFileError(f'stopped - damaged consumer "{min(entry.offline)}"')
+        yield from _expire(account, entry)
     except BaseException:
         _drop(account, entry)
         raise
     return entry
+
+
+def _expire(account: JetStreamAccount, entry: StreamEntry) -> Iterator[None]:
+    """Remove what has expired, in steps: no client gets it. It expired while no server ran, or when
+    the disk was too full for a record of the removal.
+    """
+    if account.settings.frozen:
+        return
+    with contextlib.suppress(OSError):  # the engine's timer tries again, and reports it
+        entry.expire_at_ns = entry.core.expire()
+        while rules.expire(entry, account.now_ns):
+            yield
 
 
 def serve(account: JetStreamAccount, entry: StreamEntry) -> None:
@@ -366,6 +380,7 @@ def adopt(
     _enter(account, entry)
     account.advisories.stream(config.name, "create", account.now_ns)
     _attach(account, entry, config.subjects)
+    upstreams.recall(account, entry)
     consumers.recover(account, entry)
     for meta, state in kept:
         consumers.restore(account, entry, meta, state)

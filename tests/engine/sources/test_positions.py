@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from penstock.core.base.disk import PyDisk
 from penstock.engine.files import FORMAT
 from penstock.engine.sources.positions import Position, PositionsFile
-from penstock.testing.simulated_disk import SimDisk
-from tests.engine.house import House
+from penstock.testing.simulated_disk import PowerCut, SimDisk
+from tests.engine.house import SECOND, House
 
 
 def follower(house: House) -> Any:
@@ -46,3 +48,53 @@ def test_a_file_from_before_a_power_cut_is_not_believed_later() -> None:
     assert payloads(house) == there
     house.publish("o", b"8")
     assert payloads(house) == [*there, b"8"]
+
+
+@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+def test_a_message_that_an_opening_removes_is_not_copied_again(retention: str) -> None:
+    """The process ends between the journal of acks and the removal of the acknowledged message, whose
+    header alone has the position.
+    """
+    ended = 0
+    for calls in range(12):
+        disk = SimDisk()
+        house = House(Path("store"), disk=PyDisk(disk))
+        house.stream("O", subjects=["o"])
+        house.stream("F", sources=[{"name": "O"}], retention=retention)
+        house.consumer("c", "F", ack_policy="explicit")
+        for number in range(3):
+            house.publish("o", b"%d" % number)
+        delivered = house.pull(10, "c", "F")
+        assert [event[5] for event in delivered] == [b"0", b"1", b"2"]
+        disk.cut_after(calls)
+        try:
+            for event in delivered:
+                house.send(event[3], b"+ACK")
+            house.pass_time(SECOND)
+        except PowerCut:
+            ended += 1
+        disk.cut_at = None
+        disk.kill()
+        house = House(Path("store"), house.server.clock.now(), PyDisk(disk))
+        house.pass_time(SECOND)
+        assert follower(house).core.log.last_seq == 3, calls
+    assert ended > 3
+
+
+def test_a_message_that_expires_during_an_opening_is_not_copied_again() -> None:
+    """The clients are served meanwhile, so that time passes."""
+    disk = SimDisk()
+    house = House(Path("store"), disk=PyDisk(disk))
+    house.stream("O", subjects=["o"])
+    house.stream("F", sources=[{"name": "O"}], max_age=SECOND)
+    for name in ("X", "Y"):
+        house.stream(name)
+    for number in range(3):
+        house.publish("o", b"%d" % number)
+    disk.kill()
+    now_ns = house.server.clock.now() + 2 * SECOND
+    house = House(Path("store"), now_ns, PyDisk(disk), gradually=True)
+    while house.engine.open_more():
+        house.pass_time(SECOND)
+    house.pass_time(SECOND)
+    assert follower(house).core.log.last_seq == 3

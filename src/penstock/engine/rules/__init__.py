@@ -7,6 +7,6 @@ its stream and its account, and no other rule.
 """
 
 from penstock.engine.rules.base import Rule
-from penstock.engine.rules.ruleset import RuleSet, apply, close, start
+from penstock.engine.rules.ruleset import RuleSet, apply, close, expire, start
 
-__all__ = ["Rule", "RuleSet", "apply", "close", "start"]
+__all__ = ["Rule", "RuleSet", "apply", "close", "expire", "start"]

@@ -24,6 +24,12 @@ class Rule:
         """
         return {}
 
+    def expire(self, now_ns: int) -> bool:
+        """Remove some messages of a recovered stream that have expired; return whether there are
+        more. OSError.
+        """
+        return False
+
     def start(self) -> None:
         """Continue earlier work; called when all streams are recovered."""
 

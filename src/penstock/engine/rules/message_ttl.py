@@ -128,6 +128,10 @@ class MessageTtl(Rule):
 
     # --- expiry
 
+    def expire(self, now_ns: int) -> bool:
+        """Remove expired messages, at most as many as one turn handles."""
+        return self._end(now_ns) == now_ns
+
     def tick(self, now_ns: int) -> int:
         """Remove the expired messages; return the time of the next call."""
         log = self._core.log
@@ -151,7 +155,7 @@ class MessageTtl(Rule):
         for seq in last:
             if not self._leave_marker(seq):
                 self._deadlines.add(now_ns + RETRY_NS, seq)
-        if looked == PER_TICK:
+        if looked == PER_TICK or aged_ns == now_ns:
             return now_ns
         due = [ns for ns in (self._deadlines.next_ns(), aged_ns) if ns]
         return max(min(due), now_ns + STEP_NS) if due else 0

@@ -108,6 +108,14 @@ def apply(account: "JetStreamAccount", entry: "StreamEntry") -> None:
     entry.rules_at_ns = 0
 
 
+def expire(entry: "StreamEntry", now_ns: int) -> bool:
+    """Remove some expired messages of a stream that is being recovered; return whether there are
+    more. OSError.
+    """
+    found = [rule.expire(now_ns) for rule in (entry.rules.rules if entry.rules is not None else ())]
+    return any(found)
+
+
 def start(entry: "StreamEntry") -> None:
     """Start the rules of a new stream, or of a recovered one when all streams are recovered."""
     for rule in entry.rules.rules if entry.rules is not None else ():

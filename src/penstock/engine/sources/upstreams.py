@@ -30,7 +30,7 @@ class Upstreams:
         self._account = account
         self._entry = entry
         self.upstreams: list[Upstream] = []
-        self._positions: Positions | None = None
+        self._positions, entry.positions = entry.positions, None
         self._stands_for = ""  # of a mirror: the origin whose direct gets it answers
 
     def configure(self, config: StreamConfig) -> None:
@@ -39,7 +39,7 @@ class Upstreams:
         present = {upstream.name: upstream for upstream in self.upstreams}
         names = [identity.index_name(source) for source in wanted]
         if config.mirror is None and self._positions is None:
-            self._open_positions(set(names))
+            self._positions = _positions(self._account, self._entry, set(names))
         sources = dict(zip(names, wanted, strict=True))
         kept = {
             name: upstream
@@ -97,13 +97,6 @@ class Upstreams:
             self._positions.close()
             with contextlib.suppress(OSError):  # the messages have the positions too
                 self._positions.save()
-
-    def _open_positions(self, names: set[str]) -> None:
-        problems: list[str] = []
-        self._positions = Positions(self._entry.files, self._entry.core.log)
-        self._positions.load(names, problems)
-        for problem in problems:
-            self._account.report(f"stream {self._entry.config.name}: {problem}")
 
     def _make(self, source: StreamSource, name: str, *, mirror: bool) -> Upstream:
         # loaded when a stream follows another one: few servers need the module
@@ -178,6 +171,24 @@ class Upstreams:
 
     def _wake(self) -> None:
         self._entry.upstreams_at_ns = 0
+
+
+def recall(account: "JetStreamAccount", entry: "StreamEntry") -> None:
+    """Read the positions of the sources of a stream whose log has just been opened: before anything
+    removes a message, which may be the only one that has a position.
+    """
+    if entry.config.sources and not account.settings.frozen:
+        names = {identity.index_name(source) for source in entry.config.sources}
+        entry.positions = _positions(account, entry, names)
+
+
+def _positions(account: "JetStreamAccount", entry: "StreamEntry", names: set[str]) -> Positions:
+    problems: list[str] = []
+    found = Positions(entry.files, entry.core.log)
+    found.load(names, problems)
+    for problem in problems:
+        account.report(f"stream {entry.config.name}: {problem}")
+    return found
 
 
 def start(account: "JetStreamAccount", entry: "StreamEntry") -> None:
