@@ -150,7 +150,9 @@ class Load:
         else:
             if asked["bytes_each"] < 0:
                 raise click.BadParameter("0 or more", param_hint="--size")
-            payload = bytes(97 + (at * 7 + at // 26) % 26 for at in range(asked["bytes_each"]))
+            period, length = 26 * 26, asked["bytes_each"]
+            letters = bytes(97 + (at * 7 + at // 26) % 26 for at in range(period))
+            payload = (letters * (length // period + 1))[:length]
         lines = "".join(
             f"{name}: {value}\r\n"
             for name, values in headers_of(asked.get("header") or ()).items()
