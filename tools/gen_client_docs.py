@@ -415,6 +415,12 @@ def tree_of(path: Path) -> ast.Module:
 
 
 @cache
+def classes_of(path: Path) -> list[ast.ClassDef]:
+    """The classes of a module of the package, also those within others."""
+    return [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.ClassDef)]
+
+
+@cache
 def assigned(name: str) -> tuple[str, str, str]:
     """Where a value of the package is assigned: module, its text, the docstring behind it."""
     source = ROOT / "src"
@@ -446,8 +452,8 @@ def documented(value: type) -> dict[str, str]:
         path = Path(getattr(sys.modules.get(base.__module__), "__file__", None) or "missing")
         if not base.__module__.startswith("penstock") or path.suffix != ".py":
             continue
-        for node in ast.walk(tree_of(path)):
-            if isinstance(node, ast.ClassDef) and node.name == base.__name__:
+        for node in classes_of(path):
+            if node.name == base.__name__:
                 made = [each for each in node.body if isinstance(each, ast.FunctionDef)]
                 bodies = [node.body, *(each.body for each in made if each.name == "__init__")]
                 for body in bodies:
