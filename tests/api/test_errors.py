@@ -38,18 +38,17 @@ def test_the_rows_are_those_of_the_protocol() -> None:
     assert len(table) > 220
 
 
-@pytest.mark.parametrize("code", ROWS)
-def test_an_error_survives_the_wire(code: str) -> None:
-    row = ROWS[code]
-    kind = getattr(errors_generated, row["name"])
-    parts = row["description"].count("{")
-    error = kind(*[f"part{n}" for n in range(parts)])
-    body = error.body()
-    assert (body.code, body.err_code) == (row["code"], int(code))
-    assert "{" not in body.description
-    back = error_from(body)
-    assert type(back) is kind
-    assert back.body() == body
+def test_an_error_survives_the_wire() -> None:
+    for code, row in ROWS.items():
+        kind = getattr(errors_generated, row["name"])
+        parts = row["description"].count("{")
+        error = kind(*[f"part{n}" for n in range(parts)])
+        body = error.body()
+        assert (body.code, body.err_code) == (row["code"], int(code))
+        assert "{" not in body.description
+        back = error_from(body)
+        assert type(back) is kind
+        assert back.body() == body
 
 
 def test_parts_are_counted() -> None:

@@ -25,7 +25,7 @@ FILES = {"json": "x.json", "yaml": "x.yaml", "tf": "x.tf", "crd": "x.yaml"}
 
 @pytest.mark.parametrize("form", FORMATS)
 @given(data=st.data(), config=streams())
-@settings(max_examples=length(60, 1000))
+@settings(max_examples=length(25, 1000))
 def test_what_is_written_is_read_again(form, data: st.DataObject, config: StreamConfig) -> None:
     live = Live({"S": LiveStream(settled_stream(config))})
     consumer = settled_consumer(data.draw(consumers(config)), config)
@@ -62,7 +62,7 @@ stores = st.builds(
 
 @pytest.mark.parametrize("form", FORMATS)
 @given(bucket=buckets, store=stores)
-@settings(max_examples=length(40, 1000))
+@settings(max_examples=length(15, 1000))
 def test_buckets_are_written_and_read_again(
     form, bucket: KeyValueConfig, store: ObjectStoreConfig
 ) -> None:

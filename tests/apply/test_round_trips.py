@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FILES = {"json": "x.json", "yaml": "x.yaml", "tf": "x.tf", "crd": "x.yaml"}
 SHARED = settings(
-    max_examples=length(15, 400),
+    max_examples=length(6, 400),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 

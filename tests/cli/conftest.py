@@ -13,6 +13,7 @@ import pytest
 from penstock.cli.__main__ import main
 from tests.peers import ServerProcess, available_servers, running_server
 from tests.server.configured import configured
+from tests.ways import take_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,6 +36,11 @@ class Ran(NamedTuple):
     def lines(self) -> list[Any]:
         """The JSON documents on the lines of stdout."""
         return [json.loads(line) for line in self.out.splitlines()]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What a command asks of a server hardly depends on its options."""
+    take_turns(items, "tests/cli/")
 
 
 @pytest.fixture(scope="session", params=available_servers())

@@ -15,6 +15,7 @@ import pytest
 
 from penstock.client import ConsumerConfig, StreamConfig, connect_blocking
 from tests import copies
+from tests.ways import length
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -101,7 +102,7 @@ def test_killed_anywhere_it_goes_on(
     seed = random.randrange(1 << 30)
     print("seed", seed)
     draw = random.Random(seed)
-    fill(js, unique, draw, 40_000)
+    fill(js, unique, draw, length(15_000, 40_000))
     stored = rows(js, unique)
     folder = tmp_path / "b"
     command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, "stream", "backup", unique]
@@ -110,7 +111,7 @@ def test_killed_anywhere_it_goes_on(
     while True:
         begun = size_of(folder / "messages.part")
         child = copies.Popen([*command, str(folder), "--resume"])
-        while child.poll() is None and kills < 3:
+        while child.poll() is None and kills < length(2, 3):
             if size_of(folder / "messages.part") > begun:
                 child.send_signal(signal.SIGKILL)
         if child.wait() == 0 and kills:

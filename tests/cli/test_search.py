@@ -7,11 +7,12 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.cli.streams.searching import _path_test, steps_of
 from penstock.client import StoredMessage, StreamConfig, connect_blocking
+from tests.ways import length
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -122,6 +123,7 @@ def every_path(tree: object, path: str) -> Iterator[tuple[str, object]]:
 
 
 @given(TREES)
+@settings(max_examples=length(20, 100))
 def test_every_value_is_found_by_its_path(tree: object) -> None:
     message = StoredMessage("s", 1, json.dumps(tree).encode(), {}, 0)
     for path, value in every_path(tree, ""):

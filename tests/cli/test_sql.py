@@ -168,8 +168,7 @@ def test_a_store_folder(cli: Callable[..., Ran], tmp_path: Path) -> None:
     assert (gone.status, gone.err.count("\n")) == (1, 1)
 
 
-@pytest.mark.parametrize("place", ["server", "folder", "backup", "archives"])
-def test_all_tables_everywhere(cli: Callable[..., Ran], tmp_path: Path, place: str) -> None:
+def test_all_tables_everywhere(cli: Callable[..., Ran], tmp_path: Path) -> None:
     """The same answers of a server, its folder, and backups of both kinds."""
     store = tmp_path / "store"
     with LocalServer(store=str(store)) as local, connect_blocking(local.url) as client:
@@ -186,36 +185,34 @@ def test_all_tables_everywhere(cli: Callable[..., Ran], tmp_path: Path, place: s
             js.publish(f"s.{number % 2}", b'{"n": %d}' % number)
         js.create_consumer("S", ConsumerConfig(durable_name="c", ack_policy="explicit"))
         js.consumer("S", "c").fetch(2)[0].ack_sync()
-        where: list[Any] = ["--server", local.url]
-        if place == "folder":
-            where = []
-        elif place == "backup":
-            assert cli("store", "backup", store, tmp_path / "b").status == 0
-        elif place == "archives":
-            for name in ("KV_B", "OBJ_O", "ADV", "S"):
-                made = cli(*where, "stream", "backup", name, tmp_path / "b" / name)
-                assert made.status == 0
-        behind: list[Any] = []
-        if place != "server":
-            where, behind = [], ["--store", store if place == "folder" else tmp_path / "b"]
+        live = ["--server", local.url]
+        assert cli("store", "backup", store, tmp_path / "whole").status == 0
+        for name in ("KV_B", "OBJ_O", "ADV", "S"):
+            made = cli(*live, "stream", "backup", name, tmp_path / "single" / name)
+            assert made.status == 0
+        look_at_all_tables(lambda *words: cli(*live, *words))
+        for place in (store, tmp_path / "whole", tmp_path / "single"):
+            look_at_all_tables(lambda *words, place=place: cli(*words, "--store", place))
 
-        def rows(query: str, *options: str) -> list[Any]:
-            ran = cli(*where, "sql", query, "-j", *options, *behind)
-            assert ran.status == 0, ran.err
-            return ran.json  # type: ignore[no-any-return]  # a list
 
-        assert rows("select key, value from kv.B") == [{"key": "b", "value": "3"}]
-        history = rows("select key, operation from kv_history.B order by revision")
-        assert [each["operation"] for each in history] == ["PUT", "PUT", "DEL", "PUT"]
-        assert rows("select name, size from object.O") == [{"name": "file", "size": 1000}]
-        query = "select name, delivered_seq, ack_floor_seq, num_ack_pending, num_pending"
-        found = rows(f"{query} from consumers where stream = 'S'")
-        assert [list(each.values()) for each in found] == [["c", 2, 1, 1, 3]]
-        assert rows("select messages from streams where name = 'S'") == [{"messages": 5}]
-        query = "select count(*) n from advisories where kind = 'stream_action' and stream = 'S'"
-        assert rows(query) == [{"n": 1}]
-        assert rows("select sum(n) n from S", "--json-columns", "S") == [{"n": 10}]
-        assert rows('select count(*) n from "S:s.1" where seq > 2') == [{"n": 1}]
+def look_at_all_tables(run: Callable[..., Ran]) -> None:
+    def rows(query: str, *options: str) -> list[Any]:
+        ran = run("sql", query, "-j", *options)
+        assert ran.status == 0, ran.err
+        return ran.json  # type: ignore[no-any-return]  # a list
+
+    assert rows("select key, value from kv.B") == [{"key": "b", "value": "3"}]
+    history = rows("select key, operation from kv_history.B order by revision")
+    assert [each["operation"] for each in history] == ["PUT", "PUT", "DEL", "PUT"]
+    assert rows("select name, size from object.O") == [{"name": "file", "size": 1000}]
+    query = "select name, delivered_seq, ack_floor_seq, num_ack_pending, num_pending"
+    found = rows(f"{query} from consumers where stream = 'S'")
+    assert [list(each.values()) for each in found] == [["c", 2, 1, 1, 3]]
+    assert rows("select messages from streams where name = 'S'") == [{"messages": 5}]
+    query = "select count(*) n from advisories where kind = 'stream_action' and stream = 'S'"
+    assert rows(query) == [{"n": 1}]
+    assert rows("select sum(n) n from S", "--json-columns", "S") == [{"n": 10}]
+    assert rows('select count(*) n from "S:s.1" where seq > 2') == [{"n": 1}]
 
 
 def test_payloads_of_other_forms(

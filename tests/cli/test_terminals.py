@@ -10,11 +10,19 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.client import (
+    ConsumerConfig,
+    KeyValueConfig,
+    ObjectStoreConfig,
+    StreamConfig,
+    connect_blocking,
+)
 from tests import copies
 from tests.cli.terminal import Terminal
 from tests.peers import running_server
@@ -64,14 +72,19 @@ def _words(words: tuple[str, ...], unique: str) -> list[str]:
     return [each.replace("NAME", unique) for each in words]
 
 
-@pytest.fixture
-def made(request: pytest.FixtureRequest, at: Run, unique: str) -> str:
-    """What the commands look at. How they end is the same with any server."""
-    skip_other_servers(request)
-    filled(at, unique)
-    assert at("consumer", "add", unique, f"{unique}c", "--pull", "--defaults").status == 0
-    assert at("object", "add", f"{unique}o").status == 0
-    return unique
+@pytest.fixture(scope="module")
+def made(peer: ServerProcess) -> str:
+    """What the commands look at."""
+    name = f"T{uuid.uuid4().hex[:12]}"
+    with connect_blocking(peer.url) as client:
+        js = client.jetstream()
+        js.create_stream(StreamConfig(name=name, subjects=[f"{name}.>"]))
+        for number in range(50):
+            js.publish(f"{name}.a", b"%d" % number)
+        js.create_consumer(name, ConsumerConfig(durable_name=f"{name}c", ack_policy="explicit"))
+        js.create_key_value(KeyValueConfig(bucket=f"{name}k")).put("key", b"value")
+        js.create_object_store(ObjectStoreConfig(bucket=f"{name}o"))
+    return name
 
 
 @pytest.mark.parametrize("words", LASTING, ids=lambda words: " ".join(words[:3]))
@@ -87,24 +100,29 @@ def test_ctrl_c_ends_with_130(words: tuple[str, ...], made: str, peer: ServerPro
 def _connected(peer: ServerProcess, screen: Terminal) -> None:
     """Wait until the command is connected and waits for something."""
     deadline = time.monotonic() + 60
-    calm = 0
+    connected, calm = False, 0
     while calm < 10:
         assert time.monotonic() < deadline, screen.shown
-        calm = calm + 1 if _waits(screen.pid, peer.port) else 0
+        connected = connected or _is_connected(screen.pid, peer.port)
+        calm = calm + 1 if connected and _sleeps(screen.pid) else 0
         screen.glance(0.05)
 
 
-def _waits(pid: int, port: int) -> bool:
-    """Whether a process has a connection to the port, and sleeps."""
+def _sleeps(pid: int) -> bool:
+    """Whether a process waits for something."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
+def _is_connected(pid: int, port: int) -> bool:
+    """Whether a process has a connection to the port."""
     folder = Path(f"/proc/{pid}")
     try:
         links = {os.readlink(each) for each in (folder / "fd").iterdir()}
-        state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
         rows = [line.split() for line in (folder / "net/tcp").read_text().splitlines()[1:]]
     except OSError:
         return False
     mine = {row[9] for row in rows if row[2].endswith(f":{port:04X}") and row[3] == "01"}
-    return state == "S" and any(f"socket:[{inode}]" in links for inode in mine)
+    return any(f"socket:[{inode}]" in links for inode in mine)
 
 
 ENDLESS: list[tuple[str, ...]] = [
@@ -248,8 +266,11 @@ def test_a_bar_of_a_load_is_at_the_terminal_alone(peer: ServerProcess, unique: s
         assert "/400" not in screen.shown
 
 
-def test_a_table_that_is_too_wide_is_printed_row_by_row(made: str, peer: ServerProcess) -> None:
+def test_a_table_that_is_too_wide_is_printed_row_by_row(
+    at: Run, unique: str, peer: ServerProcess
+) -> None:
     """No column vanishes on a narrow terminal: each row becomes names and values."""
+    made = filled(at, unique)
     environment = {"TERM": "xterm", "COLUMNS": "40", "NO_COLOR": "1"}
     with Terminal("-s", peer.url, "stream", "ls", environment=environment) as screen:
         assert screen.status() == 0
@@ -261,7 +282,10 @@ def test_a_table_that_is_too_wide_is_printed_row_by_row(made: str, peer: ServerP
         assert f"Stream: {made}\n" in re.sub(r"\x1b\[[0-9;]*m", "", screen.shown)
 
 
-def test_the_place_of_a_mistake_in_sql_is_marked_at_a_terminal(peer: ServerProcess) -> None:
+def test_the_place_of_a_mistake_in_sql_is_marked_at_a_terminal(
+    peer: ServerProcess, request: pytest.FixtureRequest
+) -> None:
+    skip_other_servers(request)
     with Terminal("-s", peer.url, "sql", "select * form X") as screen:
         screen.expect("select * form X\n")
         screen.expect("^")
@@ -327,7 +351,7 @@ def test_a_lost_connection_is_told_once(cli: Run) -> None:
             line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as running:
             deadline = time.monotonic() + 60
-            while not _waits(running.pid, server.port):
+            while not (_is_connected(running.pid, server.port) and _sleeps(running.pid)):
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
             server.stop(kill=True)

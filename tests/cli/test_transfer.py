@@ -16,6 +16,7 @@ import pytest
 
 from penstock.client import StreamConfig, connect_blocking
 from tests import copies
+from tests.ways import length
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -218,7 +219,7 @@ def test_a_killed_import_goes_on(
     js: BlockingJetStream, peer: ServerProcess, unique: str, tmp_path: Path
 ) -> None:
     """However often it is killed, and wherever: each message is there once, in order."""
-    count = 20_000
+    count = length(8_000, 20_000)
     js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"]))
     js.publish(f"{unique}.before", b"before")
     path = tmp_path / "x.jsonl"
@@ -236,7 +237,7 @@ def test_a_killed_import_goes_on(
         child = copies.Popen([*command, str(path)], stderr=subprocess.PIPE)
         stop = before + draw.randrange(1, count // 3)
         while child.poll() is None and time.monotonic() < deadline:
-            if kills < 4 and js.stream_info(unique).state.last_seq > stop:
+            if kills < length(2, 4) and js.stream_info(unique).state.last_seq > stop:
                 child.send_signal(signal.SIGKILL)
                 kills += 1
                 break

@@ -10,14 +10,16 @@ import pytest
 from tests.client.features import leave_out
 from tests.client.shells import SHELLS
 from tests.peers import OLDEST, ServerProcess, available_servers, running_server
+from tests.ways import take_turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out what the server is too old for."""
+    """Leave out what the server is too old for. Both shells carry out the same steps: each beside one server."""
     leave_out(items)
+    take_turns(items, "tests/client/")
 
 
 @pytest.fixture(scope="session", params=available_servers(OLDEST))

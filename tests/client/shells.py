@@ -90,3 +90,4 @@ def wait_for(condition: Callable[[], bool], state: Callable[[], object] = lambda
     deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, state()
+        time.sleep(0.005)  # the server has the processor then

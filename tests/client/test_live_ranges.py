@@ -16,6 +16,7 @@ from penstock.client.columns import read_range
 from penstock.client.stored import read_stored
 from penstock.errors import ApiError, PermissionsViolation, StreamNotFound
 from tests.peers import ServerProcess, available_servers, running_server
+from tests.ways import length
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,23 +94,23 @@ changes = st.tuples(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=length(15, 40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     before=st.lists(changes, max_size=4),
     during=st.dictionaries(st.integers(0, 25), changes, max_size=6),
     start=st.integers(1, COUNT),
-    length=st.integers(1, COUNT),
+    count=st.integers(1, COUNT),
     tokens=st.sampled_from([(), (1,), (1, 2)]),
     singly=st.booleans(),
 )
-def test_what_stays_is_read_once(js, before, during, start, length, tokens, singly):
+def test_what_stays_is_read_once(js, before, during, start, count, tokens, singly):
     if len(tokens) > 1 and not singly and not js.client.server_info.version_at_least(2, 10):
         tokens = tokens[:1]
     held = Held(js)
     try:
         for what, number in before:
             held.change(what, number)
-        stop = min(start + length, held.last + 1)
+        stop = min(start + count, held.last + 1)
         there = set(held.seqs)
         filters = [f"{held.low}.{token}" for token in tokens]
         read = read_stored if singly else read_range
@@ -139,7 +140,7 @@ CHANGES = {
 @pytest.mark.parametrize("tokens", [(), (1,), (2,)])
 def test_a_count_that_is_wrong_ends_nothing(js, what, tokens):
     """Servers before 2.10 may say after a purge that nothing is pending when much is."""
-    for at in range(0, 28, 3):
+    for at in range(0, 28, length(9, 3)):
         held = Held(js)
         there = set(held.seqs)
         filters = [f"{held.low}.{token}" for token in tokens]

@@ -198,11 +198,16 @@ WORDS = re.compile(
 )
 
 
-@pytest.mark.parametrize(
-    "span", [span for span in SPANS if not WORDS.fullmatch(span.text)], ids=lambda s: s.text[:60]
-)
-def test_what_a_table_names_exists(span: Named) -> None:
-    check(span)
+def test_what_a_table_names_exists() -> None:
+    spans = [span for span in SPANS if not WORDS.fullmatch(span.text)]
+    assert len(spans) > 400
+    missing = []
+    for span in spans:
+        try:
+            check(span)
+        except (AssertionError, TypeError, SyntaxError) as error:
+            missing.append(f"line {span.line}: {span.text}: {error}")
+    assert missing == []
 
 
 @pytest.mark.parametrize(

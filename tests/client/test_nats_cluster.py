@@ -24,7 +24,7 @@ from tests.client.everything import PATIENCE_S, Program, calling, sockets
 from tests.client.shells import SHELLS, wait_for
 from tests.nats_clusters import NatsCluster, running_cluster, wait_until_ready
 from tests.peers import OLDEST, available_servers
-from tests.ways import EVERY_WAY, length
+from tests.ways import EVERY_WAY, FULL, SEED, length
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -242,7 +242,7 @@ def disturb(cluster: NatsCluster, admin: BlockingClient, program: Program, strea
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("shell", SHELLS if FULL else [SHELLS[SEED % 2]])
 def test_all_is_seen_while_leaders_change(
     cluster: NatsCluster, admin: BlockingClient, shell: str
 ) -> None:

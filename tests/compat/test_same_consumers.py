@@ -1,6 +1,7 @@
 """Rarer rules of consumers, compared with a real nats-server step by step."""
 
 import time
+from typing import Any
 
 import pytest
 
@@ -355,54 +356,54 @@ def test_long_names(client, durable, length):
 PUSH = {"deliver_subject": "push.f", "ack_policy": "flow_control"}
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        {"ack_policy": "flow_control"},
-        PUSH,
-        {**PUSH, "flow_control": True, "idle_heartbeat": second(1)},
-        {**PUSH, "idle_heartbeat": second(5)},
-        {**PUSH, "max_ack_pending": -1},
-        {**PUSH, "ack_wait": second(5)},
-        {**PUSH, "backoff": [second(5)]},
-        {**PUSH, "max_deliver": 5},
-        {**PUSH, "max_deliver": -1},
-        {"direct": True},
-        {"direct": True, "deliver_subject": "push.f"},
-        {"direct": True, "deliver_subject": "push.f", "durable_name": "c"},
-        {"sourcing": True},
-        {"priority_policy": "overflow", "priority_groups": ["g"], "deliver_subject": "push.f"},
-        {"priority_policy": "overflow", "priority_groups": ["g"], "priority_timeout": second(1)},
-        {"priority_policy": "prioritized", "priority_groups": []},
-        {"priority_policy": "prioritized", "priority_groups": [""]},
-        {"priority_policy": "prioritized", "priority_groups": ["a b"]},
-        {"priority_policy": "prioritized", "priority_groups": ["x" * 17]},
-        {"priority_policy": "none", "priority_groups": ["g"]},
-        {"priority_policy": "none", "priority_timeout": 5},
-        {"priority_policy": "odd"},
-        {"priority_groups": ["g"]},
-        {"priority_timeout": 5},
-        {"sample_freq": "x"},
-        {"sample_freq": "-1"},
-        {"sample_freq": "200"},
-        {"sample_freq": "30%"},
-        {"sample_freq": "30%%"},
-        {"pause_until": "2001-01-01T00:00:00Z"},
-        {"ack_policy": "all", "ack_wait": -1, "backoff": [-1]},
-        {"rate_limit_bps": 5, "direct": True},
-        {"filter_subject": "a..b", "direct": True},
-        {"filter_subjects": ["a", ""], "deliver_policy": "last", "opt_start_seq": 5},
-    ],
-    ids=str,
-)
+CONFIGURATIONS: list[dict[str, Any]] = [
+    {"ack_policy": "flow_control"},
+    PUSH,
+    {**PUSH, "flow_control": True, "idle_heartbeat": second(1)},
+    {**PUSH, "idle_heartbeat": second(5)},
+    {**PUSH, "max_ack_pending": -1},
+    {**PUSH, "ack_wait": second(5)},
+    {**PUSH, "backoff": [second(5)]},
+    {**PUSH, "max_deliver": 5},
+    {**PUSH, "max_deliver": -1},
+    {"direct": True},
+    {"direct": True, "deliver_subject": "push.f"},
+    {"direct": True, "deliver_subject": "push.f", "durable_name": "c"},
+    {"sourcing": True},
+    {"priority_policy": "overflow", "priority_groups": ["g"], "deliver_subject": "push.f"},
+    {"priority_policy": "overflow", "priority_groups": ["g"], "priority_timeout": second(1)},
+    {"priority_policy": "prioritized", "priority_groups": []},
+    {"priority_policy": "prioritized", "priority_groups": [""]},
+    {"priority_policy": "prioritized", "priority_groups": ["a b"]},
+    {"priority_policy": "prioritized", "priority_groups": ["x" * 17]},
+    {"priority_policy": "none", "priority_groups": ["g"]},
+    {"priority_policy": "none", "priority_timeout": 5},
+    {"priority_policy": "odd"},
+    {"priority_groups": ["g"]},
+    {"priority_timeout": 5},
+    {"sample_freq": "x"},
+    {"sample_freq": "-1"},
+    {"sample_freq": "200"},
+    {"sample_freq": "30%"},
+    {"sample_freq": "30%%"},
+    {"pause_until": "2001-01-01T00:00:00Z"},
+    {"ack_policy": "all", "ack_wait": -1, "backoff": [-1]},
+    {"rate_limit_bps": 5, "direct": True},
+    {"filter_subject": "a..b", "direct": True},
+    {"filter_subjects": ["a", ""], "deliver_policy": "last", "opt_start_seq": 5},
+]
+
+
 @pytest.mark.parametrize("pedantic", [False, True])
-def test_configurations(client, config, pedantic):
+def test_configurations(client, pedantic):
     scene = Scene(client)
     scene.fill(2)
-    scene.client.ask(
-        f"CONSUMER.CREATE.{scene.name}.c",
-        {"stream_name": scene.name, "config": {"name": "c", **config}, "pedantic": pedantic},
-    )
+    for config in CONFIGURATIONS:
+        scene.client.ask(
+            f"CONSUMER.CREATE.{scene.name}.c",
+            {"stream_name": scene.name, "config": {"name": "c", **config}, "pedantic": pedantic},
+        )
+        scene.client.ask(f"CONSUMER.DELETE.{scene.name}.c")
 
 
 @pytest.mark.parametrize("retention", ["limits"])

@@ -8,6 +8,7 @@ import pytest
 
 from penstock.api.times import format_time
 from tests.compat.scene import NEEDS_BOTH, Scene, second
+from tests.ways import FULL
 
 pytestmark = NEEDS_BOTH
 
@@ -192,7 +193,8 @@ def test_transforms_are_judged_alike(client):
     ]
     for src in ("a.*", "a", "a.>", "a.*.*", "a..b", "a b", "", ">"):
         for dest in destinations if src == "a.*" else destinations[::7] + destinations[-12:]:
-            for more in ("", ".>"):
+            turn = (src != "a.*") + destinations.index(dest)
+            for more in ("", ".>") if FULL else ("", ".>")[turn % 2 :][:1]:
                 body = {**base, "subject_transform": {"src": src, "dest": dest + more}}
                 client.ask(f"STREAM.UPDATE.{name}", body)
 
@@ -369,6 +371,8 @@ ON_MIRRORS = (
 def test_features_together_are_judged_alike(client, one):
     number = FEATURES.index(one)
     for other_number, other in enumerate(FEATURES):
+        if other_number < number and not one.keys() & other.keys():
+            continue  # the same as the other way round
         name = f"F{number}_{other_number}"
         subjects = [f"f{number}.{other_number}.>"]
         body = {"name": name, "subjects": subjects, **one, **other}

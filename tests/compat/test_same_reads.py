@@ -10,6 +10,7 @@ import pytest
 
 from tests.compat.twins import Twins, twins
 from tests.peers import ServerProcess, available_servers, running_server
+from tests.ways import EVERY_WAY
 
 pytestmark = pytest.mark.peer
 
@@ -198,8 +199,15 @@ def test_message_delete(both: Twins, storage: str) -> None:
     both.ask("INFO")
 
 
-@BOTH
-@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize(
+    ("storage", "first"),
+    [
+        ("file", False),
+        ("memory", True),
+        pytest.param("file", True, marks=EVERY_WAY),
+        pytest.param("memory", False, marks=EVERY_WAY),
+    ],
+)
 def test_purge(both: Twins, storage: str, first: bool) -> None:
     for body in (
         {"seq": 6}, {"seq": 1}, {"seq": 0}, {"seq": 12}, {"seq": 13}, {"seq": 20}, {"keep": 3},

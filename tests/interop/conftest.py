@@ -23,6 +23,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
     """One server for all tests of this folder."""
     with running_server(request.param) as process:
         yield process
+        JsClient.leave(process.url)
 
 
 @pytest.fixture

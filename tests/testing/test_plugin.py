@@ -13,6 +13,7 @@ from penstock.testing import Broker, LocalServer, Snapshot
 from penstock.testing.plugin import SCOPES
 from penstock.testing.real_server import RealServer
 from tests.peers import available_servers
+from tests.ways import EVERY_WAY
 
 pytest_plugins = ["pytester"]
 SHARED = (Broker, Snapshot, RealServer)
@@ -177,7 +178,10 @@ def test_a_failure_is_readable(run):
     assert "brokers.py" not in result.stdout.str()  # the failure points at the test
 
 
-@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize(
+    "scope",
+    [SCOPES[0], SCOPES[-1], *(pytest.param(each, marks=EVERY_WAY) for each in SCOPES[1:-1])],
+)
 def test_workers_have_servers_of_their_own(run, scope):
     code = """
     import pytest
