@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -79,14 +80,13 @@ def test_messages_come_as_they_came(at: Run, js: BlockingJetStream, unique: str)
     recorded(js, unique, [0.2, 0.0, 0.4])
     js.create_stream(StreamConfig(name=f"{unique}c", subjects=[f"{unique}c.>"]))
     move = ("--map", f"{unique}.>:{unique}c.>")
+    begun = time.time_ns()
     ran = at("replay", unique, "--speed", "2x", *move, "-J", "--json")
     assert (ran.status, ran.json["messages"]) == (0, 4), ran.err
     was, now = times_of(js, unique), times_of(js, f"{unique}c")
-    for (before, after), (first, second) in zip(
-        itertools.pairwise(was), itertools.pairwise(now), strict=True
-    ):
-        # a machine that is busy is late, never early
-        assert second - first > (after - before) / 2 - 40_000_000
+    for before, after in zip(was, now, strict=True):
+        # a machine that is busy is late, never early; what follows a late one may follow soon
+        assert after - begun > (before - was[0]) / 2 - 1_000_000
     assert now[-1] - now[0] >= 0.25e9
     assert [js.get_message(f"{unique}c", seq).headers for seq in range(1, 5)] == [
         {"A": [str(number)]} for number in range(4)

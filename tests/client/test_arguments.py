@@ -183,7 +183,7 @@ def test_an_argument_of_a_wrong_kind_is_named_before_anything_is_sent(
         if signature is None or name not in signature.parameters:
             continue
         args, kwargs = arguments(signature, name, value)
-        handle.kinds["Client"].flush()
+        handle.kinds["Client"].flush(60)
         before = len(broker.published)
         try:
             made = getattr(target, call)(*args, **kwargs)
@@ -196,7 +196,7 @@ def test_an_argument_of_a_wrong_kind_is_named_before_anything_is_sent(
             wrong.append((kind, call, name, repr(error)))
         else:
             wrong.append((kind, call, name, "taken"))
-        handle.kinds["Client"].flush()
+        handle.kinds["Client"].flush(60)
         if len(broker.published) != before:
             wrong.append((kind, call, name, f"sent {broker.published[before:]}"))
     assert not wrong, "\n".join(map(str, wrong))
@@ -272,14 +272,14 @@ WRONG: list[tuple[Callable[[Handle], object], type[Exception], str]] = [
 
 
 def test_wrong_values_are_refused_before_anything_is_sent(broker: Any, handle: Handle) -> None:
-    handle.kinds["Client"].flush()
+    handle.kinds["Client"].flush(60)
     before = len(broker.published)
     for number, (call, kind, words) in enumerate(WRONG):
         with pytest.raises(kind) as refused:
             call(handle)
         assert words in str(refused.value), number
         assert is_told(refused.value), number
-    handle.kinds["Client"].flush()
+    handle.kinds["Client"].flush(60)
     assert broker.published[before:] == ()
 
 
