@@ -14,7 +14,7 @@ from tests.ways import FULL, IN_CI, REASON, SEED, length
 
 settings.register_profile(
     "penstock",
-    max_examples=length(50, 100),
+    max_examples=length(30, 100),
     deadline=None,  # the machine's speed is not what a property says
     print_blob=True,
     derandomize=IN_CI,

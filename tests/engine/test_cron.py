@@ -50,7 +50,7 @@ BOUNDS = ((0, 59), (0, 59), (0, 23))
     fields=st.tuples(*(field(*bounds) for bounds in BOUNDS)),
     after=st.integers(START, START + 400 * 86400),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=length(25, 60), deadline=None)
 def test_a_time_of_day_is_the_first_that_matches(fields: tuple[str, ...], after: int) -> None:
     found = Cron(f"{' '.join(fields)} * * *", UTC).next(after)
     sets = [allowed(text, *bounds) for text, bounds in zip(fields, BOUNDS, strict=True)]
@@ -72,7 +72,7 @@ def test_a_time_of_day_is_the_first_that_matches(fields: tuple[str, ...], after:
     weekday=field(0, 6),
     after=st.integers(START, START + 400 * 86400),
 )
-@settings(max_examples=length(50, 100), deadline=None)
+@settings(max_examples=length(20, 100), deadline=None)
 def test_a_day_is_the_first_that_matches(day: str, month: str, weekday: str, after: int) -> None:
     days, months, weekdays = allowed(day, 1, 31), allowed(month, 1, 12), allowed(weekday, 0, 6)
 

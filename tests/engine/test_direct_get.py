@@ -17,12 +17,16 @@ from hypothesis import strategies as st
 from penstock.core.protocol.subjects import matches
 from penstock.engine import direct_get
 from tests.engine.house import House
+from tests.ways import length
 
 SUBJECTS = ["a", "a.b", "a.c", "b.c", "b.c.d"]
 PATTERNS = [*SUBJECTS, ">", "a.*", "*", "b.>", "*.c", "none", "none.*"]
 HEADER = b"NATS/1.0\r\nX: 1\r\n\r\n"
 COMMON = settings(
-    max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+    max_examples=length(20, 40),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    derandomize=True,
 )
 
 MESSAGES = st.lists(

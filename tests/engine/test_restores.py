@@ -25,6 +25,7 @@ from tests.engine.backups import (
     unpacked,
 )
 from tests.engine.house import SECOND, House
+from tests.ways import length
 
 
 def fill(house: House, seed: int, count: int = 60, storage: str = "file") -> None:
@@ -250,7 +251,7 @@ def test_hostile_archives_are_refused_and_leave_nothing(house: House, tmp_path: 
     assert not (tmp_path / "outside").exists()
 
 
-@settings(max_examples=60)
+@settings(max_examples=length(25, 60))
 @given(st.lists(st.tuples(st.integers(0), st.integers(0, 255)), min_size=1, max_size=3))
 def test_damaged_archives_never_give_another_stream(
     tmp_path_factory: Any, flips: list[tuple[int, int]]

@@ -289,5 +289,5 @@ class Retention(RuleBasedStateMachine):
 
 TestRetention = Retention.TestCase
 TestRetention.settings = settings(
-    max_examples=length(60, 120), stateful_step_count=30, deadline=None
+    max_examples=length(25, 120), stateful_step_count=30, deadline=None
 )

@@ -122,7 +122,7 @@ def topologies(draw: st.DrawFn) -> list[AccountSettings]:
     return accounts
 
 
-@settings(max_examples=length(75, 150), deadline=None)
+@settings(max_examples=length(30, 150), deadline=None)
 @given(st.data())
 def test_everything_goes_where_the_model_says(data: st.DataObject) -> None:
     accounts = data.draw(topologies())
@@ -167,7 +167,7 @@ def heard(house: House) -> dict[tuple[str, str], list[tuple[str, str]]]:
     return found
 
 
-@settings(max_examples=length(50, 100), deadline=None)
+@settings(max_examples=length(20, 100), deadline=None)
 @given(
     topologies(),
     st.lists(

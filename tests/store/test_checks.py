@@ -20,6 +20,7 @@ from penstock.store.checks import look, look_at
 from penstock.store.dump import MessageFilter, damages, messages
 from penstock.store.layout import StoreError, find
 from penstock.store.reports import LOST, NOTE, UNREADABLE, WORN
+from tests.ways import length
 
 from .stores import (
     flip,
@@ -108,7 +109,7 @@ def test_one_flipped_bit_is_told_with_its_place_and_message(tmp_path: Path) -> N
     assert len(read) == 179
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=length(20, 40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32))
 def test_what_is_lost_is_told_and_nothing_else(tmp_path: Path, seed: int) -> None:
     pick = random.Random(seed)

@@ -32,7 +32,7 @@ def test_a_sound_stream_is_not_touched(tmp_path: Path) -> None:
     assert tree(tmp_path) == before
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=length(20, 40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32), compress=st.booleans())
 def test_one_flipped_bit_anywhere_is_put_right(tmp_path: Path, seed: int, compress: bool) -> None:
     pick = random.Random(seed)
@@ -57,7 +57,7 @@ def test_one_flipped_bit_anywhere_is_put_right(tmp_path: Path, seed: int, compre
     assert again.changes == []
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=length(20, 40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32))
 def test_nothing_that_was_there_is_lost(tmp_path: Path, seed: int) -> None:
     pick = random.Random(seed)
@@ -103,7 +103,7 @@ def test_a_repair_that_is_cut_short_can_be_run_again(tmp_path: Path, changes: in
     assert messages_of(folder) == everything
 
 
-@settings(max_examples=length(50, 100), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=length(20, 100), deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32))
 def test_states_are_mended_only_from_one_bit(tmp_path: Path, seed: int) -> None:
     pick = random.Random(seed)

@@ -121,7 +121,7 @@ STEP = st.one_of(
 )
 
 
-@settings(max_examples=length(75, 150), deadline=None)
+@settings(max_examples=length(30, 150), deadline=None)
 @given(steps=st.lists(STEP, min_size=5, max_size=60))
 def test_what_was_synced_survives_any_crash(steps: list[tuple[str, int]]) -> None:
     target = SimDisk()

@@ -162,7 +162,7 @@ class Model:
 
 
 @given(STEPS)
-@settings(max_examples=length(100, 300), deadline=None)
+@settings(max_examples=length(40, 300), deadline=None)
 def test_interest_and_messages_are_as_in_a_list(steps: list[tuple[object, ...]]) -> None:
     server, remote_servers, others = account(3)
     clients: list[Client] = [server.client() for _ in range(3)]
@@ -221,7 +221,7 @@ def test_interest_and_messages_are_as_in_a_list(steps: list[tuple[object, ...]])
 
 
 @given(STEPS, st.integers(1, 3), st.integers(0, 30))
-@settings(max_examples=length(100, 300), deadline=None)
+@settings(max_examples=length(40, 300), deadline=None)
 def test_interest_that_changes_while_a_server_joins_is_told_as_it_is_then(
     steps: list[tuple[object, ...]], at_once: int, join_at: int
 ) -> None:

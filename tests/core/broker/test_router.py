@@ -35,7 +35,7 @@ def matches(subject: str, pattern: str) -> bool:
 
 
 @given(STEPS)
-@settings(max_examples=length(100, 200), deadline=None)
+@settings(max_examples=length(40, 200), deadline=None)
 def test_plain_subscribers_each_get_it_and_queue_groups_once(
     steps: list[tuple[object, ...]],
 ) -> None:

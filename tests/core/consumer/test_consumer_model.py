@@ -238,7 +238,7 @@ def run_model(
     st.sampled_from([-1, 1, 2]),
     st.sampled_from([0, SYNC_ALWAYS]),
 )
-@settings(max_examples=length(133, 400), deadline=None)
+@settings(max_examples=length(50, 400), deadline=None)
 def test_a_pull_consumer_does_what_the_model_does(
     steps: list[tuple[str, Any]],
     filters: tuple[str, ...],
@@ -256,7 +256,7 @@ def test_a_pull_consumer_does_what_the_model_does(
     ),
     st.sampled_from([0, SYNC_ALWAYS]),
 )
-@settings(max_examples=length(75, 150), deadline=None)
+@settings(max_examples=length(30, 150), deadline=None)
 def test_each_of_many_consumers_gets_what_it_wants(steps: list[tuple[str, int]], sync: int) -> None:
     site = Site(sync=sync)
     filters = [(), ("s.0",), ("s.1",), ("s.*",), ("s.0", "s.2"), ("s.9",)]

@@ -89,7 +89,7 @@ def step_model(model: Model, pending: PendingMessages, verb: str, n: int) -> Non
 
 
 @given(STEPS)
-@settings(max_examples=length(133, 400), deadline=None)
+@settings(max_examples=length(50, 400), deadline=None)
 def test_pending_messages_do_what_a_dict_does(steps: list[tuple[str, int]]) -> None:
     model, pending = Model(), PendingMessages()
     for verb, n in steps:

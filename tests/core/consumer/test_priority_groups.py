@@ -215,7 +215,7 @@ class Play:
 
 @pytest.mark.parametrize("policy", [OVERFLOW, PINNED, PRIORITIZED])
 @given(steps=st.lists(STEP, max_size=40))
-@settings(max_examples=length(75, 150), deadline=None)
+@settings(max_examples=length(30, 150), deadline=None)
 def test_requests_of_groups_are_served_as_in_the_model(policy: int, steps: list[Any]) -> None:
     play = Play(policy)
     for number, (verb, value) in enumerate(steps):

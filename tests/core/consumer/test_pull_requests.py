@@ -62,7 +62,7 @@ def expected_of(fields: dict[str, object]) -> tuple[object, ...] | None:
 
 
 @given(FIELDS, st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", "\t: ")]))
-@settings(max_examples=length(133, 400), deadline=None)
+@settings(max_examples=length(50, 400), deadline=None)
 def test_json_requests_mean_what_they_say(
     fields: dict[str, object], separators: tuple[str, str]
 ) -> None:

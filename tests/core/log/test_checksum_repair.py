@@ -99,7 +99,7 @@ def test_a_large_damaged_record_does_not_outvote_small_ones_that_agree() -> None
     assert salt_of_records(large + small) == salt_of_records(small + large) == salt
 
 
-@settings(max_examples=length(100, 300), deadline=None)
+@settings(max_examples=length(40, 300), deadline=None)
 @given(
     places=st.lists(st.tuples(st.integers(0, 120), st.integers(1, 255)), min_size=1, max_size=4),
     table=st.booleans(),

@@ -211,7 +211,7 @@ def test_the_last_segment_may_be_compressed(tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=length(50, 100),
+    max_examples=length(20, 100),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -253,7 +253,9 @@ def test_a_flipped_bit_costs_at_most_its_block(
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=length(25, 60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     which=st.integers(0, 2),

@@ -16,7 +16,7 @@ from tests.core.streams import Site
 from tests.ways import length
 
 
-@settings(max_examples=length(133, 400), deadline=None)
+@settings(max_examples=length(50, 400), deadline=None)
 @given(
     start=st.integers(0, 899),
     length=st.one_of(st.integers(1, 40), st.integers(1, 600)),
@@ -64,7 +64,7 @@ def test_one_run_of_bytes_damaged_near_the_end_gives_no_sequence_again(
 PARTS = {"length": (0, 4), "kind": (4, 6), "mark": (10, 12), "sequence": (16, 24), "body": (33, 36)}
 
 
-@settings(max_examples=length(133, 400), deadline=None)
+@settings(max_examples=length(50, 400), deadline=None)
 @given(
     parts=st.lists(st.sets(st.sampled_from(sorted(PARTS))), min_size=1, max_size=5),
     flip=st.integers(1, 255),
@@ -102,7 +102,7 @@ def test_several_damaged_records_at_the_end_give_no_sequence_again(
         assert told or torn or set(everything(log)) >= set(range(1, 20))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=length(25, 60), deadline=None)
 @given(cut=st.integers(1, 200), kept=st.booleans())
 def test_of_a_group_that_is_known_to_have_been_whole_only_what_is_cut_is_lost(
     cut: int, kept: bool

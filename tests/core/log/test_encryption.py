@@ -16,6 +16,7 @@ from penstock.core.log.encryption import LogLocked
 from penstock.core.log.log import Log, StoredMessage
 from penstock.core.log.recovery import open_log
 from penstock.vault import StreamCipher, Vault
+from tests.ways import length
 
 SEGMENT = 8192
 HEAD_BYTES = 64
@@ -206,7 +207,7 @@ def test_an_empty_log_is_opened_again_and_again_without_more_files(tmp_path: Pat
     assert len(heads) == 4
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=length(25, 60), deadline=None)
 @given(data=st.data(), compress=st.booleans(), indexes=st.booleans())
 def test_a_flipped_bit_costs_one_message_or_none_and_never_alters_one(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, compress: bool, indexes: bool

@@ -92,7 +92,10 @@ class ChurnCompressed(Churn):
 
 
 COMMON = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=length(25, 60),
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )
 TestChurn = Churn.TestCase
 TestChurn.settings = COMMON
@@ -198,7 +201,7 @@ class Readers:
 
 @pytest.mark.parametrize("kept", ["memory", "file"])
 @settings(
-    max_examples=length(60, 120),
+    max_examples=length(25, 120),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -20,6 +20,7 @@ from penstock.core.log import maintenance, queries
 from penstock.core.log.log import Log, LogClosed
 from penstock.core.log.recovery import open_log
 from penstock.testing.simulated_disk import SimDisk
+from tests.ways import length
 
 if TYPE_CHECKING:
     import random
@@ -286,7 +287,10 @@ class CompressedModel(Model):
 
 
 COMMON = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=length(25, 60),
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )
 TestFileLog = Model.TestCase
 TestCompressedLog = CompressedModel.TestCase

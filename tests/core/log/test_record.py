@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from penstock.core.base.buffer import crc32c_of
 from penstock.core.log import maintenance
 from penstock.core.log.recovery import open_log
+from tests.ways import length
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +68,9 @@ MESSAGES = st.lists(
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=length(25, 60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(messages=MESSAGES)
 def test_messages_are_as_drawn(

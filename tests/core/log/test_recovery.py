@@ -113,7 +113,7 @@ def test_end_overwritten_with_garbage_is_kept_aside(
 
 
 @settings(
-    max_examples=length(75, 150),
+    max_examples=length(30, 150),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -606,7 +606,9 @@ def test_no_folder(tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=length(25, 60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(junk=st.binary(max_size=400), at=st.floats(0, 1), data=st.data())
 def test_any_bytes_anywhere_never_crash(

@@ -131,7 +131,7 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@settings(max_examples=length(60, 400), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=length(25, 400), deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32), quick=st.booleans(), indexed=st.booleans())
 def test_it_finds_what_an_opening_finds(
     tmp_path: Path, seed: int, quick: bool, indexed: bool
@@ -169,7 +169,7 @@ def test_it_finds_what_an_opening_finds(
     maintenance.close(log)
 
 
-@settings(max_examples=length(40, 200), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=length(20, 200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32))
 def test_index_files_give_the_same_messages(tmp_path: Path, seed: int) -> None:
     folder = tmp_path / f"log{next(NUMBERS)}"
@@ -184,7 +184,7 @@ def test_index_files_give_the_same_messages(tmp_path: Path, seed: int) -> None:
     assert quick.lost == whole.lost == []
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=length(25, 60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32))
 def test_an_opening_on_an_overlay_finds_the_same_and_writes_nothing(
     tmp_path: Path, seed: int
@@ -205,7 +205,7 @@ def test_an_opening_on_an_overlay_finds_the_same_and_writes_nothing(
     maintenance.close(real)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=length(25, 60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32), low=st.integers(1, 300), span=st.integers(0, 300))
 def test_parts_are_those_of_the_whole(tmp_path: Path, seed: int, low: int, span: int) -> None:
     folder = tmp_path / f"log{next(NUMBERS)}"
@@ -228,7 +228,7 @@ def test_parts_are_those_of_the_whole(tmp_path: Path, seed: int, low: int, span:
     assert found == [row for row in everything if times[0] <= row[1] < times[1]]
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=length(30, 80), deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32), low=st.integers(1, 300), span=st.integers(0, 300))
 def test_parts_with_damage_are_those_of_the_whole_or_say_so(
     tmp_path: Path, seed: int, low: int, span: int
@@ -311,7 +311,7 @@ def test_what_each_damage_costs_and_where_it_is(tmp_path: Path) -> None:
     assert SegmentReader(ReadOnlyDisk(), str(path), 1).piece(at, end) == bytes(data[at:end])
 
 
-@settings(max_examples=length(40, 400), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=length(20, 400), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     seed=st.integers(0, 1 << 32),
     low=st.integers(0, 1500),

@@ -49,14 +49,14 @@ def full() -> tuple[Log, dict[str, int]]:
     return log, live
 
 
-@settings(max_examples=length(75, 150), deadline=None)
+@settings(max_examples=length(30, 150), deadline=None)
 @given(pattern=PATTERNS)
 def test_finds_what_comparing_each_finds(full: tuple[Log, dict[str, int]], pattern: str) -> None:
     log, names = full
     assert queries.subjects(log, pattern) == expected(names, pattern)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=length(20, 40), deadline=None)
 @given(pattern=PATTERNS, offset=st.integers(0, 60000), limit=st.integers(0, 60000))
 def test_pages_are_in_the_order_of_the_names(
     full: tuple[Log, dict[str, int]], pattern: str, offset: int, limit: int

@@ -121,7 +121,7 @@ def permits_of(model: Model) -> ConnectionPermissions:
     )
 
 
-@settings(max_examples=length(75, 150))
+@settings(max_examples=length(30, 150))
 @given(rules, st.data())
 def test_decisions_are_those_of_the_model(model: Model, data: st.DataObject) -> None:
     permits = permits_of(model)
@@ -135,7 +135,7 @@ def test_decisions_are_those_of_the_model(model: Model, data: st.DataObject) -> 
         assert permits.may_subscribe(pattern, queue) == model.may_subscribe(pattern, queue)
 
 
-@settings(max_examples=length(50, 100))
+@settings(max_examples=length(20, 100))
 @given(
     rules, st.lists(st.tuples(patterns, queues), max_size=6), st.lists(st.sampled_from(LITERALS))
 )

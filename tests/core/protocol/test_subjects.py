@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from penstock.core.protocol.subjects import SubjectTrie, collide, literal, matches, subset, valid
+from tests.ways import length
 
 WORD = st.sampled_from(["a", "b", "c", "foo*", "f>o", "ö"])
 LITERAL = st.lists(WORD, min_size=1, max_size=4).map(".".join)
@@ -61,7 +62,7 @@ SMALL = st.builds(
 LITERALS = all_literals(5)
 
 
-@settings(max_examples=60)
+@settings(max_examples=length(25, 60))
 @given(SMALL, SMALL)
 def test_collide_and_subset_are_what_they_say_of_all_subjects(a: str, b: str) -> None:
     """Patterns of up to four tokens over a, b: subjects of five over a, b and a third decide."""
@@ -137,7 +138,7 @@ class TrieMachine(RuleBasedStateMachine):
 
 
 TestTrie = TrieMachine.TestCase
-TestTrie.settings = settings(max_examples=60, stateful_step_count=30)
+TestTrie.settings = settings(max_examples=length(25, 60), stateful_step_count=30)
 
 
 def test_the_cache_fills_on_the_second_use_and_a_literal_change_takes_one_line() -> None:

@@ -475,4 +475,4 @@ class Crashes(RuleBasedStateMachine):
 
 
 TestCrashes = Crashes.TestCase
-TestCrashes.settings = settings(max_examples=length(60, 120), stateful_step_count=25, deadline=None)
+TestCrashes.settings = settings(max_examples=length(25, 120), stateful_step_count=25, deadline=None)

@@ -19,7 +19,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-@settings(max_examples=length(100, 300), deadline=None)
+@settings(max_examples=length(40, 300), deadline=None)
 def test_ids_are_remembered_until_they_are_forgotten(steps: list[tuple[str, object]]) -> None:
     ids, model = MessageIds(), dict[bytes, tuple[int, int]]()
     seq = 0

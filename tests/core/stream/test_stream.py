@@ -364,7 +364,7 @@ class Shelf:
 
 
 @given(st.lists(st.tuples(st.sampled_from(SUBJECTS), st.integers(0, 40)) | RULES, max_size=50))
-@settings(max_examples=length(100, 300), deadline=None)
+@settings(max_examples=length(40, 300), deadline=None)
 def test_limits_keep_what_a_list_would(steps: list[tuple[str, int] | dict[str, Any]]) -> None:
     site, shelf = Site(), Shelf()
     for step in steps:
@@ -526,7 +526,7 @@ def test_what_waits_when_a_write_or_sync_fails_is_acked_when_it_is_in_a_new_file
     st.lists(st.sampled_from(["publish", "turn", "duplicate", "refused"]), max_size=40),
     st.sampled_from([SYNC_ALWAYS, SYNC_INTERVAL]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=length(25, 60), deadline=None)
 def test_answers_come_in_the_order_of_publishing(steps: list[str], sync: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         site, expected, seq, first_duplicate = (

@@ -15,6 +15,7 @@ from penstock.engine.rules.atomic import without
 from penstock.engine.settings import BatchLimits
 from penstock.testing.simulated_disk import SimDisk
 from tests.engine.house import SECOND, House
+from tests.ways import length
 
 COMMIT = "Nats-Batch-Commit: 1"
 EOB = "Nats-Batch-Commit: eob"
@@ -203,7 +204,7 @@ def test_after_a_power_cut_batches_are_whole(seed: int) -> None:
         max_size=40,
     )
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=length(25, 60), deadline=None)
 def test_batches_do_what_the_model_does(steps: list[tuple[str, int, str]]) -> None:
     """`skip`: 1 is the next sequence, 0 repeats one, 2 leaves one out."""
     house = House(Path("store"), disk=PyDisk(SimDisk()))

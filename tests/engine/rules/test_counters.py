@@ -11,6 +11,7 @@ from penstock.core.protocol.publish_headers import value
 from penstock.engine.rules import counters
 from tests.core.streams import block
 from tests.engine.house import House
+from tests.ways import length
 
 
 def count(house: House, subject: str, number: str, *more: str) -> dict[str, object]:
@@ -23,7 +24,7 @@ def count(house: House, subject: str, number: str, *more: str) -> dict[str, obje
         st.tuples(st.integers(0, 2), st.integers(-(10**30), 10**30), st.booleans()), max_size=20
     )
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=length(20, 40), deadline=None)
 def test_a_counter_is_a_sum(
     steps: list[tuple[int, int, bool]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -139,7 +139,7 @@ def test_open_batches_end_with_the_stream(house: House, end: str) -> None:
     st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 4)), max_size=120),
     st.integers(1, 9),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=length(25, 60), deadline=None)
 def test_the_acks_cover_what_is_stored(steps: list[tuple[str, int]], flow: int) -> None:
     """Batches side by side, with gaps allowed: every message is stored, acks never name a later
     message, and arrive before more than the promised number of messages is unanswered.
@@ -192,7 +192,7 @@ def meaning(tokens: list[str]) -> tuple[str, int] | None:
 
 
 @given(st.lists(TOKENS, min_size=1, max_size=7), st.sampled_from([b"", b"x"]))
-@settings(max_examples=length(100, 300), deadline=None)
+@settings(max_examples=length(40, 300), deadline=None)
 def test_reply_subjects_of_any_form(tokens: list[str], body: bytes) -> None:
     house = House(Path("store"), disk=PyDisk(SimDisk()))
     house.stream(allow_batched=True, storage="memory")

@@ -115,7 +115,7 @@ STEPS = st.lists(
     marker=st.sampled_from([0, 1, 2, 5]),
     per_subject=st.sampled_from([-1, -1, 1, 2]),
 )
-@settings(max_examples=length(75, 150), deadline=None)
+@settings(max_examples=length(30, 150), deadline=None)
 def test_a_stream_with_ends_holds_what_a_dict_holds(
     steps: list[tuple[str, int, int]],
     storage: str,

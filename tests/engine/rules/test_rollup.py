@@ -11,6 +11,7 @@ from penstock.core.base.quoting import quoted
 from penstock.core.log import queries
 from tests.core.streams import block
 from tests.engine.house import House
+from tests.ways import length
 
 SUBJECTS = ["a", "b", "c.d"]
 STEPS = st.lists(
@@ -37,7 +38,7 @@ def contents(house: House, stream: str = "S") -> list[tuple[int, str]]:
 
 
 @given(steps=STEPS, storage=st.sampled_from(["file", "memory"]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=length(20, 40), deadline=None)
 def test_a_stream_with_rollups_holds_what_a_dict_holds(
     steps: list[tuple[str, int]], storage: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

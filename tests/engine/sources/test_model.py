@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from penstock.core.base.disk import PyDisk
 from penstock.testing.simulated_disk import SimDisk
 from tests.engine.house import SECOND, House
+from tests.ways import length
 
 SUBJECTS = ("o.a", "o.b", "p.a")
 FOLLOWERS: dict[str, dict[str, Any]] = {
@@ -168,5 +169,7 @@ class Following(RuleBasedStateMachine):
         self.house.engine.close()
 
 
-Following.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Following.TestCase.settings = settings(
+    max_examples=length(25, 60), stateful_step_count=40, deadline=None
+)
 TestFollowing = Following.TestCase

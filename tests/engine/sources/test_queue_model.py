@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from penstock.core.base.disk import PyDisk
 from penstock.testing.simulated_disk import SimDisk
 from tests.engine.house import SECOND, House
+from tests.ways import length
 
 
 class Queue(RuleBasedStateMachine):
@@ -77,5 +78,7 @@ class Queue(RuleBasedStateMachine):
         self.house.engine.close()
 
 
-Queue.TestCase.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+Queue.TestCase.settings = settings(
+    max_examples=length(20, 40), stateful_step_count=20, deadline=None
+)
 TestQueue = Queue.TestCase

@@ -13,6 +13,7 @@ from penstock.server.auth.folder_resolver import FolderError, FolderResolver
 from penstock.server.settings.operator import Resolver
 from tests.server.auth import signed
 from tests.server.auth.signed import account_jwt
+from tests.ways import length
 
 SECOND = 1_000_000_000
 PAIRS = [signed.pair(nkeys.ACCOUNT, number) for number in range(20, 26)]
@@ -40,7 +41,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=length(20, 40), deadline=None)
 @given(STEPS, st.booleans())
 def test_a_full_one_is_a_dictionary(steps, hard):
     with tempfile.TemporaryDirectory() as path:
