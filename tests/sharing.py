@@ -34,8 +34,9 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from tests import schedule
-from tests.work import work_s
+from tests.work import Meter
 
+LONG_S = 0.5  # of tests that take longer, and of each file, the work is told exactly
 GRACE_S = 20  # for fixtures of a process to stop their servers, when a run ends early
 
 
@@ -233,14 +234,17 @@ class Teller:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self.meter = Meter()
         self.begun = False  # what was warned of until then is told as soon as this is registered
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-        before = work_s()
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        long = sum(each.duration for each in reports) >= LONG_S
+        last = nextitem is None or nextitem.path != item.path
+        worked = round(self.meter.look_s(whole=long or last), 2)
         hook, config = item.config.hook, item.config
-        reports[-1].user_properties.append((schedule.WORK, round(work_s() - before, 2)))
+        reports[-1].user_properties.append((schedule.WORK, worked))
         told = [hook.pytest_report_to_serializable(config=config, report=each) for each in reports]
         self.connection.send(("reports", told))
         return True

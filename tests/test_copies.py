@@ -46,6 +46,8 @@ def tell(code: str, **options: Any) -> Any:
         [*CLI, "-s", "nats://127.0.0.1:1", "--timeout", "1s", "stream", "ls"],
         [*CLI, "-s", "nats://127.0.0.1:1", "--timeout", "1s", "stream", "ls", "--json"],
         [*CLI, "stream", "ls", "--store", "nowhere"],
+        [*CLI, "-s", "nats://127.0.0.1:1", "--timeout", "1s", "sql", "select 1"],
+        [*CLI, "plgd", "decode", "--bogus"],
         [*SERVER, "-v"],
         [*SERVER, "--bogus"],
         [*SERVER, "-t", "-c", "nowhere.conf"],
@@ -82,6 +84,22 @@ def test_it_has_the_environment_the_folder_and_three_files(tmp_path: Path) -> No
     assert folder == str(tmp_path)
     assert sorted(files, key=int)[:3] == ["0", "1", "2"]
     assert len(files) == 4  # the folder itself was open
+
+
+def test_a_command_that_needs_arrow_finds_it_imported() -> None:
+    large, small = (
+        copies.origin(["penstock.cli", *words])
+        for words in (["-s", "x", "sql", "select 1"], ["sub", "x"])
+    )
+    assert large is not small
+    assert copies.origin(["penstock.server", "-c", "run"]) is small
+    loaded = {}
+    for each in (large, small):
+        each.connect().close()
+        maps = Path(f"/proc/{each.process.pid}/maps").read_text()
+        loaded[each] = {name for name in ("duckdb", "libarrow.so", "deltalake") if name in maps}
+        assert len(os.listdir(f"/proc/{each.process.pid}/task")) == 1
+    assert loaded == {large: {"duckdb", "libarrow.so", "deltalake"}, small: set()}
 
 
 def test_each_draws_numbers_of_its_own_and_has_one_thread() -> None:

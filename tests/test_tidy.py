@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.statements import statements
+
 ROOT = Path(__file__).parents[1]
 CORE = ROOT / "src" / "penstock" / "core"
 
@@ -95,7 +97,8 @@ def test_a_file_holds_one_idea() -> None:
 
 
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return (n for n in statements(tree) if isinstance(n, kinds))
 
 
 def test_a_function_can_be_read_at_once() -> None:
@@ -152,7 +155,7 @@ def test_a_class_has_few_enough_methods_to_know_them() -> None:
     many = {
         f"{name(path)} {node.name}": count
         for path in OURS
-        for node in ast.walk(tree_of(path))
+        for node in statements(tree_of(path))
         if isinstance(node, ast.ClassDef)
         and (count := sum(isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) for n in node.body))
         > CLASS_METHODS

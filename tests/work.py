@@ -18,6 +18,34 @@ def work_s(pid: int | str = "self") -> float:
     return _ticks(Path(f"/proc/{pid}")) / TICKS_PER_S
 
 
+class Meter:
+    """What a process and its descendants work from one look to the next.
+
+    A whole look reads some files for each of their threads, a millisecond and more beside a JVM. A look that is not
+    whole sees this process and what it has waited for; the next whole one makes the sum right.
+    """
+
+    def __init__(self) -> None:
+        self._whole_s = work_s()
+        self._own_s = self._own()
+        self._told_s = 0.0  # since the last whole look
+
+    def look_s(self, *, whole: bool) -> float:
+        """The processor seconds since the last look."""
+        before, self._own_s = self._own_s, self._own()
+        if not whole:
+            self._told_s += self._own_s - before
+            return self._own_s - before
+        total = work_s()
+        worked = total - self._whole_s - self._told_s
+        self._whole_s, self._told_s = total, 0.0
+        return worked
+
+    @staticmethod
+    def _own() -> float:
+        return sum(os.times()[:4])
+
+
 def _ticks(process: Path) -> int:
     total = 0
     with suppress(OSError):  # it has ended: its parent's times have it

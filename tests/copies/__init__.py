@@ -7,6 +7,9 @@ has imported them, `serve.py`, which makes copies of itself::
     test ── module, environment, folder, files ──► serve.py ── clone ──► the server or command
       └───────── waits for it and signals it: it is a child of the test's process ──┘
 
+Commands that work with Arrow, DuckDB and Spark are copies of a second child, which has imported these, too: it
+starts when the first of them is asked for.
+
 `Popen` and `run` take what those of `subprocess` take. What a copy could not do as the plain program
 does is started plainly: with other options of Python or of the loader in the environment, or with
 something to do before the start. So is everything with PENSTOCK_FULL=1; tests of a start say
@@ -44,6 +47,15 @@ FOLDER = "PENSTOCK_TEST_COPIES"
 
 INTERPRETER = str(HERE / "interpreter.py")
 MODULES = ("penstock.server", "penstock.cli")
+LARGE = frozenset(("pipeline", "plgd", "run", "spark", "sql"))
+"""Commands that import Arrow, DuckDB or Spark, which takes 0.2 s and more. A copy of a process that has them takes
+20 ms longer than one without, so the others are no copies of it.
+"""
+NO_THREADS = {  # NumPy's, and those of the allocators of Arrow and Delta: a copy has none of them
+    "OPENBLAS_NUM_THREADS": "1",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+    "_RJEM_MALLOC_CONF": "background_thread:false",
+}
 PROGRAMS = {"penstock": "penstock.cli", "penstock-server": "penstock.server"}
 OPTIONS = frozenset(
     ("stdin", "stdout", "stderr", "env", "cwd", "text", "encoding", "errors", "start_new_session")
@@ -83,18 +95,19 @@ def _remove(folder: str, owner: int) -> None:
 class Origin:
     """The child of this process that has imported all."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, large: bool) -> None:
         self.owner = os.getpid()
-        self.folder = Path(os.environ[FOLDER]) / str(self.owner)
+        self.folder = Path(os.environ[FOLDER]) / f"{self.owner}{'l' * large}"
         self.folder.mkdir(mode=0o700)
         self.socket = self.folder / "socket"
         with (self.folder / "log").open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, str(HERE / "serve.py"), str(self.socket), str(self.owner)],
+                [sys.executable, str(HERE / "serve.py"), str(self.socket), str(self.owner)]
+                + ["libraries"] * large,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=_begun,
+                env=_begun | NO_THREADS,
             )
 
     @cached_property
@@ -147,16 +160,18 @@ class Origin:
         return pid
 
 
-_origins: dict[int, Origin] = {}  # by the process that has it: a forked one has none
+_origins: dict[tuple[int, bool], Origin] = {}  # by the process that has it: a forked one has none
 _starting = threading.Lock()
 
 
-def origin() -> Origin:
-    """The one of this process; started when it is first asked for."""
+def origin(words: Sequence[str] = ()) -> Origin:
+    """The one of this process for such a command; started when it is first asked for."""
+    large = words[:1] == ["penstock.cli"] and not LARGE.isdisjoint(words)
     with _starting:
-        if os.getpid() not in _origins:
-            _origins[os.getpid()] = Origin()
-        return _origins[os.getpid()]
+        key = (os.getpid(), large)
+        if key not in _origins:
+            _origins[key] = Origin(large=large)
+        return _origins[key]
 
 
 def early(environment: Mapping[str, str]) -> dict[str, str]:
@@ -208,7 +223,7 @@ class Popen(subprocess.Popen[Any]):
         ends = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
         files = [named[name] for name in ("p2cread", "c2pwrite", "errwrite")]
         try:
-            self.pid = origin().child(
+            self.pid = origin(self._words).child(
                 self._words,
                 [number if file == -1 else file for number, file in enumerate(files)],
                 environment=self._environment,
@@ -253,7 +268,7 @@ def at_terminal(command: list[str], environment: Mapping[str, str]) -> tuple[int
         ours, theirs = pty.openpty()
         try:
             files = [theirs, theirs, theirs]
-            pid = origin().child(
+            pid = origin(words).child(
                 words, files, environment=environment, folder=os.getcwd(), terminal=True
             )
         finally:

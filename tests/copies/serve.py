@@ -10,7 +10,7 @@ guest     the copy is a child of this process. The answer is its exit status, wh
 
 Started once by each process of tests, with whose end it ends. Nothing that is imported may start a thread.
 
-    python serve.py SOCKET OWNER
+    python serve.py SOCKET OWNER [libraries]
 """
 
 from __future__ import annotations
@@ -47,8 +47,20 @@ PACKAGES = (
     "penstock.server",
     "penstock.store",
 )
-SKIPPED = ("penstock.cli.plgd.", "penstock.cli.sql.")  # import what starts threads
+SKIPPED = ("penstock.cli.plgd.", "penstock.cli.sql.")  # import the large libraries
 LIBRARIES = ("asyncio", "uvloop", "websockets", "prometheus_client", "bcrypt", "yaml")
+LARGE_PACKAGES = ("penstock.pipeline", "penstock.plgd", "penstock.spark", "penstock.sql")
+LARGE_LIBRARIES = (
+    "deltalake",
+    "duckdb",
+    "pandas",
+    "pyarrow.dataset",
+    "pyarrow.parquet",
+    "pyspark.sql.datasource",
+    "rich.live",
+    "rich.table",
+)
+NEVER = ("penstock.plgd.gateway", "penstock.cli.plgd.gateway")  # gRPC, of which there are no copies
 LOOK_EVERY_S = 1.0
 CLONE = {"x86_64": 56, "aarch64": 220}
 """The number of the system call, by machine."""
@@ -291,23 +303,27 @@ class Server:
         os.close(guest.ended)
 
 
-def load() -> None:
-    """Import what servers and commands import, but for the modules that are run."""
-    for name in LIBRARIES:
+def load(*, large: bool) -> None:
+    """Import what servers and commands import, but for the modules that are run; `large`: what those import, too,
+    that work with Arrow, DuckDB and Spark.
+    """
+    for name in LIBRARIES + LARGE_LIBRARIES * large:
         importlib.import_module(name)
-    for package in PACKAGES:
+    skipped = NEVER if large else SKIPPED
+    for package in PACKAGES + LARGE_PACKAGES * large:
         folder = importlib.import_module(package).__path__
         for found in pkgutil.walk_packages(folder, f"{package}."):
-            if not found.name.endswith("__main__") and not found.name.startswith(SKIPPED):
+            if not found.name.endswith("__main__") and not found.name.startswith(skipped):
                 importlib.import_module(found.name)
+    assert threading.active_count() == len(os.listdir("/proc/self/task")) == 1
     gc.collect()
     gc.freeze()
 
 
 def main() -> None:
-    path, owner = sys.argv[1:]
+    path, owner, *large = sys.argv[1:]
     del sys.path[0]  # this folder
-    load()
+    load(large=bool(large))
     request = Server(path, int(owner)).run()
     if request is not None:
         become(request)

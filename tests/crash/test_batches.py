@@ -99,7 +99,7 @@ def test_batches_are_whole_after_a_kill(sync: str) -> None:
             loads = [Load(server.url, rng.randrange(2**32), f"{life}.{k}") for k in range(3)]
             for load in loads:
                 load.start()
-            pause(rng.uniform(0.1, 0.6), partial(enough, loads))
+            pause(rng.uniform(0.1, length(0.25, 0.6)), partial(enough, loads))
             server.stop(kill=True)
             for load in loads:
                 load.join(20)

@@ -9,9 +9,10 @@ from typing import Any
 
 from tests.compat.pair import RawClient
 from tests.peers import ServerProcess
+from tests.ways import length
 
-LIVES = 4
-BATCH = 3000
+LIVES = length(3, 4)
+BATCH = length(1000, 3000)
 PATIENCE_S = 20.0
 FOLLOWERS: dict[str, dict[str, Any]] = {
     "M": {"mirror": {"name": "O"}},

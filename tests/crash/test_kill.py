@@ -65,7 +65,7 @@ def one_life(server: ServerProcess, told: Told, rng: Random, number: int) -> Non
     for thread in threads:
         thread.start()
     before = len(told.acked["PLAIN"])
-    pause(rng.uniform(0.05, 0.6), lambda: len(told.acked["PLAIN"]) > before + 20)
+    pause(rng.uniform(0.05, length(0.2, 0.6)), lambda: len(told.acked["PLAIN"]) > before + 20)
     server.stop(kill=True)
     for thread in threads:
         thread.join(20)

@@ -171,7 +171,7 @@ def test_what_was_created_is_there_and_what_was_deleted_is_gone() -> None:
             clients = [Client(server.port, book, rng.randrange(2**32)) for book in books]
             for client in clients:
                 client.start()
-            pause(rng.uniform(0.02, 0.3), partial(enough, clients))
+            pause(rng.uniform(0.02, length(0.15, 0.3)), partial(enough, clients))
             server.stop(kill=True)
             for client in clients:
                 client.join(20)
@@ -230,7 +230,9 @@ def test_consumers_of_many_requests_at_once() -> None:
         for _ in range(ROUNDS):
             client = Many(server.port, known, rng.randrange(2**32))
             client.start()
-            pause(rng.uniform(0.02, 0.3), lambda client=client: client.calls > IN_FLIGHT)
+            pause(
+                rng.uniform(0.02, length(0.15, 0.3)), lambda client=client: client.calls > IN_FLIGHT
+            )
             server.stop(kill=True)
             client.join(20)
             assert not client.is_alive()

@@ -31,7 +31,7 @@ def test_a_power_cut(mode: str) -> None:
                 "penstock",
                 MODES[mode],
                 rng.randrange(2**32),
-                0.3 + rng.random(),
+                0.3 + rng.random() * length(0.3, 1.0),
                 every=mode in ON_DISK,
             )
         except loop.NotHere as exc:

@@ -14,6 +14,7 @@ from tests.peers import running_server
 from tests.ways import SEED, length
 
 ROUNDS = length(2, 15)
+LOAD_S = (0.05, length(0.2, 0.6))
 UNANSWERED = Publishing.window  # the last of a stream may have been acknowledged to nobody
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120 + 20 * ROUNDS)]
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(120 + 20 * ROUNDS)]
 @pytest.mark.parametrize("mode", MODES)
 def test_all_kinds_of_load_survive_kills(mode: str) -> None:
     print(f"seed {SEED}")
-    tally = torture("penstock", MODES[mode], SEED, ROUNDS)
+    tally = torture("penstock", MODES[mode], SEED, ROUNDS, load_s=LOAD_S)
     assert not tally.faults, (tally.faults, tally.failing, tally.examples)
     assert tally.acked >= LEAST * ROUNDS, "too little load to say anything"
 

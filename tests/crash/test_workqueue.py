@@ -123,7 +123,7 @@ def test_a_queue_survives_kills(sync: str) -> None:
             ]
             for thread in threads:
                 thread.start()
-            time.sleep(rng.uniform(0.1, 0.6))
+            time.sleep(rng.uniform(0.1, length(0.3, 0.6)))
             server.stop(kill=True)
             together(*threads)
             assert not told.came_back, told.came_back[:5]

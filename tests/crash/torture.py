@@ -172,8 +172,11 @@ def torture(
     kinds: Iterable[type[Kind]] = KINDS,
     told: Callable[[int, Tally], None] = lambda number, tally: None,
     keep: str = "",
+    load_s: tuple[float, float] = LOAD_S,
 ) -> Tally:
-    """So many lives of one server of this kind; `keep` is where its store goes after a fault."""
+    """So many lives of one server of this kind; `keep` is where its store goes after a fault, `load_s` how long
+    each life is at least and at most.
+    """
     server = ServerProcess(kind)
     total = Tally()
     try:
@@ -183,7 +186,7 @@ def torture(
         world.furnish()
         for number in range(first, first + rounds):
             kill = world.rng.random() < 0.9
-            seconds = world.rng.uniform(*LOAD_S)
+            seconds = world.rng.uniform(*load_s)
             world.load(seconds, partial(server.stop, kill=kill), least=LEAST)
             server.start()
             world.check()
