@@ -64,8 +64,12 @@ def one_life(server: ServerProcess, told: Told, rng: Random, number: int) -> Non
     threads = [*publishers, worker]
     for thread in threads:
         thread.start()
-    before = len(told.acked["PLAIN"])
-    pause(rng.uniform(0.05, length(0.2, 0.6)), lambda: len(told.acked["PLAIN"]) > before + 20)
+    acked, confirmed = len(told.acked["PLAIN"]), len(told.confirmed)
+
+    def enough() -> bool:
+        return len(told.acked["PLAIN"]) > acked + 20 and len(told.confirmed) > confirmed
+
+    pause(rng.uniform(0.05, length(0.2, 0.6)), enough)
     server.stop(kill=True)
     for thread in threads:
         thread.join(20)

@@ -7,12 +7,12 @@ ROUNDS is how many lives a server has.
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import dataclass, field
 from random import Random
 
 import pytest
 
+from tests.crash.waiting import pause
 from tests.crash.wire import Wire, message
 from tests.peers import running_server
 from tests.ways import SEED, length
@@ -123,7 +123,11 @@ def test_a_queue_survives_kills(sync: str) -> None:
             ]
             for thread in threads:
                 thread.start()
-            time.sleep(rng.uniform(0.1, length(0.3, 0.6)))
+            confirmed = len(told.confirmed)
+            pause(
+                rng.uniform(0.1, length(0.3, 0.6)),
+                lambda confirmed=confirmed: len(told.confirmed) > confirmed,
+            )
             server.stop(kill=True)
             together(*threads)
             assert not told.came_back, told.came_back[:5]
