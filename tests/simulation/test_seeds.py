@@ -61,6 +61,7 @@ ALTERING_ONCE_FAILED = (
     9020820,
     9042903,
     979397263,
+    9500259,
 )
 WIDE_ONCE_FAILED = (7002123, 7005183, 7011830, 7026788)
 DRAWN = int(os.environ.get("SIMULATION_SEEDS", "0" if os.environ.get("CI") else length(50, 100)))

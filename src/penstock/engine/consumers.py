@@ -60,6 +60,8 @@ def put(
         durable = bool(present.config.durable_name)
         consumer_config.settle_threshold(config, durable=durable)
         _update(account, stream, present, config)
+    elif name in stream.rewrites:  # the next server may find the configuration of a refused update
+        _write(stream, present, present.config)
     if config.sourcing:
         present.core.reset(0)
     return present

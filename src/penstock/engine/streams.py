@@ -38,9 +38,14 @@ def create(account: JetStreamAccount, config: StreamConfig) -> StreamEntry:
     """
     present = account.streams.get(config.name)
     if present is not None:
-        if stream_config.same(present.config, config):
-            return present
-        raise errors.StreamNameExistError()
+        if not stream_config.same(present.config, config):
+            raise errors.StreamNameExistError()
+        if "" in present.rewrites:  # the next server may find the configuration of a refused update
+            try:
+                _write(present, present.config)
+            except OSError as error:
+                raise errors.StreamCreateError(error) from error
+        return present
     account.check_online(config.name)
     limits.check_stream(account, config)
     if wrong := checks.bad_filter(config):
@@ -98,16 +103,10 @@ def update(account: JetStreamAccount, config: StreamConfig) -> StreamEntry:
     _check_overlap(account, config)
     _check_consumer_limits(entry, config)
     old = entry.config
-    entry.config = config
-    if entry.files is not None:
-        try:
-            entry.files.write(entry.file())
-            entry.rewrites.pop("", None)
-        except OSError as error:
-            entry.config = old
-            files = entry.files
-            entry.rewrites[""] = lambda: files.write(entry.file())
-            raise errors.StreamUpdateError(error) from error
+    try:
+        _write(entry, config)
+    except OSError as error:
+        raise errors.StreamUpdateError(error) from error
     gone, come = set(old.subjects) - set(config.subjects), set(config.subjects) - set(old.subjects)
     for subject in gone:
         account.router.detach(subject, entry.core)
@@ -448,6 +447,24 @@ def _open(
         entry.journal.on_failure = lambda error: consumers.not_confirmed(account, entry, error)
     rules.apply(account, entry)
     return entry
+
+
+def _write(entry: StreamEntry, config: StreamConfig) -> None:
+    """Change the configuration of a stream, on the disk first.
+
+    OSError: the stream keeps its configuration, and its files get that one later.
+    """
+    old, entry.config = entry.config, config
+    files = entry.files
+    if files is None:
+        return
+    try:
+        files.write(entry.file())
+        entry.rewrites.pop("", None)
+    except OSError:
+        entry.config = old
+        entry.rewrites[""] = lambda: files.write(entry.file())
+        raise
 
 
 def _enter(account: JetStreamAccount, entry: StreamEntry) -> None:
