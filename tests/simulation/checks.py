@@ -284,6 +284,8 @@ class Checks:
                 self.world.fail(
                     f"{stream.name} {seq}: {message.payload!r}, acked was {there.payload!r}"
                 )
+            if own and publish.refused:
+                self.world.fail(f"{stream.name} {seq}: {message.payload!r} was refused")
             if own and publish.expects:
                 self.expecting.met(stream, replace(publish, seq=seq))
             if own and publish.seq and publish.seq != seq:

@@ -112,6 +112,7 @@ class Clients:
         headers = block(*lines) if lines else b""
         answer = self.heard_ack(stream, publish)
         publish.passed_ns = publish.passed_ns or self.world.passed_ns
+        publish.tries += 1
         reply = link.send(publish.subject, publish.payload, headers, answer)
         self.flying[reply] = (stream, publish, lines)
         self.world.counts["messages sent"] += 1
@@ -121,9 +122,8 @@ class Clients:
     ) -> Callable[[bytes, bytes, str, str], None]:
         def heard(headers: bytes, body: bytes, reply: str, subject: str) -> None:
             self.flying.pop(subject, None)
-            if not body:
-                return  # no responders: the stream does not exist
-            ack = json.loads(body)
+            ack = json.loads(body) if body else {"error": {}}  # no responders: no stream
+            publish.refused = "error" in ack and publish.tries == 1
             if "error" in ack:
                 self.world.counts["publishes refused"] += 1
                 return
@@ -166,6 +166,8 @@ class Clients:
 
         def heard(headers: bytes, body: bytes, reply: str, subject: str) -> None:
             ack = json.loads(body) if body else {}
+            for each in batch:
+                each.refused |= "error" in ack
             if "seq" in ack and "error" not in ack:
                 self.world.counts["atomic batches"] += 1
                 for back, each in enumerate(reversed(batch)):

@@ -65,6 +65,7 @@ class Expecting:
 
         def heard(headers: bytes, body: bytes, reply: str, subject: str) -> None:
             ack = json.loads(body) if body else {"error": {}}
+            publish.refused = "error" in ack
             if "error" not in ack:
                 self.clients.take_ack(stream, publish, ack["seq"])
                 self.met(stream, publish)

@@ -35,6 +35,8 @@ class Publish:
     acked: bool = False
     durable: bool = False  # whether the PubAck promised the disk, or a later sync has covered it
     number: int = 0  # its place in the order of all messages that were sent to the stream
+    tries: int = 0  # how often it was sent
+    refused: bool = False  # its only try was answered with an error
     passed_ns: int = 0  # when it was first sent, by a clock that never goes back
     expects: str = ""  # "stream" or "subject", whose last message it expects to be `expected`
     expected: int = 0

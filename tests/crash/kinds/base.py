@@ -93,6 +93,7 @@ class Publishing(Kind):
         self.numbers: dict[int, int] = {}  # number -> sequence
         self.waiting: dict[str, Sent] = {}
         self.unanswered: dict[int, Sent] = {}
+        self.denied: dict[int, Sent] = {}  # answered with an error
         self.fresh = 0  # sequences from here on are new since the last check
         self.last = 0
         self.keep = 0  # purge now and then so that about so many remain; 0: never
@@ -149,7 +150,7 @@ class Publishing(Kind):
         answer = json.loads(event.payload) if event.payload else {"error": {"description": "none"}}
         if "error" in answer:
             self.refused[str(answer["error"].get("description", answer["error"]))] += 1
-            self.unanswered[sent.number] = sent
+            self.denied[sent.number] = sent
         else:
             self.stored(sent, answer)
 
@@ -193,6 +194,7 @@ class Publishing(Kind):
         self.last = max(self.last, state["last_seq"])
         self.fresh = self.last + 1
         self.unanswered.clear()
+        self.denied.clear()
         self.limits(state)
         self.prune(wire, state)
 
@@ -221,6 +223,8 @@ class Publishing(Kind):
         if sent is None:
             # nobody was told, but from now on it is there
             sent = self.unanswered.get(number)
+            if sent is None and (sent := self.denied.pop(number, None)) is not None:
+                self.fault("refused, and stored", (seq, sent))
             if sent is None:
                 self.fault("from nowhere", (seq, stored.subject, number))
                 return
@@ -257,6 +261,7 @@ class Publishing(Kind):
         self.acked.clear()
         self.numbers.clear()
         self.unanswered.clear()
+        self.denied.clear()
         self.fresh = self.last = 0
 
 

@@ -199,6 +199,7 @@ class Counters(Publishing):
             self._most.clear()
             return
         self.unanswered.clear()
+        self.denied.clear()
         found = read(wire, self.stream, 1, answer["state"]["last_seq"])
         values = {m.subject: int(json.loads(m.payload)["val"]) for m in found.values()}
         for subject, most in self._most.items():
