@@ -16,6 +16,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+IN_PLACE = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
 QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 CLASSES = Path(sys.prefix) / "spark-classes"  # XDG_CACHE_HOME of what the Makefile runs
 
@@ -23,7 +24,7 @@ CLASSES = Path(sys.prefix) / "spark-classes"  # XDG_CACHE_HOME of what the Makef
 def options(folder: Path = CLASSES) -> str:
     """For a driver or an executor. Java ignores a file of other classes than it finds."""
     made = sorted(folder.glob("penstock/classes/*.jsa"), key=lambda path: path.stat().st_mtime)
-    archive = [f"-XX:SharedArchiveFile={made[-1]}", *QUIET] if made else []
+    archive = [f"-XX:SharedArchiveFile={made[-1]}", *IN_PLACE, *QUIET] if made else []
     return " ".join(shlex.quote(each) for each in (*SHORT_LIVED, *archive))
 
 
