@@ -2,8 +2,8 @@
 
 A query of Spark needs half a dozen processes of Python, each of which imports PySpark, pyarrow and
 pandas anew: 0.25 to 0.5 s of processor time for some milliseconds of work. Here Spark runs `ask.py`
-in place of Python, which has `serve.py` fork a process that has these libraries, and nothing of
-Penstock, and waits for its end::
+in place of Python, which has `serve.py` fork a process that has these libraries, and Penstock's
+formats, and waits for its end::
 
     Spark ── starts ──► ask.py ── asks ──► serve.py ── forks ──► the worker, with the pipes of ask.py
 

@@ -1,7 +1,7 @@
-"""Imports the libraries of Spark's Python processes once, and forks a process for each that is asked for.
+"""Imports what Spark's Python processes need once, and forks a process for each that is asked for.
 
-Nothing of Penstock is imported here: every process imports it as it is. Arrow's allocator has the only
-threads, and knows of forks.
+Of Penstock it imports the modules that formats need. Arrow's allocator has the only threads, and knows of
+forks.
 """
 
 import array
@@ -10,6 +10,7 @@ import gc
 import importlib
 import marshal
 import os
+import pkgutil
 import runpy
 import select
 import signal
@@ -36,6 +37,16 @@ LIBRARIES = (
     "deltalake",
     "msgspec",
 )
+PACKAGES = (
+    "penstock.client.blocking",
+    "penstock.plgd.spark",
+    "penstock.plgd.tables",
+    "penstock.spark.buckets",
+    "penstock.spark.reading",
+    "penstock.spark.tables",
+    "penstock.spark.writing",
+)
+SKIPPED = "iceberg"  # pyiceberg is for few, and need not be installed
 LOOK_EVERY_S = 1.0
 
 
@@ -173,6 +184,11 @@ def main():
     del sys.path[0]  # this folder
     for name in LIBRARIES:
         importlib.import_module(name)
+    for name in PACKAGES:
+        package = importlib.import_module(name)
+        for module in pkgutil.walk_packages(package.__path__, f"{name}."):
+            if SKIPPED not in module.name:
+                importlib.import_module(module.name)
     gc.collect()
     gc.freeze()
     Server(path, int(owner)).run()
