@@ -1,6 +1,6 @@
 """Fixtures of the Spark tests."""
 
 from tests.spark.jvm import spark
-from tests.spark.servers import client, family, server, stream
+from tests.spark.servers import client, family, one_server, server, stream
 
-__all__ = ["client", "family", "server", "spark", "stream"]
+__all__ = ["client", "family", "one_server", "server", "spark", "stream"]

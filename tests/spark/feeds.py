@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+from deltalake import write_deltalake
+
 from penstock.spark.tables import append, upsert
 
 DELTA = "jetstream_delta"
@@ -15,8 +18,8 @@ class Feed:
         self.checkpoint = str(folder / "checkpoint")
 
     def grow(self):
-        rows = self.spark.range(self.number, self.number + 1, 1, 1).withColumnRenamed("id", "seq")
-        rows.write.format(DELTA).mode("append").save(str(self.folder / "in"))
+        rows = pa.table({"seq": pa.array([self.number], pa.int64())})
+        write_deltalake(self.folder / "in", rows, mode="append")
         self.number += 1
 
     def run(self, write):

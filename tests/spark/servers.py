@@ -12,6 +12,7 @@ from penstock.client.models import StreamConfig
 from penstock.spark.connection import forget_client
 from penstock.spark.reading.options import Options, parse_options
 from tests.peers import ServerProcess, available_servers, start_server
+from tests.ways import skip_other_servers
 
 
 @pytest.fixture(scope="module", params=available_servers((2, 9)))
@@ -20,6 +21,12 @@ def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
     started = start_server(request.param)
     yield started
     started.remove()
+
+
+@pytest.fixture
+def one_server(request: pytest.FixtureRequest) -> None:
+    """Only the first kind of server in `make test`: the test is about Spark's calls."""
+    skip_other_servers(request)
 
 
 @pytest.fixture

@@ -12,16 +12,8 @@ from pathlib import Path
 from penstock.spark.session import jvm_pid, session
 
 
-def main(url, stream, checkpoint, batches):
-    spark = session("shadow", log_file=Path(checkpoint).with_suffix(".log"))
-    seen = []
-
-    def sink(rows, batch_id):
-        seen.append(rows.count())
-        if len(seen) == batches:
-            os.kill(jvm_pid(spark), signal.SIGKILL)
-            os.kill(os.getpid(), signal.SIGKILL)
-
+def run(spark, url, stream, checkpoint, sink):
+    """The query, to the end of what there is to read."""
     options = {
         "servers": url,
         "stream": stream,
@@ -32,6 +24,19 @@ def main(url, stream, checkpoint, batches):
     rows = spark.readStream.format("jetstream").options(**options).load()
     query = rows.writeStream.foreachBatch(sink).option("checkpointLocation", checkpoint)
     query.trigger(availableNow=True).start().awaitTermination()
+
+
+def main(url, stream, checkpoint, batches):
+    spark = session("shadow", log_file=Path(checkpoint).with_suffix(".log"))
+    seen = []
+
+    def sink(rows, batch_id):
+        seen.append(rows.count())
+        if len(seen) == batches:
+            os.kill(jvm_pid(spark), signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    run(spark, url, stream, checkpoint, sink)
 
 
 if __name__ == "__main__":

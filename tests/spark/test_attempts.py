@@ -231,6 +231,7 @@ def test_who_takes_over_knows_what_is_in_though_the_server_goes_away_meanwhile(s
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("one_server")
 def test_processes_that_write_the_same_for_longer_than_the_window(sink):
     sink.make(duplicate_window=WINDOW_S)
     options = {"servers": sink.url, "stream": sink.name, "maxInFlight": 50}

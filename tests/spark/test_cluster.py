@@ -21,6 +21,7 @@ from penstock.testing import LocalServer
 from tests import javas
 from tests.spark.exact.cluster import Cluster
 from tests.spark.jvm import EVERY_WAY
+from tests.ways import FULL
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -60,7 +61,8 @@ def nodes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("nodes")
     package(folder / "penstock.zip")
     make_python(folder / "bare")
-    install(make_python(folder / "full"))
+    if FULL:
+        install(make_python(folder / "full"))
     (folder / "tmp").mkdir()
     return folder
 

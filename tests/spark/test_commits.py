@@ -16,6 +16,7 @@ from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.places import TableError, place
 from tests.spark.drivers import STEPS, Query
 from tests.spark.tables_help import SCHEMA, files_of, sequences, write_of
+from tests.ways import length
 
 
 @pytest.fixture
@@ -246,7 +247,7 @@ class DeltaStore:
         return sequences(self.where)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=length(15, 25), deadline=None)
 @given(st.lists(STEPS, min_size=15, max_size=40))
 def test_exactly_once(tmp_path_factory, steps):
     query = Query(DeltaStore(place(tmp_path_factory.mktemp("once") / "t")))

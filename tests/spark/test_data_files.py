@@ -22,6 +22,7 @@ from penstock.spark.tables.parquet import folder_name, partition_text
 from penstock.spark.tables.places import place
 from penstock.spark.tables.rows import read_files
 from penstock.spark.tables.seen import DictionaryChoices
+from tests.ways import length
 
 ALL = pa.schema(
     [
@@ -81,7 +82,7 @@ def comparable(row, emptied=()):
     return sorted(shown.items()).__repr__()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=length(20, 40), deadline=None)
 @given(st.lists(st.lists(ROWS, max_size=8), min_size=1, max_size=4), PARTITIONS)
 def test_rows_come_back_from_our_reader_and_from_that_of_delta_rs(tmp_path_factory, batches, by):
     where = place(tmp_path_factory.mktemp("rows") / "t")
@@ -108,7 +109,7 @@ def test_rows_come_back_from_our_reader_and_from_that_of_delta_rs(tmp_path_facto
     assert sorted(comparable(row) for row in read) == sorted(rows * 2)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=length(20, 40), deadline=None)
 @given(st.lists(ROWS, min_size=1, max_size=10))
 def test_statistics_enclose_every_value(tmp_path_factory, rows):
     where = place(tmp_path_factory.mktemp("stats"))

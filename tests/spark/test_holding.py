@@ -1,6 +1,7 @@
 """Targets that are gone, or hold less than the query's checkpoint says: refused, with both numbers."""
 
 import shutil
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +18,11 @@ from penstock.spark.writing.options import parse_write_options
 from penstock.spark.writing.target import Target, warn_unnoticed
 from tests.spark import tables_help
 from tests.spark.feeds import Feed, by_append, by_format, by_upsert
+from tests.spark.jvm import EVERY_WAY
 from tests.spark.tables_help import sequences
+from tests.ways import skip_other_servers
+
+every_way = partial(pytest.param, marks=EVERY_WAY)
 
 
 def test_a_memory_is_of_one_place_in_one_checkpoint(tmp_path):
@@ -76,7 +81,7 @@ def test_a_stream_that_is_not_watched_is_warned_of_once(tmp_path, recwarn):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("way", [by_format, by_upsert, by_append])
+@pytest.mark.parametrize("way", [by_format, every_way(by_upsert), every_way(by_append)])
 def test_a_table_that_is_older_than_its_checkpoint_or_gone_is_refused(spark, tmp_path, way):
     feed, path = Feed(spark, tmp_path), tmp_path / "t"
     for _ in range(2):
@@ -102,7 +107,7 @@ def test_a_table_that_is_older_than_its_checkpoint_or_gone_is_refused(spark, tmp
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("way", [by_format, by_upsert, by_append])
+@pytest.mark.parametrize("way", [every_way(by_format), every_way(by_upsert), by_append])
 def test_a_table_that_was_put_back_is_filled(spark, tmp_path, way):
     """The query ends once, with the reason; started again it has all rows, also after a kill."""
     feed, path = Feed(spark, tmp_path), tmp_path / "t"
@@ -127,7 +132,7 @@ def test_a_table_that_was_put_back_is_filled(spark, tmp_path, way):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("way", [by_format, by_upsert])
+@pytest.mark.parametrize("way", [every_way(by_format), by_upsert])
 def test_a_table_is_watched_by_its_marks_where_the_checkpoint_is_elsewhere(spark, tmp_path, way):
     """In a file system that only the JVM knows; every second batch has no rows."""
     feed, path = Feed(spark, tmp_path), tmp_path / "t"
@@ -275,8 +280,10 @@ def test_batches_without_rows_are_no_hole_and_a_checkpoint_without_notes_is_know
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["jetstream", "jetstream_kv", "jetstream_object"])
 def test_streams_and_buckets_that_were_made_anew_or_put_back_are_refused(
-    spark, tmp_path, server, client, kind
+    spark, tmp_path, server, client, kind, request
 ):
+    if kind != "jetstream":
+        skip_other_servers(request)
     js, feed = client.jetstream(), Feed(spark, tmp_path)
     stream, subject, more = {
         "jetstream": ("BACK", "back.>", {"subject": "back.x"}),

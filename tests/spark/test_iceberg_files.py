@@ -20,6 +20,7 @@ from penstock.spark.tables.places import TableError
 from tests.spark.iceberg_help import address_of, rows_of, table_of
 from tests.spark.tables_help import SCHEMA, batch_of
 from tests.spark.test_data_files import ALL, ROWS, comparable
+from tests.ways import length
 
 # As a table holds it: no type is smaller than 32 bits.
 HELD = pa.schema([(f.name, pa.int32() if f.name == "byte" else f.type) for f in ALL])
@@ -30,7 +31,7 @@ def file_of(path):
     return Path(path.removeprefix("file://"))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=length(8, 15), deadline=None)
 @given(st.lists(st.lists(ROWS, max_size=6), min_size=1, max_size=3), PARTITIONS)
 def test_rows_come_back(tmp_path_factory, batches, by):
     where = address_of(tmp_path_factory.mktemp("rows"))
@@ -50,7 +51,7 @@ def test_rows_come_back(tmp_path_factory, batches, by):
 SIMPLE = ("seq", "byte", "text", "day", "number", "data", "flag")
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=length(8, 15), deadline=None)
 @given(st.lists(ROWS, min_size=1, max_size=8))
 def test_no_bound_hides_a_row(tmp_path_factory, rows):
     where = address_of(tmp_path_factory.mktemp("bounds"))

@@ -42,6 +42,7 @@ def test_a_batch_read_with_all_columns(spark, stream):
     assert messages.where("seq = 1").first().headers is None
 
 
+@pytest.mark.usefixtures("one_server")
 def test_filters_of_one_query_are_not_those_of_another(spark, stream):
     """Queries of one DataFrame, one after the other and in one plan: each has its own rows."""
     stream.fill(100)
@@ -66,6 +67,7 @@ def test_filters_of_one_query_are_not_those_of_another(spark, stream):
         reading(spark.read, stream, pushdown="true").count()
 
 
+@pytest.mark.usefixtures("one_server")
 def test_columns_and_schemas(spark, stream):
     stream.fill(3)
     chosen = reading(spark.read, stream, columns="data,seq,size")
@@ -89,6 +91,7 @@ def test_columns_and_schemas(spark, stream):
             reading(spark.read.schema(schema), stream).collect()
 
 
+@pytest.mark.usefixtures("one_server")
 def test_several_streams_in_one_query(spark, stream, family, tmp_path):
     other = family("B")
     stream.fill(30)
@@ -129,6 +132,7 @@ def test_several_streams_in_one_query(spark, stream, family, tmp_path):
     }
 
 
+@pytest.mark.usefixtures("one_server")
 def test_an_empty_batch_read(spark, stream):
     assert reading(spark.read, stream).count() == 0
     stream.fill(5)
@@ -163,6 +167,7 @@ def run_query(messages, sink, checkpoint):
     return query
 
 
+@pytest.mark.usefixtures("one_server")
 def test_available_now_then_a_failure_then_a_restart(spark, stream, tmp_path):
     stream.fill(25)
     sink = Sink()
@@ -252,6 +257,7 @@ def test_a_server_is_restarted_and_a_stream_made_again_under_a_query(spark, serv
         own.remove()
 
 
+@pytest.mark.usefixtures("one_server")
 def test_errors_say_what_is_wrong(spark, stream):
     for given, wanted in (
         ({"sartingOffsets": "1"}, "no option 'sartingoffsets'"),
@@ -264,6 +270,7 @@ def test_errors_say_what_is_wrong(spark, stream):
             reading(spark.read, stream, **given).collect()
 
 
+@pytest.mark.usefixtures("one_server")
 def test_tables_take_batches_from_executors(spark, stream, tmp_path):
     stream.fill(500)
     rows = reading(spark.read, stream, minPartitions=3).select("seq", "subject", "data")
@@ -286,6 +293,7 @@ class Registered(DataSource):
         return "seq long"
 
 
+@pytest.mark.usefixtures("one_server")
 def test_spark_finds_the_format_by_itself(spark, stream):
     """A session in which nothing was registered knows formats only by looking for them."""
     stream.fill(7)

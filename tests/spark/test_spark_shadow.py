@@ -14,6 +14,7 @@ from penstock.spark import watch
 from penstock.spark.connection import forget_client
 from penstock.spark.servers import Servers
 from tests.peers import available_servers, running_server
+from tests.spark import shadow_job
 
 pytestmark = [pytest.mark.slow, pytest.mark.peer, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
@@ -29,7 +30,7 @@ def committed(checkpoint):
 
 
 def run_job(server, checkpoint, batches):
-    """One life of the query; returns the exit status."""
+    """One life of the query in a process of its own; returns the exit status."""
     command = [sys.executable, str(ROOT / "tests/spark/shadow_job.py"), server.url, "S"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
@@ -43,7 +44,7 @@ def run_job(server, checkpoint, batches):
 
 
 @pytest.mark.parametrize("kind", available_servers((2, 9))[-1:])
-def test_killed_between_batches_the_floor_is_never_ahead_of_the_commit_log(kind, tmp_path):
+def test_killed_between_batches_the_floor_is_never_ahead_of_the_commit_log(spark, kind, tmp_path):
     checkpoint = tmp_path / "checkpoint"
     with running_server(kind) as server, connect_blocking(server.url) as client:
         js = client.jetstream()
@@ -57,7 +58,7 @@ def test_killed_between_batches_the_floor_is_never_ahead_of_the_commit_log(kind,
         log = committed(checkpoint)
         floor = js.consumer_info("S", "query").ack_floor.stream_seq
         assert 0 < log - 10 <= floor <= log  # one batch behind at most
-        assert run_job(server, checkpoint, 1000) == 0
+        shadow_job.run(spark, server.url, "S", str(checkpoint), lambda rows, batch: rows.count())
         assert committed(checkpoint) == 60
         info = js.consumer_info("S", "query")
         assert (info.ack_floor.stream_seq, info.num_pending) == (60, 0)
@@ -70,6 +71,7 @@ def other_consumer():
     return ConsumerConfig(durable_name="other", ack_policy="explicit")
 
 
+@pytest.mark.usefixtures("one_server")
 def test_a_watched_query(spark, server, stream, tmp_path):
     stream.fill(25)
     with connect_blocking(server.url) as client:
@@ -106,6 +108,7 @@ def test_a_watched_query(spark, server, stream, tmp_path):
     forget_client(Servers(urls=(server.url,)))
 
 
+@pytest.mark.usefixtures("one_server")
 def test_a_bucket_as_a_table_and_as_a_stream(spark, server, stream, tmp_path):
     subjects = ["$KV.devices.>"]
     stream.js.create_stream(

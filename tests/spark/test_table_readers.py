@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from _pytest.mark import ParameterSet
 from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from penstock.spark.tables.places import Place, place
 from penstock.spark.tables.replacing import snapshot
 from penstock.spark.tables.upserts import merge
 from tests.spark.table_readers import OPERATORS, READERS, Condition, without_statistics
+from tests.ways import EVERY_WAY, length
 
 NAN, INF = float("nan"), float("inf")
 LAST = "\U0010ffff"
@@ -152,9 +154,18 @@ def check(table: DeltaTable, bare: DeltaTable, rows: pa.Table, asked: Condition)
             assert found == reader.expected(bare, rows, asked, kind), (reader.name, asked)
 
 
-@pytest.mark.parametrize("name", TYPES)
-@pytest.mark.parametrize("way", [appended, upserted, compacted])
-@settings(max_examples=2, deadline=None)
+def pairs() -> list[ParameterSet]:
+    """Each type with each way in `make test-all`; with one of them in turn in `make test`."""
+    ways = [appended, upserted, compacted]
+    return [
+        pytest.param(way, name, marks=() if way is ways[number % 3] else EVERY_WAY)
+        for number, name in enumerate(TYPES)
+        for way in ways
+    ]
+
+
+@pytest.mark.parametrize(("way", "name"), pairs())
+@settings(max_examples=length(3, 4), deadline=None)
 @given(st.data())
 def test_no_reader_misses_a_row(tmp_path_factory, way, name, data):
     _, edges = TYPES[name]
