@@ -19,7 +19,9 @@ from penstock.pipeline.children import started_at
 from penstock.pipeline.logs.parts import local_time_zone
 from penstock.pipeline.logs.run import run
 from penstock.pipeline.running.supervising import brief
+from penstock.spark import session
 from tests.peers import available_servers, command_of, free_port
+from tests.ways import FULL, length
 
 # That it runs on any server is for the tests of its parts to show; these take half a minute each.
 KINDS = available_servers()[:1]
@@ -79,7 +81,7 @@ class Run:
         while not (found := what()):
             assert time.monotonic() < deadline, "waited in vain"
             assert self.process is None or self.process.poll() is None, self.end()
-            time.sleep(0.02)
+            time.sleep(0.05)
         return found
 
     def stored(self) -> int:
@@ -126,8 +128,7 @@ def job(request, tmp_path):
             os.kill(pid, signal.SIGKILL)
 
 
-def complaint(job, *more):
-    code, output = job.finish(*more, timeout=240)
+def one_line(code, output):
     lines = [line for line in output.splitlines() if line.strip()]
     assert code == 1, output
     assert len(lines) == 1, output
@@ -135,16 +136,27 @@ def complaint(job, *more):
     return lines[0]
 
 
-def test_bad_arguments_are_one_line(job, tmp_path):
-    assert "--nonsense" in complaint(job, "--nonsense")
-    assert "'99999' is not a port" in complaint(job, "--nats-port", "99999")
+@pytest.fixture
+def complaint(job, capsys):
+    """What the command says when it is called here, with more arguments."""
+
+    def call(*more):
+        code = run([*job.arguments, *more])
+        return one_line(code, "".join(capsys.readouterr()))
+
+    return call
+
+
+def test_bad_arguments_are_one_line(job, complaint, tmp_path):
+    assert "--nonsense" in complaint("--nonsense")
+    assert "'99999' is not a port" in complaint("--nats-port", "99999")
     missing = str(tmp_path / "missing.log")
-    assert f"{missing} does not exist" in complaint(job, "--logs", missing)
-    assert "no file matches" in complaint(job, "--logs", str(tmp_path / "*.nothing"))
-    assert "no readable log file" in complaint(job, "--once")
+    assert f"{missing} does not exist" in complaint("--logs", missing)
+    assert "no file matches" in complaint("--logs", str(tmp_path / "*.nothing"))
+    assert "no readable log file" in complaint("--once")
     (tmp_path / "file").write_text("")
-    assert "--store" in complaint(job, "--store", str(tmp_path / "file"))
-    assert "/nowhere/server" in complaint(job, "--server-command", "/nowhere/server")
+    assert "--store" in complaint("--store", str(tmp_path / "file"))
+    assert "/nowhere/server" in complaint("--server-command", "/nowhere/server")
 
 
 def test_a_taken_port_is_one_line(job):
@@ -153,32 +165,29 @@ def test_a_taken_port_is_one_line(job):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", job.port))
         taken.listen()
-        said = complaint(job)
+        said = one_line(*job.finish())
         assert f"port {job.port}" in said
         assert "--nats-port" in said
 
 
-def test_a_server_that_does_not_start_is_one_line(job):
-    said = complaint(job, "--server-command", "sh -c 'echo no licence; exit 3'")
+def test_a_server_that_does_not_start_is_one_line(complaint):
+    said = complaint("--server-command", "sh -c 'echo no licence; exit 3'")
     assert "did not start: no licence" in said
 
 
-def test_no_java_is_one_line(job, monkeypatch, capsys):
+def test_no_java_is_one_line(complaint, monkeypatch):
     from penstock.spark import java
 
     monkeypatch.setattr(java, "_installed_homes", list)
     monkeypatch.setattr(java, "_packaged_home", lambda: None)
-    assert run(job.arguments) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("penstock run: Spark needs Java: no Java found.")
-    assert said.count("\n") == 1
+    assert complaint().startswith("penstock run: Spark needs Java: no Java found.")
 
 
 def test_a_folder_in_use_is_one_line(job):
     from penstock.pipeline.children import Children
 
     held = Children(job.store)
-    assert f"in use by process {os.getpid()}" in complaint(job)
+    assert f"in use by process {os.getpid()}" in one_line(*job.finish())
     held.release()
 
 
@@ -222,12 +231,31 @@ def test_ctrl_c_is_a_clean_stop_with_a_summary(job):
     assert job.children() == {}
 
 
+@pytest.fixture
+def to_the_end(job, monkeypatch, capsys):
+    """Calls the command, which ends by itself: exit status and output.
+
+    With PENSTOCK_FULL=1 a process with a JVM of its own; else the command runs here, on the session
+    that is there.
+    """
+
+    def call(*more):
+        if FULL:
+            return job.finish(*more)
+        monkeypatch.setattr(session, "end_session", lambda spark: None)
+        monkeypatch.setattr(session, "jvm_pid", lambda spark: None)
+        capsys.readouterr()
+        return run([*job.arguments, *more]), "".join(capsys.readouterr())
+
+    return call
+
+
 @pytest.mark.slow
 @pytest.mark.peer
 @pytest.mark.timeout(600)
-def test_killed_anywhere_and_started_again_loses_and_doubles_nothing(job):
+def test_killed_anywhere_and_started_again_loses_and_doubles_nothing(spark, job, to_the_end):
     """kill -9 of the command while it ships, the server, the JVM, its workers, the command."""
-    lines = 60_000
+    lines = length(30_000, 60_000)
     job.write("a.log", 1, lines)
     job.write("b.log", 1, 1000)
 
@@ -267,7 +295,7 @@ def test_killed_anywhere_and_started_again_loses_and_doubles_nothing(job):
 
     (job.logs / "a.log").rename(job.logs / "a.log.1")
     job.write("a.log", 1, 10)
-    code, output = job.finish("--once")
+    code, output = to_the_end("--once")
     assert code == 0, output
     assert "PASS" in output
 
