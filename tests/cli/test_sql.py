@@ -18,6 +18,7 @@ import pytest
 from google.protobuf import descriptor_pb2
 from pyarrow import parquet
 
+from penstock.cli.sql import query
 from penstock.client import (
     ConsumerConfig,
     KeyValueConfig,
@@ -301,6 +302,33 @@ def test_ctrl_c_while_the_database_opens_is_no_error(
 
     monkeypatch.setattr("penstock.sql.database.duckdb.connect", Interrupted)
     assert at("sql", "select 1").status == 130
+
+
+def test_ctrl_c_in_an_import_that_hides_it_is_heard(
+    at: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hidden(*given: Any) -> Any:
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        return made(*given)
+
+    made = query._database
+    monkeypatch.setattr(query, "_database", hidden)
+    assert at("sql", "select 1").status == 130
+
+
+@pytest.mark.parametrize("kind", [OSError, ValueError])
+def test_ctrl_c_that_a_result_tells_in_its_own_way(
+    at: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
+    def interrupted(*_: Any) -> None:
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        raise kind("INTERRUPT Error: Interrupted!")
+
+    monkeypatch.setattr(query, "_print", interrupted)
+    ran = at("sql", "select 1")
+    assert (ran.status, ran.err.strip()) == (130, "")
 
 
 def test_ctrl_c_within_a_scan_ends_the_query(

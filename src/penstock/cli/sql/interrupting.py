@@ -19,11 +19,9 @@ if TYPE_CHECKING:
 def interruptible(database: Database | None = None) -> Iterator[None]:
     """Ctrl-C ends the query that runs; then KeyboardInterrupt is raised, as anywhere else.
 
-    Without a database: for short statements, which DuckDB ends with errors of its own after a Ctrl-C.
+    Without a database: for imports and short statements, which DuckDB ends with errors of its own after a Ctrl-C,
+    or as if there had been none.
     """
-    import duckdb
-    import pyarrow
-
     if threading.current_thread() is not threading.main_thread():
         yield  # signals do not come here
         return
@@ -41,7 +39,7 @@ def interruptible(database: Database | None = None) -> Iterator[None]:
     try:
         with _telling(database) if database else contextlib.nullcontext():
             yield
-    except (duckdb.Error, pyarrow.ArrowException, RuntimeError):
+    except Exception:  # of many classes: that of a result that is read is OSError
         if heard.is_set():
             raise KeyboardInterrupt from None
         raise
@@ -65,6 +63,8 @@ def _scans(frame: FrameType | None) -> bool:
 @contextlib.contextmanager
 def _telling(database: Database) -> Iterator[None]:
     """A thread that learns of Ctrl-C at once, and tells DuckDB."""
+    import duckdb
+
     ours, signals = socket.socketpair()
     signals.setblocking(False)
     before = signal.set_wakeup_fd(signals.fileno(), warn_on_full_buffer=False)
@@ -72,14 +72,16 @@ def _telling(database: Database) -> Iterator[None]:
     def watch() -> None:
         while numbers := ours.recv(64):
             if signal.SIGINT in numbers:
-                database.connection.interrupt()
+                with contextlib.suppress(duckdb.Error):  # Ctrl-C came at the end: it is closed
+                    database.connection.interrupt()
 
     watcher = threading.Thread(target=watch, name="interrupt", daemon=True)
-    watcher.start()
     try:
+        watcher.start()
         yield
     finally:
         signal.set_wakeup_fd(before)
         signals.close()
-        watcher.join()
+        if watcher.ident is not None:
+            watcher.join()
         ours.close()

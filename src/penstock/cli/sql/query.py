@@ -76,13 +76,16 @@ def sql(session: Session, /, query: str | None, **asked: Any) -> int:
     penstock sql --store ./data "select * from ORDERS where subject = 'orders.new' and seq > 1000"
     """
     try:
-        import duckdb
-        import pyarrow
+        with interruptible():
+            import duckdb
+            import pyarrow
     except ImportError as problem:
         raise click.ClickException(f"{problem}; pip install 'penstock[sql]'") from None
     form = asked["form"] or ("json" if session.as_json else "table")
     _check(session, asked, form, query)
-    with _database(session, asked) as database:
+    with interruptible():
+        database = _database(session, asked)
+    with database:
         try:
             if query is None and sys.stdin.isatty():
                 from penstock.cli.sql.prompt import prompt
@@ -136,8 +139,7 @@ def _statements(text: str) -> list[str]:
 # -- sources and targets ----------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def _database(session: Session, asked: dict[str, Any]) -> Iterator[Database]:
+def _database(session: Session, asked: dict[str, Any]) -> Database:
     from penstock.sql.database import Database
     from penstock.sql.folders import FolderSource
     from penstock.sql.live import LiveSource
@@ -165,10 +167,7 @@ def _database(session: Session, asked: dict[str, Any]) -> Iterator[Database]:
         source = _Folder(session, vault())
     else:
         source = LiveSource(session.connect, None if session.store else session.domain or None)
-    with interruptible():
-        database = Database(source, json_columns=columns, decoders=decoders)
-    with database:
-        yield database
+    return Database(source, json_columns=columns, decoders=decoders)
 
 
 def _decoder(given: str, descriptor: Path | None) -> tuple[str, Any]:
