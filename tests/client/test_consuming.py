@@ -73,7 +73,7 @@ def subscriptions(client: Any) -> int:
 
 
 def kinds(messages: Any) -> set[str]:
-    return {event.kind for event in messages._intake.events}
+    return {event.kind for event in messages._intake.events.unread}
 
 
 # -- batches --------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def test_an_iteration_yields_each_message_once_and_in_order(
                 break
     wait_for(lambda: js.consumer_info(unique, "c").ack_floor.stream_seq >= COUNT + 19)
     limit = options.get("max_messages")
-    assert all(event.count <= (limit or 2000) for event in messages._intake.events)
+    assert all(event.count <= (limit or 2000) for event in messages._intake.events.unread)
 
 
 def test_a_single_message_is_requested_when_the_one_before_is_handled(js: Any, unique: str) -> None:

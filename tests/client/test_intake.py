@@ -160,7 +160,7 @@ def test_an_operation_never_stalls_and_buffers_no_more_than_asked(
             model.lose()
         else:
             model.client.now += 3.0
-            model.intake.heard = True
+            model.intake.heartbeats.heard = True
             model.turn()
         model.read()
         owed = sum(amount for _, amount in model.requests)
@@ -172,7 +172,7 @@ def test_an_operation_never_stalls_and_buffers_no_more_than_asked(
     while model.take():
         model.read()
     model.client.now += 3.0
-    model.intake.heard = True
+    model.intake.heartbeats.heard = True
     model.turn()
     model.read()
     assert model.requests, "nothing is requested though everything is handled"

@@ -94,6 +94,62 @@ class Answers:
         """The client is closed; the requests are told separately."""
 
 
+class Requests:
+    """The outstanding requests of one client, and the inbox that their answers share."""
+
+    def __init__(self, client: Session[Any]) -> None:
+        """No request yet; the first one subscribes to the inbox."""
+        self.outstanding: dict[str, Question] = {}
+        """The requests by the subject of their answer."""
+        self._client = client
+        self._inbox = ""
+        self._count = 0
+
+    def ask(self, subject: str, data: bytes, block: bytes) -> Question:
+        """Queue a request with the header block ``block``. ``forget`` must follow."""
+        client = self._client
+        if not client.options.shared_inbox:
+            return self._ask_alone(subject, data, block)
+        if not self._inbox:
+            self._inbox = client.new_inbox()
+            owner = Answers(client, self.outstanding)
+            owner.interest = client.connection.subscribe(f"{self._inbox}.*", owner=owner)
+        self._count += 1
+        question = Question(subject, f"{self._inbox}.{self._count}")
+        client.connection.publish(subject, data, question.inbox, block, sound_reply=True)
+        self.outstanding[question.inbox] = question
+        return question
+
+    def _ask_alone(self, subject: str, data: bytes, block: bytes) -> Question:
+        """Ask with a subscription for this one answer."""
+        client = self._client
+        question = Question(subject, client.new_inbox())
+        owner = Answers(client, self.outstanding)
+        owner.interest = client.connection.subscribe(question.inbox, owner=owner)
+        try:
+            client.connection.unsubscribe(owner.interest, 1)
+            client.connection.publish(subject, data, question.inbox, block, sound_reply=True)
+        except BaseException:
+            client.connection.unsubscribe(owner.interest)
+            raise
+        question.interest = owner.interest
+        self.outstanding[question.inbox] = question
+        return question
+
+    def forget(self, question: Question) -> None:
+        """No caller waits for the answer any more."""
+        self.outstanding.pop(question.inbox, None)
+        if question.interest is not None and question.answer is None:
+            self._client.release(question.interest)
+
+    def refused(self, complaint: PermissionsViolation) -> None:
+        """The server does not permit an operation: tell the requests that may need it."""
+        for each in list(self.outstanding.values()):
+            each.refused(complaint)
+        if self._inbox and f'"{self._inbox}.*"' in complaint.text:
+            self._inbox = ""  # the next request subscribes again, and is refused again
+
+
 class Gathered(Mailbox):
     """The answers to one request, and the owner of their subscription."""
 

@@ -1,26 +1,23 @@
-"""The common part of all clients without a transport: state of the connection, requests, pings, and
-the choice of the next server.
+"""The common part of all clients without a transport: the state of the connection, its events, pings
+and subscriptions.
 
 The shells inherit from ``Session``: they carry the bytes and carry out the steps. They pass time and
-randomness in.
+randomness in. ``requesting.py`` has the requests of a client, ``attempts.py`` its attempts to connect.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
-import math
 import time
 import weakref
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 from penstock.errors import (
     CallbackFailed,
     ConnectionClosed,
     ConnectionLost,
-    NoResponders,
     PenstockError,
     PermissionsViolation,
     Timeout,
@@ -29,28 +26,21 @@ from penstock.nuid import Nuid
 
 from . import events
 from .addresses import parse_servers
+from .attempts import Attempts
 from .connection import Connection, State
 from .durations import Duration, to_seconds
 from .forking import remember
-from .jetstream import Headers, encode_header_map
 from .message import BaseMessage
-from .pool import ServerPool
 from .protocol_lines import OnProtocol, ProtocolLines
-from .requests import Answers, Gathered, Question, is_end
+from .requesting import Requesting
+from .requests import Requests
 from .status import Kind, Status, StatusBox
 from .steps import (
-    RETRY_S,
-    SEND,
-    Attach,
-    Dial,
     Mailbox,
     Owner,
     Ready,
-    Sleep,
     Until,
     call,
-    flow,
-    pausing,
 )
 
 if TYPE_CHECKING:
@@ -62,7 +52,7 @@ if TYPE_CHECKING:
     from .interest import Interest
     from .options import Options
     from .own_consumers import OwnConsumers
-    from .steps import Flow, Request, Steps
+    from .steps import Steps
 
 M = TypeVar("M", bound=BaseMessage)
 
@@ -114,11 +104,9 @@ class Ping(Mailbox):
         self.stir()
 
 
-class Session(ABC, Generic[M]):
+class Session(Requesting[M]):
     """The part of a client that needs no transport."""
 
-    stays_open: ClassVar[bool]
-    """Whether the shell replaces lost connections in the background, so that no call has to."""
     logged: ClassVar[type[Exception]] = Exception
     """What ``report`` logs when nobody else is told."""
     now_ns: Callable[[], int] = staticmethod(time.time_ns)
@@ -145,11 +133,9 @@ class Session(ABC, Generic[M]):
         self.own_consumers: weakref.WeakSet[OwnConsumers] = weakref.WeakSet()
         """The consumers that readers made for themselves."""
         remember(self)
-        self._pool = ServerPool(options, randomness.random)
+        self._requests = Requests(self)
+        self._attempts = Attempts(self, self._attempting, randomness.random)
         self._nuid = Nuid(randomness)
-        self._inbox = ""
-        self._questions: dict[str, Question] = {}
-        self._asked = 0
         self._arrivals = Mailbox()
         self._was_connected = False
         self.readers_of_status: set[StatusBox] = set()
@@ -158,7 +144,6 @@ class Session(ABC, Generic[M]):
         """Called with each event of the connection."""
         self.on_error: Callable[[Exception], Any] | None = None
         """Called with each error that no call can raise."""
-        self._failed_at = -math.inf  # when an attempt to connect last failed
 
     # -- implemented by the shells -----------------------------------------------------------------
 
@@ -212,7 +197,7 @@ class Session(ABC, Generic[M]):
     @property
     def servers(self) -> tuple[Server, ...]:
         """The servers that the client knows, given or learned from INFO; the one to try next first."""
-        return tuple(self._pool.servers)
+        return tuple(self._attempts.pool.servers)
 
     @property
     def connected_server(self) -> Server | None:
@@ -224,7 +209,7 @@ class Session(ABC, Generic[M]):
 
         ``reconnect`` leaves a server that is not among them. Raises ValueError for none, or a bad URL.
         """
-        self._pool.replace(parse_servers(servers))
+        self._attempts.pool.replace(parse_servers(servers))
 
     @property
     def clustered(self) -> bool:
@@ -322,6 +307,11 @@ class Session(ABC, Generic[M]):
             Status(kind, str(at) if at else "", error, tuple(str(each) for each in servers))
         )
 
+    def _attempting(self, server: Server) -> None:
+        """An attempt to connect again begins."""
+        if self.connection.connections and (self.on_status or self.readers_of_status):
+            self._spread(Status("reconnecting", str(server)))
+
     def _spread(self, status: Status) -> None:
         for reader in list(self.readers_of_status):
             reader.put(status)
@@ -353,17 +343,16 @@ class Session(ABC, Generic[M]):
             self.note("error", event.error)
             self.report(event.error)
             if isinstance(event.error, PermissionsViolation):
-                for each in [*self._questions.values(), *self.watchers]:
+                self._requests.refused(event.error)
+                for each in list(self.watchers):
                     each.refused(event.error)
-                if self._inbox and f'"{self._inbox}.*"' in event.error.text:
-                    self._inbox = ""  # the next request subscribes, and is refused, anew
             return
         if isinstance(event, events.Connected):
             self._was_connected = True
             self.note("reconnected" if event.again else "connected")
             self._arrivals.stir()
         if isinstance(event, events.Connected | events.InfoChanged):
-            if found := self._pool.learn(event.info.connect_urls):
+            if found := self._attempts.pool.learn(event.info.connect_urls):
                 self.note("servers_discovered", servers=found)
         elif isinstance(event, events.LameDuck):
             self.note("lame_duck")
@@ -375,7 +364,7 @@ class Session(ABC, Generic[M]):
     def _tell_lost(self, error: PenstockError, waiters: list[object]) -> None:
         """The connection broke: tell every waiting call and watcher."""
         boxes = [waiter for waiter in waiters if isinstance(waiter, Mailbox)]
-        for box in [*boxes, *self._questions.values(), *self.watchers]:
+        for box in [*boxes, *self._requests.outstanding.values(), *self.watchers]:
             box.lost(error)
 
     def _end_all(self, failure: str) -> None:
@@ -405,220 +394,6 @@ class Session(ABC, Generic[M]):
 
     def _release_socket(self) -> None:
         """Give the socket back in a forked process; the parent's stays as it is. Nothing without a transport."""
-
-    # -- servers -----------------------------------------------------------------------------------
-
-    def _opening(self) -> Steps[None]:
-        """Connect to the first server that accepts; ConnectError with every server's reason."""
-        error: Exception | None = None
-        attempts = itertools.count() if self.options.retry_first_connect else self.options.servers
-        for _ in attempts:
-            error = yield from self._trying(math.inf)
-            if error is None:
-                return
-        raise self._pool.error(error)
-
-    def _reopening(self, deadline: float) -> Steps[None]:
-        """Connect again, as often as the options say.
-
-        Raises ConnectError when no server is left, Timeout at the deadline.
-        """
-        while (yield from self._trying(deadline)) is not None:
-            pass
-        self.reconnects += 1
-
-    def _trying(self, deadline: float) -> Steps[Exception | None]:
-        """Make one attempt at the next server; returns the error, None for a connection.
-
-        Raises ConnectError when no server is left, Timeout when the wait before it goes beyond the deadline.
-        """
-        choice = self._pool.next()
-        if choice is None:
-            raise self._pool.error()
-        server, wait = choice
-        now = self.clock()
-        wait = max(0.0, self._failed_at + wait - now)  # the time since then counts as waiting
-        if deadline - now <= wait:
-            self._pool.postpone()
-            yield Sleep(max(0.0, deadline - now))
-            raise Timeout(f"no connection in time: {self._pool.error()}")
-        if wait:
-            yield Sleep(wait)
-        if self.connection.connections and (self.on_status or self.readers_of_status):
-            self._spread(Status("reconnecting", str(server)))
-        try:
-            yield Dial(server)
-        except (PenstockError, OSError, ValueError) as error:  # ValueError: an invalid host name
-            if self.closed:
-                raise self.connection.closed_error() from error
-            self._pool.failed(error)
-            self._failed_at = self.clock()
-            return error
-        self._pool.succeeded()
-        return None
-
-    # -- requests ----------------------------------------------------------------------------------
-
-    def _ask(self, subject: str, data: bytes, block: bytes) -> Question:
-        if not self.options.shared_inbox:
-            return self._ask_alone(subject, data, block)
-        if not self._inbox:
-            self._inbox = self.new_inbox()
-            owner = Answers(self, self._questions)
-            owner.interest = self.connection.subscribe(f"{self._inbox}.*", owner=owner)
-        self._asked += 1
-        question = Question(subject, f"{self._inbox}.{self._asked}")
-        self.connection.publish(subject, data, question.inbox, block, sound_reply=True)
-        self._questions[question.inbox] = question
-        return question
-
-    def _ask_alone(self, subject: str, data: bytes, block: bytes) -> Question:
-        """Ask with a subscription for this one answer."""
-        question = Question(subject, self.new_inbox())
-        owner = Answers(self, self._questions)
-        owner.interest = self.connection.subscribe(question.inbox, owner=owner)
-        try:
-            self.connection.unsubscribe(owner.interest, 1)
-            self.connection.publish(subject, data, question.inbox, block, sound_reply=True)
-        except BaseException:
-            self.connection.unsubscribe(owner.interest)
-            raise
-        question.interest = owner.interest
-        self._questions[question.inbox] = question
-        return question
-
-    def forget(self, question: Question) -> None:
-        """Forget a request: no caller waits for the answer any more."""
-        self._questions.pop(question.inbox, None)
-        if question.interest is not None and question.answer is None:
-            self.release(question.interest)
-
-    def requesting(
-        self,
-        subject: str,
-        data: bytes = b"",
-        *,
-        timeout: Duration | None = None,
-        headers: Headers | None = None,
-        raw_headers: bytes = b"",
-    ) -> Steps[M]:
-        """Publish a request and wait for one answer.
-
-        Raises NoResponders, Timeout, PermissionsViolation when the server refuses it, ConnectionLost when the
-        connection broke meanwhile, and the errors of publish.
-        """
-        seconds = self.timeout_of(timeout)
-        if not self.stays_open:
-            yield Ready(seconds)
-        question = self._ask(subject, data, raw_headers or encode_header_map(headers))
-        try:
-            yield Until(question, question.is_over, seconds)
-        finally:
-            self.forget(question)
-        answer: M = question.outcome(seconds)
-        return answer
-
-    request = call(requesting)
-
-    def persevering(
-        self,
-        subject: str,
-        data: bytes,
-        seconds: float,
-        raw_headers: bytes = b"",
-        *,
-        again: bool = False,
-    ) -> Steps[M]:
-        """A request that is sent anew while nobody answers for a leader that a cluster elects.
-
-        ``again``: also when the connection breaks, because sent twice it does nothing more. Raises as
-        ``request``, at the latest when the time is over.
-        """
-        deadline = self.clock() + seconds
-        while True:
-            try:
-                return (
-                    yield from self.requesting(
-                        subject, data, timeout=seconds, raw_headers=raw_headers
-                    )
-                )
-            except NoResponders:
-                seconds = deadline - self.clock() - RETRY_S
-                if seconds <= 0 or not self.clustered:
-                    raise
-                yield from pausing()
-            except ConnectionLost:
-                seconds = deadline - self.clock()
-                if seconds <= 0 or not again:
-                    raise
-
-    def asking(self, step: Request) -> Steps[bytes]:
-        """The bytes of the answer to a plan's request."""
-        answer = yield from self.requesting(
-            step.subject, step.body, timeout=step.seconds, raw_headers=step.headers
-        )
-        return answer.data
-
-    def answering(self, question: Question, timeout: Duration | None = None) -> Steps[M]:
-        """Wait for the answer.
-
-        Raises NoResponders, Timeout, PermissionsViolation when the server refused the request, and
-        ConnectionLost when the connection broke after it was sent.
-        """
-        seconds = self.timeout_of(timeout)
-        try:
-            yield Until(question, question.is_over, seconds)
-        finally:
-            self.forget(question)
-        answer: M = question.outcome(seconds)
-        return answer
-
-    def gathering(
-        self,
-        subject: str,
-        data: bytes = b"",
-        *,
-        headers: Headers | None = None,
-        max_messages: int | None = None,
-        max_wait: Duration | None = None,
-        stall: Duration | None = None,
-        sentinel: Callable[[M], bool] | bool = False,
-    ) -> Flow[M]:
-        """Publish a request and yield its answers, as they come.
-
-        Ends after ``max_messages``, after ``max_wait`` (the timeout of the options), when ``stall``
-        passes after an answer without another one, or with the answer that ends the answers:
-        ``sentinel`` says which one does, True stands for an empty one; it is not yielded. Raises
-        NoResponders when nobody listens, and the errors of publish.
-        """
-        seconds = self.timeout_of(max_wait)
-        pause = math.inf if stall is None else to_seconds(stall)
-        if max_messages is not None and max_messages < 1:
-            raise ValueError(f"max_messages must be at least 1, got {max_messages}")
-        yield Ready(seconds)
-        answers = Gathered(subject, self.new_inbox())
-        yield Attach(answers.inbox, answers)
-        self.watchers.add(answers)
-        deadline, taken = self.clock() + seconds, 0
-        try:
-            self.connection.publish(subject, data, answers.inbox, encode_header_map(headers))
-            yield SEND
-            while max_messages is None or taken < max_messages:
-                left = deadline - self.clock()
-                if not answers.has_news():
-                    wait = min(left, pause) if taken else left
-                    if wait <= 0 or not (yield Until(answers, answers.has_news, wait)):
-                        return
-                message: Any = answers.take()
-                if message is None or is_end(message, sentinel):
-                    return
-                taken += 1
-                yield message
-        finally:
-            self.watchers.discard(answers)
-            self.release(answers.interest)
-
-    request_many = flow(gathering)
 
     # -- pings -------------------------------------------------------------------------------------
 

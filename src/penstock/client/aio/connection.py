@@ -101,7 +101,7 @@ class Client(Awaited, Session[Message], Making["JetStream", "Service", "ServiceC
     async def open(self) -> None:
         """Connect to the first server that accepts; ConnectError with every server's reason."""
         try:
-            await run(self, self._opening())
+            await run(self, self._attempts.opening())
         except ConnectError:
             self.connection.close()
             raise
@@ -181,7 +181,7 @@ class Client(Awaited, Session[Message], Making["JetStream", "Service", "ServiceC
 
     async def _reconnect(self) -> None:
         try:
-            await run(self, self._reopening(math.inf))
+            await run(self, self._attempts.reopening(math.inf))
         except ConnectError as error:
             self.last_error = error
             self._shut(f"gave up reconnecting: {error}")
@@ -263,7 +263,7 @@ class Client(Awaited, Session[Message], Making["JetStream", "Service", "ServiceC
         At once if a single request is outstanding: no other task is likely to add to it, and a turn of the
         loop costs more than what it would collect.
         """
-        if len(self._questions) == 1:
+        if len(self._requests.outstanding) == 1:
             self.flush_output()
         else:
             self.plan_flush()

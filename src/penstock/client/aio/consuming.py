@@ -80,8 +80,8 @@ class _Operation(Entered, Operation[Message]):
         intake, queue, last = self._intake, self._queue, self._last
         if last is not None:
             self._last = None
-            if intake.given:
-                intake.given.pop(asyncio.current_task(), None)
+            if intake.extension.given:
+                intake.extension.given.pop(asyncio.current_task(), None)
             if intake.by_bytes:
                 due = intake.took(last)
             else:
@@ -96,8 +96,8 @@ class _Operation(Entered, Operation[Message]):
             await until(self.client, Until(intake.takers, intake.has_message, math.inf))
         message: Message = queue.popleft()
         self._last = message
-        if intake.extends:
-            intake.given[asyncio.current_task()] = message
+        if intake.extension.on:
+            intake.extension.given[asyncio.current_task()] = message
         return message
 
     # -- handlers ----------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class _Operation(Entered, Operation[Message]):
                 try:
                     await handle(message)
                     if auto_ack:
-                        intake.acknowledge(message)
+                        intake.acks.acknowledge(message)
                 except Exception as error:
                     self._failed(message, error)
                 except asyncio.CancelledError as error:
@@ -148,7 +148,7 @@ class _Operation(Entered, Operation[Message]):
                     flush()
         finally:
             self._free.append(number)
-            intake.eventbox.stir()
+            intake.events.stir()
 
     def _handle_now(self, message: Message) -> None:
         """Call a plain function as messages arrive."""
@@ -157,7 +157,7 @@ class _Operation(Entered, Operation[Message]):
         try:
             self._callback(message)
             if self._auto_ack:
-                self._intake.acknowledge(message)
+                self._intake.acks.acknowledge(message)
         except Exception as error:
             self._failed(message, error)
         finally:
@@ -172,7 +172,7 @@ class _Operation(Entered, Operation[Message]):
         """
         self._check_runs()
         seconds = math.inf if timeout is None else to_seconds(timeout)
-        if await until(self.client, Until(self._intake.eventbox, self._is_done, seconds)):
+        if await until(self.client, Until(self._intake.events, self._is_done, seconds)):
             self._outcome()
 
 

@@ -94,7 +94,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         self._share()
         outer = self._begin_leading()
         try:
-            run(self, self._opening())
+            run(self, self._attempts.opening())
         finally:
             self._end_leading(outer)
         self._keeper.start()
@@ -270,7 +270,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
     def _connect_again(self, deadline: float) -> None:
         outer = self._begin_leading()
         try:
-            run(self, self._reopening(deadline))
+            run(self, self._attempts.reopening(deadline))
         except ConnectError as error:
             self._end(f"gave up reconnecting: {error}")
             raise self.connection.closed_error() from error
@@ -520,7 +520,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         connection.
         """
         self.reopen(timeout)
-        return self._ask(subject, data, raw_headers or encode_header_map(headers))
+        return self._requests.ask(subject, data, raw_headers or encode_header_map(headers))
 
     answer_to = call(Session[BlockingMessage].answering)
 

@@ -58,7 +58,7 @@ class _Operation(Entered, Operation[BlockingMessage]):
         by_default = self._concurrency is not None and self._auto_extend is None
         if self._auto_extend or by_default:
             intake.extend_acks()
-            if intake.extends:
+            if intake.extension.on:
                 self.client.assume(intake.extend_when_due)
 
     def _inside(self) -> bool:
@@ -89,8 +89,8 @@ class _Operation(Entered, Operation[BlockingMessage]):
             last = self._last
             if last is not None:
                 self._last = None
-                if intake.given:
-                    intake.given.pop(threading.get_ident(), None)
+                if intake.extension.given:
+                    intake.extension.given.pop(threading.get_ident(), None)
                 if intake.by_bytes:
                     due = intake.took(last)
                 else:
@@ -107,8 +107,8 @@ class _Operation(Entered, Operation[BlockingMessage]):
                 run(self.client, intake.awaiting(intake.takers, intake.has_message, math.inf))
             message: BlockingMessage = queue.popleft()
             self._last = message
-            if intake.extends:
-                intake.given[threading.get_ident()] = message
+            if intake.extension.on:
+                intake.extension.given[threading.get_ident()] = message
         finally:
             guard.give()
         return message

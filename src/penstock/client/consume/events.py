@@ -1,9 +1,15 @@
-"""What happens to an operation that consumes, as events for its user. Knows no transport."""
+"""What happens to an operation that consumes, as events for its user. Does not depend on a transport."""
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from ..steps import Mailbox
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 EventKind: TypeAlias = Literal[
     "consumer_deleted",
@@ -79,3 +85,33 @@ class ConsumerEvent:
     """Messages that an ended request did not deliver."""
     bytes_left: int = 0
     error: Exception | None = None
+
+
+def no_event(_: ConsumerEvent) -> None:
+    """Ignore the event."""
+
+
+class EventFeed(Mailbox):
+    """The events of one operation, for its callback and for one reader."""
+
+    def __init__(self) -> None:
+        """No event yet, and no callback."""
+        self.unread: deque[ConsumerEvent] = deque(maxlen=EVENTS_MAX)
+        self.callback: Callable[[ConsumerEvent], None] = no_event
+        self._over = False
+
+    def emit(self, kind: EventKind, description: str = "", **fields: Any) -> None:
+        """Tell the user of an event."""
+        event = ConsumerEvent(kind, description, **fields)
+        self.unread.append(event)
+        self.stir()
+        self.callback(event)
+
+    def has_news(self) -> bool:
+        """Whether there is an event to read, or none follows."""
+        return bool(self.unread) or self._over
+
+    def end(self) -> None:
+        """The operation has ended."""
+        self._over = True
+        self.stir()

@@ -1,4 +1,4 @@
-"""A pull consumer: single messages, batches, and operations without end. Knows no transport."""
+"""A pull consumer: single messages, batches, and operations without end. Does not depend on a transport."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ to requests. A loop of steps, ``turn``, does everything that is not done for eac
 after a loss, looks up a consumer that does not answer, watches heartbeats, extends the ack wait of
 messages, and ends the subscription. In asyncio a task runs it; in blocking code the waiting call does.
 
-Knows no transport; the client's clock is the only time.
+Does not depend on a transport; the client's clock is the only time.
 """
 
 from __future__ import annotations
@@ -38,9 +38,12 @@ from penstock.errors import (
     Timeout,
 )
 
-from ..message import ACK, IN_PROGRESS, nak_body
+from ..message import IN_PROGRESS
 from ..steps import RETRY_S, Mailbox, Until
-from .events import EVENTS_MAX, ConsumerEvent, EventKind
+from .acking import Acks
+from .events import EventFeed
+from .extending import AckExtension
+from .heartbeats import Heartbeats
 from .requests import size_of
 
 if TYPE_CHECKING:
@@ -60,8 +63,12 @@ RETRY_MAX_S = 2.0
 """The longest time between two attempts to find a consumer."""
 
 
-def no_event(_: ConsumerEvent) -> None:
-    """Ignore the event."""
+def raise_lasting(error: PenstockError) -> None:
+    """Raise an error that does not pass; return for one that the next attempt may not have."""
+    if isinstance(error, NotEnabled) or (isinstance(error, ApiError) and error.code < 500):
+        raise error
+    if isinstance(error, ConnectionClosed) and not isinstance(error, ConnectionLost):
+        raise error
 
 
 class Intake(Mailbox, ABC):
@@ -90,9 +97,10 @@ class Intake(Mailbox, ABC):
         self.error: PenstockError | None = None
         """Why the operation ended by itself."""
         self.interest: Interest
-        self.events: deque[ConsumerEvent] = deque(maxlen=EVENTS_MAX)
-        self.eventbox = Mailbox()
-        self.tell: Callable[[ConsumerEvent], None] = no_event
+        self.acks = Acks(self.client)
+        self.events = EventFeed()
+        self.heartbeats = Heartbeats()
+        self.extension = AckExtension()
         self.inline: Callable[[Any], None] | None = None
         """Handles each message as it arrives; then there is no queue."""
         self.hire: Callable[[], None] | None = None
@@ -101,10 +109,6 @@ class Intake(Mailbox, ABC):
         """Called when the operation has ended."""
         self.handling: dict[int, BaseMessage] = {}
         """The messages of running handlers, by handler."""
-        self.extends = False
-        """Whether ack waits are extended."""
-        self.given: dict[object, BaseMessage] = {}
-        """The message that an iteration handles, by task or thread; kept to extend its ack wait."""
         self.held = 0
         """What is requested or buffered and not handled yet: messages, or bytes."""
         self.low = 0
@@ -115,22 +119,13 @@ class Intake(Mailbox, ABC):
 
         ``held`` is the sum of this, of what is buffered, and of what is being handled.
         """
-        self.heard = False
-        """Whether anything arrived since the last look at heartbeats."""
-        self.heartbeat_s = math.inf
         self.flowing = False
         """Whether requests can be sent right now."""
         self._on_missing = on_missing
-        self.acks = False
         self._lost: PenstockError | None = None
         self._doubt: Exception | None = None
         """Why the consumer must be looked up."""
         self._ending = ""  # "", "stop" or "drain"
-        self._silent = 0
-        self._heartbeat_due = math.inf
-        self._extend_s = math.inf
-        self._extend_due = math.inf
-        self._extended: set[int] = set()
         self._resume_at = -math.inf
         self._attempts = 0  # to find the consumer
         self._turner: object = None  # the caller that runs ``turn``
@@ -162,8 +157,7 @@ class Intake(Mailbox, ABC):
     def fit(self, info: ConsumerInfo) -> None:
         """Take over the consumer's configuration."""
         self.info = info
-        config = info.config
-        self.acks = config is not None and config.ack_policy in ("explicit", "all")
+        self.acks.fit(info.config)
 
     # -- called by the shell -----------------------------------------------------------------------
 
@@ -173,26 +167,22 @@ class Intake(Mailbox, ABC):
         subject, queue = self.inbox()
         self.client.attach(subject, self, queue)
         self.client.watchers.add(self)
-        self._heartbeat_due = self.client.clock() + self.heartbeat_s
+        self.heartbeats.restart(self.client.clock())
         self.flowing = True
 
     def extend_acks(self) -> None:
         """From now on extend the ack wait of messages that are buffered or being handled."""
-        config = self.info.config
-        if config is None or not self.acks:
-            return
-        waits = [int(each) for each in config.backoff] or [int(config.ack_wait)]
-        self._extend_s = min(waits) / 4e9 or math.inf
-        self.extends = self._extend_s < math.inf
-        self._extend_due = self.client.clock() + self._extend_s
+        if self.info.config is not None and self.acks.wanted:
+            self.extension.begin(self.info.config, self.client.clock())
 
     def extend_when_due(self, now: float) -> float:
         """Extend ack waits if it is time for it; returns when it is again."""
         if self.finished:
             return math.inf
-        if now >= self._extend_due:
-            self._extend(now)
-        return self._extend_due
+        if now >= self.extension.due:
+            for message in self.extension.look(now, (*self.handling.values(), *self.queue)):
+                self.acks.send(message, IN_PROGRESS)
+        return self.extension.due
 
     def has_message(self) -> bool:
         """Whether there is a message to take, or none follows."""
@@ -226,7 +216,7 @@ class Intake(Mailbox, ABC):
         finally:
             self._turner, self._turner_waits = outer
             self.takers.stir()
-            self.eventbox.stir()
+            self.events.stir()
 
     def keeping(self) -> Steps[None]:
         """Keep messages coming until the operation has ended."""
@@ -262,11 +252,11 @@ class Intake(Mailbox, ABC):
 
     def receive(self, message: BaseMessage) -> None:
         """A message of the consumer, or a status of the server."""
-        self.heard = True
+        self.heartbeats.heard = True
         if message.raw_headers and (status := message.status):
             self.on_status(status, message)
         elif self._ending == "stop":
-            self._return(message)
+            self.acks.give_back(message)
         else:
             self.expected -= size_of(message) if self.by_bytes else 1
             self.keep(message)
@@ -317,19 +307,6 @@ class Intake(Mailbox, ABC):
         """The subjects without which nothing can be consumed."""
         return (self.interest.subject,)
 
-    # -- events ------------------------------------------------------------------------------------
-
-    def emit(self, kind: EventKind, description: str = "", **fields: Any) -> None:
-        """Tell the user of an event."""
-        event = ConsumerEvent(kind, description, **fields)
-        self.events.append(event)
-        self.eventbox.stir()
-        self.tell(event)
-
-    def has_event(self) -> bool:
-        """Whether there is an event to read, or none follows."""
-        return bool(self.events) or self.finished
-
     # -- keeping messages coming -------------------------------------------------------------------
 
     def doubt(self, why: Exception) -> None:
@@ -366,13 +343,12 @@ class Intake(Mailbox, ABC):
             lost, self._lost = self._lost, None
             self.after_loss(lost)
         now = self.client.clock()
-        if now >= self._heartbeat_due:
+        if now >= self.heartbeats.due:
             self._look(now)
-        if now >= self._extend_due:
-            self._extend(now)
+        extend_due = self.extend_when_due(now)
         if now >= self._resume_at and self.held <= self.low:
             self.pull()
-        due = min(self._heartbeat_due, self._extend_due)
+        due = min(self.heartbeats.due, extend_due)
         if self._resume_at > now:
             due = min(due, self._resume_at)
 
@@ -400,44 +376,10 @@ class Intake(Mailbox, ABC):
 
     def _look(self, now: float) -> None:
         """Notice that not even heartbeats arrive."""
-        self._heartbeat_due = now + self.heartbeat_s
-        watched = self.client.connection.connected and self.expected > 0
-        if self.heard or not watched or self._resume_at > now:
-            self.heard, self._silent = False, 0
-            return
-        self._silent += 1
-        if self._silent > 1:
-            self.emit("heartbeats_missed", count=self._silent - 1)
+        owed = self.client.connection.connected and self.expected > 0 and self._resume_at <= now
+        if missed := self.heartbeats.missed(now, watched=owed):
+            self.events.emit("heartbeats_missed", count=missed)
             self.doubt(Timeout(f"no heartbeat of consumer {self.info.name!r}"))
-
-    def _count_silence(self) -> None:
-        """A look-up had no answer: after missed heartbeats, one more is missed when its time is over."""
-        now = self.client.clock()
-        if self.heard or not self.client.connection.connected:
-            self.heard, self._silent = False, 0
-        elif self._silent > 1 and now >= self._heartbeat_due:
-            self._heartbeat_due = now + self.heartbeat_s
-            self._silent += 1
-            self.emit("heartbeats_missed", count=self._silent - 1)
-
-    def _extend(self, now: float) -> None:
-        """Restart the ack wait of every message that was already here at the last look."""
-        self._extend_due = now + self._extend_s
-        there = (*self.handling.values(), *self.given.values(), *self.queue)
-        here = [each for each in there if not each.acked]
-        for message in here:
-            if id(message) in self._extended:
-                self.answer(message, IN_PROGRESS)
-        self._extended = {id(message) for message in here}
-
-    def answer(self, message: BaseMessage, payload: bytes) -> None:
-        """Send the server an ack of a message; without a connection it is sent after the reconnect."""
-        try:
-            self.client.connection.answer(message.reply, payload)
-        except PenstockError as error:  # the server delivers the message again
-            self.client.report(error)
-        else:
-            self.client.plan_flush()
 
     # -- a consumer that does not answer -----------------------------------------------------------
 
@@ -456,20 +398,15 @@ class Intake(Mailbox, ABC):
                 self._recovered(self.info, why)
                 return
         except PenstockError as error:
-            self._bear(error)
-            self._count_silence()
+            raise_lasting(error)
+            connected = self.client.connection.connected
+            if missed := self.heartbeats.missed_again(self.client.clock(), watched=connected):
+                self.events.emit("heartbeats_missed", count=missed)
         else:
             self._recovered(info, why)
             return
         wait = min(RETRY_S * 2 ** min(self._attempts - 1, 8), RETRY_MAX_S)
         self._retry_at = self.client.clock() + wait
-
-    def _bear(self, error: PenstockError) -> None:
-        """Raise an error that does not pass."""
-        if isinstance(error, NotEnabled) or (isinstance(error, ApiError) and error.code < 500):
-            raise error
-        if isinstance(error, ConnectionClosed) and not isinstance(error, ConnectionLost):
-            raise error
 
     def _finding(self, count: int) -> Steps[ConsumerInfo]:
         """The consumer's info; creates a missing one when ``on_missing`` says so."""
@@ -477,19 +414,19 @@ class Intake(Mailbox, ABC):
         try:
             return (yield from self.plans.consumer_info(self.stream, name))
         except StreamNotFound as error:
-            self.emit("stream_not_found", str(error), count=count, name=name)
+            self.events.emit("stream_not_found", str(error), count=count, name=name)
             raise
         except ConsumerNotFound as error:
-            self.emit("consumer_not_found", str(error), count=count, name=name)
+            self.events.emit("consumer_not_found", str(error), count=count, name=name)
             if self._on_missing != "recreate" or self.info.config is None:
                 raise
         config = replace(self.info.config, name=name)
         try:
             info = yield from self.plans.create_consumer(self.stream, config)
         except StreamNotFound as error:
-            self.emit("stream_not_found", str(error), count=count, name=name)
+            self.events.emit("stream_not_found", str(error), count=count, name=name)
             raise
-        self.emit("consumer_recreated", name=name)
+        self.events.emit("consumer_recreated", name=name)
         return info
 
     def _recovered(self, info: ConsumerInfo, why: Exception) -> None:
@@ -499,7 +436,7 @@ class Intake(Mailbox, ABC):
         self._retry_at = -math.inf
         self.fit(info)
         self.flowing = True
-        self._heartbeat_due = self.client.clock() + self.heartbeat_s
+        self.heartbeats.restart(self.client.clock())
         self.restart(str(why))
 
     # -- the end -----------------------------------------------------------------------------------
@@ -525,16 +462,9 @@ class Intake(Mailbox, ABC):
     def _leave(self) -> None:
         """``_tidying`` for an operation that nobody waits for."""
 
-    def _return(self, message: BaseMessage) -> None:
-        """Give a message back: the consumer delivers it again at once."""
-        config = self.info.config
-        if config is not None and config.ack_policy == "explicit" and not message.acked:
-            message.acked = True
-            self.answer(message, nak_body(None))
-
     def _return_queue(self) -> None:
         while self.queue:
-            self._return(self.queue.popleft())
+            self.acks.give_back(self.queue.popleft())
 
     def _fail(self, error: PenstockError) -> None:
         if self.error is None:
@@ -551,17 +481,11 @@ class Intake(Mailbox, ABC):
         if self.finished:
             return
         self.finished = True
-        self.given.clear()
+        self.extension.end()
         self.client.watchers.discard(self)
         self.client.release(self.interest)
         self._end_taking()
         if self.freed is not None:
             self.freed()
-        self.eventbox.stir()
+        self.events.end()
         self.stir()
-
-    def acknowledge(self, message: BaseMessage) -> None:
-        """Acknowledge a message whose handler has returned."""
-        if self.acks and not message.acked:
-            message.acked = True
-            self.answer(message, ACK)

@@ -1,6 +1,6 @@
 """One operation that consumes without end: its options, its handlers, and how it ends.
 
-The shells add the iteration and the running of handlers. Knows no transport.
+The shells add the iteration and the running of handlers. Does not depend on a transport.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Operation(ABC, Generic[M]):
         self._nak = nak_body(nak_delay)
         self._last: BaseMessage | None = None
         if on_event is not None:
-            intake.tell = functools.partial(self.client.tell, on_event)
+            intake.events.callback = functools.partial(self.client.tell, on_event)
         try:
             self._begin()
         except BaseException:
@@ -158,7 +158,7 @@ class Operation(ABC, Generic[M]):
     drain = call(draining)
 
     def _finishing(self, done: Callable[[], bool], seconds: float) -> Steps[None]:
-        yield from self._intake.awaiting(self._intake.eventbox, done, seconds)
+        yield from self._intake.awaiting(self._intake.events, done, seconds)
 
     def _leaving(self, kind: type[BaseException] | None) -> Steps[None]:
         """Stop at the end of the block; running handlers finish, unless an exception left the block."""
@@ -177,11 +177,11 @@ class Operation(ABC, Generic[M]):
         """
         intake = self._intake
         while True:
-            while intake.events:
-                yield intake.events.popleft()
+            while intake.events.unread:
+                yield intake.events.unread.popleft()
             if intake.finished:
                 return
-            yield from intake.awaiting(intake.eventbox, intake.has_event, math.inf)
+            yield from intake.awaiting(intake.events, intake.events.has_news, math.inf)
 
     events = flow(watching)
 
@@ -189,7 +189,7 @@ class Operation(ABC, Generic[M]):
 
     def _handled(self, message: BaseMessage) -> None:
         if self._auto_ack:
-            self._intake.acknowledge(message)
+            self._intake.acks.acknowledge(message)
 
     def _failed(self, message: BaseMessage, cause: Exception) -> None:
         """A handler raised: the message is delivered again, and the user is told."""
@@ -201,11 +201,9 @@ class Operation(ABC, Generic[M]):
             message,
         )
         error.__cause__ = cause
-        if intake.acks and not message.acked:
-            message.acked = True
-            intake.answer(message, self._nak)
+        intake.acks.acknowledge(message, self._nak)
         self.client.report(error)
-        intake.emit("handler_failed", str(error), error=cause)
+        intake.events.emit("handler_failed", str(error), error=cause)
 
     def _outcome(self) -> None:
         """Raise the error that ended the operation."""

@@ -2,7 +2,7 @@
 
 ``Ordered`` keeps the position: the first stream sequence that the user has not got. After a gap in
 consumer sequences, a loss of the consumer, or a change of operations the next consumer begins there.
-Knows no transport.
+Does not depend on a transport.
 """
 
 from __future__ import annotations
@@ -316,14 +316,14 @@ class OrderedIntake(PullIntake):
             info = yield from self._ordering.creating()
         except StreamNotFound as error:
             if self._created:
-                self.emit("stream_not_found", str(error), count=count)
+                self.events.emit("stream_not_found", str(error), count=count)
             raise
         self._subject = self.plans.subjects.next_message(self.stream, info.name)
         self._position.started(info)
         yield from self._ordering.consumers.removing(info.name)
         if self._created:
             why = "the stream was made again" if self._ordering.renewed else str(self._doubt)
-            self.emit("ordered_consumer_recreated", why, name=info.name)
+            self.events.emit("ordered_consumer_recreated", why, name=info.name)
         self._created = True
         self._on_missing = self._later
         return info

@@ -67,7 +67,7 @@ class PullIntake(Intake):
         if info.config is not None:
             self._sizes.fit(info.config)
         self.low = self._sizes.low
-        self.heartbeat_s = self._sizes.heartbeat_ns / 1e9
+        self.heartbeats.interval_s = self._sizes.heartbeat_ns / 1e9
 
     def begin(self) -> None:
         """Subscribe, and send the first request."""
@@ -96,13 +96,13 @@ class PullIntake(Intake):
         self._crowded = False
         self.held += amount
         self.expected += amount
-        self.emit("next", count=amount)
+        self.events.emit("next", count=amount)
         return True
 
     def restart(self, why: str) -> None:
         """Give up outstanding requests, and send a new one."""
         self._give_up()
-        self.emit("reset", why)
+        self.events.emit("reset", why)
         self.pull()
 
     def _give_up(self) -> None:
@@ -114,14 +114,14 @@ class PullIntake(Intake):
     def keep(self, message: BaseMessage) -> None:
         """Add a message to the queue."""
         if self.asking.pinned and (pin := self.asking.learn(message)):
-            self.emit("consumer_pinned", name=pin)
+            self.events.emit("consumer_pinned", name=pin)
         super().keep(message)
 
     def on_status(self, status: int, message: BaseMessage) -> None:
         """A heartbeat, or the end of a request."""
         words = message.description
         if status == HEARTBEAT:
-            self.emit("heartbeat", words)
+            self.events.emit("heartbeat", words)
             return
         number = message.subject.rpartition(".")[2]
         if not number.isdigit() or int(number) < self._first or self._is_ending():
@@ -131,11 +131,11 @@ class PullIntake(Intake):
             self._ended(message)
         elif status == WRONG_PIN:
             if self.asking.unpin():
-                self.emit("consumer_unpinned", words)
+                self.events.emit("consumer_unpinned", words)
             self._ended(message)
         elif status == NO_RESPONDERS:
             self._give_up()
-            self.emit("no_responders", name=self.info.name)
+            self.events.emit("no_responders", name=self.info.name)
             self.doubt(NoResponders(self._subject))
         elif low.startswith(LIMITS):
             self._on_limit(message, low)
@@ -157,7 +157,7 @@ class PullIntake(Intake):
             self.held -= left
             self.expected -= left
         if messages_left or bytes_left:
-            self.emit(
+            self.events.emit(
                 "discard",
                 f"{message.status} {message.description}",
                 messages_left=messages_left or 0,
@@ -171,7 +171,7 @@ class PullIntake(Intake):
         self._crowded = True
         fits_next_time = left is not None and left < self._sizes.limit
         if not (low.startswith("message size") and fits_next_time):
-            self.emit("exceeded_limits", f"{message.status} {message.description}")
+            self.events.emit("exceeded_limits", f"{message.status} {message.description}")
             self._resume_at = self.client.clock() + LIMITED_S
         self._ended(message)
         if low.startswith("exceeded maxrequest"):  # the consumer's limits have changed
@@ -181,7 +181,7 @@ class PullIntake(Intake):
         """The consumer, or the server that leads it, ended the request."""
         if words.lower().startswith("consumer deleted"):
             self._give_up()
-            self.emit("consumer_deleted", words, name=self.info.name)
+            self.events.emit("consumer_deleted", words, name=self.info.name)
             self.doubt(ConsumerDeleted(status, words))
         else:
             self.restart(f"{status} {words}")

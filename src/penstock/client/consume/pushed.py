@@ -1,4 +1,4 @@
-"""A push consumer that exists: its messages come without requests. Knows no transport.
+"""A push consumer that exists: its messages come without requests. Does not depend on a transport.
 
 The server paces them with flow control: it asks whether the client has handled what came before, and
 goes on when the client answers. A question is answered when the messages before it are taken.
@@ -94,7 +94,7 @@ class PushIntake(Intake):
         super().fit(info)
         heartbeat_ns = int(config_of(info).idle_heartbeat)
         if heartbeat_ns:
-            self.heartbeat_s = heartbeat_ns / 1e9
+            self.heartbeats.interval_s = heartbeat_ns / 1e9
 
     def begin(self) -> None:
         """Subscribe."""
@@ -108,7 +108,7 @@ class PushIntake(Intake):
             former = self.interest
             self.client.attach(self.inbox()[0], self, self.inbox()[1])
             self.client.release(former)
-        self.emit("reset", why)
+        self.events.emit("reset", why)
 
     def after_loss(self, why: PenstockError) -> None:
         """The consumer may be gone with the connection."""
@@ -118,7 +118,7 @@ class PushIntake(Intake):
         """Add a message to the queue, unless it is full."""
         self.expected = 1
         if len(self.queue) >= self._messages_max:
-            self.emit("discard", "the buffer is full", messages_left=1)
+            self.events.emit("discard", "the buffer is full", messages_left=1)
             return
         super().keep(message)
 
@@ -130,7 +130,7 @@ class PushIntake(Intake):
             if self.pull():
                 self.client.plan_flush()
         elif status == HEARTBEAT:
-            self.emit("heartbeat", message.description)
+            self.events.emit("heartbeat", message.description)
 
     def pull(self) -> bool:
         """Answer the server's question when the messages before it are taken."""
@@ -141,7 +141,7 @@ class PushIntake(Intake):
             self.client.connection.publish(question, b"")
         except PenstockError:
             return False  # the server asks again
-        self.emit("flow_control")
+        self.events.emit("flow_control")
         return True
 
 

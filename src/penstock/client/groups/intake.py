@@ -11,7 +11,7 @@ them. Only the client with the pin deletes the old consumer, and only when its h
 the server has their acks. The server refuses a consumer while another one has the same partitions
 (10100), so no two members have one partition, and joining is tried again until it succeeds.
 
-Knows no transport; the client's clock is the only time.
+Does not depend on a transport; the client's clock is the only time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from penstock.errors import (
     StreamNotFound,
 )
 
-from ..consume.intake import Intake
+from ..consume.intake import Intake, raise_lasting
 from ..consume.pulled import PullIntake
 from ..consume.requests import Asking
 from ..models import ConsumerInfo
@@ -177,9 +177,9 @@ class GroupIntake(PullIntake):
         try:
             yield from self._document.opening()
         except StreamNotFound as error:
-            self.emit("stream_not_found", str(error), name=self._group.bucket)
+            self.events.emit("stream_not_found", str(error), name=self._group.bucket)
         except PenstockError as error:
-            self._bear(error)
+            raise_lasting(error)
 
     # -- the document ------------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class GroupIntake(PullIntake):
         group = self._group
         if value is None:
             yield from self._leaving_for_good("the group was deleted")
-            self.emit("group_deleted", name=self._member)
+            self.events.emit("group_deleted", name=self._member)
             self.stop()
             return
         try:
@@ -212,7 +212,7 @@ class GroupIntake(PullIntake):
         had, self._wants = self._wants, bool(wanted.filter_subjects)
         self._stepped_back = self._stepped_back and not changed
         if had and not self._wants:
-            self.emit("group_left", name=self._member)
+            self.events.emit("group_left", name=self._member)
 
     def _leaving_for_good(self, why: str) -> Steps[None]:
         """Consume nothing more; the consumer of a static group is deleted."""
@@ -225,7 +225,7 @@ class GroupIntake(PullIntake):
             except PenstockError:
                 pass  # another client of this member deletes it
         self._joined = self._wants = False
-        self.emit("reset", why)
+        self.events.emit("reset", why)
 
     # -- joining -----------------------------------------------------------------------------------
 
@@ -243,15 +243,15 @@ class GroupIntake(PullIntake):
         except ApiError as error:
             self._join_at = self.client.clock() + AGAIN_S
             if error.err_code == PARTITION_TAKEN:
-                self.emit("group_waiting", str(error), name=self._member)
+                self.events.emit("group_waiting", str(error), name=self._member)
             elif isinstance(error, StreamNotFound):  # of a group that is being deleted
-                self.emit("stream_not_found", str(error), name=self._wanted.name)
+                self.events.emit("stream_not_found", str(error), name=self._wanted.name)
             else:
-                self._bear(error)
+                raise_lasting(error)
             return
         except PenstockError as error:
             self._join_at = self.client.clock() + AGAIN_S
-            self._bear(error)
+            raise_lasting(error)
             return
         self._joined = True
         self._stepped_back = False
@@ -259,7 +259,7 @@ class GroupIntake(PullIntake):
         self.flowing = True
         self._give_up()
         self.pull()
-        self.emit("group_joined", " ".join(wanted.filter_subjects), name=self._member)
+        self.events.emit("group_joined", " ".join(wanted.filter_subjects), name=self._member)
 
     def _replacing(
         self, wanted: ConsumerConfig, error: ConsumerExists
@@ -277,7 +277,7 @@ class GroupIntake(PullIntake):
         pinned = _pinned_client(info)
         if pinned and pinned != self.asking.pin:
             self._join_at = now + AGAIN_S  # the client with the pin replaces it
-            self.emit("group_waiting", "another client has the pin", name=self._member)
+            self.events.emit("group_waiting", "another client has the pin", name=self._member)
             return None
         if not self._stepped_back:
             self._stepped_back = True
@@ -303,12 +303,12 @@ class GroupIntake(PullIntake):
         self._dropped = dropped
         self._give_up()
         try:
-            yield Until(self, self._is_idle, math.inf if self.extends else self._ack_wait_s)
+            yield Until(self, self._is_idle, math.inf if self.extension.on else self._ack_wait_s)
             if (yield from self._has_pin()):
                 yield from self._deleting(self.info.name)
             else:
                 for each in dropped:
-                    self._return(each)
+                    self.acks.give_back(each)
                 self._join_at = self.client.clock() + STEP_BACK_S
         except ConsumerNotFound:
             pass  # another client of this member deleted it
