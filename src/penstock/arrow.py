@@ -3,7 +3,7 @@
 Arrow's strings are UTF-8. In a subject or a header with other bytes, U+FFFD, the replacement
 character, stands for each invalid part; payloads are bytes and stay as they are.
 
-Needs pyarrow. Knows nothing of servers, files and tables.
+Needs pyarrow. Does not depend on servers, files or tables.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ sinks:
         ("from: [raw, names]", "from: [names]", 20, "all its sources are static"),
         ("late: {from: checked.rejected", "late: {from: parsed.rejected", 18, "needs expect in parsed"),
         ("  back: {from", "  raw: {from", 23, "raw is taken already, in line 4"),
-        ("  back: {from", "  table: {from", 23, "table is there twice, first in line 20"),
+        ("  back: {from", "  table: {from", 23, "table occurs twice, first in line 20"),
         ("back: {from: checked", "back: {from: table", 23, "table is a sink, which cannot be read"),
         ("partitionBy: day}", "partitionBy: day, mode: update}", 20, "append or complete"),
         ("trigger: 500ms", "trigger: often", 2, "trigger is 'often', but must be a duration"),

@@ -284,7 +284,7 @@ def test_what_cannot_be_filled_says_why_and_changes_nothing(tmp_path):
         with pytest.raises(FillingError, match=why):
             put_back(spark.checkpoint, behind)
 
-    refused("no batch of the query to begin behind", -1)
+    refused("no batch of the query to continue after", -1)
     state = spark.checkpoint / "state" / "0"
     state.mkdir(parents=True)
     refused("keeps state")

@@ -122,7 +122,7 @@ def test_bad_values_name_the_option_and_what_is_right(name, text):
     [
         ({}, False, "stream is missing"),
         ({"streamPattern": "S", "stream": "S"}, True, "either stream or streamPattern"),
-        ({"stream": "S", "startingOffsets": '{"T": 1}'}, True, "for T, but what is read is stream"),
+        ({"stream": "S", "startingOffsets": '{"T": 1}'}, True, "for T, but the read is of stream"),
         ({"streamPattern": "S.*", "startingOffsets": '{"T": 1}'}, True, "streams that match"),
         ({"stream": "S", "startingOffsets": '{"S": "latest"}'}, False, "latest"),
         ({"stream": "S", "transport": "segments"}, False, "where they are"),

@@ -38,7 +38,9 @@ def test_a_file_or_folder_that_cannot_be_synced_is_an_error_once(tmp_path, synce
     for put in (syncs.file, lambda path: syncs.folders([path])):
         put(tmp_path / "broken")
         syncs.file(tmp_path / "good")
-        with pytest.raises(TableError, match=r"cannot sync what was written: .*Input/output error"):
+        with pytest.raises(
+            TableError, match=r"cannot sync the written files: .*Input/output error"
+        ):
             syncs.wait()
         assert synced.pop() == "good"
         syncs.wait()

@@ -106,7 +106,7 @@ class _Parser:
                 raise fault(key, f'"{name}" is given twice, also at {found[name].at}')
             self.space()
             if self.peek() != ":":
-                raise self.wrong(f'expected ":" behind the key "{name}", got {self.shown()}')
+                raise self.wrong(f'expected ":" after the key "{name}", got {self.shown()}')
             self.position += 1
             self.space()
             found[name] = self.value(depth + 1)

@@ -1,6 +1,6 @@
 """Where a server is: the forms of its URL, and the TLS settings for reaching it, as plain values.
 
-Knows nothing of sockets: TLS settings are file names here, which ``client/tls.py`` turns into an
+Opens no socket: TLS settings are file names here, which ``client/tls.py`` turns into an
 ``ssl.SSLContext``.
 """
 

@@ -10,7 +10,7 @@ overlap and are bounded in messages and in bytes, so the server never has more t
     Columns      [ rows ][ rows ][ rows ][ rows ]  returned when full, or when nothing is pending
                                                    behind the last row
 
-For blocking code only. Knows nothing of Arrow.
+For blocking code only. Does not depend on Arrow.
 """
 
 from __future__ import annotations
@@ -58,6 +58,10 @@ INACTIVE_THRESHOLD_S = 60
 BARREN_MAX = 5
 QUIET_S = 0.25
 END_OF_SEQUENCES = 1 << 62
+
+
+def _not_sent(seq: int) -> Timeout:
+    return Timeout(f"message {seq} or a later one exists, but the server does not send it")
 
 
 class ColumnReader:
@@ -336,7 +340,7 @@ def read_range(
             if position >= stop_seq or not _follows(js, stream, position, stop_seq, filters):
                 return
             if barren >= BARREN_MAX:
-                raise Timeout(f"message {position} or later is there, but does not come")
+                raise _not_sent(position)
         except (ConnectionLost, ConsumerDeleted, ConsumerNotFound, NoResponders, PullError):
             if barren >= BARREN_MAX:
                 raise
@@ -391,7 +395,7 @@ def _without_gap(
             if time.monotonic() < deadline:
                 continue
             seq = reader.last_seq + 1
-            raise Timeout(f"message {seq} or later is there, but does not come")
+            raise _not_sent(seq)
         received += columns.count
         if columns.last_consumer_seq != received:
             return

@@ -11,8 +11,8 @@
 
 The shell carries bytes: it calls ``receive_data``, takes ``events()`` and writes ``data_to_send()``.
 The table of subscriptions outlives a connection: after the next handshake it is replayed, followed by
-the messages that were published meanwhile. Knows nothing of sockets, of time (the shell decides when
-to ping) and of JetStream.
+the messages that were published meanwhile. Does not depend on sockets, on time (the shell decides
+when to ping) or on JetStream.
 """
 
 from __future__ import annotations

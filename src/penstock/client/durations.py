@@ -9,7 +9,7 @@ not taken for seconds when one config is made from another::
     replace(config, ack_wait=60).ack_wait          60000000000
     ConsumerConfig(ack_wait=config.ack_wait)       30 seconds again
 
-Knows no clock.
+Reads no clock.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ A field belongs to a level of the JetStream API, which servers tell from 2.11 on
     asked  allow_msg_ttl  ─►  level 1  ─►  the server tells level 0  ─►  NotEnabled; nothing is made
     asked  metadata       ─►  2.10     ─►  the answer has none       ─►  NotEnabled, after the answer
 
-Knows no requests; ``jetstream`` asks for the level.
+Sends no requests; ``jetstream`` asks for the level.
 """
 
 from __future__ import annotations

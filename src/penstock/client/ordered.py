@@ -2,7 +2,7 @@
 
 The consumer is ephemeral, without acks, in memory. Consumer sequences must come as 1, 2, 3 ...; after
 a gap, or when the consumer is lost, the reader creates a new one behind the last message that it took.
-Knows nothing of transports.
+Does not depend on transports.
 """
 
 from __future__ import annotations

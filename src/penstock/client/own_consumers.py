@@ -2,7 +2,7 @@
 
 Each has a name that the client chooses, so that it can be removed also when the answer to its creation
 is lost. Those of a reader that was garbage collected, or that is open when its client closes, are removed
-without waiting for the answer. Knows no transport.
+without waiting for the answer. Does not depend on a transport.
 """
 
 from __future__ import annotations

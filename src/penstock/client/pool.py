@@ -3,7 +3,7 @@
 Round robin over the servers of the options, in their order or shuffled, and those that INFO named. The
 first round does not wait. Before each further round the wait doubles, up to a limit, and is shortened
 at random so that many clients do not connect at once; or the user's function says how long.
-Every failed attempt is logged. Knows nothing of sockets or time; the caller passes randomness in.
+Every failed attempt is logged. Does not depend on sockets or time; the caller passes randomness in.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ time is over, and no other message is sent before it. The same is done with a me
 the stream is still storing.
 
 ``Window`` keeps the messages, ``Publishing`` has the steps of both publishers. The caller passes time
-in (seconds of a monotonic clock). Knows nothing of transports.
+in (seconds of a monotonic clock). Does not depend on transports.
 """
 
 from __future__ import annotations

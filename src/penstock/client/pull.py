@@ -9,7 +9,7 @@ which request they belong::
     request 3 (no_wait)  ──►  404 No Messages
 
 Messages of a request that was given up still belong to the consumer's user: they count for the next
-request. Knows nothing of time and of transports.
+request. Does not depend on time or transports.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Pulling the messages of one consumer, as steps: when to send requests, and the arrived messages.
 
-``pull.py`` has the requests and their replies. Knows nothing of transports.
+``pull.py`` has the requests and their replies. Does not depend on transports.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What happens to a connection, as events for the user. Knows nothing of transports or time."""
+"""What happens to a connection, as events for the user. Does not depend on transports or time."""
 
 from __future__ import annotations
 

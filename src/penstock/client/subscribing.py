@@ -1,5 +1,5 @@
 """A subscription that keeps its messages until they are taken: its limits, dropped messages, and its
-end. Knows nothing of transports.
+end. Does not depend on transports.
 """
 
 from __future__ import annotations

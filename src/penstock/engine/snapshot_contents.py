@@ -6,7 +6,7 @@
                           consumers/<name>, messages, end mark
 
 An empty piece is the end of a slice of work. The state of the consumers is that of the beginning,
-before new messages are delivered. Knows nothing of chunks, compression or receivers.
+before new messages are delivered. Does not depend on chunks, compression or receivers.
 """
 
 from collections.abc import Iterator

@@ -290,7 +290,7 @@ class EntryUnpacker:
         if counts is None or not self._entries.complete:
             raise ArchiveError("backup was truncated")
         if self._entries.waiting:
-            raise ArchiveError("the archive has bytes behind its end")
+            raise ArchiveError("the archive has bytes after its end")
         if len(self._consumers) != counts.consumer_count:
             raise ArchiveError("backup was truncated: consumers are missing")
         self._staging.settle(0, counts.last_seq)

@@ -1,6 +1,6 @@
 """Queues, bindings, publishes and acks over one connection, which any thread may use.
 
-Knows nothing of kombu's classes.
+Does not depend on kombu's classes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The names and messages of kombu's queues in JetStream. Knows nothing of connections.
+"""The names and messages of kombu's queues in JetStream. Does not depend on connections.
 
 With the prefix ``kombu``::
 

@@ -7,7 +7,7 @@
     bus    publish, subscribe               store   aggregates, outbox
     fleet  a made-up fleet and its truth                            content   CBOR, JSON, text
     projection  the state of an aggregate                           wire      protobuf messages
-    gateway     the hub's gRPC calls, served and asked    reconcile  what the stream lacks, and its repair
+    gateway     the hub's gRPC calls, served and asked    reconcile  events that the stream lacks, and their repair
 
 `bus`, `store`, `gateway` and `reconcile` are imported by their names. The functions that this
 package exports open no connection::

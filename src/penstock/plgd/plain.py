@@ -1,7 +1,7 @@
 """Plain events of one type at once: the compiled scanner reads them straight into Arrow columns.
 
 Most events are plain: known fields, text in ASCII. `scan` returns the columns of these, and says
-which events must be decoded one by one with protobuf, which also reports what is wrong with them.
+which events must be decoded one by one with protobuf, which also reports their errors.
 For plain events both ways give the same values.
 """
 

@@ -4,7 +4,7 @@ When a server that has answered once goes away, the request is repeated for up t
 server that never answered, or that refuses, is an error at once. Every error is a :class:`ReadError`
 of one line.
 
-Knows nothing of Spark, and not the contents of the requests.
+Does not depend on Spark or on the contents of the requests.
 """
 
 from __future__ import annotations

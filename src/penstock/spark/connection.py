@@ -3,7 +3,7 @@
 Each process keeps one connection between calls: Spark reuses its Python workers, and the driver side
 of a query lives as long as the query. A connection that was made before a fork is not used after it.
 
-Knows nothing of Spark.
+Does not depend on Spark.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ A table from a backup holds batch 2, the checkpoint holds batch 5, and batch 6 i
 So Spark runs batches 3 to 6 again, with the same numbers and the same rows: the sources end them
 where they ended before (:func:`next_end`). The table recognizes by its marks which batches it has,
 and takes each one once; other targets of the query hold them already and take nothing. The process
-may be killed at any point: filling then goes on or begins again, because only ``ready`` says that the
+may be killed at any point: filling then continues or begins again, because only ``ready`` says that the
 checkpoint is complete.
 
 The folder ``penstock`` of the checkpoint contains::
@@ -18,7 +18,7 @@ The folder ``penstock`` of the checkpoint contains::
     again-0.jsonl    {"batch": 3, "end": {"stream": ...}}      the same for one source to read
     aside            files moved out of Spark's two folders
 
-Spark itself keeps the ends of its last 100 batches. Knows nothing of Spark's classes and of tables.
+Spark itself keeps the ends of its last 100 batches. Does not depend on Spark's classes or tables.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def put_back(checkpoint: Path, behind: int) -> Again:
     """
     if behind < 0:
         raise FillingError(
-            "it has no batch of the query to begin behind: begin with a new checkpoint and a new table"
+            "it has no batch of the query to continue after: begin with a new checkpoint and a new table"
         )
     if any((checkpoint / "state").glob("*")):
         raise FillingError(

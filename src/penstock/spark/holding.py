@@ -17,7 +17,7 @@ those in object stores, are reached through a file system in Spark's JVM, which 
 With these, the marks of a table are compared instead: every batch leaves a mark, also one without
 rows, so the mark of the previous batch must be there.
 
-Knows nothing of Spark's classes.
+Does not depend on Spark's classes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _not_filled(text: str) -> str:
     if text.lower() == FILL:
         raise OptionError(
             f"{FAIL} or {BEGIN}: a stream or bucket does not say which batches of a query it holds, so"
-            " what is missing of them is not known. Tables can be filled"
+            " missing batches are not known. Tables can be filled"
         )
     return one_of(FAIL, BEGIN)(text)
 

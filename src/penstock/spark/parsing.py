@@ -3,7 +3,7 @@
 A table of :class:`Row` defines the options of a format: names, how a text is parsed, and what it
 means. The parser and the error for an unknown name are made from it.
 
-Knows nothing of Spark, of the network, or of any one format.
+Does not depend on Spark, the network, or any one format.
 """
 
 from __future__ import annotations

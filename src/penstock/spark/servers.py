@@ -1,6 +1,6 @@
 """The connection options of every format: servers, credentials, and how long to try.
 
-Knows nothing of Spark, and opens no connection: :mod:`penstock.spark.connection` does.
+Does not depend on Spark, and opens no connection: :mod:`penstock.spark.connection` does.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ no checksum files                      checkpoints on a local disk
 log4j at ERROR                         Spark's warnings at every start do not concern the user
 =====================================  ==========================================================
 
-Knows nothing of streams and tables.
+Does not depend on streams or tables.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ through a script that removes the archive from their path::
     PYTHONPATH    .../pyspark/python/lib/pyspark.zip:.../py4j-0.10.9.9-src.zip:/srv/anna/lib
              ->   /srv/anna/lib
 
-Knows nothing of sessions.
+Does not depend on sessions.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ the tree as a list in prefix order::
     call and_kleene, call equal, field_ref subject, literal 0, end equal, ..., options 3, end and_kleene
 
 The keys repeat, which a dict of the metadata loses, so the list is read from the C data interface
-of the schema. Knows nothing of messages.
+of the schema. Does not depend on messages.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def tree_of(expression: pc.Expression) -> Node:
     except (StopIteration, ValueError, TypeError, IndexError, AttributeError) as error:
         raise UnreadableError(f"not a filter that can be read: {error!r}") from None
     if next(items, None) is not None:
-        raise UnreadableError("there is more behind the filter")
+        raise UnreadableError("text follows the filter")
     return node
 
 

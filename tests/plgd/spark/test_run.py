@@ -130,7 +130,7 @@ def test_a_run_that_is_killed_and_a_back_fill_make_the_same_tables(
     gone = [*PENSTOCK, *common, "run", str(again), "--once"]
     done = subprocess.run(gone, capture_output=True, text=True, check=False)
     assert (done.returncode, "--allow-data-loss" in done.stderr) == (1, True), done.stderr
-    assert f"going on behind sequence {total}" in done.stderr
+    assert f"continuing after sequence {total}" in done.stderr
     penstock(*common, "run", str(again), "--once", "--allow-data-loss")
     assert len(rows_of(again / "tables", "raw")) == total + len(late) - 2
     wrong = [*PENSTOCK, *common, "backfill", str(lake), "--buckets", "2"]

@@ -101,7 +101,7 @@ def read_values(text: bytes, name: str) -> dict[str, bytes]:
             if not isinstance(key, str):
                 raise ValueError('expected an object with the text "key"')
             if key in found:
-                raise ValueError(f"key {key} is there twice")
+                raise ValueError(f"key {key} occurs twice")
             found[key] = payload_of(row)
         except ValueError as error:
             raise click.UsageError(f"{name}, object or line {n}: {error}") from None

@@ -74,5 +74,5 @@ def beginning(lake: Lake, checkpoint: Path, stream: str, state: Any, created_ns:
         begin = begin_behind(place, stream, born, state.last_seq)
     except TableError as error:
         raise click.ClickException(str(error)) from None
-    click.echo(f"{checkpoint} has no position: going on behind sequence {place.seq}", err=True)
+    click.echo(f"{checkpoint} has no position: continuing after sequence {place.seq}", err=True)
     return begin

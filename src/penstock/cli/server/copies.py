@@ -174,7 +174,9 @@ def _documents(text: str) -> Iterator[Answer]:
             raise click.UsageError(f"standard input: {error}") from None
         for each in found if isinstance(found, list) else [found]:
             if not isinstance(each, dict) or not isinstance(each.get("data"), dict):
-                raise click.UsageError("standard input is not what server request jetstream prints")
+                raise click.UsageError(
+                    "standard input is not the output of server request jetstream"
+                )
             yield Answer(each)
 
 

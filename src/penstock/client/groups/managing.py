@@ -1,4 +1,4 @@
-"""Creating, changing and deleting a consumer group, as steps. Knows no transport."""
+"""Creating, changing and deleting a consumer group, as steps. Does not depend on a transport."""
 
 from __future__ import annotations
 

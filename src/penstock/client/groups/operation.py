@@ -1,4 +1,4 @@
-"""The operation of a member: consuming from a group without end. Knows no transport."""
+"""The operation of a member: consuming from a group without end. Does not depend on a transport."""
 
 from __future__ import annotations
 

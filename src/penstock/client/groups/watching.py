@@ -1,7 +1,7 @@
 """The newest version of a group's document, from a push consumer on its key.
 
 Only the newest version matters, so a watch that has missed something begins again with the last value.
-Knows no transport.
+Does not depend on a transport.
 """
 
 from __future__ import annotations

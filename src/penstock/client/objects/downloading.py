@@ -8,7 +8,7 @@ the last answer of the one before::
     from sequence 97, 32 chunks   ──►  the connection breaks: asked again
 
 A server before 2.11 answers each request with one chunk. A stream without direct get, or whose server has
-none, is read with plain requests. Knows nothing of transports.
+none, is read with plain requests. Does not depend on transports.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 An object exists once the message with its properties does. That message expects the one that the writer
 read, so of two writers of one name each knows whose chunks it replaces, and removes them.
 
-Knows nothing of transports.
+Does not depend on transports.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Object stores as a user's handle: change and link objects without their bytes, watch, seal, destroy.
 
-``properties`` has what is known about objects, ``transfers`` carries their bytes. Knows nothing of transports.
+``properties`` has what is known about objects, ``transfers`` carries their bytes. Does not
+depend on transports.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ is asked which chunks it has, and the others are sent again::
 In a cluster, a leader may lose chunks that its followers do not have yet, and the next one take those behind
 them. What was removed is sent with another id. After such a disturbance the chunks are counted at the end.
 
-Knows nothing of transports.
+Does not depend on transports.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Following the changes of an object store: the present objects first, then each change.
 
-Reads through an ordered consumer, which is replaced when it is lost. Knows nothing of transports.
+Reads through an ordered consumer, which is replaced when it is lost. Does not depend on transports.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Makes text that a peer has chosen safe to show: in quotation marks as Go's ``%q`` writes it (nats-server
 does this in -ERR texts and log lines), or unchanged except for the characters that control a terminal.
 
-Knows nothing of what is quoted. Pure; for rare messages.
+Does not depend on the meaning of the text. Pure; for rare messages.
 """
 
 _MOST = 4096

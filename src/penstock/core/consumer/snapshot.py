@@ -17,7 +17,7 @@
          then the first messages of a last_per_subject start that are not delivered yet, ascending:
          u64 sequence each
 
-All numbers are little-endian. Knows nothing of consumers: it packs and unpacks values.
+All numbers are little-endian. Does not depend on the class of consumers: it packs and unpacks values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lost sequences: missing ones that no removal and no skip explains. Knows nothing of files."""
+"""Lost sequences: missing ones that no removal and no skip explains. Does not depend on files."""
 
 from __future__ import annotations
 

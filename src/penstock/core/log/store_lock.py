@@ -1,7 +1,7 @@
 """The lock of a store folder: one process at a time writes in it. Other processes can read which process has the lock.
 
 The lock is flock on `<folder>/lock`, which holds two lines: the process id and the JetStream domain of the last owner.
-The lock ends with the process. Knows nothing of the contents of the folder.
+The lock ends with the process. Does not depend on the contents of the folder.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The NATS protocol: operations, headers, subjects, permissions. Knows nothing of connections or streams."""
+"""The NATS protocol: operations, headers, subjects, permissions. Does not depend on connections or streams."""

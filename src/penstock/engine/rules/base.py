@@ -1,4 +1,4 @@
-"""The interface of a rule. It knows no feature and no stream."""
+"""The interface of a rule. It depends on no feature and no stream."""
 
 from collections.abc import Callable, Mapping
 

@@ -124,7 +124,7 @@ class _Reader:
             if name in section.entries:
                 if not merged:
                     first = section.lines[name]
-                    self._problems.add(line, f"{name} is there twice, first in line {first}")
+                    self._problems.add(line, f"{name} occurs twice, first in line {first}")
                 continue
             section.lines[name] = line
             section.entries[name] = self.value(value, depth + 1)

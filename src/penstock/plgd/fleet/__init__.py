@@ -1,4 +1,4 @@
-"""A simulated fleet of devices behind a hub: its events, the faults between store and bus, and a
+"""A simulated fleet of devices of a hub: its events, the faults between store and bus, and a
 record of both.
 
 ::

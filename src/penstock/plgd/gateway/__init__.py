@@ -3,8 +3,8 @@ with a hub's gateway.
 
 ::
 
-    GatewayServer ── tokens        who asks, and so which devices
-                  ├─ answers       what the store says, without gRPC
+    GatewayServer ── tokens        the owner of the caller, and so its devices
+                  ├─ answers       the answers of the store, without gRPC
                   └─ subscribing   a call of SubscribeToEvents;  filters: which events it wants
                      └─ feeds      the bus, read once for all subscribers of an owner
     GatewayClient (asyncio), BlockingGatewayClient

@@ -5,7 +5,7 @@ store was restored. So one version may be seen twice, as two events with two tim
 tells which events belong to the history that leads to a state::
 
     time ─►   0 1 2 3 4 5         3 4       the store went back to 2, and used 3 and 4 again
-    lineage   0 1 2               3 4       read from the end: each version below the one behind it
+    lineage   0 1 2               3 4       read from the end: each version below the later one
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
     decoding   messages of a DataFrame as typed columns, and the dead letters among them
     batches    a batch of a stream into all tables;  buckets   one task's share of it
-    lake       the tables: what they hold before a batch, and their commits
+    lake       the tables: their contents before a batch, and their commits
 
 `decoded` and `dead_letters` are for every DataFrame with the columns of ``format("jetstream")``::
 

@@ -4,7 +4,7 @@ files removed.
 =============  ==================================================================================================
 old days       rows of days that ended longer ago than they are kept: of tables with open rows the closed ones alone
 compaction     few files of a good size replace many small ones, with the same rows
-unused files   those that no version of the last hours needs; of Iceberg tables the old snapshots expire first
+unused files   files that no version of the last hours needs; of Iceberg tables the old snapshots expire first
 =============  ==================================================================================================
 
 `penstock.spark.tables.maintenance` does the last two with Delta tables, `penstock.spark.iceberg.maintenance` with

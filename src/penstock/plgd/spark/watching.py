@@ -6,7 +6,7 @@
 
 The clock runs with the stream: it is the time now only when the tables have all events that the stream has, else
 the hub's latest time in the tables, but not far ahead of when the stream got their last message: a time may be wrong.
-So a pipeline that is behind gives no alert for a device whose return it has not read yet.
+So a pipeline that lags gives no alert for a device whose return it has not read yet.
 
 The stream of the alerts says which were sent before: its ids are read once at the start. So a device that stays
 offline alerts once, however often the pipeline is started, for as long as the stream keeps the alert.

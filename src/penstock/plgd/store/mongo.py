@@ -225,7 +225,7 @@ class MongoStore:
         try:
             self._events.insert_one(made)
         except DuplicateKeyError as error:
-            raise VersionConflict(f"aggregate {state.aggregate_id} is there already") from error
+            raise VersionConflict(f"aggregate {state.aggregate_id} exists already") from error
 
     def _go_on(
         self, state: Aggregate, kept: list[Any], waiting: list[dict[str, Any]], after: int

@@ -4,11 +4,11 @@
 
     messages ──► batch.process ──► changes of every table, by the state that the tables themselves hold
                    │ buckets         which messages belong together: those of a device
-                   │ versions        one aggregate: what is new, again, missing;  tracking  many at once
+                   │ versions        one aggregate: new, repeated, missing;  tracking  many at once
                    │ twins, connections, commands, links, registrations           rows by their events
                    └ rows            rows that may still change
     conditions  when devices and commands alert
-    schemas    the tables: columns, keys, partitions          settings  what a pipeline is set to
+    schemas    the tables: columns, keys, partitions          settings  of a pipeline
 
 All of it is pure: nothing here opens a file or knows Spark.
 """

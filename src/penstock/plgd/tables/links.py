@@ -1,4 +1,4 @@
-"""Links: those that each device publishes, by the last version that mentions each.
+"""The links that each device publishes, by the last version that mentions each.
 
 A row has two sources: the last event that says whether the link is published, and the last event
 that describes it. Both are the same event until the link is unpublished. Decisions are made link by

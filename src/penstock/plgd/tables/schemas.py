@@ -3,7 +3,7 @@
 Three ways in which a table takes a batch::
 
     APPEND    rows are added, and stay
-    CURRENT   one row for each key, replaced by what is newer
+    CURRENT   one row for each key, replaced by a newer one
     OPEN      one row for each key; while `is_open` is true it is replaced, afterwards it stays
 
 Every table has the column ``bucket``, which all rows of a device share, and is partitioned by it. Numbers that

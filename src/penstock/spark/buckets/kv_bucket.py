@@ -4,7 +4,7 @@ A bucket ``devices`` is the stream ``KV_devices``, a key ``a.b`` its subject ``$
 revision its sequence, a delete a message with the header ``KV-Operation``. A bucket that mirrors
 another one keeps the subjects of that one.
 
-Knows nothing of Spark and of Arrow.
+Does not depend on Spark or Arrow.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 ``ROWS`` defines each option: its name, how its text is parsed and what it means. The parser, the
 error for an unknown name and the reference page are made from it.
 
-Knows nothing of Spark, of the network or of the contents of a bucket.
+Does not depend on Spark, the network or the contents of a bucket.
 """
 
 from __future__ import annotations

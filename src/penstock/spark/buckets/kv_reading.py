@@ -2,17 +2,17 @@
 
 A consumer that delivers the last message of each key reads the state at a revision::
 
-    planned at revision 7      1:a  3:b  5:c  7:d            what a, b, c, d were
+    planned at revision 7      1:a  3:b  5:c  7:d            the values of a, b, c, d
     read a moment later        1:a  3:b       7:d  8:c  9:e
 
 A row up to the bound belongs to the state. A key that comes only with a later revision, c and e here,
-was changed or created meanwhile; the bucket still has its value at the bound if it keeps a history.
+was changed or created after the plan; the bucket still has its value at the bound if it keeps a history.
 Where it does not, :class:`Gone` decides about the key.
 
-When the connection breaks, a read goes on behind its last row, so it returns each key once. A read
-fails when the bucket is deleted and created again meanwhile.
+When the connection breaks, a read continues after its last row, so it returns each key once. A read
+fails when the bucket is deleted and created again before its end.
 
-Knows nothing of Spark.
+Does not depend on Spark.
 """
 
 from __future__ import annotations

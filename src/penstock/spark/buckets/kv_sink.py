@@ -8,7 +8,7 @@
     a.c    null    null       null      null   ──►   KV-Operation: DEL
     a.d    v2      put        41        1h     ──►   v2, only if revision 41 is the key's last one
 
-Knows nothing of how messages are sent: a bucket is a stream, written by
+Does not send messages itself: a bucket is a stream, written by
 :mod:`penstock.spark.writing.writer`.
 """
 

@@ -4,7 +4,7 @@ An offset of a change feed is the last revision read, of one life of the bucket:
 
     {"bucket": "devices", "revision": 41, "born": "2026-10-16T23:04:01.123456789Z", "state": false}
 
-With ``state``, the batch behind the offset begins with the state of the bucket instead of its
+With ``state``, the batch after the offset begins with the state of the bucket instead of its
 history; only the first offset of a feed that begins at ``earliest`` has it.
 
 This module makes all decisions. :mod:`penstock.spark.buckets.kv_bucket` sends all requests, and
@@ -274,7 +274,7 @@ class KvStreamReader(_PartitionReader, DataSourceStreamReader, SupportsTriggerAv
         if self._options.fail_on_data_loss:
             raise DataLossError(
                 f"bucket {bucket.name} {problem}."
-                " To go on with what is there, set failOnDataLoss to false"
+                " To continue with the values that the bucket has, set failOnDataLoss to false"
             )
         warnings.warn(f"bucket {bucket.name} {problem}; the query goes on", stacklevel=2)
         return origin

@@ -10,7 +10,7 @@ the id of the chunks, so that a write that was cut off can be recognized and its
 meta message expects the previous one to be the one that the writer read: with several writers of one
 name, each knows which object it replaces and whose chunks it has to remove.
 
-Knows nothing of Spark.
+Does not depend on Spark.
 """
 
 from __future__ import annotations

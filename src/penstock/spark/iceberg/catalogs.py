@@ -5,7 +5,7 @@ loads a table from the catalog at each use, because other processes change it. A
 may be a password, and ``pyiceberg`` puts properties into its errors, as the libraries below it do with
 addresses. So every error passes through :func:`failed`, which removes the values of properties.
 
-Knows nothing of Spark, rows and marks.
+Does not depend on Spark, rows or marks.
 """
 
 from __future__ import annotations

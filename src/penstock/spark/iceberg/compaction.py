@@ -5,9 +5,9 @@ The small files of each partition, oldest first, are merged up to the target siz
 that the rows are the same. Files stay as they are if delete files concern them, or if they have another
 partitioning than the table now.
 
-Queries that append go on meanwhile. A group is left out of the commit when another writer has removed or
+Queries append during a compaction. A group is left out of the commit when another writer has removed or
 changed one of its files; compaction then plans it again. Two groups at a time are read and written, with
-some batches of each in memory. Knows nothing of Spark and of marks.
+some batches of each in memory. Does not depend on Spark or marks.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _rows(table: Table, address: Address, target: Target, group: Group) -> Itera
                 yield batch.select(names).cast(schema)
     except FileNotFoundError:
         raise TableError(
-            f"a file of {address} is gone: what this snapshot needs was removed"
+            f"a file of {address} was removed, although this snapshot needs it"
         ) from None
     except Exception as problem:
         # Any library may raise here; the error is reported.

@@ -6,7 +6,7 @@ Executors write the files and return the footer of each; the driver makes the ma
 An entry leaves out bounds that could hide a row: those of columns with a NaN, of floats inside other
 columns, and of columns without bounds in the footer because a value is long.
 
-Knows nothing of catalogs and commits.
+Does not depend on catalogs or commits.
 """
 
 from __future__ import annotations

@@ -5,15 +5,15 @@ files. :func:`maintain` does, in this order,
 
 ==========  =====================================================================================
 compaction  if it is asked for: makes one file from many small ones, with the same rows
-snapshots   expires those that were replaced more than ``keep_hours`` ago; those of branches and
+snapshots   expires snapshots that were replaced more than ``keep_hours`` ago; those of branches and
             tags stay
 files       removes older files from the table's folder that no snapshot names: data files with
             names of this writer, manifests and metadata
 ==========  =====================================================================================
 
-So the table can be read as it was at any time of the last ``keep_hours``, and what a reader or a batch
-under way has begun with stays there as long. It never removes files younger than an hour, because a batch
-under way may be about to commit them. Knows nothing of Spark.
+So the table can be read as it was at any time of the last ``keep_hours``, and the files of a running
+reader or batch stay as long. It never removes files younger than an hour, because a batch
+under way may be about to commit them. Does not depend on Spark.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ the files          columns of the rows, in the table's types, with the table's n
                    names have only letters, digits and ``_``, as those of other writers
 =================  ==============================================================================
 
-Knows nothing of catalogs and commits.
+Does not depend on catalogs or commits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The files of an Iceberg table, known from one commit of this process to the next.
 
 A plan of a table reads all of its manifests, so it takes longer with every commit. A `Tail` knows the files of one
-snapshot. A commit of its own changes them by what it adds and removes, and nothing is read; after a commit of another
+snapshot. A commit of this process adds and removes files of the `Tail`, and nothing is read; after a commit of another
 writer the table is planned again. Where a catalog says where a table's metadata is, an unchanged table is not loaded.
 """
 

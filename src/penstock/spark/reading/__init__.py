@@ -1,4 +1,4 @@
-"""Reading streams: ``format("jetstream")`` behind ``spark.read`` and ``spark.readStream``.
+"""Reading streams: ``format("jetstream")`` of ``spark.read`` and ``spark.readStream``.
 
 ============================  ====================================================================
 ``options``, ``schema``       the options of a read, and its columns

@@ -1,6 +1,6 @@
 """Batches of columns as Arrow batches, as a plan wants them (:mod:`penstock.arrow` makes the arrays).
 
-Knows nothing of servers and files.
+Does not depend on servers or files.
 """
 
 from __future__ import annotations

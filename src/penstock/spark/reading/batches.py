@@ -4,7 +4,7 @@
 one only when it has no more messages. When the limit is less than one message per stream, the
 streams take turns; the turn follows from the offsets, so it survives restarts.
 
-Knows nothing of Spark and does no I/O.
+Does not depend on Spark, and does no I/O.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Pull requests overlap, and replies are parsed straight into columns (:mod:`penstock.client.columns`).
 The server applies the subject filters where it can, and leaves out the payloads when no column needs
-them. Knows nothing of Arrow or Spark.
+them. Does not depend on Arrow or Spark.
 """
 
 from __future__ import annotations

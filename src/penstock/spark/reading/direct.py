@@ -7,8 +7,8 @@ Nothing is created on the server, which suits a small micro-batch.
       ◄── 204 EOB                       the end, Nats-Num-Pending: how many follow
 
 Servers have them since 2.11, for streams with ``allow_direct``. Replicas and mirrors may answer, too,
-and may be behind: a message of another stream is not taken, and a replicated stream is read in this
-way only when the plan asks for it. Knows nothing of Arrow or Spark.
+and may lag behind the leader: a message of another stream is not taken, and a replicated stream is read in this
+way only when the plan asks for it. Does not depend on Arrow or Spark.
 """
 
 from __future__ import annotations

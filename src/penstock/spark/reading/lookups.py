@@ -1,6 +1,6 @@
 """The requests of planning: states of streams, the last sequence that filters match, times.
 
-Every error is a :class:`ReadError` of one line. Knows nothing of Spark.
+Every error is a :class:`ReadError` of one line. Does not depend on Spark.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ the stream was created. For one stream and for several::
 
 ``born`` tells a stream from one of the same name that was deleted and created again: the sequences
 of the two are unrelated. The batch between two offsets is ``(start, end]``. Where it cannot begin
-behind the start (the stream joined the query with this batch, was created again, or lost messages),
+after the start (the stream joined the query with this batch, was created again, or lost messages),
 ``from`` in its end says where it begins. ``next`` is the next message that the stream had for the
 reader when the batch was planned: the sequences before it held nothing for the reader, so the
 stream's first sequence may move over them without a loss. ``mean`` is the mean size of a message, when
@@ -16,7 +16,7 @@ partitions are cut by it. So the two offsets determine the batch, and a batch th
 the same rows in the same partitions. ``.again`` has the ends of the next batches while the query
 fills a hole (:mod:`penstock.spark.filling`).
 
-Knows nothing of Spark and does no I/O: the caller gives the server's answers as :class:`StreamState`.
+Does not depend on Spark, and does no I/O: the caller gives the server's answers as :class:`StreamState`.
 """
 
 from __future__ import annotations

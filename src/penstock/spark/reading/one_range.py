@@ -14,7 +14,7 @@ the hole was there before::
 With a subject filter the same holds for the sequences between two messages that match. Whether a
 message that was removed there would have matched is unknown.
 
-Knows nothing of transports, Arrow or Spark.
+Does not depend on transports, Arrow or Spark.
 """
 
 from __future__ import annotations

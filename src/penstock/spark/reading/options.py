@@ -3,7 +3,7 @@
 ``ROWS`` defines each option: its name, how its text is parsed and what it means. The parser, the
 error for an unknown name and the reference page are made from it.
 
-Knows nothing of Spark, of the network or of the contents of a stream:
+Does not depend on Spark, the network or the contents of a stream:
 :mod:`penstock.spark.reading.offsets` resolves positions such as ``latest``.
 """
 
@@ -270,7 +270,7 @@ def _check_positions(options: Options, *, streaming: bool) -> None:
         for stream in () if given is None else given.streams:
             if not options.selects(stream):
                 raise OptionError(
-                    f"{name} is for {stream}, but what is read is {options.described()}"
+                    f"{name} is for {stream}, but the read is of {options.described()}"
                 )
     if options.ending_offsets is not None and EARLIEST in options.ending_offsets.words():
         raise OptionError("endingOffsets cannot be earliest; use latest, a sequence or a time")

@@ -3,7 +3,7 @@
 Each partition is a task, which costs Spark some ten milliseconds even when it reads little. So when
 many streams have few messages each, as with a pattern, a partition takes pieces of several streams.
 
-Knows nothing of Spark and does no I/O.
+Does not depend on Spark, and does no I/O.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A pattern is a subject in which ``*`` stands for one token and ``>`` for one or more at the end. A
 tuple of patterns stands for every subject that matches one of them; the empty tuple for none.
 
-Knows nothing of Spark, of options or of the network.
+Does not depend on Spark, options or the network.
 """
 
 from __future__ import annotations

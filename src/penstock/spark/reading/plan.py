@@ -2,7 +2,7 @@
 :func:`penstock.spark.reading.ranges.read_range` on an executor.
 
 The plan has everything that decides which rows the partition gives, so that reading it again, on
-another machine or later, gives the same rows. Knows nothing of Spark and does no I/O.
+another machine or later, gives the same rows. Does not depend on Spark, and does no I/O.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Positions in streams as users name them, in ``startingOffsets`` and ``endingOffsets``.
 
 ==============================  ==================================================================
-``earliest``, ``latest``        the first message there is, behind the last one
+``earliest``, ``latest``        the first message; after the last message
 ``41``                          a sequence
 ``2026-10-16T23:04:01Z``        a time, UTC where no zone is named
 ``{"ORDERS": 41, "EVENTS":      one of those for each stream; streams that are not named have the
 "earliest"}``                   default
 ==============================  ==================================================================
 
-Knows nothing of streams; :mod:`penstock.spark.reading.offsets` turns positions into sequences.
+Does not depend on streams; :mod:`penstock.spark.reading.offsets` turns positions into sequences.
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@ transport, or the reader chooses it by the plan, the server and the stream. A tr
 read here gives way to the next one. A stream with interest or work queue retention is never read
 with a consumer.
 
-A read is exact, even when the server stops meanwhile: it goes on behind the last row it returned,
+A read is exact, even when the server stops during it: it continues after the last row that it returned,
 with another connection, consumer or transport. :mod:`penstock.spark.reading.one_range` detects losses.
 
-Knows nothing of Spark.
+Does not depend on Spark.
 """
 
 from __future__ import annotations

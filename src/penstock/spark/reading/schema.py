@@ -1,6 +1,6 @@
 """The columns of a read: those of the options, or those of a schema that the user gives.
 
-Knows nothing of the network.
+Does not depend on the network.
 """
 
 from __future__ import annotations

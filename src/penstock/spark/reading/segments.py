@@ -9,7 +9,7 @@ files yet come over the network.
     <store>/domain_<domain>/jetstream/...
 
 It finds the stream by its name and creation time, so it never reads the folder of another stream.
-The key in PENSTOCK_STORE_KEY opens encrypted stores. Knows nothing of Arrow or Spark.
+The key in PENSTOCK_STORE_KEY opens encrypted stores. Does not depend on Arrow or Spark.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A table that is behind its query: the query fails, begins again, or runs the missing batches again.
+"""A table that lacks batches of its query: the query fails, begins again, or runs the missing batches again.
 
 Before each batch a table is compared with its note (:mod:`penstock.spark.holding`);
-:mod:`penstock.spark.filling` fills a hole. Knows nothing of the kind of table.
+:mod:`penstock.spark.filling` fills a hole. Does not depend on the kind of table.
 """
 
 from __future__ import annotations

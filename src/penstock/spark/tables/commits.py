@@ -4,8 +4,8 @@ The mark is the application transaction of the Delta protocol, which itself refu
 drivers that race; :mod:`penstock.spark.tables.marks` decides about a mark that the table has already.
 A commit also notes its run and its number of rows.
 
-The process keeps an opened table and updates it before each use; the log decides. Knows nothing of
-Spark.
+The process keeps an opened table and updates it before each use; the log decides. Does not depend
+on Spark.
 """
 
 from __future__ import annotations

@@ -5,12 +5,12 @@ The small files of each partition, oldest first, are merged up to the target siz
     sizes, oldest first   40 40 60 | 10 200 20 | 5          target 128
     become                80 ...                            the 200 is left; 60 10 20 5 are one
 
-Rows do not change, so queries that append go on meanwhile, and streams of the table skip the commit.
+Rows do not change, so queries append during a compaction, and streams of the table skip the commit.
 A group is left out of the commit when another writer has removed one of its files by changing rows;
 compaction then plans it again.
 
 Two groups at a time are read and written, with some row groups in memory; each commit has some
-gigabytes. Knows nothing of Spark.
+gigabytes. Does not depend on Spark.
 """
 
 from __future__ import annotations

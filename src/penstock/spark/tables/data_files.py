@@ -1,6 +1,6 @@
 """Data files of a Delta table: Parquet files, and their entries in the table's log.
 
-Knows nothing of commits: the files are not part of a table yet.
+Does not depend on commits: the files are not part of a table yet.
 """
 
 from __future__ import annotations

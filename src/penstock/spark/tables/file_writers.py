@@ -6,7 +6,7 @@ return them with their files.
 
 ``abort`` removes nothing, because Spark also calls it when something failed after a commit.
 
-Knows nothing of the kind of table: subclasses of :class:`BatchWriter` and :class:`StreamWriter` write
+Does not depend on the kind of table: subclasses of :class:`BatchWriter` and :class:`StreamWriter` write
 files and commit them.
 """
 
@@ -189,5 +189,5 @@ def batch_mark(name: str | None, number: int | None) -> Mark | None:
 
 def _written(message: WriterCommitMessage | None) -> Written[Any]:
     if not isinstance(message, Written):
-        raise TableError("a task has not told what it wrote; nothing is committed")
+        raise TableError("a task has not named the files that it wrote; nothing is committed")
     return message

@@ -11,7 +11,7 @@ commit added. A position in it is the next file to read::
 Commits that only move rows into other files (compaction) add nothing. Commits that change or remove
 rows are errors, unless the reader skips them.
 
-Knows nothing of Spark and of the contents of the files.
+Does not depend on Spark or the contents of the files.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Groups of small files that become one file each, for tables of any kind; as plain functions.
 
 A compaction makes groups, writes each into a new file, and replaces the old files, some groups in
-each commit. If another writer has changed a group meanwhile, it is planned again.
+each commit. If another writer has changed a group in between, it is planned again.
 """
 
 from __future__ import annotations

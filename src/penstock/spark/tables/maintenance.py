@@ -4,14 +4,14 @@ A stream of micro-batches leaves many small files. :func:`maintain` does, in thi
 
 =============  =================================================================================
 compaction     makes one file from many small ones; readers and streams of the table see the same
-               rows, and a query that appends goes on meanwhile
+               rows, and a query can append at the same time
 checkpoint     writes one file with the result of all commits
 vacuum         removes files that no version of the last ``keep_hours`` names, and files of
                attempts that failed
 =============  =================================================================================
 
 It never removes files younger than an hour, because a batch under way may be about to commit them.
-Knows nothing of Spark.
+Does not depend on Spark.
 """
 
 from __future__ import annotations

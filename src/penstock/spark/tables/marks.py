@@ -13,7 +13,7 @@ Besides the mark, a table notes the run of the query that made the commit, and t
 These tell a second driver from a batch that runs again, and a repeated batch with other rows (of a
 checkpoint that was put back) from one with the same rows.
 
-Knows nothing of the form in which a table keeps marks.
+Does not depend on the form in which a table keeps marks.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Marks:
             raise TableError(
                 f"the table {where} holds batch {found.number} of query {mark.name}, this is batch"
                 f" {mark.number}: another driver runs on the checkpoint, or the checkpoint is older"
-                " than the table and a new one must begin behind the rows of the table"
+                " than the table and a new one must begin after the rows of the table"
             )
         if rows is not None and found.rows is not None and found.rows != rows:
             raise TableError(

@@ -8,12 +8,12 @@ file only when one of its rows changes::
     b          none that is older           left
     c          some                         removed; its other rows and the newer ones are written
 
-When other writers have committed meanwhile, the written files stay valid as long as no file with rows
+When other writers have committed since the plan, the written files stay valid as long as no file with rows
 of these keys was removed or added; then only the commit is repeated. Otherwise the whole merge is.
 
 A merge needs a few times the memory of the batch, five bytes for each row of a file, and the row
 groups that it is writing. ``deltalake`` merges tables with their own rules, because it enforces these;
-the files that it wrote are then rewritten (:func:`merge_by_rules`). Knows nothing of Spark.
+the files that it wrote are then rewritten (:func:`merge_by_rules`). Does not depend on Spark.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 readers skip rows wrongly, so a second commit, which changes no row, rewrites these files. When the
 process dies between the two commits, the files stay as they are.
 
-Knows nothing of Spark.
+Does not depend on Spark.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The tables of rows define each option. ``storage.<name>`` options go to the object store unchanged;
 ``deltalake`` defines them.
 
-Knows nothing of Spark, and opens nothing.
+Does not depend on Spark, and opens nothing.
 """
 
 from __future__ import annotations

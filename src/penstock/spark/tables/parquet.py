@@ -13,7 +13,7 @@ A name has the write, the task and a number, in a folder for each value of the p
 So no try ever overwrites a file that another one has committed. Readers use the values in the table,
 not the folders' names: a value that cannot be a name is written in part, with a hash.
 
-Knows nothing of commits, and of tables only that they have a folder: subclasses of
+Commits nothing, and uses only the folder of a table: subclasses of
 :class:`ParquetFiles` make the description of a file for their table.
 """
 

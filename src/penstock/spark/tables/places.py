@@ -7,7 +7,7 @@ a path, ``file://``    pyarrow's own file system, and files reach the disk befor
 ``az://``, ``abfss://``
 =====================  ============================================================
 
-Knows nothing of Spark, and of Delta only that ``deltalake`` opens the same locations.
+Does not depend on Spark; uses of Delta only that ``deltalake`` opens the same locations.
 """
 
 from __future__ import annotations

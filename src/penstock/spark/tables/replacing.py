@@ -4,7 +4,7 @@
 and adds others. A caller that computed these from one version compares it with the snapshot of a
 newer one; with ``alone`` the commit is made on that version or not at all.
 
-Knows nothing of the contents of the files.
+Does not depend on the contents of the files.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Columns that a file lacks are null; partition columns have the value in the log.
 
-Knows nothing of logs and versions.
+Does not depend on logs or versions.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A table holds the types of the Delta protocol. Rows fit when each of their colum
 with the same name and type, in any order; columns that rows lack are null. Types never change, and
 are not widened either.
 
-Knows nothing of files and commits.
+Does not depend on files or commits.
 """
 
 from __future__ import annotations

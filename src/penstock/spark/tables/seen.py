@@ -4,7 +4,7 @@ A Parquet footer has the minimum and maximum of a column's numbers. It lacks the
 than some kilobytes, and for floating numbers it ignores NaN values, so readers that trust it skip
 rows with a NaN. So the footer gets no statistics of floating columns, and both kinds are noted here.
 
-Knows nothing of the location of files, and of their description for a table.
+Does not depend on the location of files, or their description for a table.
 """
 
 from __future__ import annotations

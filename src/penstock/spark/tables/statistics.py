@@ -15,10 +15,10 @@ a NaN in the column  both bounds are infinite and prove nothing: for some reader
 infinity             as ``"Infinity"``, ``"-Infinity"``, because JSON has no such numbers
 texts                shortened to 32 characters and more, the maximum upwards
 decimals             all digits and no exponent, which not every reader takes
-dates, times         ISO 8601 to the microsecond, ``+10000-01-01`` behind the year 9999
+dates, times         ISO 8601 to the microsecond, ``+10000-01-01`` after the year 9999
 ===================  ==========================================================================
 
-Knows nothing of the location of files.
+Does not depend on the location of files.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ Executors write Parquet files with unique names into the table's folder (:func:`
 :mod:`penstock.spark.tables.data_files`); the driver puts the names of those that were returned into
 one commit. Files of failed attempts stay invisible until :meth:`Table.maintain` removes them.
 
-Knows nothing of streams and logs, and of the columns only which one holds the sequence.
+Does not depend on streams or logs; of the columns it uses only the one with the sequence.
 """
 
 from __future__ import annotations

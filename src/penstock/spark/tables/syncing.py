@@ -5,7 +5,7 @@
     write a file ──► write the next ──► ... ──► wait
           └─ sync        └─ sync                 └─ sync their folders, then all are on the disk
 
-Knows nothing of what is in the files.
+Does not depend on the contents of the files.
 """
 
 from __future__ import annotations
@@ -58,4 +58,4 @@ def _finish(syncs: list[Future[None]]) -> None:
     """Wait for all, also behind one that failed."""
     problems = [problem for sync in syncs if (problem := sync.exception()) is not None]
     if problems:
-        raise TableError(f"cannot sync what was written: {problems[0]}") from problems[0]
+        raise TableError(f"cannot sync the written files: {problems[0]}") from problems[0]

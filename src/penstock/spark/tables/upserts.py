@@ -13,7 +13,7 @@ selects the newest row of each key in the batch; the driver makes the merge in o
 
 :func:`append` is for several tables from one batch, such as good rows and bad ones.
 
-Knows nothing of streams: a column orders the rows.
+Does not depend on streams: a column orders the rows.
 """
 
 from __future__ import annotations

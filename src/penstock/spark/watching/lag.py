@@ -16,7 +16,7 @@ A shadow that can't be moved never harms the query: there is one warning for a r
 pause before the next attempt, and the shadow catches up later. Only a shadow that can't work from
 the start is an error.
 
-Knows nothing of Spark; :mod:`penstock.spark.watching.lag_moves` moves the durable.
+Does not depend on Spark; :mod:`penstock.spark.watching.lag_moves` moves the durable.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ acknowledged. While a durable is deleted and created again, a stream with intere
 messages that are not read yet; when the durable has to move back there, a second consumer, the guard,
 holds these messages.
 
-Knows nothing of Spark; :mod:`penstock.spark.watching.lag` decides when to move.
+Does not depend on Spark; :mod:`penstock.spark.watching.lag` decides when to move.
 """
 
 from __future__ import annotations

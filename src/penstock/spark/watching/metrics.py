@@ -1,6 +1,6 @@
 """The state of streaming queries as metrics for Prometheus, made at each request.
 
-Knows nothing of Spark. docs/howto/watch-a-query.md lists the names; a test compares it with
+Does not depend on Spark. docs/howto/watch-a-query.md lists the names; a test compares it with
 :data:`METRICS`.
 """
 

@@ -1,4 +1,4 @@
-"""Writing streams: ``format("jetstream")`` behind ``df.write`` and ``df.writeStream``.
+"""Writing streams: ``format("jetstream")`` of ``df.write`` and ``df.writeStream``.
 
 ==============================  ==================================================================
 ``options``                     the options of a write

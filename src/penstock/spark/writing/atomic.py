@@ -17,7 +17,7 @@ error.
 While the server stores a batch, the writer composes and sends the rows of the next one. It sends
 the marker, which commits that batch, after the answer that the previous batch is stored.
 
-Knows nothing of Spark.
+Does not depend on Spark.
 """
 
 from __future__ import annotations
@@ -355,7 +355,7 @@ class AtomicWriter:
             marker = msgspec.json.decode(found.data, type=Marker)
         except msgspec.MsgspecError as error:
             raise WriteError(
-                f"what stream {stream} has on {self._subject} is no progress record: {error}"
+                f"the message of stream {stream} on {self._subject} is no progress record: {error}"
             ) from None
         self._marker_seq = found.seq
         if marker.epoch < self._task.epoch:

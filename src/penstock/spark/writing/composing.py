@@ -9,7 +9,7 @@ Rows that cannot be a message are kept apart, each with its reason.
     ...   null     de       null    1h             o.de       Nats-TTL: 1h CR LF       ...
 
 Payloads, and values that are the same for all rows, need no work per row. Arrow makes the header
-lines (:mod:`penstock.spark.writing.header_columns`). Knows nothing of servers, and sends nothing.
+lines (:mod:`penstock.spark.writing.header_columns`). Does not depend on servers, and sends nothing.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
 Arrow makes the lines of all rows as one column. The lines of one row lie side by side in it, so the
 rows are the same bytes under other offsets. Only rows with an unusual value are checked one by one.
 
-Knows nothing of servers.
+Does not depend on servers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The options of writing ``format("jetstream")``: Spark's strings, parsed into one frozen value.
 
 ``ROWS`` defines each option: its name, how its text is parsed and what it means. ``SINK_ROWS`` are
-the options that the other sinks into streams share. Knows nothing of Spark, of the network or of
+the options that the other sinks into streams share. Does not depend on Spark, the network or
 the stream.
 """
 

@@ -28,7 +28,7 @@ task twice more often than that. It waits until the second attempt is complete, 
 itself. When this takes too long, the second attempt may be dead: the first one claims as attempt 2,
 as a new attempt does, and the second one waits for it if it still runs.
 
-Knows nothing of Spark and of Arrow.
+Does not depend on Spark or Arrow.
 """
 
 from __future__ import annotations

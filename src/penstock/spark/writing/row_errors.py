@@ -5,7 +5,7 @@ that a stream stores. The name of a file follows from the run and the partition,
 is written again replaces its own file; until the file is complete, its name is unique. A message has
 an id, by which the stream recognizes a repeated one during its duplicate window.
 
-Knows nothing of Spark. :func:`judge` decides whether an error concerns one row or ends the write.
+Does not depend on Spark. :func:`judge` decides whether an error concerns one row or ends the write.
 """
 
 from __future__ import annotations

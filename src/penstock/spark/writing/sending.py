@@ -4,7 +4,7 @@ When the connection breaks, the sender connects again for up to ``retryTimeout``
 of the messages without an ack the stream has (where ids make that possible), and sends the others
 again, in order. It does the same after it has waited for another attempt at the partition.
 
-Knows nothing of Spark, and not how a row becomes a message.
+Does not depend on Spark or on how a row becomes a message.
 """
 
 from __future__ import annotations

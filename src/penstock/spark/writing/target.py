@@ -1,7 +1,7 @@
 """The stream that rows are written into, checked before the write begins.
 
 A property of the stream that would make each row fail, or that breaks a promise of the write, is
-reported here in one line, before any row is written. Knows nothing of Spark.
+reported here in one line, before any row is written. Does not depend on Spark.
 """
 
 from __future__ import annotations
