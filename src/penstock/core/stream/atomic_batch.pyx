@@ -125,7 +125,7 @@ cdef uint64_t store_group(PublishPath path, Group group) except? 0:
     cdef Message m
     cdef PublishHeaders h
     cdef Log log = path.log
-    cdef uint64_t size = 0, seq = 0, first, ts_ns, known = log.appended
+    cdef uint64_t size = 0, seq = 0, first, ts_ns
     cdef size_t i
     cdef bint asked
     for i in range(group.count):
@@ -147,13 +147,10 @@ cdef uint64_t store_group(PublishPath path, Group group) except? 0:
             scan_headers(m.body, m.hlen, &h)
             asked = path.rules is not None and (path.every or h.rare & ~RARE_BATCH)
             draft = group.draft(i) if asked else group.known(i)
-            if path.append(&m, &h, ts_ns, 0 if draft is None else draft.flags, &seq) == REFUSED:
+            if path.append_or_skip(&m, &h, ts_ns, 0 if draft is None else draft.flags, &seq, draft) == REFUSED:
                 raise StreamRefused(*path.refusal)
             if draft is not None:
                 draft.stored(seq)
-                if log.appended == known:
-                    draft.skip()
-            known = log.appended
             if asked:
                 try:
                     path.rules.ask(STAGE_STORED, draft)

@@ -112,6 +112,7 @@ cdef class PublishPath:
     cdef int refuse_msgs_per_subject(self) except -1
     cdef int ask(self, int stage, Message* m, PublishHeaders* h, Draft draft) except -1  # 0: continue; REFUSED, HANDLED
     cdef int append(self, Message* m, PublishHeaders* h, uint64_t ts_ns, int flags, uint64_t* seq) except -1
+    cdef int append_or_skip(self, Message* m, PublishHeaders* h, uint64_t ts_ns, int flags, uint64_t* seq, Draft draft) except -1
     cdef int skip(self, PublishHeaders* h, uint64_t* seq) except -1
     cdef int remember(self, PublishHeaders* h, uint64_t seq) except -1
     cdef int forget_ids(self) except -1                                # forget all message ids, also the last one

@@ -283,8 +283,6 @@ cdef class PublishPath:
     cdef int append(self, Message* m, PublishHeaders* h, uint64_t ts_ns, int flags, uint64_t* seq) except -1:
         """Store a message that passed the checks; STORED or REFUSED. The caller applies the limits of the whole stream."""
         cdef uint32_t subject_id
-        if self.unwanted(m):
-            return self.skip(h, seq)
         try:
             subject_id = self.id_of(m.subject, m.subject_len)
             seq[0] = self.log.append_id(ts_ns, subject_id, m.body, m.hlen, m.body_len, <uint16_t>(flags | h.rare))
@@ -295,6 +293,14 @@ cdef class PublishPath:
         if self.max_msgs_per_subject > 0:
             self.trim_subject(subject_id)
         return STORED
+
+    cdef int append_or_skip(self, Message* m, PublishHeaders* h, uint64_t ts_ns, int flags, uint64_t* seq, Draft draft) except -1:
+        """append(), or skip() for a message that no consumer takes."""
+        if not self.unwanted(m):
+            return self.append(m, h, ts_ns, flags, seq)
+        if draft is not None:
+            draft.skip()
+        return self.skip(h, seq)
 
     cdef int skip(self, PublishHeaders* h, uint64_t* seq) except -1:
         """For a message that no consumer takes: use a sequence and remember the message id, but do not store it. STORED or REFUSED."""
@@ -365,10 +371,8 @@ cdef class PublishPath:
         if self.rules is not None and (h.rare or self.every):
             draft = draft_of_record(&m, 0, False)
             draft.note("previous", queries.subject_state(self.log, subject)[2])
-        if self.append(&m, &h, max(self.reactor.now_ns, self.log.span.last_ts_ns), 0, &seq) == REFUSED:
+        if self.append_or_skip(&m, &h, max(self.reactor.now_ns, self.log.span.last_ts_ns), 0, &seq, draft) == REFUSED:
             raise StreamRefused(*self.refusal)
-        if draft is not None and self.unwanted(&m):
-            draft.skip()
         self.after_append(&m, &h, seq, draft)
         self.committer.enlist()
         return seq
@@ -381,6 +385,7 @@ cdef class PublishPath:
         cdef PublishHeaders h
         cdef Draft draft = None
         cdef int outcome
+        cdef bint skipped
         if self.check_sealed() or self.check_record_size(m):
             return REFUSED
         scan_headers(m.body, m.hlen, &h)
@@ -402,11 +407,11 @@ cdef class PublishPath:
                 return outcome
         if self.check_size(m):
             return REFUSED
-        if self.unwanted(m):
-            if draft is not None:
-                draft.skip()
-        elif self.check_usage(m):
+        skipped = self.unwanted(m)
+        if not skipped and self.check_usage(m):
             return REFUSED
+        if skipped and draft is not None:
+            draft.skip()
         if draft is not None and h.rare & RARE_TTL:
             outcome = self.ask(TTL_VALUE, m, &h, draft)
             if outcome:
@@ -420,7 +425,7 @@ cdef class PublishPath:
                 return self.refuse_for_disk(error)
         if not mirrored:
             ts_ns = max(self.reactor.now_ns, self.log.span.last_ts_ns)
-        outcome = self.append(m, &h, ts_ns, flags if draft is None else draft.flags, seq)
+        outcome = self.skip(&h, seq) if skipped else self.append(m, &h, ts_ns, flags if draft is None else draft.flags, seq)
         return self.after_append(m, &h, seq[0], draft) if outcome == STORED else outcome
 
     def announce(self, str subject, bytes payload, bytes headers, *, after_seq: int) -> None:
