@@ -447,12 +447,12 @@ class Fast(Mailbox):
             self._connection.publish(self._subject, b"", self.flow.reply_of_ping(), b"")
             self.client.plan_flush()
 
-    def pinging(self) -> Steps[None]:
+    def _pinging(self) -> Steps[None]:
         """Ask for the stream's progress, which also keeps the batch open."""
         self._ping()
         yield SEND
 
-    ping = call(pinging)
+    ping = call(_pinging)
 
     def _settling(self, done: Callable[[], bool]) -> Steps[None]:
         """Wait until ``done()`` holds; after a silence, ask the stream for its progress."""
@@ -475,7 +475,7 @@ class Fast(Mailbox):
                 )
             else:
                 silences += 1
-                yield from self.pinging()
+                yield from self._pinging()
 
     def _beginning_again(self) -> Steps[None]:
         yield from pausing()

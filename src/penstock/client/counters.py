@@ -118,7 +118,7 @@ class Counting(Generic[M]):
         self.js: Any = js
         self.stream = stream
 
-    def incrementing(
+    def _incrementing(
         self,
         subject: str,
         by: int = 1,
@@ -150,12 +150,12 @@ class Counting(Generic[M]):
                 )
             )
         if ack.duplicate or not ack.val:
-            return (yield from self.reading(subject)).value
+            return (yield from self._reading(subject)).value
         return number_of(ack.val)
 
-    increment = call(incrementing)
+    increment = call(_incrementing)
 
-    def reading(self, subject: str) -> Steps[CounterEntry]:
+    def _reading(self, subject: str) -> Steps[CounterEntry]:
         """The state of a counter, from the leader of the stream: value, last increment, sources.
 
         Raises MessageNotFound when nothing was added to it yet.
@@ -164,15 +164,15 @@ class Counting(Generic[M]):
         message = yield from self.js.plans.get_message(self.stream, last_by_subject=subject)
         return entry_of(message)
 
-    load = call(reading)
+    load = call(_reading)
 
-    def getting(self, subject: str) -> Steps[int]:
+    def _getting(self, subject: str) -> Steps[int]:
         """The value of a counter; raises MessageNotFound when nothing was added to it yet."""
-        return (yield from self.reading(subject)).value
+        return (yield from self._reading(subject)).value
 
-    get = call(getting)
+    get = call(_getting)
 
-    def getting_many(self, subjects: str | Iterable[str]) -> Flow[CounterEntry]:
+    def _getting_many(self, subjects: str | Iterable[str]) -> Flow[CounterEntry]:
         """The states of all counters whose subjects match, at one moment.
 
         At most 1024, otherwise DirectGetError. The stream needs ``allow_direct``.
@@ -180,9 +180,9 @@ class Counting(Generic[M]):
         request = MsgGetRequest(multi_last=subjects_of(subjects))
         yield from self._gets().pages(request, None, entry_of)
 
-    get_many = flow(getting_many)
+    get_many = flow(_getting_many)
 
-    def remembering(
+    def _remembering(
         self, subject: str, *, seq: int | None = None, start_time: Moment | None = None
     ) -> Flow[CounterEntry]:
         """The states of a counter that the stream still holds, oldest first.
@@ -191,7 +191,7 @@ class Counting(Generic[M]):
         """
         yield from self.js.batch_of(self.stream, None, seq, subject, start_time, 0, entry_of)
 
-    history = flow(remembering)
+    history = flow(_remembering)
 
     def _gets(self) -> DirectGets:
         subject = self.js.plans.direct_get(self.stream)

@@ -46,13 +46,13 @@ class Making(ABC, Generic[J, SV, SC]):
         made: J = self._jetstream_type()(self, domain=domain, prefix=prefix, timeout=seconds)
         return made
 
-    def adding_service(self, config: ServiceConfig) -> Steps[SV]:
+    def _adding_service(self, config: ServiceConfig) -> Steps[SV]:
         """A service on this connection; it has no endpoints yet, and answers to ``$SRV`` requests."""
         service = self._service_types()[0](self, config)
         yield from service.begin()
         return service
 
-    add_service = call(adding_service)
+    add_service = call(_adding_service)
 
     def service_client(self) -> SC:
         """Finds services and calls them."""

@@ -49,7 +49,7 @@ class Managed(Generic[M]):
 
     # -- direct gets -------------------------------------------------------------------------------
 
-    def getting_directly(
+    def _getting_directly(
         self,
         stream: str,
         seq: int | None = None,
@@ -73,9 +73,9 @@ class Managed(Generic[M]):
         answer = yield from self.client.requesting(subject, body, timeout=self.timeout)
         return stored_message(answer)
 
-    direct_get = call(getting_directly)
+    direct_get = call(_getting_directly)
 
-    def getting_batch(
+    def _getting_batch(
         self,
         stream: str,
         batch: int | None = None,
@@ -94,7 +94,7 @@ class Managed(Generic[M]):
         """
         yield from self.batch_of(stream, batch, seq, subject, start_time, max_bytes, itself)
 
-    get_batch = flow(getting_batch)
+    get_batch = flow(_getting_batch)
 
     def batch_of(
         self,
@@ -120,7 +120,7 @@ class Managed(Generic[M]):
         gets = DirectGets(self.client, self.plans.direct_get(stream), self.timeout)
         yield from gets.pages(request, batch, make)
 
-    def getting_last(
+    def _getting_last(
         self,
         stream: str,
         subjects: str | Iterable[str],
@@ -149,4 +149,4 @@ class Managed(Generic[M]):
         gets = DirectGets(self.client, self.plans.direct_get(stream), self.timeout)
         yield from gets.pages(request, batch, itself)
 
-    get_last_messages_for = flow(getting_last)
+    get_last_messages_for = flow(_getting_last)

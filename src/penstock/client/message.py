@@ -143,7 +143,7 @@ class BaseMessage:
     term = verb(term_body)
     in_progress = verb(in_progress_body, ends=False)
 
-    def confirming(self, timeout: Duration | None = None) -> Steps[None]:
+    def _confirming(self, timeout: Duration | None = None) -> Steps[None]:
         """Acknowledge, and wait until the server confirms the ack; Timeout, NoResponders.
 
         The ack is sent again when the connection breaks, and in a cluster while the consumer has no leader.
@@ -153,7 +153,7 @@ class BaseMessage:
         yield from self.client.persevering(self.reply, ACK, seconds, again=True)
         self.acked = True
 
-    ack_sync = call(confirming)
+    ack_sync = call(_confirming)
 
     def check_answerable(self) -> None:
         """Raise ValueError unless the message is a request."""

@@ -373,7 +373,7 @@ class Publishing(Mailbox):
     def _making_room(self) -> Steps[None]:
         return self._settling(lambda: not self._window.full)
 
-    def flushing(self) -> Steps[None]:
+    def _flushing(self) -> Steps[None]:
         """Wait until every message is acknowledged or has failed.
 
         PublishFailed names the messages that failed since the last call.
@@ -383,13 +383,13 @@ class Publishing(Mailbox):
             failures, self.failures = self.failures, []
             raise PublishFailed(failures)
 
-    flush = call(flushing)
+    flush = call(_flushing)
 
     def _leaving(self, kind: type[BaseException] | None) -> Steps[None]:
         """Wait for every ack at the end of the block; PublishFailed when some did not arrive."""
         try:
             if kind is None:
-                yield from self.flushing()
+                yield from self._flushing()
         finally:
             self._close()
 

@@ -314,7 +314,7 @@ class Pulling(Generic[M]):
     # -- without end
     # --------------------------------------------------------------------------------
 
-    def reading(
+    def _reading(
         self,
         *,
         batch: int = 500,
@@ -344,7 +344,7 @@ class Pulling(Generic[M]):
         finally:
             self._busy = False
 
-    messages = flow(reading)
+    messages = flow(_reading)
 
     def begin_reading(
         self,

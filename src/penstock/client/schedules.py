@@ -156,7 +156,7 @@ def schedule_of(message: StoredMessage) -> Schedule | None:
 class Scheduling(Managed[M]):
     """The calls of ``js`` about schedules."""
 
-    def scheduling(
+    def _scheduling(
         self: Any,
         subject: str,
         data: bytes = b"",
@@ -193,9 +193,9 @@ class Scheduling(Managed[M]):
         )
         return ack
 
-    schedule = call(scheduling)
+    schedule = call(_scheduling)
 
-    def listing_schedules(self, stream: str, subject: str = ">") -> Flow[Schedule]:
+    def _listing_schedules(self, stream: str, subject: str = ">") -> Flow[Schedule]:
         """The schedules of a stream, on subjects that match ``subject``, in any order.
 
         With ``allow_direct`` a request returns many of them, otherwise one.
@@ -213,9 +213,9 @@ class Scheduling(Managed[M]):
             request = MsgGetRequest(multi_last=subjects[start : start + SUBJECTS_OF_A_GET])
             yield from gets.pages(request, None, schedule_of)
 
-    iter_schedules = flow(listing_schedules)
+    iter_schedules = flow(_listing_schedules)
 
-    def cancelling(self, stream: str, subject: str) -> Steps[bool]:
+    def _cancelling(self, stream: str, subject: str) -> Steps[bool]:
         """Remove the schedule on a subject; False when there is none.
 
         Messages that it produced stay.
@@ -227,7 +227,7 @@ class Scheduling(Managed[M]):
         yield from self.plans.delete_message(stream, found.seq, erase=False)
         return True
 
-    cancel_schedule = call(cancelling)
+    cancel_schedule = call(_cancelling)
 
     def _schedule_on(self, stream: str, subject: str) -> Steps[Schedule | None]:
         try:

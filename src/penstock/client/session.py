@@ -408,13 +408,13 @@ class Session(Requesting[M]):
         if ping.error is not None:
             raise ping.error
 
-    def measuring(self) -> Steps[float]:
+    def _measuring(self) -> Steps[float]:
         """The time that the server takes to answer a ping, in seconds."""
         start = self.clock()
         yield from self.flushing()
         return self.clock() - start
 
-    def moving(self, timeout: Duration | None = None) -> Steps[None]:
+    def _moving(self, timeout: Duration | None = None) -> Steps[None]:
         """Leave the server and connect to the next one, or to the same when there is only one.
 
         Subscriptions continue. The old server gets queued output before; half of the time is for that.
@@ -440,8 +440,8 @@ class Session(Requesting[M]):
             raise Timeout(f"no connection in {seconds} s; the client goes on trying")
 
     flush = call(flushing)
-    rtt = call(measuring)
-    reconnect = call(moving)
+    rtt = call(_measuring)
+    reconnect = call(_moving)
 
     def _keep_alive(self) -> bool:
         """Send a ping; when too many pings have no answer, the connection counts as lost: False."""

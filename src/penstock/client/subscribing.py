@@ -110,7 +110,7 @@ class Subscribed(Mailbox, Generic[M]):
         self._bytes -= len(message.data) + len(message.raw_headers)
         return message
 
-    def taking(self, timeout: Duration | None = None) -> Steps[M]:
+    def _taking(self, timeout: Duration | None = None) -> Steps[M]:
         """The next message.
 
         Raises Timeout, ConnectionClosed when no message can come any more, and once SlowConsumer

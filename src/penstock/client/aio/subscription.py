@@ -91,7 +91,7 @@ class Subscription(Entered, Subscribed[Message]):
         """The next message; raises as ``taking``."""
         if self._queue or self.has_news():
             return self._take()
-        return await run(self.client, self.taking(timeout))
+        return await run(self.client, self._taking(timeout))
 
     def __aiter__(self) -> Subscription:
         """Messages until the subscription ends."""

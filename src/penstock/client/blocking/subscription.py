@@ -43,7 +43,7 @@ class Subscription(Entered, Subscribed[BlockingMessage]):
                 size = len(message.data) + len(message.raw_headers)
                 self._bytes -= size
                 return message
-        return run(self.client, self.taking(timeout))
+        return run(self.client, self._taking(timeout))
 
     def __iter__(self) -> Iterator[BlockingMessage]:
         """Messages until the subscription ends; waits without limit.

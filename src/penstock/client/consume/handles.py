@@ -57,46 +57,46 @@ class Consuming(Generic[M]):
         """Consumer and stream."""
         return f"<{type(self).__name__} {self.name!r} of stream {self.stream!r}>"
 
-    def informing(self) -> Steps[ConsumerInfo]:
+    def _informing(self) -> Steps[ConsumerInfo]:
         """The consumer's configuration and state now; ConsumerNotFound, StreamNotFound."""
         self.cached_info = yield from self._js.plans.consumer_info(self.stream, self.name)
         return self.cached_info
 
-    info = call(informing)
+    info = call(_informing)
 
-    def deleting(self) -> Steps[None]:
+    def _deleting(self) -> Steps[None]:
         """Remove the consumer from its stream; ConsumerNotFound, StreamNotFound."""
         self.close()
         yield from self._js.plans.delete_consumer(self.stream, self.name)
 
-    delete = call(deleting)
+    delete = call(_deleting)
 
-    def pausing(self, until: Moment) -> Steps[ConsumerPause]:
+    def _pausing(self, until: Moment) -> Steps[ConsumerPause]:
         """Deliver nothing until a moment: a datetime with a zone, RFC 3339 text or nanoseconds.
 
         NotEnabled before nats-server 2.11.
         """
         return (yield from self._js.plans.pause_consumer(self.stream, self.name, until))
 
-    def resuming(self) -> Steps[ConsumerPause]:
+    def _resuming(self) -> Steps[ConsumerPause]:
         """Deliver again after ``pause``."""
         return (yield from self._js.plans.resume_consumer(self.stream, self.name))
 
-    def resetting(self, seq: int = 0) -> Steps[ConsumerInfo]:
+    def _resetting(self, seq: int = 0) -> Steps[ConsumerInfo]:
         """Deliver again from a stream sequence on, or from behind the ack floor.
 
         Forgets deliveries and acks after that. NotEnabled before nats-server 2.14.
         """
         return (yield from self._js.plans.reset_consumer(self.stream, self.name, seq))
 
-    def unpinning(self, group: str) -> Steps[None]:
+    def _unpinning(self, group: str) -> Steps[None]:
         """Take the pin of a priority group from the client that has it, so that another one gets it."""
         yield from self._js.plans.unpin_consumer(self.stream, self.name, group)
 
-    pause = call(pausing)
-    resume = call(resuming)
-    reset = call(resetting)
-    unpin = call(unpinning)
+    pause = call(_pausing)
+    resume = call(_resuming)
+    reset = call(_resetting)
+    unpin = call(_unpinning)
 
     def close(self) -> None:
         """End the subscriptions of ``next`` and ``fetch``; a later call makes a new one.
@@ -208,13 +208,13 @@ class Consuming(Generic[M]):
         if isinstance(error, PullError):
             return error.status == WRONG_PIN and asking.unpin()
         if isinstance(error, NoResponders):
-            yield from self.informing()  # says what is missing, if anything is
+            yield from self._informing()  # says what is missing, if anything is
         if deadline - self.client.clock() <= RETRY_S:
             return False
         yield from pausing()
         return True
 
-    def taking(
+    def _taking(
         self,
         timeout: Duration = TIMEOUT_S,
         *,
@@ -234,7 +234,7 @@ class Consuming(Generic[M]):
         )
         return found[0] if found else None
 
-    next = call(taking)
+    next = call(_taking)
 
     # -- without end -------------------------------------------------------------------------------
 

@@ -23,19 +23,19 @@ class Consumers(Generic[C, PC]):
     _consumer_type: Callable[..., C]
     _push_consumer_type: Callable[..., PC]
 
-    def opening_consumer(self, stream: str, name: str) -> Steps[C]:
+    def _opening_consumer(self, stream: str, name: str) -> Steps[C]:
         """A pull consumer that exists, for ``next``, ``fetch`` and ``consume``.
 
         Raises ConsumerNotFound, StreamNotFound, and ValueError for a push consumer.
         """
         return self._consumer_type(self, (yield from self.plans.consumer_info(stream, name)))
 
-    def opening_push_consumer(self, stream: str, name: str) -> Steps[PC]:
+    def _opening_push_consumer(self, stream: str, name: str) -> Steps[PC]:
         """A push consumer that exists, for ``consume``.
 
         Raises ConsumerNotFound, StreamNotFound, and ValueError for a pull consumer.
         """
         return self._push_consumer_type(self, (yield from self.plans.consumer_info(stream, name)))
 
-    consumer = call(opening_consumer)
-    push_consumer = call(opening_push_consumer)
+    consumer = call(_opening_consumer)
+    push_consumer = call(_opening_push_consumer)

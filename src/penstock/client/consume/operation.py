@@ -142,7 +142,7 @@ class Operation(ABC, Generic[M]):
         """
         self._intake.stop()
 
-    def draining(self, timeout: Duration | None = None) -> Steps[None]:
+    def _draining(self, timeout: Duration | None = None) -> Steps[None]:
         """Request nothing more, and wait until buffered messages are handled; Timeout.
 
         Without a callback it returns when the last messages have arrived; the iteration yields them and
@@ -155,7 +155,7 @@ class Operation(ABC, Generic[M]):
         seconds = math.inf if timeout is None else to_seconds(timeout)
         yield from self._finishing(self._is_done, seconds)
 
-    drain = call(draining)
+    drain = call(_draining)
 
     def _finishing(self, done: Callable[[], bool], seconds: float) -> Steps[None]:
         yield from self._intake.awaiting(self._intake.events, done, seconds)
@@ -170,7 +170,7 @@ class Operation(ABC, Generic[M]):
 
     # -- events ------------------------------------------------------------------------------------
 
-    def watching(self) -> Flow[ConsumerEvent]:
+    def _watching(self) -> Flow[ConsumerEvent]:
         """What happens to the operation, as ConsumerEvents, until it has ended.
 
         Begins with events that nobody has read yet, at most the last 1000. For one reader.
@@ -183,7 +183,7 @@ class Operation(ABC, Generic[M]):
                 return
             yield from intake.awaiting(intake.events, intake.events.has_news, math.inf)
 
-    events = flow(watching)
+    events = flow(_watching)
 
     # -- handlers ----------------------------------------------------------------------------------
 

@@ -112,7 +112,7 @@ class Ordering(Generic[M]):
         self.renewed = yield from self.position.checking(self._js.plans)
         return (yield from self.consumers.creating(self.position.config()))
 
-    def informing(self) -> Steps[ConsumerInfo]:
+    def _informing(self) -> Steps[ConsumerInfo]:
         """The state of the consumer that ``next`` and ``fetch`` use; makes it when there is none."""
         self.occupy("info")
         try:
@@ -121,7 +121,7 @@ class Ordering(Generic[M]):
         finally:
             self.release()
 
-    info = call(informing)
+    info = call(_informing)
 
     # -- batches -----------------------------------------------------------------------------------
 
@@ -155,12 +155,12 @@ class Ordering(Generic[M]):
 
     fetch = call(fetching)
 
-    def taking(self, timeout: Duration = TIMEOUT_S) -> Steps[M | None]:
+    def _taking(self, timeout: Duration = TIMEOUT_S) -> Steps[M | None]:
         """The next message, or None when none arrived in ``timeout``; raises as ``fetch``."""
         found = yield from self.fetching(1, timeout=timeout)
         return found[0] if found else None
 
-    next = call(taking)
+    next = call(_taking)
 
     def _collecting(
         self, found: list[M], batch: int, seconds: float, max_bytes: int
@@ -215,7 +215,7 @@ class Ordering(Generic[M]):
         """The end of the block."""
         yield from self._discarding()
 
-    def closing(self) -> Steps[None]:
+    def _closing(self) -> Steps[None]:
         """Remove the consumer of ``next`` and ``fetch``; a later call makes a new one."""
         self.occupy("close")
         try:
@@ -223,7 +223,7 @@ class Ordering(Generic[M]):
         finally:
             self.release()
 
-    close = call(closing)
+    close = call(_closing)
 
     # -- without end -------------------------------------------------------------------------------
 

@@ -55,18 +55,18 @@ class Pushing(Generic[M]):
         """Consumer and stream."""
         return f"<{type(self).__name__} {self.name!r} of stream {self.stream!r}>"
 
-    def informing(self) -> Steps[ConsumerInfo]:
+    def _informing(self) -> Steps[ConsumerInfo]:
         """The consumer's configuration and state now; ConsumerNotFound, StreamNotFound."""
         self.cached_info = yield from self.js.plans.consumer_info(self.stream, self.name)
         return self.cached_info
 
-    info = call(informing)
+    info = call(_informing)
 
-    def deleting(self) -> Steps[None]:
+    def _deleting(self) -> Steps[None]:
         """Remove the consumer from its stream; ConsumerNotFound, StreamNotFound."""
         yield from self.js.plans.delete_consumer(self.stream, self.name)
 
-    delete = call(deleting)
+    delete = call(_deleting)
 
 
 class PushIntake(Intake):

@@ -119,7 +119,7 @@ class Group(Generic[M]):
 
     # -- calls of both kinds -----------------------------------------------------------------------
 
-    def stepping_down(self, member: str) -> Steps[None]:
+    def _stepping_down(self, member: str) -> Steps[None]:
         """Take the pin from the client that consumes as this member: another one of the member gets it.
 
         ConsumerNotFound when nobody consumes as this member.
@@ -128,7 +128,7 @@ class Group(Generic[M]):
             self.consumer_stream, self.consumer_name(member), PRIORITY_GROUP
         )
 
-    step_down = call(stepping_down)
+    step_down = call(_stepping_down)
 
     def partitions(self) -> dict[str, list[int]]:
         """The partitions of each member, as the configuration said when it was last read."""
@@ -144,13 +144,13 @@ class StaticGroups(Group[M]):
     cached_config: StaticGroupConfig
     """The configuration as it was last read."""
 
-    def configuring(self) -> Steps[StaticGroupConfig]:
+    def _configuring(self) -> Steps[StaticGroupConfig]:
         """The configuration now; GroupNotFound."""
         config: StaticGroupConfig
         config, _ = yield from self.loading()
         return config
 
-    config = call(configuring)
+    config = call(_configuring)
 
     def consumer_name(self, member: str) -> str:
         """The name of a member's consumer; ValueError for a name without a partition in the group."""
@@ -158,7 +158,7 @@ class StaticGroups(Group[M]):
             raise ValueError(f"{member!r} has no partition in group {self.name!r}")
         return super().consumer_name(member)
 
-    def counting_active(self) -> Steps[list[str]]:
+    def _counting_active(self) -> Steps[list[str]]:
         """The members that a client consumes as, by name; GroupNotFound."""
         yield from self.loading()
         listed = yield from self.js.plans.consumers(self.stream)
@@ -166,9 +166,9 @@ class StaticGroups(Group[M]):
         members = sorted(assignments(self.cached_config))
         return [each for each in members if static_consumer(self.name, each) in waiting]
 
-    active_members = call(counting_active)
+    active_members = call(_counting_active)
 
-    def destroying(self) -> Steps[None]:
+    def _destroying(self) -> Steps[None]:
         """Delete the group and the consumers of its members; GroupNotFound. Members stop."""
         yield from self.loading()
         yield from self._removing()
@@ -180,7 +180,7 @@ class StaticGroups(Group[M]):
             except ConsumerNotFound:
                 continue  # it never consumed
 
-    delete = call(destroying)
+    delete = call(_destroying)
 
 
 class ElasticGroups(Group[M]):
@@ -201,15 +201,15 @@ class ElasticGroups(Group[M]):
         origin = yield from self.js.plans.stream_info(self.stream)
         yield from self.js.plans.create_stream(work_queue(origin, self.name, config))
 
-    def configuring(self) -> Steps[ElasticGroupConfig]:
+    def _configuring(self) -> Steps[ElasticGroupConfig]:
         """The configuration now; GroupNotFound."""
         config: ElasticGroupConfig
         config, _ = yield from self.loading()
         return config
 
-    config = call(configuring)
+    config = call(_configuring)
 
-    def counting_active(self) -> Steps[list[str]]:
+    def _counting_active(self) -> Steps[list[str]]:
         """The members that a client consumes as, by name; GroupNotFound.
 
         A member stays in the list for its ack wait after its last client has stopped.
@@ -218,7 +218,7 @@ class ElasticGroups(Group[M]):
         names = yield from self.js.plans.consumer_names(self.consumer_stream)
         return sorted(set(names) & set(assignments(self.cached_config)))
 
-    active_members = call(counting_active)
+    active_members = call(_counting_active)
 
     def _updating(self, change: Callable[[ElasticGroupConfig], None]) -> Steps[None]:
         """Change the document, whatever others change meanwhile."""
@@ -235,7 +235,7 @@ class ElasticGroups(Group[M]):
             else:
                 return
 
-    def adding_members(self, *names: str) -> Steps[list[str]]:
+    def _adding_members(self, *names: str) -> Steps[list[str]]:
         """Add members; returns all members. ValueError for a group with mappings, GroupNotFound."""
         for each in names:
             check_member(each)
@@ -248,9 +248,9 @@ class ElasticGroups(Group[M]):
         yield from self._updating(change)
         return list(self.cached_config.members)
 
-    add_members = call(adding_members)
+    add_members = call(_adding_members)
 
-    def dropping_members(self, *names: str) -> Steps[list[str]]:
+    def _dropping_members(self, *names: str) -> Steps[list[str]]:
         """Drop members; returns those that are left. ValueError for a group with mappings, GroupNotFound.
 
         They hand their partitions over when they have finished the message that they handle.
@@ -264,9 +264,9 @@ class ElasticGroups(Group[M]):
         yield from self._updating(change)
         return list(self.cached_config.members)
 
-    drop_members = call(dropping_members)
+    drop_members = call(_dropping_members)
 
-    def mapping(self, mappings: Sequence[MemberMapping]) -> Steps[None]:
+    def _mapping(self, mappings: Sequence[MemberMapping]) -> Steps[None]:
         """Say which member has which partitions, in place of members; ValueError, GroupNotFound."""
         if not mappings:
             raise ValueError("no mappings: delete_mappings removes them")
@@ -277,9 +277,9 @@ class ElasticGroups(Group[M]):
 
         yield from self._updating(change)
 
-    set_mappings = call(mapping)
+    set_mappings = call(_mapping)
 
-    def unmapping(self) -> Steps[None]:
+    def _unmapping(self) -> Steps[None]:
         """Remove the mappings: the group has no member then; GroupNotFound."""
 
         def change(config: ElasticGroupConfig) -> None:
@@ -287,9 +287,9 @@ class ElasticGroups(Group[M]):
 
         yield from self._updating(change)
 
-    delete_mappings = call(unmapping)
+    delete_mappings = call(_unmapping)
 
-    def destroying(self) -> Steps[None]:
+    def _destroying(self) -> Steps[None]:
         """Delete the group, its stream and its consumers; GroupNotFound. Members stop."""
         yield from self.loading()
         yield from self._removing()
@@ -298,4 +298,4 @@ class ElasticGroups(Group[M]):
         except StreamNotFound:
             return
 
-    delete = call(destroying)
+    delete = call(_destroying)

@@ -38,7 +38,7 @@ class ConsumerGroups(ABC, Generic[SG, EG]):
         """A handle of an elastic group; ValueError for a name that cannot be."""
         return self._group_types()[1](self, stream, group)
 
-    def creating_static(self, stream: str, group: str, config: StaticGroupConfig) -> Steps[SG]:
+    def _creating_static(self, stream: str, group: str, config: StaticGroupConfig) -> Steps[SG]:
         """Create a static group of a stream; opens an existing one with the same configuration.
 
         GroupExists for another configuration, StreamNotFound, ValueError for a name that cannot be.
@@ -47,17 +47,17 @@ class ConsumerGroups(ABC, Generic[SG, EG]):
         yield from handle.creating(config)
         return handle
 
-    create_static_group = call(creating_static)
+    create_static_group = call(_creating_static)
 
-    def opening_static(self, stream: str, group: str) -> Steps[SG]:
+    def _opening_static(self, stream: str, group: str) -> Steps[SG]:
         """A static group that exists; GroupNotFound."""
         handle = self._static(stream, group)
         yield from handle.loading()
         return handle
 
-    static_group = call(opening_static)
+    static_group = call(_opening_static)
 
-    def creating_elastic(self, stream: str, group: str, config: ElasticGroupConfig) -> Steps[EG]:
+    def _creating_elastic(self, stream: str, group: str, config: ElasticGroupConfig) -> Steps[EG]:
         """Create an elastic group of a stream, with the stream ``<stream>-<group>`` of its own.
 
         Opens an existing one with the same configuration, whatever its members are. GroupExists for another
@@ -67,31 +67,31 @@ class ConsumerGroups(ABC, Generic[SG, EG]):
         yield from handle.creating(config)
         return handle
 
-    create_elastic_group = call(creating_elastic)
+    create_elastic_group = call(_creating_elastic)
 
-    def opening_elastic(self, stream: str, group: str) -> Steps[EG]:
+    def _opening_elastic(self, stream: str, group: str) -> Steps[EG]:
         """An elastic group that exists; GroupNotFound."""
         handle = self._elastic(stream, group)
         yield from handle.loading()
         return handle
 
-    elastic_group = call(opening_elastic)
+    elastic_group = call(_opening_elastic)
 
-    def naming_static(self, stream: str) -> Steps[list[str]]:
+    def _naming_static(self, stream: str) -> Steps[list[str]]:
         """The names of a stream's static groups, in order."""
         from .config import STATIC_BUCKET
 
         return (yield from self._naming(STATIC_BUCKET, stream))
 
-    static_group_names = call(naming_static)
+    static_group_names = call(_naming_static)
 
-    def naming_elastic(self, stream: str) -> Steps[list[str]]:
+    def _naming_elastic(self, stream: str) -> Steps[list[str]]:
         """The names of a stream's elastic groups, in order."""
         from .config import ELASTIC_BUCKET
 
         return (yield from self._naming(ELASTIC_BUCKET, stream))
 
-    elastic_group_names = call(naming_elastic)
+    elastic_group_names = call(_naming_elastic)
 
     def _naming(self: Any, bucket: str, stream: str) -> Steps[list[str]]:
         try:

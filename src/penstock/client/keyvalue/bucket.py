@@ -251,7 +251,7 @@ class Bucket(Generic[V]):
 
     delete = call(deleting)
 
-    def purging(
+    def _purging(
         self,
         key: str,
         *,
@@ -266,7 +266,7 @@ class Bucket(Generic[V]):
         """
         return (yield from self._removing(key, wire.PURGE, revision, ttl, timeout))
 
-    purge = call(purging)
+    purge = call(_purging)
 
     def _removing(
         self,
@@ -323,23 +323,23 @@ class Bucket(Generic[V]):
         except StreamNotFound:
             raise BucketNotFound(self.bucket) from None
 
-    def telling(self) -> Steps[KeyValueStatus]:
+    def _telling(self) -> Steps[KeyValueStatus]:
         """What the bucket holds, and its configuration."""
         self._info = yield from self._informing()
         return status_of(self._info)
 
-    status = call(telling)
+    status = call(_telling)
 
     def comparing(self) -> Steps[bool]:
         """Whether the bucket is the one that this handle last saw; from now on this one is."""
         before, self._info = self._info, (yield from self.js.plans.stream_info(self.stream))
         return before.created == self._info.created
 
-    def destroying(self) -> Steps[None]:
+    def _destroying(self) -> Steps[None]:
         """Delete the bucket with all values. There is no way back."""
         try:
             yield from self.js.plans.delete_stream(self.stream)
         except StreamNotFound:
             raise BucketNotFound(self.bucket) from None
 
-    destroy = call(destroying)
+    destroy = call(_destroying)

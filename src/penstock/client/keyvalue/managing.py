@@ -75,7 +75,7 @@ class KeyValues(ABC, Generic[B]):
             raise BucketExists(config.bucket) from None
         return self._handle(info, None)
 
-    def updating_bucket(self, config: KeyValueConfig) -> Steps[B]:
+    def _updating_bucket(self, config: KeyValueConfig) -> Steps[B]:
         """Change a bucket to this whole configuration; BucketNotFound, NotEnabled.
 
         ``(await bucket.status()).config`` is the present one.
@@ -88,21 +88,21 @@ class KeyValues(ABC, Generic[B]):
             raise BucketNotFound(config.bucket) from None
         return self._handle(info, None)
 
-    def ensuring_bucket(self, config: KeyValueConfig) -> Steps[B]:
+    def _ensuring_bucket(self, config: KeyValueConfig) -> Steps[B]:
         """Create a bucket, or change an existing one to this whole configuration."""
         try:
-            return (yield from self.updating_bucket(config))
+            return (yield from self._updating_bucket(config))
         except BucketNotFound:
             return (yield from self.creating_bucket(config))
 
-    def deleting_bucket(self, bucket: str) -> Steps[None]:
+    def _deleting_bucket(self, bucket: str) -> Steps[None]:
         """Delete a bucket with all values; BucketNotFound. There is no way back."""
         try:
             yield from self.plans.delete_stream(_stream_of(bucket))
         except StreamNotFound:
             raise BucketNotFound(bucket) from None
 
-    def naming_buckets(self) -> Steps[list[str]]:
+    def _naming_buckets(self) -> Steps[list[str]]:
         """The names of all buckets, in order; mirrors included."""
         names = yield from self.plans.stream_names()
         return sorted(
@@ -111,7 +111,7 @@ class KeyValues(ABC, Generic[B]):
             if name.startswith(wire.STREAM_PREFIX)
         )
 
-    def listing_buckets(self) -> Steps[list[KeyValueStatus]]:
+    def _listing_buckets(self) -> Steps[list[KeyValueStatus]]:
         """What every bucket holds, and its configuration, by name; mirrors included."""
         from .config import status_of
 
@@ -126,11 +126,11 @@ class KeyValues(ABC, Generic[B]):
 
     key_value = call(opening_bucket)
     create_key_value = call(creating_bucket)
-    update_key_value = call(updating_bucket)
-    create_or_update_key_value = call(ensuring_bucket)
-    delete_key_value = call(deleting_bucket)
-    key_value_names = call(naming_buckets)
-    key_values = call(listing_buckets)
+    update_key_value = call(_updating_bucket)
+    create_or_update_key_value = call(_ensuring_bucket)
+    delete_key_value = call(_deleting_bucket)
+    key_value_names = call(_naming_buckets)
+    key_values = call(_listing_buckets)
 
 
 def _stream_of(bucket: str) -> str:

@@ -47,7 +47,7 @@ class KvSnapshot(dict[str, KvEntry[V]]):
 class ManyKeys(Bucket[V]):
     """The calls about many keys."""
 
-    def putting_many(
+    def _putting_many(
         self,
         values: Mapping[str, V],
         *,
@@ -72,7 +72,7 @@ class ManyKeys(Bucket[V]):
             changes[key] = Change(self.keyspace.encoded(key, value), revision=expected)
         return (yield from committing(self, changes, timeout))
 
-    put_many = call(putting_many)
+    put_many = call(_putting_many)
 
     def _position(
         self,
@@ -126,7 +126,7 @@ class ManyKeys(Bucket[V]):
 
     keys = call(listing)
 
-    def remembering(
+    def _remembering(
         self, *keys: str, without_values: bool = False, timeout: Duration | None = None
     ) -> Steps[list[KvEntry[V]]]:
         """All kept revisions of a key, oldest first, with markers; an empty list when there are none.
@@ -137,9 +137,9 @@ class ManyKeys(Bucket[V]):
             yield from self._collecting(keys, timeout, history=True, without_values=without_values)
         )
 
-    history = call(remembering)
+    history = call(_remembering)
 
-    def snapshotting(self, *filters: str, timeout: Duration | None = None) -> Steps[KvSnapshot[V]]:
+    def _snapshotting(self, *filters: str, timeout: Duration | None = None) -> Steps[KvSnapshot[V]]:
         """The entries of many keys as of one revision of the bucket, by key; without deleted ones.
 
         Every matching key has the value that it had when ``snapshot.revision`` was the newest revision: no
@@ -162,7 +162,7 @@ class ManyKeys(Bucket[V]):
         snapshot.revision = watch.position.had
         return snapshot
 
-    snapshot = call(snapshotting)
+    snapshot = call(_snapshotting)
 
     def _catching_up(
         self, watch: Watching[V], newest: float, found: dict[str, KvEntry[V]], deadline: float
@@ -203,7 +203,7 @@ class ManyKeys(Bucket[V]):
                 newest = max(newest, found.seq)
         return newest
 
-    def purging_deletes(
+    def _purging_deletes(
         self,
         older_than: Duration = PURGE_OLDER_THAN_S,
         *,
@@ -229,4 +229,4 @@ class ManyKeys(Bucket[V]):
             )
         return removed
 
-    purge_deletes = call(purging_deletes)
+    purge_deletes = call(_purging_deletes)

@@ -147,7 +147,7 @@ class Transaction(Generic[V]):
             raise ValueError(f"key {key!r} is changed twice: a transaction changes it once")
         self._changes[key] = change
 
-    def committing(self) -> Steps[dict[str, int]]:
+    def _committing(self) -> Steps[dict[str, int]]:
         """Store all changes or none; returns the revision of each key.
 
         RevisionConflict when a key has another revision than its change expects, KeyExists, NotEnabled when the
@@ -159,10 +159,10 @@ class Transaction(Generic[V]):
         self.revisions = yield from committing(self._bucket, self._changes, self._timeout)
         return self.revisions
 
-    commit = call(committing)
+    commit = call(_committing)
 
     def _leaving(self, kind: type[BaseException] | None) -> Steps[None]:
         """Commit at the end of the block, unless it raises or that is done."""
         if kind is None and not self._over:
-            yield from self.committing()
+            yield from self._committing()
         self._over = True

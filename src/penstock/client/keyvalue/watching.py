@@ -157,7 +157,7 @@ class Watching(Generic[V]):
 
     # -- calls for users ---------------------------------------------------------------------------
 
-    def nexting(self, timeout: Duration | None = None) -> Steps[KvEntry[V]]:
+    def _nexting(self, timeout: Duration | None = None) -> Steps[KvEntry[V]]:
         """The next entry; waits without end, or raises Timeout when none comes in time.
 
         Raises ConnectionClosed when the watch was stopped, BucketNotFound when the bucket was deleted,
@@ -168,7 +168,7 @@ class Watching(Generic[V]):
         except Ended:
             raise ConnectionClosed("the watch is stopped, no entry follows") from None
 
-    next = call(nexting)
+    next = call(_nexting)
 
     def initialing(self, timeout: Duration | None = None) -> Steps[list[KvEntry[V]]]:
         """The values that the watch begins with, without those that it has delivered already.

@@ -45,7 +45,7 @@ class Buckets(ABC, Generic[S]):
         """A handle of a bucket; ValueError for a name that no bucket can have."""
         return self._store_type()(self, bucket)
 
-    def opening_store(self: Any, bucket: str) -> Steps[S]:
+    def _opening_store(self: Any, bucket: str) -> Steps[S]:
         """An object store that exists; BucketNotFound when it does not."""
         from .models import stream_of
 
@@ -54,9 +54,9 @@ class Buckets(ABC, Generic[S]):
         store._sealed = info.config.sealed
         return store
 
-    object_store = call(opening_store)
+    object_store = call(_opening_store)
 
-    def creating_store(self: Any, config: ObjectStoreConfig) -> Steps[S]:
+    def _creating_store(self: Any, config: ObjectStoreConfig) -> Steps[S]:
         """Create an object store; opens an existing one with the same configuration.
 
         Raises BucketExists for another configuration.
@@ -65,9 +65,9 @@ class Buckets(ABC, Generic[S]):
         yield from of_bucket(config.bucket, self.plans.create_stream(config.on(StreamConfig())))
         return store
 
-    create_object_store = call(creating_store)
+    create_object_store = call(_creating_store)
 
-    def updating_store(self: Any, config: ObjectStoreConfig) -> Steps[S]:
+    def _updating_store(self: Any, config: ObjectStoreConfig) -> Steps[S]:
         """Change an object store to this whole configuration; BucketNotFound when it does not exist."""
         from .models import stream_of
 
@@ -76,17 +76,17 @@ class Buckets(ABC, Generic[S]):
         yield from self.plans.update_stream(config.on(info.config))
         return store
 
-    update_object_store = call(updating_store)
+    update_object_store = call(_updating_store)
 
-    def deleting_store(self: Any, bucket: str) -> Steps[None]:
+    def _deleting_store(self: Any, bucket: str) -> Steps[None]:
         """Remove an object store with all objects; BucketNotFound when it does not exist."""
         from .models import stream_of
 
         yield from of_bucket(bucket, self.plans.delete_stream(stream_of(bucket)))
 
-    delete_object_store = call(deleting_store)
+    delete_object_store = call(_deleting_store)
 
-    def naming_stores(self: Any) -> Steps[list[str]]:
+    def _naming_stores(self: Any) -> Steps[list[str]]:
         """The names of all object stores, in order."""
         from .models import STREAM_PREFIX
 
@@ -95,13 +95,13 @@ class Buckets(ABC, Generic[S]):
             name.removeprefix(STREAM_PREFIX) for name in names if name.startswith(STREAM_PREFIX)
         ]
 
-    object_store_names = call(naming_stores)
+    object_store_names = call(_naming_stores)
 
-    def listing_stores(self: Any) -> Steps[list[ObjectStoreStatus]]:
+    def _listing_stores(self: Any) -> Steps[list[ObjectStoreStatus]]:
         """The state of all object stores, by name."""
         from .models import STREAM_PREFIX, status_of
 
         infos = yield from self.plans.streams("$O.*.C.>")
         return [status_of(info) for info in infos if info.config.name.startswith(STREAM_PREFIX)]
 
-    object_stores = call(listing_stores)
+    object_stores = call(_listing_stores)

@@ -150,22 +150,22 @@ class Storing(Transfers, Generic[W]):
             raise ValueError(f"no link to {target.name!r}: it is deleted")
         if target.link is not None:
             raise ValueError(f"no link to {target.name!r}: it is a link itself")
-        return (yield from self._linking(name, ObjectLink(target.bucket, target.name)))
+        return (yield from self._storing_link(name, ObjectLink(target.bucket, target.name)))
 
     add_link = call(linking)
 
-    def linking_bucket(self, name: str, bucket: Storing[Any] | str) -> Steps[ObjectInfo]:
+    def _linking_bucket(self, name: str, bucket: Storing[Any] | str) -> Steps[ObjectInfo]:
         """Make a link to a whole bucket, which is given as its store or its name.
 
         A link of that name is replaced. Raises ObjectExists when an object has the name.
         """
         target = bucket.bucket if isinstance(bucket, Storing) else bucket
         stream_of(target)
-        return (yield from self._linking(name, ObjectLink(target)))
+        return (yield from self._storing_link(name, ObjectLink(target)))
 
-    add_bucket_link = call(linking_bucket)
+    add_bucket_link = call(_linking_bucket)
 
-    def _linking(self, name: str, link: ObjectLink) -> Steps[ObjectInfo]:
+    def _storing_link(self, name: str, link: ObjectLink) -> Steps[ObjectInfo]:
         before, seq = yield from self._looking(name)
         if before is not None and before.link is None and not before.deleted:
             raise ObjectExists(f"bucket {self.bucket!r} has an object {name!r} already")
@@ -200,7 +200,7 @@ class Storing(Transfers, Generic[W]):
             self._js, self.bucket, self._stream, policy, deletes=not ignore_deletes
         )
 
-    def listing(self, *, show_deleted: bool = False) -> Steps[list[ObjectInfo]]:
+    def _listing(self, *, show_deleted: bool = False) -> Steps[list[ObjectInfo]]:
         """The properties of all objects and links, in the order in which they were stored.
 
         With ``show_deleted`` also those of deleted objects.
@@ -216,9 +216,9 @@ class Storing(Transfers, Generic[W]):
             yield from watcher.stopping()
         return found
 
-    list = call(listing)
+    list = call(_listing)
 
-    def sealing(self) -> Steps[ObjectStoreStatus]:
+    def _sealing(self) -> Steps[ObjectStoreStatus]:
         """Seal the bucket: nothing in it can be changed any more. This cannot be taken back.
 
         Raises BucketNotFound when it does not exist any more.
@@ -227,10 +227,10 @@ class Storing(Transfers, Generic[W]):
         info.config.sealed = self._sealed = True
         return status_of((yield from self._js.plans.update_stream(info.config)))
 
-    seal = call(sealing)
+    seal = call(_sealing)
 
-    def destroying(self) -> Steps[None]:
+    def _destroying(self) -> Steps[None]:
         """Remove the bucket with all objects, also a sealed one; BucketNotFound when it is gone."""
         yield from of_bucket(self.bucket, self._js.plans.delete_stream(self._stream))
 
-    destroy = call(destroying)
+    destroy = call(_destroying)

@@ -221,7 +221,7 @@ class Transfers(Properties):
             )
         return store, info
 
-    def chunking(
+    def _chunking(
         self, name: str, *, progress: Progress | None = None, patience: Duration = PATIENCE_S
     ) -> Flow[bytes]:
         """The bytes of an object, chunk by chunk; only a few chunks are in memory at a time.
@@ -240,7 +240,7 @@ class Transfers(Properties):
         finally:
             download.close()
 
-    chunks = flow(chunking)
+    chunks = flow(_chunking)
 
     def getting(
         self, name: str, *, progress: Progress | None = None, patience: Duration = PATIENCE_S
@@ -263,7 +263,7 @@ class Transfers(Properties):
 
     get = call(getting)
 
-    def getting_file(
+    def _getting_file(
         self,
         name: str,
         target: Target,
@@ -292,7 +292,7 @@ class Transfers(Properties):
                 continue
         raise self._replaced(name)
 
-    get_file = call(getting_file)
+    get_file = call(_getting_file)
 
     def _getting_path(
         self, name: str, target: Any, progress: Progress | None, patience: Duration

@@ -43,7 +43,7 @@ class Finding(Generic[M]):
         """Sends no request."""
         self.client = client
 
-    def pinging(
+    def _pinging(
         self,
         name: str = "",
         service_id: str = "",
@@ -58,9 +58,9 @@ class Finding(Generic[M]):
         """
         return self._asking("PING", name, service_id, max_wait, stall, ServicePing, PING_TYPE)
 
-    ping = call(pinging)
+    ping = call(_pinging)
 
-    def informing(
+    def _informing(
         self,
         name: str = "",
         service_id: str = "",
@@ -71,9 +71,9 @@ class Finding(Generic[M]):
         """The endpoints of services; arguments as ``ping``."""
         return self._asking("INFO", name, service_id, max_wait, stall, ServiceInfo, INFO_TYPE)
 
-    info = call(informing)
+    info = call(_informing)
 
-    def counting(
+    def _counting(
         self,
         name: str = "",
         service_id: str = "",
@@ -84,9 +84,9 @@ class Finding(Generic[M]):
         """The statistics of services; arguments as ``ping``."""
         return self._asking("STATS", name, service_id, max_wait, stall, ServiceStats, STATS_TYPE)
 
-    stats = call(counting)
+    stats = call(_counting)
 
-    def calling(
+    def _calling(
         self,
         subject: str,
         data: bytes = b"",
@@ -105,7 +105,7 @@ class Finding(Generic[M]):
             raise ServiceError(code, answer.header(ERROR) or "", answer.data)
         return answer
 
-    request = call(calling)
+    request = call(_calling)
 
     def _asking(
         self,
