@@ -11,20 +11,26 @@ import sys
 import textwrap
 import time
 from collections import Counter
+from functools import partial
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from penstock.cli.__main__ import main
 from penstock.client.blocking import connect_blocking
 from penstock.client.models import StreamConfig
 from penstock.pipeline import load, run
 from penstock.pipeline.children import started_at
+from penstock.pipeline.running import command, engine
 from penstock.pipeline.running.frames import Frames, StepError, keeps_state, shared_nodes
 from penstock.pipeline.running.status import status_of
+from penstock.pipeline.running.supervising import QueryEnded
+from penstock.pipeline.running.writing import write_batch
 from tests.peers import available_servers, start_server
 from tests.pipeline.test_run import workers_of
 from tests.spark.jvm import EVERY_WAY
+from tests.ways import FULL, SEED
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -156,7 +162,7 @@ def compare(folder, js, published):
 
 
 def test_all_parts_run_again_and_changed(tmp_path, server, js, spark):
-    file = written(tmp_path, server)
+    file = written(tmp_path, server, per_batch=500)
     first = [*range(250), "x", *range(250, 300), "y"]
     publish(js, "in", first)
     publish(js, "also", range(10))
@@ -181,7 +187,7 @@ def test_all_parts_run_again_and_changed(tmp_path, server, js, spark):
         FILE
         + '  late: {from: parsed, where: "number is null", format: jetstream_delta, path: late}\n'
     )
-    file = written(tmp_path, server, more)
+    file = written(tmp_path, server, more, per_batch=500)
     run(load(file), spark, once=True)
     compare(tmp_path, js, both)
     assert sorted(row["n"] for row in rows_of(tmp_path, "sums")) == [140, 140, 140]
@@ -215,22 +221,46 @@ def test_what_spark_refuses_has_its_place_and_nothing_runs(tmp_path, server, js,
     )
 
 
-def test_a_failing_query_is_one_line_and_stops_the_others(tmp_path, server, js):
+@pytest.fixture
+def pipeline_run(request, monkeypatch, capsys):
+    """``penstock pipeline run`` to its end: exit status, what it printed, what it complained of.
+
+    With PENSTOCK_FULL=1 a process with a JVM of its own; else the command runs here, on the session
+    that is there.
+    """
+
+    def call(*arguments):
+        words = ["pipeline", "run", *map(str, arguments)]
+        if FULL:
+            done = subprocess.run(
+                [sys.executable, "-m", "penstock.cli", *words],
+                capture_output=True,
+                text=True,
+                timeout=240,
+            )
+            return done.returncode, done.stdout, done.stderr
+        spark = request.getfixturevalue("spark")
+        monkeypatch.setattr(command, "own_session", lambda job: contextlib.nullcontext(spark))
+        capsys.readouterr()
+        return main(words), *capsys.readouterr()
+
+    return call
+
+
+def test_a_failing_query_is_one_line_and_stops_the_others(
+    tmp_path, server, js, spark, pipeline_run
+):
     publish(js, "in", range(50))
     own = "  two: {from: raw, format: jetstream_delta, path: two, query: own}\n"
     js.delete_stream("BACK")
     js.create_stream(StreamConfig(name="BACK", subjects=["back.>"], max_msg_size=1))
     file = written(tmp_path, server, LIGHT + own)
-    done = subprocess.run(
-        [sys.executable, "-m", "penstock.cli", "pipeline", "run", str(file)],
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert done.returncode == 1
-    assert done.stderr.count("\n") == 1, done.stderr
-    assert "penstock: query raw: sink back: " in done.stderr
-    assert "cannot be written: " in done.stderr
+    code, _, complaint = pipeline_run(file)
+    assert code == 1
+    assert complaint.count("\n") == 1, complaint
+    assert "penstock: query raw: sink back: " in complaint
+    assert "cannot be written: " in complaint
+    assert "shop-two" not in [query.name for query in spark.streams.active]
 
 
 def test_targets_are_looked_at_before_anything_is_committed(tmp_path, server, js, spark):
@@ -310,32 +340,52 @@ def test_a_target_that_was_put_back_ends_the_pipeline_before_anything_is_written
     assert len(rows_of(tmp_path, "bad")) == 1
 
 
+def dies_behind(name, batches):
+    """Writes batches as the engine does, and dies when a sink has taken so many."""
+    taken = []
+
+    def write(sink, rows, query, batch):
+        write_batch(sink, rows, query, batch)
+        taken.append(sink.name)
+        if taken.count(name) == batches:
+            raise RuntimeError("told to die")
+
+    return write
+
+
 def test_a_table_that_was_put_back_is_filled_beside_sinks_that_have_all_rows(
-    tmp_path, server, js, spark
+    tmp_path, server, js, spark, monkeypatch
 ):
-    """Batches come again for one of four sinks; the run is killed in the middle of that."""
+    """Batches come again for one of four sinks; the run dies in the middle of that: it is killed with
+    PENSTOCK_FULL=1, and else fails between two sinks."""
     text = LIGHT.replace("path: table}", "path: table, ifBehind: fill}")
     file = written(tmp_path, server, text, per_batch=20)
-    numbers = ["x", *range(1, 60)]
-    publish(js, "in", numbers)
+    publish(js, "in", ["x", *range(1, 20)])
     run(load(file), spark, once=True)
     shutil.copytree(tmp_path / "table", tmp_path / "older table")
-    publish(js, "in", range(60, 140))
+    publish(js, "in", range(20, 80))
     run(load(file), spark, once=True)
     shutil.rmtree(tmp_path / "table")
     shutil.move(tmp_path / "older table", tmp_path / "table")
     before = version(tmp_path, "table")
-    killed = Killed(file, tmp_path)
-    killed.kill_when(lambda: version(tmp_path, "table") > before + 1)
-    assert len(rows_of(tmp_path, "table")) < 139
-    publish(js, "in", range(140, 150))
+    if FULL:
+        killed = Killed(file, tmp_path)
+        killed.kill_when(lambda: version(tmp_path, "table") > before + 1)
+    else:
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "write_batch", dies_behind("table", 2))
+            with pytest.raises(QueryEnded, match="told to die"):
+                run(load(file), spark, once=True)
+        assert version(tmp_path, "table") == before + 2
+    assert len(rows_of(tmp_path, "table")) < 79
+    publish(js, "in", range(80, 90))
     run(load(file), spark, once=True)
     seqs = sorted(row["seq"] for row in rows_of(tmp_path, "table"))
-    assert seqs == list(range(2, 151))
+    assert seqs == list(range(2, 91))
     assert len(rows_of(tmp_path, "bad")) == 1
-    assert js.stream_info("BACK").state.messages == 149
+    assert js.stream_info("BACK").state.messages == 89
     latest = {row["key"]: row["seq"] for row in rows_of(tmp_path, "latest")}
-    assert sorted(latest.values()) == [148, 149, 150]
+    assert sorted(latest.values()) == [88, 89, 90]
 
 
 def test_what_may_be_a_mistake_is_a_warning(tmp_path, server, js, spark):
@@ -399,11 +449,6 @@ class Killed:
         self.process.kill()
         self.process.communicate()
 
-    def end(self):
-        out, err = self.process.communicate(timeout=240)
-        assert self.process.returncode == 0, err
-        return [json.loads(line) for line in out.splitlines()]
-
 
 def version(folder, name):
     log = folder / name / "_delta_log"
@@ -415,22 +460,32 @@ def commits(folder):
     return len(list(found.glob("[0-9]*"))) if found.exists() else 0
 
 
-def test_killed_in_mid_batch_each_row_is_in_each_sink_once(tmp_path, server, js):
+def one_sink_has_it(folder, js, before):
+    """Between two sinks of a batch: the first has it, Spark has not noted it."""
+    return version(folder, "table") > commits(folder) + 1
+
+
+def the_stream_has_some(folder, js, before):
+    """Later: the sink into a stream has rows of a batch that is not noted."""
+    return js.stream_info("BACK").state.last_seq > before and commits(folder) >= 2
+
+
+MOMENTS = [one_sink_has_it, the_stream_has_some]
+
+
+def test_killed_in_mid_batch_each_row_is_in_each_sink_once(tmp_path, server, js, pipeline_run):
+    """In `make test` at one of the moments, which the seed draws."""
     published = [*range(300), "x", *range(300, 400), "y"]
     publish(js, "in", published)
     file = written(tmp_path, server, LIGHT, per_batch=60)
-    # Between two sinks of a batch: the first has it, Spark has not noted it.
-    first = Killed(file, tmp_path)
-    first.kill_when(lambda: version(tmp_path, "table") > commits(tmp_path) + 1)
-    assert version(tmp_path, "latest") <= version(tmp_path, "table")
-    # Later: the sink into a stream has rows of a batch that is not noted.
-    second = Killed(file, tmp_path)
-    before = js.stream_info("BACK").state.last_seq
-    second.kill_when(
-        lambda: js.stream_info("BACK").state.last_seq > before and commits(tmp_path) >= 2
-    )
+    for moment in MOMENTS if FULL else [MOMENTS[SEED % 2]]:
+        before = js.stream_info("BACK").state.last_seq
+        Killed(file, tmp_path).kill_when(partial(moment, tmp_path, js, before))
+        assert version(tmp_path, "latest") <= version(tmp_path, "table")
     record = json.loads((tmp_path / "state" / "shop" / "children.json").read_text())
-    events = Killed(file, tmp_path).end()
+    code, printed, complaint = pipeline_run(file, "--once", "--json")
+    assert code == 0, complaint
+    events = [json.loads(line) for line in printed.splitlines()]
     assert all(started_at(pid) != started for pid, started in record.values())
     compare(tmp_path, js, published)
     assert events[-1]["event"] == "summary"

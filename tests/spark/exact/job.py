@@ -24,7 +24,12 @@ def main(plan: Path) -> None:
     warnings.filterwarnings("ignore", message=".*recognizes a message id for.*")
     spark = session("exact", master=told["master"], settings=told.get("settings"))
     print("session", flush=True)
-    for step in told["steps"]:
+    work(spark, told["steps"])
+
+
+def work(spark: SparkSession, steps: list[dict[str, Any]]) -> None:
+    """Do steps one after the other."""
+    for step in steps:
         {"table": table, "batch": batch, "copy": copy, "copy-batch": copy_batch}[step["kind"]](
             spark, step
         )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 
@@ -18,11 +18,15 @@ from tests.peers import ServerProcess
 from tests.spark.exact.checking import Verdict, check_copy, check_table, rows_of
 from tests.spark.exact.cluster import Cluster
 from tests.spark.exact.filling import Life, furnish, make_holes, publish
+from tests.spark.exact.job import work
 from tests.spark.exact.ledger import MAY, NEVER, Ledger
 from tests.spark.exact.lives import Job
 from tests.spark.exact.moments import LANDED, UNDER_WAY, Aim, Copy, Lake, deck
 from tests.spark.exact.reading import Line, settle, stored
 from tests.spark.exact.shapes import STREAMS, Shapes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 CONFIGURATION = "max_payload: 4MB\njetstream { sync_interval: 2m }\n"
 WINDOW_SECONDS = 1
@@ -68,8 +72,15 @@ class JobFailedError(Exception):
 class Proof:
     """One run; `parts` is what came of it."""
 
-    def __init__(self, wanted: Wanted, told: Callable[[str], None] = print) -> None:
+    def __init__(
+        self,
+        wanted: Wanted,
+        told: Callable[[str], None] = print,
+        spark: SparkSession | None = None,
+    ) -> None:
+        """With ``spark`` the lives that are not killed are on this session, not in processes."""
         self.wanted = wanted
+        self._spark = spark
         self.parts: list[Part] = []
         self.ledger = Ledger(
             Shapes(wanted.seed, max(500, wanted.messages // min(200, wanted.messages // 500 + 2)))
@@ -283,8 +294,13 @@ class Proof:
             )
 
     def _to_the_end(self, part: Part, steps: list[dict[str, Any]]) -> None:
-        job = self._job(steps)
         part.lives += 1
+        if self._spark is not None:
+            time.sleep(WINDOW_SECONDS)  # the window itself is what must pass
+            work(self._spark, [*self._before, *steps])
+            self._before = []
+            return
+        job = self._job(steps)
         try:
             while job.status is None:
                 time.sleep(0.1)
