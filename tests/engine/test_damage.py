@@ -122,9 +122,9 @@ def test_every_flipped_bit_costs_nothing(tmp_path: Path, files: Files) -> None:
 
 def more_damage(name: str, data: bytes) -> Iterator[tuple[str, bytes | None]]:
     yield "gone", None
-    for size in range(0, len(data), max(len(data) // 8, 1) if STRIDE > 1 else 7):
+    for size in range(0, len(data), max(len(data) // 4, 1) if STRIDE > 1 else 7):
         yield f"cut to {size}", data[:size]
-    for at in range(0, len(data), 512 if STRIDE > 1 else 64):
+    for at in range(0, len(data), 1024 if STRIDE > 1 else 64):
         yield f"zeros at {at}", data[:at] + bytes(len(data[at : at + 512])) + data[at + 512 :]
 
 
