@@ -68,15 +68,17 @@ def version_of(kind: str) -> tuple[int, ...]:
 
 
 def available_servers(oldest: tuple[int, int] = ALIKE) -> list[str]:
-    """The kinds of servers that tests run against here, from that version on."""
+    """The kinds of servers that tests run against here, from that version on.
+
+    RuntimeError when $PENSTOCK_TEST_SERVERS names one that is not here in any version.
+    """
     asked = os.environ.get("PENSTOCK_TEST_SERVERS")
-    kinds = [kind.strip() for kind in asked.split(",")] if asked else ["penstock", "nats-server"]
-    found = [kind for kind in kinds if kind and version_of(kind) >= oldest]
-    if asked and len(found) < len([kind for kind in kinds if kind]):
-        raise RuntimeError(
-            f"PENSTOCK_TEST_SERVERS={asked}, but of those only {found} are here, from {oldest} on"
-        )
-    return found
+    named = [kind.strip() for kind in asked.split(",")] if asked else ["penstock", "nats-server"]
+    kinds = [kind for kind in named if kind]
+    here = [kind for kind in kinds if version_of(kind)]
+    if asked and here != kinds:
+        raise RuntimeError(f"PENSTOCK_TEST_SERVERS={asked}, but of those only {here} are here")
+    return [kind for kind in here if version_of(kind) >= oldest]
 
 
 @dataclass

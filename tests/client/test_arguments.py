@@ -228,6 +228,7 @@ WRONG: list[tuple[Callable[[Handle], object], type[Exception], str]] = [
     (js(lambda js: js.atomic_batch(ack_every=0)), ValueError, "ack_every"),
     (js(lambda js: js.atomic_batch().add("s.*", b"")), InvalidSubject, "'s.*'"),
     (js(lambda js: js.atomic_batch().add("", b"")), InvalidSubject, "''"),
+    (js(lambda js: js.subscribe("s.a")), ValueError, "stream name 's.a'"),
     (js(lambda js: js.publisher(window=0)), ValueError, "window"),
     (js(lambda js: js.publisher(attempts_max=0)), ValueError, "attempts_max"),
     (js(lambda js: js.counter("S").increment("s.a", True)), TypeError, "True"),

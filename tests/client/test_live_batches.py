@@ -11,17 +11,18 @@ from penstock.client import StreamConfig, connect
 from penstock.errors import ApiError, BatchEnded, NoResponders, PayloadTooLarge, WrongLastSequence
 from tests.client.shells import connected
 from tests.client.test_live_aio import on_a_loop
-from tests.peers import available_servers, running_server
+from tests.peers import OLDEST, available_servers, running_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.peers import ServerProcess
 
+pytestmark = pytest.mark.needs("allow_atomic", "allow_batched")
 MISMATCH = {"Nats-Expected-Stream": "another"}
 
 
-@pytest.fixture(scope="module", params=available_servers())
+@pytest.fixture(scope="module", params=available_servers(OLDEST))
 def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
     with running_server(request.param) as process:
         yield process

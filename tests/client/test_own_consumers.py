@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -82,3 +83,21 @@ def test_a_consumer_that_is_never_made_is_asked_for_a_few_times() -> None:
     for _ in range(5):
         run(consumers.removing())
     assert server.removals == 3
+
+
+def test_a_consumer_that_was_not_asked_for_is_not_removed() -> None:
+    def refused(*_: object) -> Steps[Any]:
+        raise ValueError("no stream can have this name")
+        yield
+
+    asked: list[str] = []
+    connection = SimpleNamespace(connected=True, abandon_requests=asked.extend)
+    client = SimpleNamespace(own_consumers=set(), new_id=lambda: "name", connection=connection)
+    plans: Any = SimpleNamespace(subjects=Api(), create_consumer=refused)
+    consumers = OwnConsumers(client, plans, "S")  # type: ignore[arg-type]  # what it uses of one
+    with pytest.raises(ValueError, match="no stream"):
+        run(consumers.creating(ConsumerConfig()))
+    client.own_consumers.clear()
+    del consumers
+    gc.collect()
+    assert asked == []

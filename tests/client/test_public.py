@@ -252,3 +252,8 @@ def test_a_prompt_offers_each_name_once() -> None:
     assert {"publish", "create_stream", "timeout"} <= set(offered)
     assert not {"publishing", "storing", "creating_bucket"} & set(offered)
     assert len(offered) == len(set(offered))
+
+
+def test_a_plain_with_is_told_what_to_write() -> None:
+    with pytest.raises(TypeError, match=r"async with connect.*with connect_blocking"):
+        connect().__enter__()  # type: ignore[attr-defined]  # checkers say it themselves

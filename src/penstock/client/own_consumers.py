@@ -62,6 +62,10 @@ class OwnConsumers:
             if not isinstance(error, ApiError) or error.code < 500:
                 self._made.remove(name)  # it was not made
             raise
+        except (TypeError, ValueError):  # nothing was sent
+            self._unanswered.discard(name)
+            self._made.remove(name)
+            raise
         self._unanswered.discard(name)
         return info
 

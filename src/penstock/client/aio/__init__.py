@@ -54,6 +54,17 @@ class Connecting:
         if self._client is not None:
             await self._client.close()
 
+    if not TYPE_CHECKING:  # checkers say it themselves
+
+        def __enter__(self) -> None:
+            """Tell who forgot one of two words."""
+            raise TypeError(
+                "connect() is for asyncio: write `async with connect(...)`, or `with connect_blocking(...)`"
+            )
+
+        def __exit__(self, *_: object) -> None:
+            """Python asks for it before it calls ``__enter__``."""
+
 
 def connect(
     servers: str | Iterable[str] | Options | None = None,

@@ -63,6 +63,10 @@ class Properties:
         """The bucket's name."""
         self._sealed = False  # as far as this handle knows
 
+    def __repr__(self) -> str:
+        """The name of the bucket."""
+        return f"<{type(self).__name__} {self.bucket}>"
+
     def informing(self, name: str, *, show_deleted: bool = False) -> Steps[ObjectInfo]:
         """The properties of an object or a link; with ``show_deleted`` also of a deleted object.
 
