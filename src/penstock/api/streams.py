@@ -26,6 +26,11 @@ from penstock.api.fields import (
     Uint64,
 )
 
+SERVERS_OWN = "_nats."
+"""The prefix of the metadata that servers add to streams and consumers."""
+REQUIRED_LEVEL_KEY = f"{SERVERS_OWN}req.level"
+"""The metadata with the API level that a server must have for the configuration."""
+
 
 class Placement(Struct, kw_only=True):
     """Where a stream should be placed in a cluster; a single server ignores it.

@@ -9,6 +9,8 @@ The caller gives the current time.
 import re
 from datetime import UTC, datetime, timedelta
 
+from penstock.core.base.durations import UNITS_NS
+
 ZERO_TIME = "0001-01-01T00:00:00Z"
 ZERO_NS = -62_135_596_800 * 1_000_000_000
 """The instant that stands for "no time": the beginning of year 1."""
@@ -18,16 +20,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
 )
-_UNITS_NS = {
-    "ns": 1,
-    "us": 1_000,
-    "µs": 1_000,
-    "μs": 1_000,
-    "ms": 1_000_000,
-    "s": 1_000_000_000,
-    "m": 60_000_000_000,
-    "h": 3_600_000_000_000,
-}
 _DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 
 
@@ -89,9 +81,9 @@ def format_duration(ns: int) -> str:
     for unit, size in (("ns", 1), ("µs", 1_000), ("ms", 1_000_000)):
         if ns < size * 1000:
             return f"{sign}{_decimal(ns, size)}{unit}"
-    minutes, rest = divmod(ns, _UNITS_NS["m"])
+    minutes, rest = divmod(ns, UNITS_NS["m"])
     hours, minutes = divmod(minutes, 60)
-    text = f"{_decimal(rest, _UNITS_NS['s'])}s"
+    text = f"{_decimal(rest, UNITS_NS['s'])}s"
     if hours or minutes:
         text = f"{minutes}m{text}"
     return f"{sign}{hours}h{text}" if hours else f"{sign}{text}"
@@ -105,7 +97,7 @@ def parse_duration(text: str) -> int:
     total, position = 0, 0
     while part := _DURATION_PART.match(body, position):
         whole, _, fraction = part[1].partition(".")
-        unit = _UNITS_NS[part[2]]
+        unit = UNITS_NS[part[2]]
         total += int(whole or "0") * unit
         total += int(fraction or "0") * unit // 10 ** len(fraction)
         position = part.end()
@@ -122,7 +114,7 @@ def parse_long_duration(text: str) -> int:
     """`1y2M3w4d5h` as nanoseconds: years of 365 and months (M) of 30 days; ValueError for anything else."""
     total, position = 0, 0
     while part := _LONG_PART.match(text, position):
-        total += int(part[1]) * _DAYS[part[2].lower()] * 24 * _UNITS_NS["h"]
+        total += int(part[1]) * _DAYS[part[2].lower()] * 24 * UNITS_NS["h"]
         position = part.end()
     if not position:
         return parse_duration(text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from penstock.api import ConsumerConfig, Placement, StreamConfig
-from penstock.apply.model import SERVERS_OWN
+from penstock.api.streams import SERVERS_OWN
 
 SECOND_NS = 1_000_000_000
 _WINDOW_NS = 120 * SECOND_NS

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 OWNER_KEY = "managed-by"
 """The metadata that says who manages a stream or consumer."""
-SERVERS_OWN = "_nats."
-"""How metadata begins that servers add."""
 
 
 @dataclass(frozen=True, order=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from penstock.api.streams import SERVERS_OWN
 from penstock.errors import NotEnabled
 
 from .models import ConsumerConfig, StreamConfig, StreamConsumerLimits
@@ -19,7 +20,6 @@ from .models import ConsumerConfig, StreamConfig, StreamConsumerLimits
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-SERVERS_OWN = "_nats."
 """The beginning of the names of metadata that servers add."""
 NO_NAMES: Mapping[str, str] = {}
 _UNSET = ("none", "default")

@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.api import errors_generated as errors
 from penstock.api.consumers import ConsumerConfig
-from penstock.api.streams import StreamConfig
+from penstock.api.streams import REQUIRED_LEVEL_KEY, StreamConfig
 from penstock.api.subjects import valid_name
 from penstock.api.times import ZERO_NS
 from penstock.core.base.durations import format_duration
@@ -28,7 +28,7 @@ from penstock.engine.settings import (
     MIN_WINDOW_NS,
     SECOND,
 )
-from penstock.engine.stream_config import REQUIRED_LEVEL_KEY, metadata_size, users_metadata
+from penstock.engine.stream_config import metadata_size, users_metadata
 from penstock.engine.subject_checks import check_size, is_literal, is_valid, nested
 
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}", re.ASCII)

@@ -31,8 +31,8 @@ from penstock.core.log.checksum_repair import flipped_bit_of
 from penstock.engine.metadata_files import STATES, MetadataFiles
 from penstock.vault import Aead, StreamCipher, VaultError
 
-_MAGIC = b"PSSTATE2"
-_HEAD_BYTES = len(_MAGIC) + 4
+STATE_MAGIC = b"PSSTATE2"
+_HEAD_BYTES = len(STATE_MAGIC) + 4
 _JOURNAL_MAGIC = b"PSACKS1\n"
 _SEALED_MAGIC = b"PSACKSE\n"
 _JOURNAL_HEAD_BYTES = 16
@@ -432,14 +432,14 @@ def _flipped(data: bytes, bit: int) -> bytes:
 
 def _pack(number: int, rows: list[_Row]) -> bytes:
     body = msgspec.msgpack.encode((number, rows))
-    return _MAGIC + crc32c_of(body).to_bytes(4, "little") + body
+    return STATE_MAGIC + crc32c_of(body).to_bytes(4, "little") + body
 
 
 def _unpack(data: bytes, tell: Callable[[str], None]) -> _File:
     body = data[_HEAD_BYTES:]
-    check = int.from_bytes(data[len(_MAGIC) : _HEAD_BYTES], "little")
-    if not data.startswith(_MAGIC):
-        wrong = int.from_bytes(data[: len(_MAGIC)], "big") ^ int.from_bytes(_MAGIC, "big")
+    check = int.from_bytes(data[len(STATE_MAGIC) : _HEAD_BYTES], "little")
+    if not data.startswith(STATE_MAGIC):
+        wrong = int.from_bytes(data[: len(STATE_MAGIC)], "big") ^ int.from_bytes(STATE_MAGIC, "big")
         if wrong.bit_count() != 1 or check != crc32c_of(body):
             raise ValueError("not a file of consumer states")
         tell("checksum repair corrected one flipped bit")

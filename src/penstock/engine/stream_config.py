@@ -11,6 +11,7 @@ import msgspec
 from penstock.api import errors_generated as errors
 from penstock.api.calls import StreamConfigRequest
 from penstock.api.streams import (
+    REQUIRED_LEVEL_KEY,
     Placement,
     Republish,
     StreamConfig,
@@ -35,7 +36,6 @@ from penstock.engine.settings import (
 from penstock.engine.sources import checks
 from penstock.engine.subject_checks import check_size, check_stream_subjects, is_valid
 
-REQUIRED_LEVEL_KEY = "_nats.req.level"
 VERSION_KEY = "_nats.ver"
 LEVEL_KEY = "_nats.level"
 _SERVER_KEYS = (REQUIRED_LEVEL_KEY, VERSION_KEY, LEVEL_KEY)

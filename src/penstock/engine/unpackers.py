@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from penstock.api.archives import MAGIC
 from penstock.core.stream.backup import BlockReader, EntryReader, apply_state
 from penstock.engine.archive import ArchiveError, Entry, Reader
 from penstock.engine.nats_files import (
@@ -61,7 +62,7 @@ class Unpacker(Protocol):
 
 def unpacker_of(magic: bytes, staging: Staging) -> Unpacker:
     """Return the unpacker for an archive with these first bytes."""
-    return EntryUnpacker(staging) if magic == b"NATSARC1" else TarUnpacker(staging)
+    return EntryUnpacker(staging) if magic == MAGIC else TarUnpacker(staging)
 
 
 class TarUnpacker:

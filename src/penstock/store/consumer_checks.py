@@ -8,11 +8,10 @@ damaged files. `repaired_states` is the checksum repair of a states file.
 from penstock.core.base.buffer import crc32c_of
 from penstock.core.consumer.snapshot import SPENT, unpack
 from penstock.core.log.checksum_repair import flipped_bit_of
-from penstock.engine.consumer_states import SavedState
+from penstock.engine.consumer_states import STATE_MAGIC, SavedState
 from penstock.engine.files import BadConsumer, ConsumerFile, StreamFiles
 from penstock.store.reports import LOST, WORN, ConsumerReport, Problem, StreamReport
 
-_MAGIC = b"PSSTATE2"
 _HEAD_BYTES = 12
 
 
@@ -92,14 +91,14 @@ def repaired_states(data: bytes) -> bytes | None:
         return None
     stored = int.from_bytes(head[8:], "little")
     if crc32c_of(body) == stored:
-        return _MAGIC + data[8:] if _bits(head[:8], _MAGIC) == 1 else None
-    if head[:8] != _MAGIC:
+        return STATE_MAGIC + data[8:] if _bits(head[:8], STATE_MAGIC) == 1 else None
+    if head[:8] != STATE_MAGIC:
         return None
     bit = flipped_bit_of(body, stored)
     if bit < 0:
         return None
     if bit >= 8 * len(body):
-        return _MAGIC + crc32c_of(body).to_bytes(4, "little") + body
+        return STATE_MAGIC + crc32c_of(body).to_bytes(4, "little") + body
     fixed = bytearray(body)
     fixed[bit >> 3] ^= 1 << (bit & 7)
     return head + bytes(fixed)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
+from penstock.api.streams import SERVERS_OWN
 from penstock.cli.changes import change_all, config_option, edited_config, matching
 from penstock.cli.consumers.basics import show
 from penstock.cli.consumers.fields import (
@@ -154,7 +155,7 @@ def edit(
             if interactive:
                 base = edited_config(base, read_config)
             config = with_options(base, given, time.time_ns())
-            own = {k: v for k, v in now.metadata.items() if k.startswith("_nats.")}
+            own = {k: v for k, v in now.metadata.items() if k.startswith(SERVERS_OWN)}
             wanted[name] = replace(config, metadata={**own, **config.metadata})
             both = (settled_consumer(each, None) for each in (now, wanted[name]))
             unlike = differences(*both)
@@ -185,7 +186,7 @@ def copy(
         js = session.jetstream(client)
         now = js.consumer_info(stream, source).config
         assert now is not None  # consumer_info always has it
-        own = {k: v for k, v in now.metadata.items() if not k.startswith("_nats.")}
+        own = {k: v for k, v in now.metadata.items() if not k.startswith(SERVERS_OWN)}
         durable = "" if ephemeral else destination
         base = replace(now, name=destination, durable_name=durable, metadata=own)
         wanted = with_options(base, given, time.time_ns())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from msgspec.structs import replace
 
+from penstock.api.streams import SERVERS_OWN
 from penstock.cli.values import DURATION, LIFETIME, SIZE, pairs
 
 if TYPE_CHECKING:
@@ -223,7 +224,9 @@ def with_options(base: ConsumerConfig, given: dict[str, Any], now_ns: int) -> Co
     if "sample" in said:
         fields["sample_freq"] = f"{said['sample']}%" if said["sample"] > 0 else ""
     if "metadata" in said:
-        kept = {name: value for name, value in base.metadata.items() if name.startswith("_nats.")}
+        kept = {
+            name: value for name, value in base.metadata.items() if name.startswith(SERVERS_OWN)
+        }
         fields["metadata"] = kept | pairs(said["metadata"], "--metadata")
     if "pause" in said:
         fields["pause_until"] = moment_of(said["pause"], now_ns)

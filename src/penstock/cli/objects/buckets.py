@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.api.streams import SERVERS_OWN
 from penstock.cli.bucket_options import bucket_options, shared_changes
 from penstock.cli.output import (
     as_data,
@@ -123,7 +124,9 @@ def show_store(session: Session, status: ObjectStoreStatus) -> None:
     if session.as_json:
         print_json(store_data(status))
         return
-    metadata = {key: each for key, each in status.metadata.items() if not key.startswith("_nats.")}
+    metadata = {
+        key: each for key, each in status.metadata.items() if not key.startswith(SERVERS_OWN)
+    }
     print_facts(
         f"Object store {status.bucket}",
         [

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.api.streams import REQUIRED_LEVEL_KEY
 from penstock.cli.output import number, size
 from penstock.cli.server.asking import sound
 from penstock.cli.server.reporting import GLOBAL, Column, Report, Row, Table, report, total
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
     from penstock.cli.server.asking import Source
 
-REQUIRED_LEVEL = "_nats.req.level"
 """The metadata in which a server says which API level a stream or consumer needs."""
 
 _LINK_BY: dict[str, Callable[[Row], Any]] = {
@@ -194,5 +194,5 @@ def _too_new(account: str, stream: Row, level: int, all_: bool) -> Iterator[dict
 
 
 def _level(config: Row) -> int:
-    text = str((config.get("metadata") or {}).get(REQUIRED_LEVEL) or "0")
+    text = str((config.get("metadata") or {}).get(REQUIRED_LEVEL_KEY) or "0")
     return int(text) if text.isdigit() else 0

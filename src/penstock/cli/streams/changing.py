@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
+from penstock.api.streams import SERVERS_OWN
 from penstock.cli.changes import change_all, config_option, edited_config, matching
 from penstock.cli.output import as_data, print_json
 from penstock.cli.prompts import Asked, ask, command_line, confirm, may_ask
@@ -208,7 +209,7 @@ def _change(name: str, now: StreamConfig, wanted: StreamConfig) -> tuple[Change,
 
     if wanted.name != name:
         raise click.UsageError(f"a stream can't be renamed: {name} to {wanted.name}")
-    given = {key: text for key, text in now.metadata.items() if key.startswith("_nats.")}
+    given = {key: text for key, text in now.metadata.items() if key.startswith(SERVERS_OWN)}
     wanted = replace(wanted, metadata={**given, **wanted.metadata})
     found = differences(settled_stream(now), settled_stream(wanted))
     return Change("update" if found else "keep", name, differences=found), wanted
@@ -228,7 +229,7 @@ def copy(session: Session, /, source: str, destination: str, **given: Any) -> No
     with session.connect() as client:
         js = session.jetstream(client)
         now = js.stream_info(source).config
-        own = {k: v for k, v in now.metadata.items() if not k.startswith("_nats.")}
+        own = {k: v for k, v in now.metadata.items() if not k.startswith(SERVERS_OWN)}
         base = replace(now, name=destination, metadata=own)
         show(session, js.create_stream(with_options(base, given)))
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from msgspec.structs import replace
 
+from penstock.api.streams import SERVERS_OWN
 from penstock.cli.values import DURATION, LIFETIME, SIZE, pairs
 
 if TYPE_CHECKING:
@@ -244,7 +245,9 @@ def with_options(base: StreamConfig, given: dict[str, Any]) -> StreamConfig:
     if said.get("discard_per_subject"):
         fields.setdefault("discard", "new")
     if "metadata" in said:
-        kept = {name: value for name, value in base.metadata.items() if name.startswith("_nats.")}
+        kept = {
+            name: value for name, value in base.metadata.items() if name.startswith(SERVERS_OWN)
+        }
         fields["metadata"] = kept | pairs(said["metadata"], "--metadata")
     fields |= _origins(said) | _placement(base, said) | _rewriting(said) | _limits(base, said)
     return replace(base, **fields)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from penstock.api.streams import REQUIRED_LEVEL_KEY
 from penstock.cli.output import as_data
 from penstock.cli.values import DURATION
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-API_LEVEL = "_nats.req.level"
 """The metadata in which a server says which API level a configuration needs."""
 
 _OPTIONS = (
@@ -143,7 +143,7 @@ def _cluster(info: StreamInfo) -> list[str]:
 
 def api_level(metadata: dict[str, str]) -> int:
     """The API level that a configuration needs, as far as the server tells."""
-    level = metadata.get(API_LEVEL, "0")
+    level = metadata.get(REQUIRED_LEVEL_KEY, "0")
     return int(level) if level.isdigit() else 0
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from penstock.api import keyvalue as wire
+from penstock.api.streams import SERVERS_OWN
 from penstock.errors import BadBucket, InvalidBucketName
 
 from ..durations import Duration, Nanoseconds, to_nanoseconds
 from ..models import Placement, Republish, StreamConfig, StreamSource, SubjectTransform
-from ..needs import SERVERS_OWN
 from ..summaries import bucket_summary
 
 if TYPE_CHECKING:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, get_args
 import msgspec
 
 from penstock.api.fields import Storage
+from penstock.api.streams import SERVERS_OWN
+from penstock.api.times import ZERO_TIME
 from penstock.errors import ObjectDamaged
 
 from ..durations import Duration, Nanoseconds, to_nanoseconds
-from ..needs import SERVERS_OWN
 from ..summaries import bucket_summary
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ CHUNK_BYTES = 128 * 1024
 DIGEST_PREFIX = "SHA-256="
 NAME_BYTES_MAX = 2048
 """A longer name would not fit on a line of the protocol."""
-ZERO_TIME = "0001-01-01T00:00:00Z"
-"""Readers take the time of the message that has the properties."""
 
 _BUCKET = re.compile(r"[A-Za-z0-9_-]{1,251}")  # a stream's name has 255 characters at most
 
@@ -299,7 +298,12 @@ def encode_meta(info: ObjectInfo) -> bytes:
         options["max_chunk_size"] = info.chunk_size
     if options:
         body["options"] = options
-    body |= {"bucket": info.bucket, "nuid": info.nuid, "size": info.size, "mtime": ZERO_TIME}
+    body |= {
+        "bucket": info.bucket,
+        "nuid": info.nuid,
+        "size": info.size,
+        "mtime": ZERO_TIME,
+    }  # readers take the message's time
     body["chunks"] = info.chunks
     if info.digest:
         body["digest"] = info.digest

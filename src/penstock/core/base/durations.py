@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_UNITS_NS = {
+UNITS_NS = {
     "ns": 1,
     "us": 1_000,
     "\u00b5s": 1_000,
@@ -34,7 +34,7 @@ def parse_duration(text: str) -> int | None:
             return None
         number, unit = part.groups()
         whole, _, fraction = number.partition(".")
-        scale = _UNITS_NS[unit]
+        scale = UNITS_NS[unit]
         total += int(whole or "0") * scale
         if fraction:
             total += int(fraction) * scale // 10 ** len(fraction)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.api.archives import MAGIC
 from penstock.api.calls import StreamRestoreRequest
 from penstock.api.codec import JsonError, decode_request
 from penstock.api.streams import StreamConfig, StreamState
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from penstock.store.layout import Store, StreamFolder
 
 FACTS, ARCHIVE = "backup.json", "stream.tar.s2"
-MAGIC = b"NATSARC1"
 FRAMED = b"\xff\x06\x00\x00S2sTwO"
 ACCOUNT = "$G"
 TRIES = 10

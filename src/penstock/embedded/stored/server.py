@@ -12,6 +12,7 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, Self
 
+from penstock.api.archives import MAGIC
 from penstock.client import connect_blocking
 from penstock.client.blocking.backup import restore
 from penstock.core.base.clock import Clock
@@ -25,7 +26,7 @@ from penstock.errors import ApiError
 from penstock.server.files import StoreLock
 from penstock.server.settings import Encryption
 
-from .finding import FRAMED, MAGIC, Archives, NotStoredError, find
+from .finding import FRAMED, Archives, NotStoredError, find
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

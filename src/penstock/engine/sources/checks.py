@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from penstock.api import errors_generated as errors
 from penstock.api.streams import ExternalStream, StreamConfig, StreamSource
-from penstock.api.subjects import valid_name
+from penstock.api.subjects import API_PREFIX, valid_name
 from penstock.core.protocol.subjects import collide
 from penstock.engine import transforms
 from penstock.engine.settings import MAX_ITEMS, MAX_TRANSFORM_LETTERS
@@ -18,7 +18,6 @@ from penstock.engine.subject_checks import check_size, is_literal, is_valid, nes
 
 Find = Callable[[str], StreamConfig | None]
 Invalid = errors.StreamInvalidConfigError
-API_PREFIX = "$JS.API"
 # comparisons of prefixes with subjects, or of sources of origins: some milliseconds
 _MAX_LOOKS = 20_000
 

@@ -24,13 +24,14 @@ from penstock.api.calls import ConsumerInfoResponse
 from penstock.api.codec import JsonError, decode_response
 from penstock.api.errors import error_from
 from penstock.api.streams import StreamSource, StreamSourceInfo
+from penstock.api.subjects import API_PREFIX
 from penstock.api.times import format_instant
 from penstock.core.protocol.publish_headers import value
 from penstock.core.stream.direct_get import Answers
 from penstock.core.stream.source_copy import SourceWriter
 from penstock.engine.settings import SECOND
 from penstock.engine.sources import identity
-from penstock.engine.sources.links import API_PREFIX, Link, Subscribed, inbox
+from penstock.engine.sources.links import Link, Subscribed, inbox
 from penstock.engine.sources.local import Upstream, refusal_body, source_info
 
 if TYPE_CHECKING:

@@ -10,11 +10,10 @@ A link does not block and keeps the order of one direction only. It knows no str
 from collections.abc import Callable
 from typing import Protocol
 
+from penstock.api.subjects import API_PREFIX
 from penstock.core.broker.reactor import CallbackTask, Connection
 from penstock.core.broker.router import CallbackSink, Router
 from penstock.nuid import Nuid
-
-API_PREFIX = "$JS.API"
 
 Receive = Callable[[str, str, bytes, bytes], None]
 """Called with subject, reply, headers and payload of a message."""

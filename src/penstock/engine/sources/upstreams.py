@@ -9,9 +9,10 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from penstock.api.streams import StreamConfig, StreamSource, StreamSourceInfo
+from penstock.api.subjects import API_PREFIX
 from penstock.core.stream.source_copy import SourceWriter
 from penstock.engine.sources import identity
-from penstock.engine.sources.links import API_PREFIX, Link, RouterLink
+from penstock.engine.sources.links import Link, RouterLink
 from penstock.engine.sources.local import LocalUpstream, Upstream, origin_gone, origin_made
 from penstock.engine.sources.positions import Positions
 
