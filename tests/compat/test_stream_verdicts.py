@@ -16,7 +16,7 @@ from tests.compat.configs import STREAM, drawn
 from tests.compat.pair import Judges, both
 from tests.compat.seeds import examples, seed_of
 from tests.compat.waivers import STREAM_WAIVERS, waived
-from tests.ways import FULL
+from tests.ways import FULL, length
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +69,7 @@ def test_each_value_alone(judges: Judges, number: int, pair: tuple[str, Any]) ->
         verdict(judges, {"subjects": ["v.>"], field: value}, {"subjects": ["v.>"]})
 
 
-@pytest.mark.parametrize("repeat", range(4))
+@pytest.mark.parametrize("repeat", range(length(2, 4)))
 def test_values_together(judges: Judges, repeat: int) -> None:
     @seed(seed_of(repeat))
     @CALLS

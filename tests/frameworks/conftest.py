@@ -8,6 +8,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.peers import ServerProcess, available_servers, running_server
+from tests.ways import take_turns
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Each kind of broker beside one of the servers."""
+    take_turns(items, "tests/frameworks/")
 
 
 @pytest.fixture(scope="session", params=available_servers())

@@ -11,11 +11,17 @@ import pytest
 from penstock.client import Client, connect
 from tests.interop.probe import GoClient, JsClient, OtherClient
 from tests.peers import ServerProcess, available_servers, running_server
+from tests.ways import take_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
 WAIT_S = 120
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Each kind of group beside one of the servers."""
+    take_turns(items, "tests/interop/")
 
 
 @pytest.fixture(scope="session", params=available_servers())

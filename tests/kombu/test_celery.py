@@ -10,12 +10,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kombu import pools
 
 from tests.kombu.shop import add, app, flaky, slow
 from tests.peers import ServerProcess, available_servers, running_server
+from tests.ways import EVERY_WAY
 
 pytestmark = [pytest.mark.peer, pytest.mark.slow]
 
@@ -23,10 +25,18 @@ PATIENCE_S = 120
 HERE = Path(__file__).parents[2]
 
 
-@pytest.fixture(params=available_servers())
+KINDS = available_servers()
+
+
+@pytest.fixture(params=KINDS)
 def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
     with running_server(request.param) as process:
         yield process
+
+
+def ways(kind: str) -> list[Any]:
+    """All servers, of which this one is for each run."""
+    return [each if each == kind else pytest.param(each, marks=EVERY_WAY) for each in KINDS]
 
 
 class Shop:
@@ -93,6 +103,8 @@ def shop(server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         made.close()
 
 
+# A worker works for a second before it does anything: each test has one of the servers.
+@pytest.mark.parametrize("server", ways(KINDS[0]), indirect=True)
 def test_tasks_with_results_retries_and_delays_and_a_server_that_is_killed(shop: Shop) -> None:
     shop.work()
     assert add.delay(1, 2).get(timeout=PATIENCE_S) == 3
@@ -118,6 +130,7 @@ def test_tasks_with_results_retries_and_delays_and_a_server_that_is_killed(shop:
     assert {f"add {number} 0" for number in range(10)} <= set(shop.lines())
 
 
+@pytest.mark.parametrize("server", ways(KINDS[-1]), indirect=True)
 def test_a_long_task_runs_once_and_that_of_a_killed_worker_runs_again(shop: Shop) -> None:
     """Longer than the ack wait, beside a second worker; it is the second one's when the first is killed."""
     workers = {worker.pid: worker for worker in (shop.work(), shop.work())}

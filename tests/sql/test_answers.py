@@ -100,7 +100,7 @@ def test_pushed_filters_change_no_answer(filled: tuple[Database, list[Stored]]) 
     database, stored = filled
     pick = random.Random(SEED)
     with unpushed(stored) as reference:
-        for _ in range(length(50, 1500)):
+        for _ in range(length(25, 1500)):
             where = condition(pick, stored)
             columns = pick.choice(COLUMNS)
             group = " GROUP BY ALL" if columns.startswith("subject,") else ""

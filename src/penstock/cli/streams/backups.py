@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _FACTS = "backup.json"
 _ARCHIVE = "stream.tar.s2"
+_NOTE = "backup.part.json"  # of a backup by message that is not complete
 _READ_BYTES = 1 << 20
 
 
@@ -63,8 +64,9 @@ def backup(
     single messages, and continues when you run it again; a restored consumer then gets every
     message after its ack floor again.
     """
+    goes_on = resume and (folder / _NOTE).exists()
     for each in (_FACTS, _ARCHIVE):
-        if (folder / each).exists():
+        if (folder / each).exists() and not goes_on:
             raise click.UsageError(f"{folder / each} already exists")
     if resume:
         if check or chunk_size or window_size:
