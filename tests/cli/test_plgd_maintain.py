@@ -21,6 +21,7 @@ from penstock.spark.tables.maintenance import Plan
 from tests.plgd.tables_help import Memory, cut
 from tests.plgd.test_resuming import BUSY, SETTINGS, Killed, rows_in, take
 from tests.plgd.test_tables_truth import FAULTS, run_of
+from tests.ways import EVERY_WAY
 
 Run = Callable[..., Any]
 KINDS = [Lake, IcebergLake]
@@ -36,7 +37,8 @@ while not pathlib.Path(end).exists():
 """
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# Those of Iceberg go on in each of the next tests, too.
+@pytest.mark.parametrize("kind", [Lake, pytest.param(IcebergLake, marks=EVERY_WAY)])
 def test_maintained_tables_go_on(kind: type[Lake], tmp_path: Path, cli: Run) -> None:
     _, messages = run_of(seed=5, faults=FAULTS, **BUSY)
     parts = list(cut(messages.slice(0, 450), 150))
@@ -98,7 +100,8 @@ def test_what_cannot_be_is_told(tmp_path: Path, cli: Run) -> None:
         assert not list((tmp_path / "lake" / "tables").glob("*/*"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# Iceberg tables are maintained beside batches in tests/plgd/spark/test_changes.py.
+@pytest.mark.parametrize("kind", [Lake, pytest.param(IcebergLake, marks=EVERY_WAY)])
 def test_another_process_that_maintains_all_the_time_loses_and_doubles_nothing(
     kind: type[Lake], tmp_path: Path
 ) -> None:

@@ -68,7 +68,7 @@ def deliveries(draw: st.DrawFn) -> Delivery:
 @given(st.lists(deliveries(), min_size=1, max_size=16), st.integers(3, 16))
 @settings(
     deadline=None,
-    max_examples=length(40, 2000),
+    max_examples=length(25, 2000),
     phases=[Phase.explicit, Phase.generate],
     derandomize=not FULL,
 )

@@ -10,10 +10,10 @@ import pytest
 from penstock.plgd import EVENT_TYPES, Kind, LeadType, decode, decode_batch
 from penstock.plgd.fleet import Delivery, Faults, FleetConfig, FleetRun, Loss, write_truth
 from penstock.plgd.projection import apply, new_snapshot
-from tests.ways import SEED
+from tests.ways import SEED, length
 
 SMALL: dict[str, Any] = {
-    "devices": 12,
+    "devices": length(8, 12),
     "duration_s": 1800,
     "seed": SEED,
     "command_interval_s": 120,

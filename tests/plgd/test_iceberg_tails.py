@@ -19,7 +19,7 @@ from penstock.spark.tables.maintenance import Plan
 from penstock.spark.tables.marks import Mark
 from tests.plgd.tables_help import cut
 from tests.plgd.test_tables_truth import FAULTS, run_of
-from tests.ways import SEED
+from tests.ways import SEED, length
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +65,7 @@ def test_a_batch_after_another_reads_no_manifest(
 ) -> None:
     lake = made(tmp_path)
     _, messages = run_of(seed=SEED, faults=FAULTS, **FLEET)
-    parts = list(cut(messages, 120))[:6]
+    parts = list(cut(messages, 120))[: length(4, 6)]
     take(lake, 0, parts[0])
     planned: list[str] = []
     plan = tails.data_files
@@ -92,7 +92,7 @@ def test_what_is_known_is_what_a_new_reader_finds(
     """Beside maintenance, other processes and batches that run again."""
     rng, lake = random.Random(SEED), made(tmp_path)
     _, messages = run_of(seed=SEED, faults=FAULTS, **FLEET)
-    parts = list(cut(messages, 120))[:8]
+    parts = list(cut(messages, 120))[: length(5, 8)]
     for number, part in enumerate(parts):
         take(lake, number, part)
         match rng.randrange(4):

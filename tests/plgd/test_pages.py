@@ -95,9 +95,10 @@ def test_a_batch_writes_the_pages_that_it_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Few devices change few pages, in bytes too, however many devices there are."""
-    monkeypatch.setattr(pages, "PAGE_ROWS", 64)
+    monkeypatch.setattr(pages, "PAGE_ROWS", length(24, 64))
     written = {}
-    for devices in (60, 240):
+    few = length(24, 60)
+    for devices in (few, 4 * few):
         config = FleetConfig(devices=devices, duration_s=length(900.0, 3600.0), seed=5)
         messages = messages_of(config, 1)[1]
         last = list(range(len(messages) - 400, len(messages)))
@@ -114,7 +115,7 @@ def test_a_batch_writes_the_pages_that_it_changes(
         written[devices] = sum(
             f.size for name in ("aggregates", "twin_latest") for f in report.files[name]
         )
-    assert written[240] < 1.5 * written[60], written
+    assert written[4 * few] < 1.5 * written[few], written
 
 
 def test_a_bucket_reports_no_file_that_is_not_on_the_disk(
@@ -135,10 +136,11 @@ def test_closed_rows_stay_in_few_files(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(buckets, "MANY_FILES", 4)
     settings = Settings(buckets=2, late_s=0.0)
     # Sessions and commands end all the time, some of them late: their days are read again.
-    messages = run_of(seed=8, devices=8, duration_s=1200.0, session_s=60.0, faults=FAULTS)[1]
+    short = {"devices": 6, "duration_s": length(600.0, 1200.0)}
+    messages = run_of(seed=8, session_s=60.0, faults=FAULTS, **short)[1]
     tables, memory = Tables(tmp_path, settings), Memory(settings)
     most = 0
-    for part in cut(messages, len(messages) // 40):
+    for part in cut(messages, len(messages) // length(16, 40)):
         tables.take(part)
         memory.run(part)
         held = tables.lake.begin(Mark("q", tables.number + 1)).held

@@ -29,7 +29,7 @@ from penstock.plgd.subjects import Era
 from penstock.plgd.wire import events_pb2 as events
 from tests.peers import ServerProcess
 from tests.plgd.tokens import Issuer
-from tests.ways import SEED
+from tests.ways import SEED, length, skip_other_servers
 
 FAULTS = Faults(
     drop=0.02,
@@ -209,14 +209,15 @@ print("end", flush=True)
 
 
 def test_killed_anywhere_nothing_is_doubled(
-    server: ServerProcess, tmp_path: Path, seed: int
+    server: ServerProcess, tmp_path: Path, seed: int, request: pytest.FixtureRequest
 ) -> None:
+    skip_other_servers(request)
     rng = random.Random(seed)
     path = tmp_path / "store"
-    run = filled(server.url, path, devices=12, duration_s=1200, faults=Faults(drop=0.3))
+    run = filled(server.url, path, devices=length(8, 12), duration_s=1200, faults=Faults(drop=0.3))
     command = [sys.executable, "-c", PROGRAM, server.url, str(path)]
-    kills = 0
-    while kills < 4:
+    kills, most = 0, length(2, 4)
+    while kills < most:
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2], env=dict(os.environ)
         )
@@ -228,7 +229,7 @@ def test_killed_anywhere_nothing_is_doubled(
                 kills += 1
                 break
             if line == b"end\n":
-                kills = 4
+                kills = most
         process.wait()
         process.stdout.close()
     subprocess.run(command, check=True, cwd=Path(__file__).parents[2], stdout=subprocess.DEVNULL)

@@ -31,6 +31,7 @@ from penstock.plgd.tables.schemas import TABLES
 from tests.browser import needs_browser, open_page
 from tests.plgd.made_tables import EPOCH, OWNERS, START, Rows, arrow, drawn, write
 from tests.plgd.tables_help import Memory, messages_of
+from tests.ways import length
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +61,7 @@ def online_at(rows: Rows, moment: int) -> int:
 spans = st.tuples(st.integers(0, 5 * HOUR_US), st.integers(1, 6 * HOUR_US))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=length(8, 12), deadline=None)
 @given(seed=st.integers(0, 2**32), span=st.none() | spans)
 def test_figures_are_those_of_plain_python(seed: int, span: tuple[int, int] | None) -> None:
     rows = drawn(seed, devices=12)
@@ -145,7 +146,7 @@ def test_a_time_that_is_far_off_does_not_stretch_the_axis() -> None:
         assert (asked.outside.before, asked.outside.after) == (0, 0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=length(25, 60), deadline=None)
 @given(st.lists(st.integers(0, 2**52) | st.integers(START_US, START_US + HOUR_US), max_size=60))
 def test_few_events_are_outside_and_far_from_all_others(times: list[int]) -> None:
     moments = [{"time": EPOCH + timedelta(microseconds=each)} for each in times]

@@ -61,11 +61,11 @@ def rows_in(lake: Lake, name: str) -> list[str]:
 @pytest.mark.parametrize("kind", [Lake, IcebergLake])
 def test_a_batch_that_was_cut_short_becomes_whole(kind: type[Lake], tmp_path: Path) -> None:
     _, messages = run_of(seed=5, faults=FAULTS, command_interval_s=20.0, **BUSY)
-    messages = messages.slice(0, 600)
+    messages = messages.slice(0, 360)
     memory, lake = Memory(SETTINGS), kind(tmp_path, SETTINGS)
     lake.create()
     assert finish_last_batch(lake) is None
-    parts = list(cut(messages, 200))
+    parts = list(cut(messages, 120))
     take(lake, parts[0], 0)
     for committed, part in [(1, parts[1]), (4, parts[2])]:
         number = parts.index(part)

@@ -130,7 +130,7 @@ def check(memory: Memory, run: Told) -> None:
     check_sessions(memory, expected)
 
 
-@pytest.mark.parametrize("seed", range(length(2, 4)))
+@pytest.mark.parametrize("seed", range(length(1, 4)))
 def test_tables_are_the_truth_without_faults(seed: int) -> None:
     run, messages = run_of(seed=seed)
     memory = tables_of(messages, 1500)
@@ -139,7 +139,7 @@ def test_tables_are_the_truth_without_faults(seed: int) -> None:
     assert memory.duplicates == 0
 
 
-@pytest.mark.parametrize("seed", range(length(2, 4)))
+@pytest.mark.parametrize("seed", range(length(1, 4)))
 def test_tables_are_the_truth_with_faults(seed: int) -> None:
     run, messages = run_of(seed=seed, faults=FAULTS)
     memory = tables_of(messages, 700, late_s=30.0)
@@ -149,7 +149,8 @@ def test_tables_are_the_truth_with_faults(seed: int) -> None:
 
 @pytest.mark.parametrize("hub", ["v2.4", "v2.9", "v2.15"])
 def test_tables_are_the_truth_behind_older_hubs(hub: str) -> None:
-    run, messages = run_of(seed=1, hub=hub, faults=Faults(reorder=0.02, duplicate=0.02))
+    faults = Faults(reorder=0.02, duplicate=0.02)
+    run, messages = run_of(seed=1, hub=hub, faults=faults, duration_s=length(1000.0, 2400.0))
     check(tables_of(messages, 700), run)
 
 
@@ -181,7 +182,7 @@ def test_the_query_of_the_page_leaves_out_devices_that_were_deleted() -> None:
     assert len(found) < len(everything)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 4][: length(2, 4)])
+@pytest.mark.parametrize("seed", [0, 1, 2, 4][: length(1, 4)])
 def test_every_fault_at_once(seed: int) -> None:
     faults = replace(FAULTS, restore_at_s=1500.0, restore_back_s=100.0)
     options = {"delete_interval_s": 1500.0, "gateway_crash_s": (700.0,), "flood_s": (300.0,)}
@@ -220,10 +221,11 @@ def cut_free(memory: Memory) -> dict[str, list[str]]:
     return {name: sorted(map(repr, memory.rows(name))) for name in TABLES}
 
 
-@given(st.integers(1, 400), st.integers(0, 3))
-@settings(max_examples=length(4, 8), deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(st.integers(length(4, 1), 400), st.integers(0, 3))
+@settings(max_examples=length(3, 8), deadline=None, phases=[Phase.explicit, Phase.generate])
 def test_it_makes_no_difference_how_the_stream_is_cut(rows: int, seed: int) -> None:
-    short = {"devices": 4, "duration_s": 500.0, "session_s": 100.0, "command_interval_s": 20.0}
+    short = {"devices": 4, "duration_s": length(250.0, 500.0)}
+    short |= {"session_s": 100.0, "command_interval_s": 20.0}
     run = Told(FleetConfig(**(BUSY | short), seed=seed, faults=FAULTS))
     messages = as_messages(run.deliveries())
     once = cut_free(tables_of(messages, len(messages), late_s=20.0))

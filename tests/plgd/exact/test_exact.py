@@ -23,6 +23,7 @@ from penstock.plgd.fleet import FleetConfig
 from penstock.plgd.tables import TABLES
 from tests.peers import ServerProcess, available_servers, start_server
 from tests.plgd.exact.lives import live
+from tests.plgd.spark.test_run import offline_devices, twin_keys
 from tests.plgd.test_tables_truth import BUSY, FAULTS, check
 from tests.plgd.truth import Told
 from tests.spark.exact.cluster import Cluster
@@ -63,7 +64,7 @@ class Stored:
         return rows
 
 
-# With the other kind of server, tests/plgd/spark/test_run.py kills the same command.
+# With the other kind of server, tests/plgd/spark/test_run.py runs the same command.
 @pytest.fixture(params=available_servers((2, 9))[-length(1, 2) :])
 def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
     started = start_server(request.param)
@@ -95,7 +96,21 @@ def words_of(server: ServerProcess, lake: Path, run: Told) -> list[str]:
     """The command that is killed."""
     batch = str(max(500, run.truth.delivered // (24 if FULL else 6)))
     words = ["--server", server.url, "--json", "plgd", "run", str(lake), "--once"]
-    return [*words, "--batch", batch, "--buckets", "4" if FULL else "2"]
+    words += ["--batch", batch, "--buckets", "4" if FULL else "2"]
+    return [*words, "--twins", "twins", "--alerts", "ALERTS"]
+
+
+def check_live(server: ServerProcess, tables: Path) -> None:
+    """The bucket has twins of the tables, and each device that is offline has an alert."""
+    with connect_blocking(server.url) as client:
+        keys = client.jetstream().key_value("twins").keys()
+        state = client.jetstream().stream_info("ALERTS", subjects_filter=">").state
+    assert keys
+    assert set(keys) <= set(twin_keys(tables))
+    # The fleet lived long ago, so whoever is not online is offline for too long.
+    offline = {name.split(".")[3] for name in state.subjects if ".offline." in name}
+    assert offline == offline_devices(tables)
+    assert offline
 
 
 def test_the_tables_are_the_truth(server: ServerProcess, tmp_path: Path) -> None:
@@ -107,6 +122,7 @@ def test_the_tables_are_the_truth(server: ServerProcess, tmp_path: Path) -> None
     print(run.truth.summary(), killed)
     assert killed["driver"] >= kills // 2
     check(Stored(lake / "tables"), run)  # type: ignore[arg-type]  # it has what is read
+    check_live(server, lake / "tables")
 
 
 @EVERY_WAY

@@ -28,6 +28,7 @@ from tests.plgd import vectors
 from tests.plgd.tables_help import Memory, cut
 from tests.plgd.test_tables_truth import FAULTS, run_of
 from tests.spark.iceberg_help import table_of
+from tests.ways import EVERY_WAY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 SETTINGS = Settings(buckets=2, late_s=60.0)
@@ -169,7 +170,8 @@ def dying(lake: Lake, lives: int) -> Lake:
 
 
 @pytest.mark.parametrize(
-    ("kind", "lives"), [("delta", 1), ("delta", 4), ("delta", 8), ("iceberg", 4)]
+    ("kind", "lives"),
+    [("delta", 4), ("iceberg", 4), *(pytest.param("delta", n, marks=EVERY_WAY) for n in (1, 8))],
 )
 def test_a_batch_that_was_killed_between_commits_is_made_whole(
     spark: SparkSession,

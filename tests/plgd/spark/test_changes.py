@@ -26,6 +26,7 @@ from penstock.spark.tables.places import TableError
 from tests.plgd.spark.test_batches import KINDS, frame, made, rows_in
 from tests.plgd.tables_help import Memory, cut
 from tests.plgd.test_tables_truth import FAULTS, run_of
+from tests.ways import EVERY_WAY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 LATE: dict[str, Any] = {"devices": 6, "duration_s": 900.0, "session_s": 60.0}
@@ -67,7 +68,8 @@ def with_late_ends(messages: pa.Table) -> pa.Table:
     return pa.concat_tables(parts).set_column(seq, "seq", messages["seq"])
 
 
-@pytest.mark.parametrize("kind", [Beside, IcebergBeside])
+# Beside Delta tables another process maintains: tests/cli/test_plgd_maintain.py.
+@pytest.mark.parametrize("kind", [IcebergBeside, pytest.param(Beside, marks=EVERY_WAY)])
 def test_maintenance_beside_a_run_loses_and_stops_nothing(
     spark: SparkSession, tmp_path: Path, kind: type[Beside]
 ) -> None:

@@ -1,4 +1,7 @@
-"""``penstock plgd run`` and ``backfill`` as their user runs them: the tables are the same, whatever was killed."""
+"""``penstock plgd backfill`` and ``run`` as their user runs them: the tables of a stream, and going on behind them.
+
+``tests/plgd/exact`` kills ``run``, with the other kind of server.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +9,30 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from penstock.client.blocking import BlockingClient, connect_blocking
 from penstock.client.models import StreamConfig
 from penstock.plgd.fleet import FleetConfig, FleetRun
+from penstock.plgd.fleet.delivery import Delivery
 from penstock.plgd.spark.live import key_of
-from penstock.plgd.tables import TABLES
+from penstock.plgd.tables import TABLES, Settings
 from penstock.plgd.tables.opening import dataset
 from tests.peers import ServerProcess, available_servers, start_server
-from tests.plgd.test_tables_truth import FAULTS, run_of
+from tests.plgd.tables_help import Memory, as_messages
+from tests.plgd.test_tables_truth import BUSY, FAULTS
 from tests.ways import length
 
 pytestmark = [pytest.mark.slow, pytest.mark.peer, pytest.mark.timeout(600)]
 PENSTOCK = [sys.executable, "-m", "penstock.cli"]
 
 
-# With the other kind of server, tests/plgd/exact kills the same commands.
 @pytest.fixture(scope="module", params=available_servers((2, 9))[: length(1, 2)])
 def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
     started = start_server(request.param)
@@ -55,16 +59,25 @@ def publish(client: BlockingClient, run: FleetRun) -> int:
     return count
 
 
-def kill_behind_a_batch(words: list[str]) -> None:
-    """Run a command, and kill it and its workers behind its first batch."""
-    child = subprocess.Popen(
-        [*PENSTOCK, *words], stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
+def stored(client: BlockingClient, count: int) -> pa.Table:
+    """The messages of the stream EVENTS, as a batch has them."""
+    js = client.jetstream()
+    messages = [js.get_message("EVENTS", seq) for seq in range(1, count + 1)]
+    return as_messages(Delivery(m.timestamp_ns, m.subject, m.data, "") for m in messages)
+
+
+def stopped_behind_two_batches(words: list[str]) -> int:
+    """Run a command and stop it by Ctrl-C behind its second batch; how many messages it took."""
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    child = subprocess.Popen([*PENSTOCK, *words], start_new_session=True, **pipes)
     assert child.stdout is not None
-    assert json.loads(child.stdout.readline())["event"] == "batch"
-    time.sleep(0.2)  # somewhere in the next batch
-    child.send_signal(signal.SIGKILL)
-    child.wait()
+    for _ in range(2):
+        assert json.loads(child.stdout.readline())["event"] == "batch"
+    child.send_signal(signal.SIGINT)
+    rest, errors = child.communicate()
+    told = json.loads(rest.splitlines()[-1])
+    assert (child.returncode, errors, told["stopped"]) == (0, "", True)
+    return int(told["messages"])
 
 
 def rows_of(tables: Path, name: str) -> list[str]:
@@ -88,36 +101,30 @@ def offline_devices(tables: Path) -> set[str]:
     return {name for name, row in newest.items() if row["end_reason"] is not None}
 
 
-def test_a_run_that_is_killed_and_a_back_fill_make_the_same_tables(
+def test_a_back_fill_is_stopped_and_goes_on_and_a_run_goes_on_behind_it(
     server: ServerProcess, tmp_path: Path
 ) -> None:
-    short: dict[str, Any] = {"devices": 8, "duration_s": 1800.0, "session_s": 200.0}
-    run, _ = run_of(seed=2, faults=FAULTS, **short)
+    short: dict[str, Any] = {"devices": 8, "duration_s": length(900.0, 1800.0), "session_s": 200.0}
+    config = FleetConfig(**(BUSY | short), seed=2, faults=FAULTS)
     with connect_blocking(server.url) as client:
-        total = publish(client, FleetRun(run.config))
-    lake, again = tmp_path / "lake", tmp_path / "again"
+        total = publish(client, FleetRun(config))
+        memory = Memory(Settings(buckets=2))
+        memory.run(stored(client, total))
+    lake = str(tmp_path / "lake")
     common = ["--server", server.url, "--json", "plgd"]
-    options = ["--buckets", "2", "--batch", "400"]
-    words = ["--alerts", "ALERTS", *options]
-    kill_behind_a_batch([*common, "run", str(lake), "--once", *options])
-    told = penstock(*common, "run", str(lake), "--once", "--twins", "twins", *words)
-    assert told[-1]["messages"] < total
-    as_iceberg = ["--buckets", "2", "--batch", "1000", "--tables", "iceberg"]
-    filled = penstock(*common, "backfill", str(again), *as_iceberg)
-    assert filled[-1]["messages"] == total
+    batch = total // 5
+    options = ["--buckets", "2", "--batch", str(batch), "--tables", "iceberg"]
+    filling = [*common, "backfill", lake, *options]
+    done = stopped_behind_two_batches(filling)
+    assert batch < done < total
+    filled = penstock(*filling)
+    # The last batch is made again: not all of its tables may have it.
+    assert (filled[-1]["messages"], filled[-1]["stopped"]) == (total - done + batch, False)
     assert filled[-2]["lag"] == 0
     for name in TABLES:
-        ours, theirs = rows_of(lake / "tables", name), rows_of(again / "tables", name)
-        assert ours == theirs, name
-    assert len(rows_of(lake / "tables", "raw")) == total
-    with connect_blocking(server.url) as client:
-        keys = client.jetstream().key_value("twins").keys()
-        state = client.jetstream().stream_info("ALERTS", subjects_filter=">").state
-    # The fleet lived long ago, so whoever is not online is offline for too long.
-    offline = {name.split(".")[3] for name in state.subjects if ".offline." in name}
-    assert offline == offline_devices(lake / "tables")
-    assert set(keys) <= set(twin_keys(lake / "tables"))
-    assert keys
+        assert rows_of(tmp_path / "lake" / "tables", name) == sorted(
+            map(repr, memory.rows(name))
+        ), name
     # A back-fill has no checkpoint; what comes later is added to it, but not what the stream lost meanwhile.
     with connect_blocking(server.url) as client:
         late = [
@@ -127,16 +134,15 @@ def test_a_run_that_is_killed_and_a_back_fill_make_the_same_tables(
         for number, payload in enumerate(late):
             client.jetstream().publish(f"plgd.late.{number}", payload)
         client.jetstream().purge_stream("EVENTS", seq=total + 3)
-    gone = [*PENSTOCK, *common, "run", str(again), "--once"]
-    done = subprocess.run(gone, capture_output=True, text=True, check=False)
-    assert (done.returncode, "--allow-data-loss" in done.stderr) == (1, True), done.stderr
-    assert f"continuing after sequence {total}" in done.stderr
-    penstock(*common, "run", str(again), "--once", "--allow-data-loss")
-    assert len(rows_of(again / "tables", "raw")) == total + len(late) - 2
-    wrong = [*PENSTOCK, *common, "backfill", str(lake), "--buckets", "2"]
-    done = subprocess.run(wrong, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "rows of another run" in done.stderr
+    gone = [*PENSTOCK, *common, "run", lake, "--once"]
+    ended = subprocess.run(gone, capture_output=True, text=True, check=False)
+    assert (ended.returncode, "--allow-data-loss" in ended.stderr) == (1, True), ended.stderr
+    assert f"continuing after sequence {total}" in ended.stderr
+    penstock(*common, "run", lake, "--once", "--allow-data-loss")
+    assert len(rows_of(tmp_path / "lake" / "tables", "raw")) == total + len(late) - 2
+    ended = subprocess.run([*PENSTOCK, *filling], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert "rows of another run" in ended.stderr
 
 
 def test_a_missing_stream_is_told(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ PENSTOCK = [sys.executable, "-m", "penstock.cli"]
 EVENTS = StreamConfig(name="EVENTS", subjects=["plgd.>"])
 WAIT_SECONDS = 240.0
 KINDS = available_servers((2, 14))
+BACK = ["--twins", "twins", "--alerts", "ALERTS"]
 
 
 class Running:
@@ -102,107 +103,78 @@ def publish(client: BlockingClient, seed: int) -> int:
 
 
 @pytest.mark.parametrize("kind", [KINDS[0], *(pytest.param(k, marks=EVERY_WAY) for k in KINDS[1:])])
-def test_what_goes_away_and_comes_back(kind: str, tmp_path: Path) -> None:
-    server = start_server(kind)
-    options = ["--every", "200ms", "--twins", "twins", "--alerts", "ALERTS"]
-    try:
-        with connect_blocking(server.url) as client:
-            js = client.jetstream()
-            js.create_stream(EVENTS)
-            total = publish(client, 1)
-            with Running(server, tmp_path, *options) as run:
-                run.caught_up(total)
-                # What was read is not missed, whoever removes it; the pipeline has no consumer to lose.
-                assert js.consumer_names("EVENTS") == []
-                js.purge_stream("EVENTS", filter_subject="plgd.owners.*.devices.*.metadata.>")
-                js.purge_stream("EVENTS", seq=10)
-                js.purge_stream("EVENTS")
-                js.delete_key_value("twins")
-                total += (count := publish(client, 2))
-                run.caught_up(count)
-                keys = js.key_value("twins").keys()
-                assert sorted(keys) == sorted(twin_keys(tmp_path / "tables"))
-                # A stream that takes no alerts is waited for; one that is gone is made.
-                js.delete_stream("ALERTS")
-                js.create_stream(StreamConfig(name="ALERTS", subjects=["other.>"]))
-                total += (count := publish(client, 3))
-                assert "does not take alerts.plgd.>" in run.until("waiting")["reason"]
-                js.delete_stream("ALERTS")
-                run.caught_up(count)
-                assert js.stream_info("ALERTS").config.subjects == ["alerts.plgd.>"]
-                server.stop(kill=True)
-                server.start()
-                with connect_blocking(server.url) as again:
-                    total += (count := publish(again, 4))
-                run.caught_up(count)
-                assert run.stopped(), run.errors
-        assert len(rows_of(tmp_path / "tables", "raw")) == total
-    finally:
-        server.remove()
-
-
-@pytest.mark.parametrize(
-    "kind", [KINDS[-1], *(pytest.param(k, marks=EVERY_WAY) for k in KINDS[:-1])]
-)
-def test_what_was_lost_before_it_was_read_is_told_and_passed_over_when_asked(
+def test_what_goes_away_comes_back_and_only_what_is_lost_unread_ends_a_run(
     kind: str, tmp_path: Path
 ) -> None:
+    """Each run goes on in the same tables behind what ended the one before."""
     server = start_server(kind)
-    try:
-        with connect_blocking(server.url) as client:
-            js = client.jetstream()
-            js.create_stream(EVENTS)
-            total = publish(client, 1)
-            with Running(server, tmp_path, "--every", "10s") as run:
-                run.caught_up(total)
-                publish(client, 2)  # before the next look at the stream
-                js.purge_stream("EVENTS")
-                error = run.failed()
-            assert f"{total + 1} and later were not read yet" in error
-            assert "--allow-data-loss goes on" in error
-            with Running(server, tmp_path, "--every", "200ms", "--allow-data-loss") as run:
-                total += (count := publish(client, 3))
-                run.caught_up(count)
-                js.delete_stream("EVENTS")
-                js.create_stream(EVENTS)
-                total += (count := publish(client, 4))
-                run.caught_up(count)
-                assert run.stopped(), run.errors
-            assert len(rows_of(tmp_path / "tables", "raw")) == total
-            if not length(0, 1):
-                return
-            # A gone stream, without leave to lose anything: the error says how to make it.
-            with Running(server, tmp_path, "--every", "200ms") as run:
-                total += (count := publish(client, 5))
-                run.caught_up(count)
-                js.delete_stream("EVENTS")
-                assert "penstock stream add EVENTS --subjects" in run.failed()
-    finally:
-        server.remove()
-
-
-def test_ctrl_c_ends_a_back_fill_behind_a_batch_and_it_goes_on(tmp_path: Path) -> None:
-    server = start_server("penstock")
-    words = [*PENSTOCK, "--server", server.url, "--json", "plgd", "backfill", str(tmp_path)]
-    words += ["--buckets", "1", "--batch", "20"]
     try:
         with connect_blocking(server.url) as client:
             client.jetstream().create_stream(EVENTS)
-            total = publish(client, 1)
-        child = subprocess.Popen(
-            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
-        assert child.stdout is not None
-        told = [json.loads(child.stdout.readline())]
-        child.send_signal(signal.SIGINT)
-        rest, errors = child.communicate(timeout=WAIT_SECONDS)
-        told += map(json.loads, rest.splitlines())
-        assert (child.returncode, errors) == (0, "")
-        assert told[-1]["stopped"]
-        done = told[-1]["messages"]
-        assert 0 < done < total
-        again = subprocess.run(words, capture_output=True, text=True, check=True)
-        assert not json.loads(again.stdout.splitlines()[-1])["stopped"]
+            total = until_unread_messages_are_lost(server, client, tmp_path)
+            total += while_all_goes_away(server, client, tmp_path)
+        assert len(rows_of(tmp_path / "tables", "raw")) == total
+        if not length(0, 1):
+            return
+        # A gone stream, without leave to lose anything: the error says how to make it.
+        with (
+            connect_blocking(server.url) as client,
+            Running(server, tmp_path, "--every", "200ms") as run,
+        ):
+            run.caught_up(publish(client, 8))
+            client.jetstream().delete_stream("EVENTS")
+            assert "penstock stream add EVENTS --subjects" in run.failed()
     finally:
         server.remove()
-    assert len(rows_of(tmp_path / "tables", "raw")) == total
+
+
+def until_unread_messages_are_lost(
+    server: ServerProcess, client: BlockingClient, folder: Path
+) -> int:
+    """What was read is not missed, whoever removes it; how many messages came into the tables."""
+    js = client.jetstream()
+    total = publish(client, 1)
+    with Running(server, folder, *BACK, "--every", "10s") as run:
+        run.caught_up(total)
+        assert js.consumer_names("EVENTS") == []  # the pipeline has no consumer to lose
+        js.purge_stream("EVENTS", filter_subject="plgd.owners.*.devices.*.metadata.>")
+        js.purge_stream("EVENTS", seq=10)
+        js.purge_stream("EVENTS")
+        js.delete_key_value("twins")
+        total += (count := publish(client, 2))
+        run.caught_up(count)
+        keys = js.key_value("twins").keys()
+        assert sorted(keys) == sorted(twin_keys(folder / "tables"))
+        publish(client, 3)  # before the next look at the stream
+        js.purge_stream("EVENTS")
+        error = run.failed()
+    assert f"{total + 1} and later were not read yet" in error
+    assert "--allow-data-loss goes on" in error
+    return total
+
+
+def while_all_goes_away(server: ServerProcess, client: BlockingClient, folder: Path) -> int:
+    """With leave to lose what is lost: the streams and the server; how many messages came into the tables."""
+    js = client.jetstream()
+    with Running(server, folder, *BACK, "--every", "200ms", "--allow-data-loss") as run:
+        total = count = publish(client, 4)
+        run.caught_up(count)
+        js.delete_stream("EVENTS")
+        js.create_stream(EVENTS)
+        total += (count := publish(client, 5))
+        run.caught_up(count)
+        # A stream that takes no alerts is waited for; one that is gone is made.
+        js.delete_stream("ALERTS")
+        js.create_stream(StreamConfig(name="ALERTS", subjects=["other.>"]))
+        total += (count := publish(client, 6))
+        assert "does not take alerts.plgd.>" in run.until("waiting")["reason"]
+        js.delete_stream("ALERTS")
+        run.caught_up(count)
+        assert js.stream_info("ALERTS").config.subjects == ["alerts.plgd.>"]
+        server.stop(kill=True)
+        server.start()
+        with connect_blocking(server.url) as again:
+            total += (count := publish(again, 7))
+        run.caught_up(count)
+        assert run.stopped(), run.errors
+    return total
