@@ -229,6 +229,8 @@ WRONG: list[tuple[Callable[[Handle], object], type[Exception], str]] = [
     (js(lambda js: js.atomic_batch().add("s.*", b"")), InvalidSubject, "'s.*'"),
     (js(lambda js: js.atomic_batch().add("", b"")), InvalidSubject, "''"),
     (js(lambda js: js.subscribe("s.a")), ValueError, "stream name 's.a'"),
+    (js(lambda js: js.ordered_consumer("S").fetch(0)), ValueError, "at least one message, got 0"),
+    (js(lambda js: js.ordered_consumer("S").fetch(1, max_bytes=-1)), ValueError, "max_bytes"),
     (js(lambda js: js.publisher(window=0)), ValueError, "window"),
     (js(lambda js: js.publisher(attempts_max=0)), ValueError, "attempts_max"),
     (js(lambda js: js.counter("S").increment("s.a", True)), TypeError, "True"),

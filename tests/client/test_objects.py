@@ -362,7 +362,7 @@ def test_a_stream_without_direct_get(js: Any, store: Any, unique: str) -> None:
     assert store.info("o").chunks == 4
 
 
-def test_mistakes_are_told_before_anything_is_sent(js: Any, store: Any) -> None:
+def test_mistakes_are_told_before_anything_is_sent(js: Any, store: Any, tmp_path: Path) -> None:
     for name in ("", "x" * 2049):
         for call in (store.get, store.delete, store.info, lambda name: store.put(name, b"")):
             with pytest.raises(ValueError, match="bytes of UTF-8"):
@@ -392,6 +392,8 @@ def test_mistakes_are_told_before_anything_is_sent(js: Any, store: Any) -> None:
             js.object_store(bucket)
     with pytest.raises(FileNotFoundError):
         store.put("o", Path("/nowhere/at/all"))
+    with pytest.raises(IsADirectoryError, match=f"directory: '{tmp_path}'$"):
+        store.get_file("o", tmp_path)
     assert messages(store) == 0
 
 

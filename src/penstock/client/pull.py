@@ -38,6 +38,14 @@ MOVING = ("leadership change", "server shutdown")
 TRANSIENT = (*MOVING, "exceeded maxwaiting")
 
 
+def check_most(batch: int, max_bytes: int) -> None:
+    """Raise ValueError unless a pull may ask for so many messages, with so many bytes at most."""
+    if batch < 1:
+        raise ValueError(f"a pull asks for at least one message, got {batch}")
+    if max_bytes < 0:
+        raise ValueError(f"max_bytes is at least 1, or 0 for any size, got {max_bytes}")
+
+
 def pull_body(
     batch: int,
     *,
@@ -51,8 +59,7 @@ def pull_body(
     The deadline counts from the server's receipt, 0 for none; a heartbeat is at most half of it.
     ``max_bytes`` includes subjects and headers, 0 for no limit.
     """
-    if batch < 1:
-        raise ValueError(f"a pull asks for at least one message, got {batch}")
+    check_most(batch, max_bytes)
     request = PullRequest(
         batch=batch,
         expires=expires_ns,

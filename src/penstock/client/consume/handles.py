@@ -9,6 +9,7 @@ from penstock.errors import ConnectionLost, NoResponders, PullError
 from ..durations import Duration, to_nanoseconds
 from ..message import BaseMessage
 from ..models import ConsumerConfig, ConsumerInfo
+from ..pull import check_most
 from ..pulling import Pulling
 from ..steps import RETRY_S, call, pausing
 from .pulled import WRONG_PIN, PullIntake
@@ -137,8 +138,7 @@ class Consuming(Generic[M]):
         first if some arrived.
         """
         seconds = to_nanoseconds(timeout) / 1e9
-        if batch < 1 or max_bytes < 0:
-            raise ValueError(f"ask for at least one message, got {batch}, and {max_bytes} bytes")
+        check_most(batch, max_bytes)
         config = config_of(self.cached_info)
         asking = Asking(
             config,

@@ -21,7 +21,7 @@ from ..message import BaseMessage
 from ..models import ConsumerConfig, ConsumerInfo
 from ..ordered import INACTIVE_THRESHOLD_S, Ordered
 from ..own_consumers import OwnConsumers
-from ..pull import CONFLICT, HEARTBEAT
+from ..pull import CONFLICT, HEARTBEAT, check_most
 from ..pulling import Pulling
 from ..steps import RETRY_S, call, pausing
 from .handles import TIMEOUT_S
@@ -135,8 +135,7 @@ class Ordering(Generic[M]):
         Timeout without an answer in time; but it returns messages first if some arrived.
         """
         seconds = to_nanoseconds(timeout) / 1e9
-        if batch < 1 or max_bytes < 0:
-            raise ValueError(f"ask for at least one message, got {batch}, and {max_bytes} bytes")
+        check_most(batch, max_bytes)
         self.occupy("fetch or next")
         found: list[M] = []
         try:

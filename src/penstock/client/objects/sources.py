@@ -6,6 +6,7 @@ loop.
 
 from __future__ import annotations
 
+import errno
 import inspect
 import io
 import os
@@ -268,6 +269,8 @@ class PathTarget:
 
     def open(self) -> io.BufferedWriter:
         """Open the temporary file; OSError."""
+        if os.path.isdir(self.path):  # told before the object is read
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.path)
         self._file = open(self._temporary, "xb")  # noqa: SIM115  # ``keep`` or ``drop`` follows
         return self._file
 
