@@ -25,6 +25,7 @@ OTHERS = ("tests/test_layers.py", "tests/test_tidy.py", "tests/test_pure.py")
 CLIENT = {
     "batches",
     "connection",
+    "guard",
     "intake",
     "keyvalue",
     "moving",

@@ -54,11 +54,13 @@ class Patience:
                 raise TimeoutError("timed out")
             if not bell.begin_wait():
                 continue
-            state = self._guard.forgo()
+            given: list[object] = []
             try:
+                self._guard.give_away(given)
                 ready = poll.poll(min(left, _WAIT_MAX_S) * 1000)
             finally:
-                self._guard.regain(state)
+                if given:
+                    self._guard.regain(given[0])
                 bell.end_wait()
             self.check()
             if any(number == fileno for number, _ in ready):

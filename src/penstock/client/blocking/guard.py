@@ -10,6 +10,7 @@ import contextlib
 import os
 import sys
 import threading
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SILENT, ATTENDED, WAITING = range(3)
+_ONCE = ((),)  # the arguments of one call
 _ONE = (1).to_bytes(8, sys.byteorder)  # what an eventfd takes
 
 
@@ -28,7 +30,7 @@ class Guard:
     tenth of the time of ``with``.
     """
 
-    __slots__ = ("_lock", "forgo", "give", "regain", "take")
+    __slots__ = ("_forgo", "_lock", "give", "regain", "take")
 
     def __init__(self) -> None:
         """No thread holds it."""
@@ -37,7 +39,7 @@ class Guard:
         self.take: Callable[[], bool] = lock.acquire
         self.give: Callable[[], None] = lock.release
         # What threading.Condition calls to give away a lock that was taken several times.
-        self.forgo: Callable[[], object] = lock._release_save
+        self._forgo: Callable[[], object] = lock._release_save
         self.regain: Callable[[object], None] = lock._acquire_restore
 
     def __enter__(self) -> None:
@@ -53,13 +55,23 @@ class Guard:
         if not self._lock._is_owned():
             self._lock._at_fork_reinit()
 
+    def give_away(self, given: list[object]) -> None:
+        """Give the guard away, and add to ``given`` what ``regain`` needs; call it within the try.
+
+        A signal handler may raise at any moment, as that of Ctrl-C does. Nothing comes between the two: they
+        are one C call.
+        """
+        given.extend(starmap(self._forgo, _ONCE))
+
     def without(self, function: Callable[..., T], *arguments: object) -> T:
         """Call a function that waits, while other threads have the guard."""
-        state = self.forgo()
+        given: list[object] = []
         try:
+            self.give_away(given)
             return function(*arguments)
         finally:
-            self.regain(state)
+            if given:
+                self.regain(given[0])
 
 
 class Sleeper:

@@ -139,11 +139,13 @@ class Transport:
             return self._read() if later else None
         if writable:
             poll.modify(self._socket, READABLE | select.POLLOUT)
-        state = guard.forgo()
+        given: list[object] = []
         try:
+            guard.give_away(given)
             poll.poll((min(WAIT_MAX_S, left)) * 1000)
         finally:
-            guard.regain(state)
+            if given:
+                guard.regain(given[0])
             bell.end_wait()
             if writable and not self.closed:
                 poll.modify(self._socket, READABLE)
