@@ -134,6 +134,7 @@ class Attempt:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["ids", "batch"])
+@pytest.mark.usefixtures("one_server")
 def test_kills_without_warning(sink, mode):
     """Killed between publish, ack and the record of it, wherever that is."""
     given = made(sink, mode, duplicate_window=0.1)
