@@ -53,6 +53,8 @@ class Asking:
         check = self.check(stream, seq)
 
         def heard(headers: bytes, body: bytes, reply: str, subject: str) -> None:
+            if not stream.config.get("allow_direct"):
+                return  # a mirror may answer instead, and it keeps what was removed here
             if b"\r\nNats-Sequence: " in headers:
                 check(body, headers)
             elif headers.startswith(b"NATS/1.0 404"):

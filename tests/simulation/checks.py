@@ -185,6 +185,7 @@ class Checks:
             self.contents(stream, found)
         self.presence(stream, found, log)
         self.expiry(stream, entry.config, found)
+        self.copied_once(stream, log, found)
         self.note_gone(stream, log)
         return found
 
@@ -210,6 +211,20 @@ class Checks:
             consumer.acked_upto = min(consumer.acked_upto, log.last_seq)
             for seq in [s for s in consumer.delivered if s > log.last_seq]:
                 del consumer.delivered[seq]
+
+    def copied_once(self, stream: Stream, log: Any, found: dict[int, Any]) -> None:
+        """Check that no message of an origin was copied again after its copy was removed. Only what a
+        sync may not cover can be lost and come once more.
+        """
+        if self.world.relaxed_once or stream.ever("persist_mode") or stream.flips:
+            return
+        for seq, message in found.items():
+            name, there = way_of(message, stream)
+            if name and log.condition == TAKES:
+                before = stream.copies.setdefault((message.payload, name, there), seq)
+                if before != seq:
+                    self.world.fail(f"{stream.name}: {there} of {name} is {before} and {seq}")
+        self.world.counts["copies that were seen"] += len(stream.copies)
 
     def expiry(self, stream: Stream, config: Any, found: dict[int, Any]) -> None:
         """Check that what had expired when the server started is not there. A message whose marker

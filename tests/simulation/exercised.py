@@ -60,6 +60,9 @@ IN_A_HUNDRED = (
     "consumer resets",
     "messages asked for",
     "mirrors compared",
+    "gradual openings",
+    "copies that were seen",
+    "messages that may expire",
 )
 
 

@@ -168,6 +168,8 @@ class Stream:
     # flipped bits in its segments: each may cost a message, which the server reports
     flips: int = 0
     lost: set[int] = field(default_factory=set)  # reported as lost since
+    # of each message that was copied from another stream: its sequence here
+    copies: dict[tuple[bytes, str, int], int] = field(default_factory=dict)
     absent: set[int] = field(default_factory=set)  # some server had no message of this sequence
     held: set[bytes] = field(default_factory=set)  # payloads seen after the last restart
     opened_last: int = (

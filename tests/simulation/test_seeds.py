@@ -64,6 +64,7 @@ ALTERING_ONCE_FAILED = (
     9500259,
 )
 WIDE_ONCE_FAILED = (7002123, 7005183, 7011830, 7026788)
+BOTH_ONCE_FAILED = (9531511, 9600359)
 DRAWN = int(os.environ.get("SIMULATION_SEEDS", "0" if os.environ.get("CI") else length(50, 100)))
 BLOCK = 25  # seeds in one test
 FIRST = int(os.environ.get("SIMULATION_FIRST", random.Random(SEED).randrange(10**9)))
@@ -101,6 +102,11 @@ def test_what_once_failed_with_the_wider_choice(seed: int) -> None:
 @pytest.mark.parametrize("seed", ALTERING_ONCE_FAILED)
 def test_what_once_failed_with_alterations(seed: int) -> None:
     assert run(seed, altering=True).failure == ""
+
+
+@pytest.mark.parametrize("seed", BOTH_ONCE_FAILED)
+def test_what_once_failed_with_both(seed: int) -> None:
+    assert run(seed, wide=True, altering=True).failure == ""
 
 
 @pytest.mark.parametrize("block", range(0, DRAWN, BLOCK))

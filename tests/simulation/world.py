@@ -35,6 +35,7 @@ START_NS = 1_700_000_000_000_000_000
 SECOND = 1_000_000_000
 WIDE = 0.5
 ALTERING = 0.5  # the part of the seeds with alterations of streams and consumers
+GRADUAL = 0.3  # the part of openings during which time passes, in seeds with the wider choice
 ENCRYPTED = 0.2  # the part of the seeds with an encrypted store
 
 
@@ -139,6 +140,7 @@ class World:
             keys = Random(f"{seed} keys").randbytes
             vault = Vault.of(f"key {seed}", cipher="aes", random=keys)
             self.counts["seeds with an encrypted store"] += 1
+        self.gradual = Random(f"{seed} gradual openings")
         self.changes = Changes(seed, vault, sync_interval_ns, changing=self.wide)
         self.counts["seeds with the wider choice"] += self.wide
         self.counts["seeds with alterations"] += self.altering
@@ -203,9 +205,20 @@ class World:
         )
         self.account = self.engine.add("$G", self.server.router)
         self.reactor.turn()
-        self.engine.start()
+        self._open()
         self.links = [Link(self, f"c{n}") for n in range(3)]
         self.note("start", self.life, self.disk.serial)
+
+    def _open(self) -> None:
+        """Open the store, in some lives while time passes."""
+        self.links = []
+        if self.gradual.random() >= GRADUAL or not self.changes.changing:
+            self.engine.start()
+            return
+        self.counts["gradual openings"] += 1
+        self.engine.begin("$G")
+        while self.engine.open_more():
+            self.pass_time(self.gradual.choice([0, SECOND // 10, SECOND]))
 
     def _reported(self, line: str) -> None:
         self.note("report", line)
