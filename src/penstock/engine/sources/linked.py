@@ -46,6 +46,8 @@ RESET_ANSWER_NS = 5 * SECOND
 """The wait for the answer to a reset, which a consumer that does not exist never sends."""
 GAP_NS = 2 * SECOND
 """The least time between two requests."""
+DURABLE_NS = SECOND // 4
+"""The wait for the follower's disk."""
 BACKOFF_NS = 10 * SECOND
 BACKOFF_MAX_NS = 120 * SECOND
 _ACK_WAIT_NS = 22 * 3600 * SECOND
@@ -114,7 +116,7 @@ class LinkedUpstream:
         if self._messages is None:
             if self._link.up and now_ns >= self._ask_at_ns:
                 self._ask()
-                return now_ns + SECOND
+                return now_ns + (SECOND if self._messages is not None else DURABLE_NS)
             return max(self._ask_at_ns, now_ns + 1) if self._link.up else 0
         if self._answer is not None:
             patience_ns = ANSWER_NS if self.source.consumer is None else RESET_ANSWER_NS
@@ -144,9 +146,15 @@ class LinkedUpstream:
     # -- creating a consumer
 
     def _ask(self) -> None:
-        """Ask the origin for a consumer that begins at the follower's position."""
+        """Ask the origin for a consumer that begins at the follower's position, when all copies so far
+        are as durable as the follower promises: the consumer may hold that position from then on.
+        """
         self._leave()
         now_ns = self._account.now_ns
+        if self.writer.target.visible < self.writer.target.log.last_seq:
+            self._ask_at_ns = now_ns + DURABLE_NS
+            self._wake()
+            return
         self._asked_ns = now_ns
         self._error = None
         given = self.source.consumer
