@@ -47,7 +47,7 @@ PACKAGES = (
     "penstock.server",
     "penstock.store",
 )
-SKIPPED = ("penstock.cli.plgd.", "penstock.cli.sql.")  # import the large libraries
+SKIPPED = ("penstock.cli.parquet", "penstock.cli.plgd.", "penstock.cli.sql.")  # large libraries
 LIBRARIES = ("asyncio", "uvloop", "websockets", "prometheus_client", "bcrypt", "yaml")
 LARGE_PACKAGES = ("penstock.pipeline", "penstock.plgd", "penstock.spark", "penstock.sql")
 LARGE_LIBRARIES = (
