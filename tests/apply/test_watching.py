@@ -11,15 +11,19 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Queue
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.apply import executing
+from penstock.apply.executing import execute_each
 from penstock.apply.planning import Change, Difference, Plan
 from penstock.apply.watching import LONGEST_WAIT_S, Glances, Patience, Watch
-from penstock.client import StreamConfig
+from penstock.cli.configuration.reconciling import Order, _Reconciler
+from penstock.client import StreamConfig, connect_blocking
 from penstock.client.blocking.jetstream import JetStream
 from tests import copies
 from tests.copies.local import LocalServer
@@ -245,6 +249,27 @@ def test_only_what_has_the_owners_label_is_deleted(
     watching.until("done", "stream B")
     assert {"A", "OTHERS"} <= set(jetstream.stream_names())
     assert "B" not in jetstream.stream_names()
+
+
+@pytest.mark.peer
+def test_what_is_gone_again_behind_a_change_is_looked_at_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No advisory tells of it when a server that keeps nothing has restarted."""
+
+    def made_and_gone(js: JetStream, *given: Any, **told: Any) -> None:
+        execute_each(js, *given, **told)
+        js.delete_stream("ORDERS")
+
+    file, hour_ns = write(tmp_path / "x.json", ORDERS), 3600 * 10**9
+    session: Any = SimpleNamespace(jetstream=lambda client: client.jetstream(), as_json=True)
+    reconciler = _Reconciler(session, Order((str(file),), (), "", False, True, False, hour_ns))
+    with LocalServer() as server, connect_blocking(server.url) as client:
+        with monkeypatch.context() as patch:
+            patch.setattr(executing, "execute_each", made_and_gone)
+            assert reconciler.look(client) < LONGEST_WAIT_S
+        assert reconciler.look(client) == 3600
+        assert client.jetstream().stream_names() == ["ORDERS"]
 
 
 def test_a_server_that_comes_later_or_goes_away_is_waited_for(tmp_path: Path) -> None:

@@ -215,7 +215,8 @@ class _Reconciler:
             self.agrees = not self.watch.drifting
             if self.agrees:
                 self.say(f"{len(found.changes)} as declared", "agrees")
-        if order.enforce and self.watch.in_trouble:
+        # what was made may be gone again, as after a restart of a server, which no advisory tells
+        if order.enforce and (self.watch.in_trouble or found.pending):
             return min(self.patience.failed(), order.every_ns / 1e9)
         self.patience.succeeded()
         return order.every_ns / 1e9
