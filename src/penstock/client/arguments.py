@@ -20,7 +20,7 @@ from typing import Any, NoReturn, TypeAlias, TypeVar, cast
 F = TypeVar("F", bound="Callable[..., Any]")
 
 Check: TypeAlias = Callable[[str, tuple[Any, ...], dict[str, Any]], None]
-"""Called with the call's name, and its arguments behind ``self``."""
+"""Called with the call's name, and its arguments after ``self``."""
 
 Rule: TypeAlias = tuple[tuple[type, ...], str]
 _NONE = type(None)

@@ -8,7 +8,7 @@ overlap and are bounded in messages and in bytes, so the server never has more t
     request 1 ─► ▓▓▓▓▓▓▓▓▓▓▓▓                      up to batch messages or max_bytes each
     request 2      ─► ........▓▓▓▓▓▓▓▓▓▓▓▓
     Columns      [ rows ][ rows ][ rows ][ rows ]  returned when full, or when nothing is pending
-                                                   behind the last row
+                                                   after the last row
 
 For blocking code only. Does not depend on Arrow.
 """
@@ -206,7 +206,7 @@ class ColumnReader:
     # -- called by the reader of the columns ------------------------------------------------------
 
     def read(self, timeout: Duration | None = None) -> Columns:
-        """The next batch: full, or with nothing pending behind its last row, or all that came in time.
+        """The next batch: full, or with nothing pending after its last row, or all that came in time.
 
         Raises ConnectionLost when the connection broke (messages on the way are then lost), ConsumerDeleted,
         NoResponders, PullError; but first returns the rows that it has.
@@ -294,7 +294,7 @@ def read_range(
 ) -> Iterator[Columns]:
     """The messages with ``start_seq <= seq < stop_seq`` that the stream holds, in order.
 
-    Creates consumers without acks, and a new one behind the last row when one is lost; calls ``begun``
+    Creates consumers without acks, and a new one after the last row when one is lost; calls ``begun``
     after each creation. With ``headers_only`` payloads stay on the server, with ``replies`` the ack
     subjects are kept (:class:`WireColumns`). Ends at the current end of the stream if that is before
     ``stop_seq``. Raises Timeout when a stored message does not come, ConnectionClosed when no server can be

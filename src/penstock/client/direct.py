@@ -6,7 +6,7 @@
       ◄── message 7 ... 12     headers: Nats-Subject, Nats-Sequence, Nats-Time-Stamp, Nats-Num-Pending
       ◄── 204 EOB              Nats-Num-Pending: how many follow
 
-A page ends at a number of messages or bytes; the next one begins behind its last sequence.
+A page ends at a number of messages or bytes; the next one begins after its last sequence.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def stored_message(message: BaseMessage) -> StoredMessage:
     try:
         headers = {name: values for name, values in message.headers.items() if name not in _OWN}
         subject, seq, time = (
-            # a message that was stored with such headers has the server's behind its own
+            # a message that was stored with such headers has the server's after its own
             message.headers[name][-1]
             for name in ("Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp")
         )
@@ -150,7 +150,7 @@ class DirectGets:
 
     @staticmethod
     def _advance(request: wire.MsgGetRequest, last_seq: int, end: BaseMessage) -> None:
-        """Ask for what is behind the last message, of the same state of the stream."""
+        """Ask for what is after the last message, of the same state of the stream."""
         request.seq = last_seq + 1
         request.start_time = None
         up_to = end.header("Nats-UpTo-Sequence")

@@ -265,7 +265,7 @@ class Plans:
         config.
 
         NotEnabled when the server is too old for a field that is set: before anything is made, or for a field
-        of 2.10 behind the answer of an older server, which has made the stream without it. ``strict=False``
+        of 2.10 after the answer of an older server, which has made the stream without it. ``strict=False``
         takes what the server makes of the config.
         """
         return self.making_stream("CREATE", config, strict=strict)

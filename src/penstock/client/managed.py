@@ -60,7 +60,7 @@ class Managed(Generic[M]):
     ) -> Steps[StoredMessage]:
         """One stored message, from any server that has a copy: the stream needs ``allow_direct``.
 
-        By its sequence; the last one of a subject; or the first one at or behind ``seq`` or
+        By its sequence; the last one of a subject; or the first one at or after ``seq`` or
         ``start_time``, of the subject ``next_by_subject`` if that is given. A copy may be behind the
         leader, whom ``get_message`` asks. Raises MessageNotFound, DirectGetError, NotEnabled for a
         ``start_time`` before nats-server 2.11, and NoResponders when the stream does not exist or does not

@@ -125,7 +125,7 @@ class ManagementPlans(Plans):
         return self.pause_consumer(stream, consumer, 0)
 
     def reset_consumer(self, stream: str, consumer: str, seq: int = 0) -> Plan[ConsumerInfo]:
-        """Deliver again from a stream sequence on, or from behind the ack floor.
+        """Deliver again from a stream sequence on, or from the message after the ack floor.
 
         Forgets deliveries and acks after that. NotEnabled before nats-server 2.14.
         """

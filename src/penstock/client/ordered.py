@@ -1,7 +1,7 @@
 """A reader that gets every message of a stream once and in order: its consumer, and its restarts.
 
 The consumer is ephemeral, without acks, in memory. Consumer sequences must come as 1, 2, 3 ...; after
-a gap, or when the consumer is lost, the reader creates a new one behind the last message that it took.
+a gap, or when the consumer is lost, the reader creates a new one after the last message that it took.
 Does not depend on transports.
 """
 
@@ -101,9 +101,9 @@ class Ordered:
     def checking(self, plans: Plans) -> Steps[bool]:
         """Before a consumer is made again: begin at the first message of a stream that was made again.
 
-        Its sequences are not those of the stream before, so behind the last one that was taken there may be
+        Its sequences are not those of the stream before, so after the last one that was taken there may be
         nothing for a long time. Of a stream that was restored, and ends before the position, the next
-        message is the one behind its end. Returns whether it is another stream; raises StreamNotFound.
+        message is the one after its end. Returns whether it is another stream; raises StreamNotFound.
         """
         if not self._since_ns:
             return False

@@ -19,7 +19,7 @@ _ERRORS_AUTHENTICATION = (
 
 
 def is_fatal(text: str) -> bool:
-    """Whether the server closes the connection behind this -ERR."""
+    """Whether the server closes the connection after this -ERR."""
     return not text.lower().startswith(_ERRORS_NOT_FATAL)
 
 

@@ -58,7 +58,7 @@ def fleet(
     states: bool,
     **asked: Any,
 ) -> int:
-    """Simulate a fleet of devices behind a hub.
+    """Simulate a fleet of devices of a hub.
 
     \b
     penstock plgd fleet --devices 1000 --for 1h --faults some -o events.jsonl --truth truth.jsonl

@@ -173,7 +173,7 @@ class Service(ServiceGroup, Serving[Request, Handler, ServiceGroup]):
     def run(self, timeout: Duration | None = None) -> None:
         """Handle requests until a handler calls ``stop``, or ``timeout`` seconds are over.
 
-        Handlers that run in threads may go on behind ``timeout``; ``stop`` waits for them. Raises
+        Handlers that run in threads may continue after ``timeout``; ``stop`` waits for them. Raises
         ConnectionClosed when the client is lost.
         """
         seconds = math.inf if timeout is None else self.client.timeout_of(timeout)

@@ -84,7 +84,7 @@ class Consuming(Generic[M]):
         return (yield from self._js.plans.resume_consumer(self.stream, self.name))
 
     def _resetting(self, seq: int = 0) -> Steps[ConsumerInfo]:
-        """Deliver again from a stream sequence on, or from behind the ack floor.
+        """Deliver again from a stream sequence on, or from the message after the ack floor.
 
         Forgets deliveries and acks after that. NotEnabled before nats-server 2.14.
         """
@@ -131,7 +131,7 @@ class Consuming(Generic[M]):
         With ``max_bytes`` no more than so many bytes, with subjects and headers; with ``no_wait`` only
         the messages that the consumer has right now. An empty list when there are none. Several calls
         may run at a time in asyncio. A call goes on after a reconnect and a change of leader, until its
-        time is over. ``group`` and the parameters behind it belong to priority groups.
+        time is over. ``group`` and the parameters after it belong to priority groups.
 
         Raises ConsumerNotFound, StreamNotFound, ConsumerDeleted, PullError for a request that the
         server refuses, and ConnectionLost or Timeout without an answer in time; but it returns messages

@@ -305,7 +305,7 @@ class OrderedIntake(PullIntake):
         self.doubt(PullError(CONFLICT, words))
 
     def recovering(self, why: Exception) -> Steps[None]:
-        """Make a new consumer behind the last message."""
+        """Make a new consumer after the last message."""
         self._position.forget()
         yield from super().recovering(PullError(CONFLICT, str(why)))
 

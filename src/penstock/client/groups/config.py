@@ -65,7 +65,7 @@ class StaticGroupConfig:
         StaticGroupConfig(max_members=10, members=["m1", "m2"])
 
     max_members: the number of partitions: the first token of every subject is a number below it.
-    filters: the subjects behind that token to take; empty for all. They apply to members only:
+    filters: the subjects after that token to take; empty for all. They apply to members only:
         a mapping takes whole partitions.
     members: the names of the members.
     mappings: the partitions of each member; every partition once.

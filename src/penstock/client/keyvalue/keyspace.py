@@ -133,7 +133,7 @@ class Keyspace(Generic[V]):
         if answer.status:
             raise error_of(answer)
         headers = answer.headers
-        try:  # the server's headers are behind those of the message
+        try:  # the server's headers are after those of the message
             stored, at = headers["Nats-Subject"][-1], headers["Nats-Time-Stamp"][-1]
             seq = int(headers["Nats-Sequence"][-1])
         except (KeyError, ValueError) as error:

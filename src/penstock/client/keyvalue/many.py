@@ -167,7 +167,7 @@ class ManyKeys(Bucket[V]):
     def _catching_up(
         self, watch: Watching[V], newest: float, found: dict[str, KvEntry[V]], deadline: float
     ) -> Steps[None]:
-        """Take entries up to this revision, and what has arrived behind it; Timeout at the deadline.
+        """Take entries up to this revision, and what has arrived after it; Timeout at the deadline.
 
         A question for each entry would take longer than other clients need to write the next one.
         """

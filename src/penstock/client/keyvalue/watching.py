@@ -5,7 +5,7 @@ consumer waits for, so that a call may end at its timeout, or be cancelled, with
 
 The values that it begins with are over when the consumer has delivered as many messages as waited
 for it, or says that none waits. Until then a consumer that replaces a lost one begins again with the
-last value of each key, and the watch leaves out what it has had; later, it begins behind the last
+last value of each key, and the watch leaves out what it has had; later, it begins after the last
 entry.
 """
 
@@ -91,7 +91,7 @@ class Position(Ordered):
         begin = info.delivered.stream_seq + 1
         by_sequence = self._deliver_policy is None
         super().started(info)
-        # A server before 2.10 begins at the stream's end when the sequence is behind it.
+        # A server before 2.10 begins at the stream's end when the sequence is after it.
         self.went_back = self._rewound or (
             self.starts > 0 and by_sequence and begin < self.next_seq
         )

@@ -218,7 +218,7 @@ class Download(Mailbox):
             yield from pausing()
 
     def _take(self, message: BaseMessage) -> bytes:
-        seq = message.headers.get(SEQUENCE, [""])[-1]  # behind one that the chunk was stored with
+        seq = message.headers.get(SEQUENCE, [""])[-1]  # after one that the chunk was stored with
         if not seq.isdigit() or int(seq) < self._next_seq:
             raise ProtocolError(f"unexpected answer to a direct get: {message.headers!r}")
         self._next_seq = int(seq) + 1

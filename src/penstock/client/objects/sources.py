@@ -238,7 +238,7 @@ def make_source(content: Any, size: int) -> Source:
 
 
 def size_left(file: Any) -> int | None:
-    """The bytes behind the file's position; None when it is no regular file, so that it may block for ever."""
+    """The bytes after the file's position; None when it is no regular file, so that it may block for ever."""
     try:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):

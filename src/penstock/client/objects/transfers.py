@@ -151,8 +151,8 @@ class Transfers(Properties):
     ) -> Steps[None]:
         """Store the object of a put that was cancelled with its last message on the way.
 
-        The server may take that message at any time, also behind a question whether it has. Sent once more,
-        it is answered behind the first one, and only one of them is stored.
+        The server may take that message at any time, also after a question whether it has. Sent once more,
+        it is answered after the first one, and only one of them is stored.
         """
         try:
             before = yield from self._committing(info, before, seq, self._js.timeout)
@@ -226,7 +226,7 @@ class Transfers(Properties):
     ) -> Flow[bytes]:
         """The bytes of an object, chunk by chunk; only a few chunks are in memory at a time.
 
-        The digest is checked behind the last chunk: a damaged object raises ObjectDamaged there. Raises
+        The digest is checked after the last chunk: a damaged object raises ObjectDamaged there. Raises
         ObjectReplaced when another put removes the chunks meanwhile, and otherwise as ``get``.
         """
         store, info = yield from self._finding(name, patience)

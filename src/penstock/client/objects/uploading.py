@@ -271,7 +271,7 @@ class Upload(Mailbox):
             self._broken = error
 
     def _sorting(self) -> Steps[None]:
-        """Take what follows in the stream, up to a gap; remove what is behind one."""
+        """Take what follows in the stream, up to a gap; remove what is after one."""
         last, strays = yield from self._walking(*self._recent[0 if self._disorder else -1])
         self._disorder = False
         while self.acked < last[0]:
