@@ -19,6 +19,7 @@ from penstock.store.checks import look_at
 from penstock.store.manifests import BackupFolder
 from penstock.store.restore import restore
 from tests.copies.local import LocalServer
+from tests.ways import length
 
 from .stores import messages_of, stores
 
@@ -88,7 +89,7 @@ def test_a_backup_beside_a_server_has_all_that_was_acknowledged(
     target.mkdir()
     folder.make()
     try:
-        for round_number in range(8):
+        for round_number in range(length(4, 8)):
             deadline = time.monotonic() + 20
             enough = load.plain + 100
             while load.plain < enough and load.thread.is_alive() and time.monotonic() < deadline:
