@@ -155,3 +155,28 @@ def test_a_dropped_operation_gives_its_messages_back(
 
         again = asyncio.run(program())
     assert sorted(int(each.data) for each in again) == list(range(1, MESSAGES))
+
+
+def test_a_dropped_operation_unsubscribes_before_it_gives_back(
+    server: ServerProcess, admin: Any, unique: str
+) -> None:
+    """Or the server delivers to it again what it gives back, and nobody has that until the ack wait is over."""
+    admin.create_consumer(unique, ConsumerConfig(durable_name="c", ack_wait="10m"))
+    sent: list[str] = []
+
+    def hear(direction: str, line: str) -> None:
+        if direction == "out":
+            sent.append(line)
+
+    with connect_blocking(server.url, timeout=30, on_protocol=hear) as client:
+        for message in client.jetstream().consumer(unique, "c").consume():
+            message.ack_sync()
+            break
+        del message
+        sent.clear()
+        gc.collect()
+        again = admin.consumer(unique, "c").fetch(MESSAGES - 1, timeout=60)
+        lines = [line for line in sent if line.startswith(("UNSUB", "PUB $JS.ACK"))]
+    assert len(again) == MESSAGES - 1
+    assert lines[0].startswith("UNSUB")
+    assert len(lines) > 1

@@ -24,7 +24,7 @@ from penstock.client import (
 from penstock.errors import ApiError, Timeout
 from tests.client.everything import calling
 from tests.client.features import knows
-from tests.client.shells import connected
+from tests.client.shells import connected, wait_for
 from tests.nats_clusters import NatsCluster, running_cluster, wait_until_ready
 from tests.peers import OLDEST, available_servers
 from tests.ways import SEED, length
@@ -146,7 +146,8 @@ def test_all_is_there_once(cluster: NatsCluster, admin: BlockingClient, shell: s
             again(lambda: bucket.put("key", bodies[0]))  # noqa: B023  # called at once
             data = dice.randbytes(300_000)
             store.put("o", data)
-            assert store.get("o") == data
+            # a follower that answers may still have the object before
+            wait_for(lambda data=data: store.get("o") == data)
             take(3)
         while len(set(fetched)) < len(published):
             take(100)

@@ -289,6 +289,7 @@ class Intake(Mailbox, ABC):
             self.stop()
             return
         self._end_taking()
+        self.client.release(self.interest)  # or the server delivers here again what is given back
         self._return_queue()
         self._leave()
         self._finish()
