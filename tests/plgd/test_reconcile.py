@@ -30,8 +30,10 @@ from penstock.plgd.reconcile import (
     encoded_repair,
     lake,
 )
+from penstock.plgd.reconcile.judging import recoverable
 from penstock.plgd.reconcile.scanning import take
 from penstock.plgd.reconcile.sightings import Seen
+from penstock.plgd.store import Aggregate
 from penstock.plgd.wire import events_pb2 as events
 from tests.ways import SEED
 
@@ -79,13 +81,41 @@ class Fleet:
         assert self.run.history is not None
         self.lost: set[tuple[str, int]] = set()
         for state, _ in self.rows:
+            hidden = set() if history else self.hidden(state, lost)
             for event in self.run.history[state.aggregate_id]:
                 version = int(event.version or 0)
                 if (
                     version <= state.version
                     and (state.aggregate_id, event.incarnation, version) in lost
+                    and version not in hidden
                 ):
                     self.lost.add((state.aggregate_id, version))
+
+    def hidden(self, state: Aggregate, lost: set[tuple[str, int, int]]) -> set[int]:
+        """Versions whose loss does not show: the bus also lost that the device had been deleted.
+
+        Until an event of the new life came, those of the old life are taken for it, but for what
+        the state contains.
+        """
+        if not any(
+            row["event_type"] == "devicesunregistered" and row["device_id"] == state.device_id
+            for row in self.run.truth.losses
+        ):
+            return set()
+        name = state.aggregate_id
+        came = {each.message_id.rpartition(".")[0] for each in self.deliveries}
+        hidden: set[int] = set()
+        assert self.run.history is not None
+        for event in self.run.history[name]:
+            version, life = int(event.version or 0), event.incarnation
+            if (name, life, version) not in lost:
+                break
+            if f"{name}.{version}" in came and any(
+                (name, old, version) not in lost for old in range(life)
+            ):
+                hidden.add(version)
+        kept = Kept(name, state.device_id, state.owner, state.snapshot)
+        return hidden - recoverable(kept).keys()
 
     def devices(self, seen: Iterable[str]) -> Iterator[list[Kept]]:
         for _, group in groupby(self.rows, key=lambda row: row[0].device_id):
