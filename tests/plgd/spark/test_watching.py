@@ -43,7 +43,7 @@ SHORT: dict[str, Any] = {
 
 
 # Messages of a batch, and how late an event may be.
-SIZES = [(length(400, 150), 300.0), (length(250, 60), 0.0), (100_000, 300.0)]
+SIZES = [(length(500, 150), 300.0), (length(400, 60), 0.0), (100_000, 300.0)]
 
 
 class Clock:
