@@ -335,7 +335,9 @@ class Transfers(Properties):
         try:
             return (yield from download.more())
         except ChunkMissing:
-            found, _ = yield from self._looking(info.name)
+            found, _ = yield from persisting(
+                self.client, lambda: self._looking(info.name), self._js.timeout
+            )
             if found is None or found.nuid != info.nuid or found.deleted:
                 raise self._replaced(info.name) from None
             raise ObjectDamaged(
