@@ -176,7 +176,7 @@ def test_nothing_of_a_file_with_a_mistake_is_loaded(at: Run, bucket: str) -> Non
     for text, says in (
         ('{"key": "a", "data": "x"}\n{"key": "b"}\n', 'line 2: expected the text "data"'),
         ('{"key": "a", "data": "x"}\n[]\n', "line 2: expected an object"),
-        ('{"key": "a", "data": "x"}\n{"key": "a", "data": "y"}\n', "there twice"),
+        ('{"key": "a", "data": "x"}\n{"key": "a", "data": "y"}\n', "occurs twice"),
         ('{"key": "a", "data": "x"}\n{"key": "b", "data_base64": "?"}\n', "line 2"),
         ('{"key": "a", "data": "x"}\n{', "not JSON"),
         ('{"key": "a", "data": "x"}\n{"key": "a b", "data": "x"}', "cannot be a key"),

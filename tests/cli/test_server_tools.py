@@ -177,7 +177,9 @@ def test_a_generated_configuration_serves(cli: Run, tmp_path: Path, kind: str) -
             "anna": f"nats://anna:{made['passwords']['anna']}@127.0.0.1:{port}",
             "root": f"nats://root:correct%20horse@127.0.0.1:{port}",
         }
-        with connect_blocking(urls["anna"], timeout=60) as client:  # the server checks with bcrypt
+        with connect_blocking(
+            urls["anna"], connect_timeout=60
+        ) as client:  # the server checks with bcrypt
             assert client.server_info.server_name == "g1"
             client.jetstream().account_info()
         listed = cli("-s", urls["root"], "server", "ls", "--json").json
