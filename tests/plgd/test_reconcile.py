@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import groupby
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -94,14 +94,14 @@ class Fleet:
     def hidden(self, state: Aggregate, lost: set[tuple[str, int, int]]) -> set[int]:
         """Versions whose loss does not show: the bus also lost that the device had been deleted.
 
-        Until an event of the new life came, those of the old life are taken for it, but for what
-        the state contains.
+        Until an event of the new life came, those of the lives before a lost deletion are taken for
+        it, but for what the state contains.
         """
-        if not any(
-            row["event_type"] == "devicesunregistered" and row["device_id"] == state.device_id
+        unseen_ends = {
+            row["incarnation"]
             for row in self.run.truth.losses
-        ):
-            return set()
+            if row["event_type"] == "devicesunregistered" and row["device_id"] == state.device_id
+        }
         name = state.aggregate_id
         came = {each.message_id.rpartition(".")[0] for each in self.deliveries}
         hidden: set[int] = set()
@@ -110,8 +110,9 @@ class Fleet:
             version, life = int(event.version or 0), event.incarnation
             if (name, life, version) not in lost:
                 break
+            merged = takewhile(unseen_ends.__contains__, range(life - 1, -1, -1))
             if f"{name}.{version}" in came and any(
-                (name, old, version) not in lost for old in range(life)
+                (name, old, version) not in lost for old in merged
             ):
                 hidden.add(version)
         kept = Kept(name, state.device_id, state.owner, state.snapshot)
