@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import ssl
@@ -94,8 +95,9 @@ class Visitor:
     def close(self) -> None:
         if self.protocol.state is State.OPEN:
             self.protocol.send_close()
-        while self.receive():
-            pass
+        with contextlib.suppress(ConnectionResetError):  # closed at once, with what was sent unread
+            while self.receive():
+                pass
         self.socket.close()
 
 
