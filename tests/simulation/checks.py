@@ -112,12 +112,13 @@ class Checks:
     def note_missing(self) -> None:
         """Record the messages that an opening does not find, or has removed.
 
-        Called before time passes: a limit may remove messages later without an fsync.
+        Called before time passes: a limit may remove messages later without an fsync. So nothing is
+        known when time has passed during the opening.
         """
         for name, stream in self.clients.streams.items():
             entry = self.world.account.streams.get(name)
             stream.missing = set()
-            if entry is not None:
+            if entry is not None and not self.world.opened_gradually:
                 log = entry.core.log
                 stream.missing = {
                     seq

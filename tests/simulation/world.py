@@ -141,6 +141,7 @@ class World:
             vault = Vault.of(f"key {seed}", cipher="aes", random=keys)
             self.counts["seeds with an encrypted store"] += 1
         self.gradual = Random(f"{seed} gradual openings")
+        self.opened_gradually = False
         self.changes = Changes(seed, vault, sync_interval_ns, changing=self.wide)
         self.counts["seeds with the wider choice"] += self.wide
         self.counts["seeds with alterations"] += self.altering
@@ -212,7 +213,8 @@ class World:
     def _open(self) -> None:
         """Open the store, in some lives while time passes."""
         self.links = []
-        if self.gradual.random() >= GRADUAL or not self.changes.changing:
+        self.opened_gradually = self.gradual.random() < GRADUAL and self.changes.changing
+        if not self.opened_gradually:
             self.engine.start()
             return
         self.counts["gradual openings"] += 1
