@@ -1,6 +1,6 @@
 """Parquet files as commands write them: compressed with zstd; what is interrupted gets no end.
 
-Knows nothing of streams and queries.
+Does not depend on streams and queries.
 """
 
 from __future__ import annotations
