@@ -63,7 +63,7 @@ def orders(js: BlockingJetStream, unique: str) -> str:
 def test_formats(
     request: pytest.FixtureRequest, at: Callable[..., Ran], orders: str, tmp_path: Path
 ) -> None:
-    skip_other_servers(request)  # that knows nothing of them
+    skip_other_servers(request)  # formats do not depend on the server
     query = f"select seq, subject, headers, data from {orders} where seq > 5 order by seq"
     rows = at("sql", query, "--json").json
     assert [row["seq"] for row in rows] == [6, 7]
