@@ -39,8 +39,8 @@ run: ## the main job: server, log shipper, Spark tables (LOGS=path, ONCE=1: drai
 	    $(if $(LOGS),--logs "$(LOGS)") $(if $(filter-out 0 no false,$(ONCE)),--once) \
 	    $(if $(NATS_PORT),--nats-port "$(NATS_PORT)") $(if $(HTTP_PORT),--http-port "$(HTTP_PORT)")
 
-# Five processes share the tests, also on two cores, because most tests wait for servers: whole files, the longest first.
-JOBS ?= 5
+# Six processes share the tests, also on two cores, because most tests wait for servers: whole files, the longest first.
+JOBS ?= 6
 # Tests that connect to nothing never wait: as many processes as cores.
 CORES = $(if $(filter 1,$(JOBS)),,-p tests.sharing --jobs $(shell nproc))
 

@@ -13,7 +13,7 @@ live longer than a file stay::
 
 Nothing that a test needs may start threads while it is imported: a forked process has none of them.
 
-    python -m pytest -p tests.sharing --jobs 5
+    python -m pytest -p tests.sharing --jobs 6
 """
 
 from __future__ import annotations
