@@ -12,6 +12,7 @@ from penstock.api.times import (
     format_time,
     parse_duration,
     parse_instant,
+    parse_long_duration,
     parse_time,
 )
 
@@ -107,3 +108,37 @@ def test_durations_are_written_with_units(ns: int, text: str) -> None:
 def test_bad_durations_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="invalid duration"):
         parse_duration(text)
+
+
+DAY = 24 * 3_600_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [
+        ("1d", DAY),
+        ("1D", DAY),
+        ("1w", 7 * DAY),
+        ("1M", 30 * DAY),
+        ("1m", 60_000_000_000),
+        ("1y2M3w4d", (365 + 60 + 21 + 4) * DAY),
+        ("3d2h", 3 * DAY + DAY // 12),
+        ("2h3d", 3 * DAY + DAY // 12),
+        ("1.5d", DAY + DAY // 2),
+        ("-1d1µs", -DAY - 1000),
+        ("0", 0),
+    ],
+)
+def test_people_count_in_days_too(text: str, ns: int) -> None:
+    assert parse_long_duration(text) == ns
+
+
+@given(st.integers(-(10**18), 10**18))
+def test_what_go_writes_is_read_as_people_read_it(ns: int) -> None:
+    assert parse_long_duration(format_duration(ns)) == ns
+
+
+@pytest.mark.parametrize("text", ["", "5", "d", "1x", "1d ", "--1d", "1d-1h", "1 d", "1Ms", "."])
+def test_other_texts_are_no_durations_of_people(text: str) -> None:
+    with pytest.raises(ValueError, match="invalid duration"):
+        parse_long_duration(text)

@@ -221,6 +221,8 @@ def test_each_rate_has_a_bar(rates: list[float]) -> None:
         ("0s", 0),
         ("90s", 90),
         ("1d12h", 129_600),
+        ("1.5d", 129_600),
+        ("12h1d", 129_600),
         ("2w", 1_209_600),
         ("1M", 2_592_000),
         ("1y1d", 31_622_400),
@@ -234,7 +236,7 @@ def test_an_age_is_said_in_any_unit(cli: Run, tmp_path: Path, given: str, second
     assert json.loads(file.read_text())["max_age"] == seconds * 1_000_000_000
 
 
-@pytest.mark.parametrize("given", ["-2s", "1d-1h", "1", "d", "1dd", "y1", "1.5d"])
+@pytest.mark.parametrize("given", ["-2s", "1d-1h", "1", "d", "1dd", "y1", "1.5.d"])
 def test_no_age_is_guessed(cli: Run, given: str) -> None:
     ran = cli("stream", "add", "X", "--subjects", "x", "--defaults", f"--max-age={given}")
     assert (ran.status, ran.err.count("\n")) == (2, 1)

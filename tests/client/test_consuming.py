@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from penstock.client import (
     connect,
     connect_blocking,
 )
+from penstock.client.steps import RETRY_S
 from penstock.errors import (
     CallbackFailed,
     ConsumerBusy,
@@ -345,6 +347,24 @@ def test_an_ordered_consumer_goes_on_where_the_last_operation_ended(js: Any, uni
     ordered.close()
     assert js.consumer_names(unique) == ["c"]
     assert js.ordered_consumer(unique, deliver_policy="new").fetch(1, timeout=0.05) == []
+
+
+def test_an_ordered_fetch_whose_consumer_goes_at_the_end_has_none(
+    js: Any, server: ServerProcess, unique: str
+) -> None:
+    ordered = js.ordered_consumer(unique, deliver_policy="new")
+
+    def remove() -> None:
+        with connect_blocking(server.url) as client:
+            own = client.jetstream()
+            while len(names := own.consumer_names(unique)) < 2:
+                pass
+            own.delete_consumer(unique, next(name for name in names if name != "c"))
+
+    with ThreadPoolExecutor() as pool:
+        removed = pool.submit(remove)
+        assert ordered.fetch(1, timeout=RETRY_S) == []
+        removed.result()
 
 
 def test_an_ordered_consumer_runs_one_operation(js: Any, unique: str) -> None:

@@ -76,6 +76,27 @@ def test_a_fetch_goes_on_with_the_next_leader(
     assert len(asked) == 2
 
 
+@pytest.mark.parametrize("before", [(), (message,)], ids=["none", "one"])
+@pytest.mark.parametrize("block", [MOVED, STOPS])
+@pytest.mark.parametrize("way", ["pull", "consumer"])
+def test_a_fetch_whose_time_is_over_before_there_is_a_leader(
+    shell: str, server: ServerProcess, unique: str, way: str, block: bytes, before: tuple[Any, ...]
+) -> None:
+    """It returns the messages so far, or none: that a leader changes is no error of the fetch."""
+    subject = f"{unique}.CONSUMER.MSG.NEXT.S.c"
+
+    def answer(client: Any, reply: str) -> None:
+        for each in (*before, status(block)):
+            each(client, reply)
+
+    with (
+        playing(server.url, subject, answer),
+        connected(shell, server.url) as client,
+    ):
+        found = fetched(shell, client, unique, way, batch=2, timeout=RETRY_S / 2)
+    assert [each.data for each in found] == [b"data"] * len(before)
+
+
 @pytest.mark.parametrize("way", ["pull", "consumer"])
 def test_a_fetch_that_is_refused_says_so(
     shell: str, server: ServerProcess, unique: str, way: str
@@ -89,14 +110,16 @@ def test_a_fetch_that_is_refused_says_so(
         fetched(shell, client, unique, way)
 
 
-def fetched(shell: str, client: Any, prefix: str, way: str) -> Any:
+def fetched(
+    shell: str, client: Any, prefix: str, way: str, batch: int = 1, timeout: float = WAIT_S
+) -> Any:
     js = client.jetstream(prefix=prefix)
     if way == "pull":
-        return js.pull("S", "c").fetch(1, timeout=WAIT_S)
+        return js.pull("S", "c").fetch(batch, timeout=timeout)
     info = ConsumerInfo(stream_name="S", name="c", config=ConsumerConfig())
     if shell == "blocking":
-        return BlockingConsumer(js, info).fetch(1, timeout=WAIT_S)
-    return Waited(Consumer(js._inner, info), client._loop).fetch(1, timeout=WAIT_S)
+        return BlockingConsumer(js, info).fetch(batch, timeout=timeout)
+    return Waited(Consumer(js._inner, info), client._loop).fetch(batch, timeout=timeout)
 
 
 def test_an_ack_waits_for_the_next_leader(shell: str, server: ServerProcess, unique: str) -> None:

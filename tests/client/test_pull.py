@@ -47,6 +47,18 @@ def fetched(*messages: BaseMessage, batch: int = 2) -> Fetch:
     return fetch
 
 
+def test_a_fetch_that_saw_its_leader_go_has_none_when_none_came() -> None:
+    fetch = fetched(status("409 Leadership Change"))
+    assert fetch.may_begin_again(clustered=True)
+    fetch.again("_INBOX.x.2")
+    fetch.take(status("503", "_INBOX.x.2"))
+    assert fetch.may_begin_again(clustered=True)
+    assert fetch.result() == []
+    unknown = fetched(status("503"))
+    with pytest.raises(NoResponders):  # there may be no such consumer
+        unknown.result()
+
+
 def test_a_pull_says_only_what_it_wants() -> None:
     assert json.loads(pull_body(5)) == {"batch": 5}
     assert json.loads(

@@ -6,10 +6,16 @@ In a required time 0 means "no time", which the wire writes as year 1 (`format_t
 The caller gives the current time.
 """
 
+from __future__ import annotations
+
 import re
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from penstock.core.base.durations import UNITS_NS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 ZERO_TIME = "0001-01-01T00:00:00Z"
 ZERO_NS = -62_135_596_800 * 1_000_000_000
@@ -20,7 +26,18 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
 )
-_DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_NUMBER, _UNITS = r"(\d+\.?\d*|\.\d+)", "ns|us|µs|μs|ms|s|m|h"
+_DURATION_PART = re.compile(rf"{_NUMBER}({_UNITS})", re.ASCII)
+_LONG_PART = re.compile(rf"{_NUMBER}({_UNITS}|[dDwWMyY])", re.ASCII)
+_DAY_NS = 24 * UNITS_NS["h"]
+LONG_UNITS_NS = {
+    **UNITS_NS,
+    **dict.fromkeys("dD", _DAY_NS),
+    **dict.fromkeys("wW", 7 * _DAY_NS),
+    "M": 30 * _DAY_NS,
+    **dict.fromkeys("yY", 365 * _DAY_NS),
+}
+"""The units of Go's durations, and those that people add: "m" is a minute, "M" a month."""
 
 
 def format_time(ns: int) -> str:
@@ -91,37 +108,31 @@ def format_duration(ns: int) -> str:
 
 def parse_duration(text: str) -> int:
     """`1h2m3.5s` as nanoseconds; ValueError for anything else."""
+    return _sum(text, _DURATION_PART, UNITS_NS)
+
+
+def parse_long_duration(text: str) -> int:
+    """`1y2M3w4d5h` as nanoseconds, as people and the `nats` command write it; ValueError for anything else.
+
+    Years of 365 and months (M) of 30 days; the parts may come in any order.
+    """
+    return _sum(text, _LONG_PART, LONG_UNITS_NS)
+
+
+def _sum(text: str, form: re.Pattern[str], units: Mapping[str, int]) -> int:
     sign, body = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
     if body == "0":
         return 0
     total, position = 0, 0
-    while part := _DURATION_PART.match(body, position):
+    while part := form.match(body, position):
         whole, _, fraction = part[1].partition(".")
-        unit = UNITS_NS[part[2]]
+        unit = units[part[2]]
         total += int(whole or "0") * unit
         total += int(fraction or "0") * unit // 10 ** len(fraction)
         position = part.end()
     if position == 0 or position != len(body):
         raise ValueError(f'time: invalid duration "{text}"')
     return sign * total
-
-
-_LONG_PART = re.compile(r"(\d+)([yYMwWdD])")
-_DAYS = {"y": 365, "m": 30, "w": 7, "d": 1}
-
-
-def parse_long_duration(text: str) -> int:
-    """`1y2M3w4d5h` as nanoseconds: years of 365 and months (M) of 30 days; ValueError for anything else."""
-    total, position = 0, 0
-    while part := _LONG_PART.match(text, position):
-        total += int(part[1]) * _DAYS[part[2].lower()] * 24 * UNITS_NS["h"]
-        position = part.end()
-    if not position:
-        return parse_duration(text)
-    rest = text[position:]
-    if rest.startswith(("-", "+")):
-        raise ValueError(f'time: invalid duration "{text}"')
-    return total + (parse_duration(rest) if rest else 0)
 
 
 def _decimal(value: int, size: int) -> str:

@@ -1,6 +1,7 @@
 """Durations and times in the forms that users write, and in the form of the wire.
 
-A user gives a duration as seconds (30, 0.5), as a ``timedelta``, or as text ("30s", "1h30m", "250ms").
+A user gives a duration as seconds (30, 0.5), as a ``timedelta``, or as text ("250ms", "30s", "1h30m", "7d"), with
+the units of the command line: ns, us, ms, s, m, h, d, w, M (30 days) and y (365 days).
 A config shows it as ``Nanoseconds``, the integer of the wire. Because that is a separate type, it is
 not taken for seconds when one config is made from another::
 
@@ -19,13 +20,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from penstock.api.fields import Instant, Number
-from penstock.api.times import parse_duration, parse_instant
+from penstock.api.times import parse_instant, parse_long_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Duration: TypeAlias = float | timedelta | str
-"""Seconds, a timedelta, or text such as "30s" and "1h30m"; the type of duration arguments."""
+"""Seconds, a timedelta, or text such as "30s", "1h30m" and "7d"; the type of duration arguments."""
 
 Moment: TypeAlias = int | datetime | str
 """Nanoseconds since 1970, a datetime with its zone, or RFC 3339 text."""
@@ -59,10 +60,10 @@ def to_nanoseconds(duration: Duration) -> Nanoseconds:
         return duration
     if isinstance(duration, str):
         try:
-            ns = parse_duration(duration)
+            ns = parse_long_duration(duration)
         except ValueError:
             raise ValueError(
-                f'{duration!r} is no duration: expected seconds, or text such as "30s" or "1h30m"'
+                f'{duration!r} is no duration: expected seconds, or text such as "30s", "1h30m" or "7d"'
             ) from None
     elif isinstance(duration, timedelta):
         ns = duration // timedelta(microseconds=1) * 1000

@@ -145,7 +145,7 @@ class StreamConfig(WireStreamConfig, kw_only=True):
 
         js.create_stream(StreamConfig(name="READINGS", subjects=["readings.>"], max_age="168h", max_bytes=10**9))
 
-    Durations are seconds, a timedelta or text ("30s", "1h30m"); a config shows them as the
+    Durations are seconds, a timedelta or text ("30s", "1h30m", "7d"); a config shows them as the
     integers of the wire, nanoseconds. Invalid durations raise ValueError or TypeError.
 
     name: letters, digits, - and _; no dots, blanks or wildcards.
@@ -255,7 +255,7 @@ class ConsumerConfig(WireConsumerConfig, kw_only=True):
     """The configuration of a consumer. No field is needed: the default is a pull consumer of the whole
     stream with explicit acks, which the server removes when it is unused.
 
-    Durations are seconds, a timedelta or text ("30s", "1h30m"); a config shows them as the
+    Durations are seconds, a timedelta or text ("30s", "1h30m", "7d"); a config shows them as the
     integers of the wire, nanoseconds. Invalid durations raise ValueError or TypeError. ::
 
         ConsumerConfig(durable_name="billing", filter_subject="orders.new", ack_wait="30s")

@@ -96,6 +96,7 @@ class Fetch:
         self.messages: list[BaseMessage] = []
         self.done = False
         self.error: PenstockError | None = None
+        self._moved = False
 
     def take(self, message: BaseMessage) -> None:
         """Take a message for the handle; sets ``done`` when the request is over.
@@ -113,8 +114,9 @@ class Fetch:
     def may_begin_again(self, *, clustered: bool) -> bool:
         """Whether the same request may be answered soon: the consumer gets another leader."""
         error = self.error
-        if isinstance(error, PullError):
-            return error.description.lower().startswith(MOVING)
+        if isinstance(error, PullError) and error.description.lower().startswith(MOVING):
+            self._moved = True
+            return True
         return clustered and isinstance(error, NoResponders)
 
     def again(self, reply: str) -> None:
@@ -122,10 +124,20 @@ class Fetch:
         self.reply, self.done, self.error = reply, False, None
 
     def result(self) -> list[BaseMessage]:
-        """The messages; raises the error only if there are none, so that no message is lost."""
-        if self.error is not None and not self.messages:
+        """The messages; raises the error only if there are none, so that no message is lost.
+
+        A consumer that was moving to another leader when the time was over had no messages: that is no
+        error.
+        """
+        if self.error is not None and not self.messages and not self._moving():
             raise self.error
         return self.messages
+
+    def _moving(self) -> bool:
+        """Whether the consumer exists and had no leader at the end."""
+        if isinstance(self.error, PullError):
+            return self.error.description.lower().startswith(MOVING)
+        return self._moved and isinstance(self.error, NoResponders)
 
 
 class Flow:

@@ -131,7 +131,8 @@ class Consuming(Generic[M]):
         With ``max_bytes`` no more than so many bytes, with subjects and headers; with ``no_wait`` only
         the messages that the consumer has right now. An empty list when there are none. Several calls
         may run at a time in asyncio. A call goes on after a reconnect and a change of leader, until its
-        time is over. ``group`` and the parameters after it belong to priority groups.
+        time is over; a consumer that has no leader then had no messages. ``group`` and the parameters
+        after it belong to priority groups.
 
         Raises ConsumerNotFound, StreamNotFound, ConsumerDeleted, PullError for a request that the
         server refuses, and ConnectionLost or Timeout without an answer in time; but it returns messages
@@ -196,6 +197,8 @@ class Consuming(Generic[M]):
                 if found:
                     return found
                 if not (yield from self._passes(error, asking, deadline)):
+                    if isinstance(error, NoResponders):
+                        return found  # the consumer exists, and has no leader
                     raise
                 continue
             found += got

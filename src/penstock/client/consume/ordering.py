@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.errors import (
     ConsumerBusy,
+    ConsumerDeleted,
     PenstockError,
     PullError,
     StreamNotFound,
@@ -175,7 +176,10 @@ class Ordering(Generic[M]):
                 )
             except PenstockError as error:
                 yield from self._discarding()
-                if deadline - clock() <= RETRY_S or not self.position.recoverable(error):
+                recoverable = self.position.recoverable(error)
+                if not recoverable or deadline - clock() <= RETRY_S:
+                    if recoverable and isinstance(error, ConsumerDeleted):
+                        return  # the next call makes another one
                     raise
                 yield from pausing()
                 continue

@@ -34,7 +34,7 @@ def check_bucket(name: str) -> None:
 class KeyValueConfig:
     """The configuration of a bucket. Only ``bucket`` is needed.
 
-    Durations are seconds, a timedelta or text ("30s", "1h30m"); a config shows them in nanoseconds.
+    Durations are seconds, a timedelta or text ("30s", "1h30m", "7d"); a config shows them in nanoseconds.
     Raises InvalidBucketName, ValueError or TypeError for a value that no server would take::
 
         KeyValueConfig(bucket="sessions", history=5, ttl="12h", limit_marker_ttl="1m")
