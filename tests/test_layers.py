@@ -98,6 +98,21 @@ ROOMS: dict[str, set[str]] = {
     "consumer": {"base", "protocol", "broker", "log", "stream"},
 }
 
+# The rooms of the client, bottom up, likewise.
+CLIENT_ROOMS: dict[str, set[str]] = {
+    "base": set(),
+    "protocol": {"base"},
+    "plans": {"base"},
+    "session": {"base", "protocol", "plans"},
+    "jetstream": {"base", "protocol", "plans", "session"},
+    "services": {"base", "protocol", "plans", "session"},
+    "consume": {"base", "session", "jetstream"},
+    "keyvalue": {"base", "plans", "jetstream"},
+    "objects": {"base", "plans", "session", "jetstream"},
+    "groups": {"base", "session", "jetstream", "consume", "keyvalue"},
+}
+CLIENT_SHELLS = {"aio", "blocking"}  # import all rooms, and never each other
+
 # The modules of the core that are made for a part of the world; all others get it handed in.
 CORE_WORLD = {
     "base.clock": {"posix", "time", "time.h"},
@@ -395,6 +410,22 @@ def test_a_room_of_the_core_imports_only_the_rooms_below_it() -> None:
         for path, line, name in imports
         if name.startswith("penstock.core.")
         and name.split(".")[2] not in ROOMS[path.parent.name] | {path.parent.name}
+    ]
+    assert not bad, bad
+
+
+def test_a_room_of_the_client_imports_only_the_rooms_below_it() -> None:
+    files = [path for path in PYTHON_FILES if component(path) == "client"]
+    room_of = {path: path.relative_to(SOURCE / "client").parts[0] for path in files}
+    assert set(room_of.values()) == {*CLIENT_ROOMS, *CLIENT_SHELLS, "__init__.py"}
+    assert list(TopologicalSorter(CLIENT_ROOMS).static_order()), "the rooms form a circle"
+    below = CLIENT_ROOMS | {shell: set(CLIENT_ROOMS) for shell in CLIENT_SHELLS}
+    bad = [
+        f"{module(path)}:{line} {name}"
+        for path in files
+        if (room := room_of[path]) != "__init__.py"
+        for line, name in imported(path, tree_of(path))
+        if name.startswith("penstock.client.") and name.split(".")[2] not in below[room] | {room}
     ]
     assert not bad, bad
 

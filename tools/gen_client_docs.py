@@ -248,7 +248,7 @@ def member_lines(
 def is_made_by_users(value: type) -> bool:
     """Whether its constructor is for programs, and not for the client itself."""
     home = value.__module__
-    if home.startswith(("penstock.client.aio", "penstock.client.columns")):
+    if home.startswith(("penstock.client.aio", "penstock.client.blocking.bulk.columns")):
         return False
     if getattr(value, "_is_protocol", False):
         return False

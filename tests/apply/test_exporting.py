@@ -14,8 +14,8 @@ from penstock.apply.inspecting import Live, LiveConsumer, LiveStream
 from penstock.apply.planning import plan
 from penstock.apply.reading import checked, read
 from penstock.apply.terraform import File
+from penstock.client.base.models import StreamConfig as ClientStreamConfig
 from penstock.client.keyvalue.config import KeyValueConfig
-from penstock.client.models import StreamConfig as ClientStreamConfig
 from penstock.client.objects.models import ObjectStoreConfig
 from tests.apply.strategies import consumers, streams
 from tests.ways import length

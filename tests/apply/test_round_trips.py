@@ -20,8 +20,8 @@ from penstock.apply.planning import plan
 from penstock.apply.reading import checked, read
 from penstock.apply.terraform import File
 from penstock.client import ApiError, StreamSource
-from penstock.client.models import ConsumerConfig as ClientConsumerConfig
-from penstock.client.models import StreamConfig as ClientStreamConfig
+from penstock.client.base.models import ConsumerConfig as ClientConsumerConfig
+from penstock.client.base.models import StreamConfig as ClientStreamConfig
 from tests.apply.conftest import clear
 from tests.apply.strategies import consumers, streams
 from tests.ways import length

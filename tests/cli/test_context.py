@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.cli.session import Session
-from penstock.client.addresses import TlsOptions, parse_servers
-from penstock.client.contexts import options_of, read_context
+from penstock.client.base.addresses import TlsOptions, parse_servers
+from penstock.client.protocol.contexts import options_of, read_context
 from penstock.nkeys import KeyPair
 from tests.copies.local import LocalServer
 

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.cli.plgd.alerting import back_to, watch_of
 from penstock.cli.session import Session
-from penstock.client.models import StreamConfig
+from penstock.client.base.models import StreamConfig
 from penstock.plgd.spark.lake import Lake
 from penstock.plgd.spark.live import changed_twins, key_of
 from penstock.plgd.tables.conditions import Bounds

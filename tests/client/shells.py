@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.client import connect, connect_blocking
-from penstock.client.steps import Awaits
+from penstock.client.base.steps import Awaits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

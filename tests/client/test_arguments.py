@@ -29,7 +29,7 @@ from penstock.client import (
     StaticGroupConfig,
     StreamConfig,
 )
-from penstock.client.arguments import rule_of
+from penstock.client.base.arguments import rule_of
 from penstock.errors import PenstockError, StreamSealed
 from tests.client.shells import SHELLS, connected
 from tests.ways import length

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.batches import AtomicNumbers, FastFlow, check_staged
-from penstock.client.interest import Interest
-from penstock.client.message import BaseMessage
+from penstock.client.base.interest import Interest
+from penstock.client.base.message import BaseMessage
+from penstock.client.jetstream.batches import AtomicNumbers, FastFlow, check_staged
 from penstock.core.protocol.wire import decode_headers
 from penstock.errors import ApiError, BatchEnded, ProtocolError
 

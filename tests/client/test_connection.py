@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.addresses import Server, TlsOptions
-from penstock.client.connection import Connection, State
-from penstock.client.events import (
+from penstock.client.base.addresses import Server, TlsOptions
+from penstock.client.base.message import BaseMessage
+from penstock.client.protocol.connection import Connection, State
+from penstock.client.protocol.events import (
     Connected,
     Disconnected,
     Ended,
@@ -22,8 +23,7 @@ from penstock.client.events import (
     ServerComplaint,
     TlsRequired,
 )
-from penstock.client.message import BaseMessage
-from penstock.client.options import Options
+from penstock.client.protocol.options import Options
 from penstock.errors import (
     AuthenticationError,
     ConnectError,

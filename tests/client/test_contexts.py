@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.client import ContextError, Options, TlsOptions, connect, connect_blocking
-from penstock.client.addresses import parse_servers
-from penstock.client.contexts import context_names, options_of
-from penstock.client.options import make_options
+from penstock.client.base.addresses import parse_servers
+from penstock.client.protocol.contexts import context_names, options_of
+from penstock.client.protocol.options import make_options
 from tests.client.shells import connected
 
 if TYPE_CHECKING:

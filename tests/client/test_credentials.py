@@ -10,8 +10,8 @@ import pytest
 
 from penstock import nkeys
 from penstock.client import Options, connect, connect_blocking
-from penstock.client.credentials import CredentialsError, signed_fields
-from penstock.client.info import ServerInfo, connect_line
+from penstock.client.protocol.credentials import CredentialsError, signed_fields
+from penstock.client.protocol.info import ServerInfo, connect_line
 from penstock.errors import AuthenticationError
 from tests.client.test_live_secured import echoes
 from tests.server.auth import signed

@@ -24,10 +24,10 @@ from penstock.client import (
     Options,
     StreamConfig,
     connect_blocking,
-    models,
 )
-from penstock.client.durations import to_moment, to_nanoseconds, to_seconds
-from penstock.client.models import StreamConsumerLimits, StreamSource
+from penstock.client.base import models
+from penstock.client.base.durations import to_moment, to_nanoseconds, to_seconds
+from penstock.client.base.models import StreamConsumerLimits, StreamSource
 
 if TYPE_CHECKING:
     from tests.peers import ServerProcess

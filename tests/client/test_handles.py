@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.client import ConsumerConfig, StreamConfig, connect, connect_blocking
-from penstock.client.protocol_lines import ProtocolLines
+from penstock.client.protocol.protocol_lines import ProtocolLines
 from penstock.errors import ClientInUse, ConnectionClosed
 
 if TYPE_CHECKING:

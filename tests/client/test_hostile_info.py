@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.client import connect, connect_blocking
-from penstock.client.addresses import Server
-from penstock.client.connection import Connection, State
-from penstock.client.info import ServerInfo
-from penstock.client.options import Options
+from penstock.client.base.addresses import Server
+from penstock.client.protocol.connection import Connection, State
+from penstock.client.protocol.info import ServerInfo
+from penstock.client.protocol.options import Options
 from penstock.errors import ConnectError, PayloadTooLarge, PenstockError
 
 DEEP = b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"

@@ -33,10 +33,10 @@ from penstock.client import (
     SubjectTransform,
     TypedValues,
 )
+from penstock.client.jetstream.streams import Streams
 from penstock.client.keyvalue.codecs import PlainValues, encoded_filter, encoded_value
 from penstock.client.keyvalue.config import config_of, prefixes, status_of
 from penstock.client.keyvalue.watching import Position
-from penstock.client.streams import Streams
 from penstock.errors import (
     BadBucket,
     ConsumerDeleted,

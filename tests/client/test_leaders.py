@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from penstock.client import ConsumerConfig, ConsumerInfo, ObjectStoreConfig, connect_blocking
 from penstock.client.aio.consuming import Consumer
+from penstock.client.base.steps import RETRY_S
 from penstock.client.blocking.consuming import Consumer as BlockingConsumer
 from penstock.client.objects.models import meta_subject
-from penstock.client.steps import RETRY_S
 from penstock.errors import NoResponders, PullError
 from tests.client.shells import Waited, connected
 from tests.proxies import running_proxy

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.client import ConsumerConfig, Message, Options, StreamConfig, connect
-from penstock.client.addresses import parse_servers
+from penstock.client.base.addresses import parse_servers
 from penstock.errors import (
     CallbackFailed,
     ConnectError,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.client import ConsumerConfig, Options, StreamConfig, connect_blocking
-from penstock.client.addresses import parse_servers
+from penstock.client.base.addresses import parse_servers
+from penstock.client.blocking.bulk.columns import ColumnReader
 from penstock.client.blocking.sharing import GATHER_S
 from penstock.client.blocking.transport import Transport
-from penstock.client.columns import ColumnReader
 from penstock.errors import (
     ConnectError,
     ConnectionClosed,

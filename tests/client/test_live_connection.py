@@ -16,10 +16,10 @@ from penstock.client import (
     Status,
     Timeout,
 )
-from penstock.client.addresses import Server, parse_servers
-from penstock.client.connection import Connection
-from penstock.client.options import Options
-from penstock.client.pool import ServerPool
+from penstock.client.base.addresses import Server, parse_servers
+from penstock.client.protocol.connection import Connection
+from penstock.client.protocol.options import Options
+from penstock.client.protocol.pool import ServerPool
 from tests.client.shells import connected
 from tests.peers import OLDEST, ServerProcess, available_servers, free_port, running_server
 from tests.ways import length

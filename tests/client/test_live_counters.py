@@ -21,8 +21,8 @@ from penstock.client import (
     StreamSource,
     WrongStream,
 )
-from penstock.client.counters import entry_of, number_of, text_of_number
-from penstock.client.schedules import pattern_of
+from penstock.client.jetstream.counters import entry_of, number_of, text_of_number
+from penstock.client.jetstream.schedules import pattern_of
 from tests.client.shells import connected
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from penstock.client import (
     WrongStream,
     connect_blocking,
 )
-from penstock.client.direct import PAGE_MAX, single_get
+from penstock.client.jetstream.direct import PAGE_MAX, single_get
 from tests.client.shells import connected
 from tests.nats_clusters import running_cluster, wait_until_ready
 from tests.peers import OLDEST, available_servers

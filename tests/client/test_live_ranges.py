@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.client import ConsumerConfig, StreamConfig, connect_blocking
-from penstock.client.columns import read_range
-from penstock.client.stored import read_stored
+from penstock.client.blocking.bulk.columns import read_range
+from penstock.client.blocking.bulk.stored import read_stored
 from penstock.errors import ApiError, PermissionsViolation, StreamNotFound
 from tests.peers import ServerProcess, available_servers, running_server
 from tests.ways import length

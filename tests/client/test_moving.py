@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, get_type_hints
 import pytest
 
 import penstock.client as client
-from penstock.client.models import Metadata
-from penstock.client.options import ConnectOptions
+from penstock.client.base.models import Metadata
+from penstock.client.protocol.options import ConnectOptions
 
 nats = pytest.importorskip("nats")
 for module in ("js.api", "js.errors", "js.kv", "js.object_store", "micro.request", "micro.service"):

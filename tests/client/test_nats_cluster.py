@@ -18,7 +18,7 @@ from penstock.client import (
     connect,
     connect_blocking,
 )
-from penstock.client.publishing import RETRY_S
+from penstock.client.jetstream.publishing import RETRY_S
 from penstock.errors import NoResponders, PenstockError, StreamNotFound
 from tests.client.everything import PATIENCE_S, Program, calling, sockets
 from tests.client.shells import SHELLS, wait_for

@@ -23,16 +23,16 @@ from penstock.client import (
     SubjectTransform,
     Timeout,
 )
-from penstock.client.jetstream import Plans
-from penstock.client.models import AccountInfo, ConsumerInfoResponse, StreamInfoResponse
-from penstock.client.needs import needs_of
+from penstock.client.base.models import AccountInfo, ConsumerInfoResponse, StreamInfoResponse
+from penstock.client.plans.jetstream import Plans
+from penstock.client.plans.needs import needs_of
 from tests.client.shells import connected
 from tests.peers import running_server, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from penstock.client.steps import Request
+    from penstock.client.base.steps import Request
     from tests.peers import ServerProcess
 
 TRANSFORM = SubjectTransform(src="a.>", dest="b.>")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from penstock.client import BlockingClient, BlockingObjectStore
-    from penstock.client.steps import Step, Steps
+    from penstock.client.base.steps import Step, Steps
     from tests.peers import ServerProcess
 
 FIRST, SECOND = b"first" * 100, b"second" * 100

@@ -31,7 +31,7 @@ from tests.ways import SEED
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client.steps import Steps
+    from penstock.client.base.steps import Steps
     from tests.peers import ServerProcess
 
 BLOB = random.Random(SEED).randbytes(400_000)  # four chunks of 128 KiB, the last one is short

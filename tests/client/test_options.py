@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.addresses import Server, parse_server, parse_servers
-from penstock.client.options import Options
-from penstock.client.pool import ServerPool
+from penstock.client.base.addresses import Server, parse_server, parse_servers
+from penstock.client.protocol.options import Options
+from penstock.client.protocol.pool import ServerPool
 from penstock.errors import AuthenticationError
 
 REFUSED = OSError("refused")

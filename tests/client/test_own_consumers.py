@@ -10,14 +10,14 @@ import pytest
 
 from penstock.api import ErrorBody, error_from
 from penstock.api.subjects import Api
-from penstock.client.models import ConsumerConfig
-from penstock.client.own_consumers import OwnConsumers
+from penstock.client.base.models import ConsumerConfig
+from penstock.client.session.own_consumers import OwnConsumers
 from penstock.errors import Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client.steps import Steps
+    from penstock.client.base.steps import Steps
 
 
 NOT_FOUND = error_from(ErrorBody(code=404, err_code=10014, description="consumer not found"))

@@ -16,9 +16,9 @@ import pytest
 import penstock.client
 import penstock.errors
 from penstock.client import ConnectOptions, Options, TlsOptions, connect, connect_blocking
-from penstock.client.addresses import parse_servers
-from penstock.client.options import make_options
-from penstock.client.steps import Awaits, Blocks
+from penstock.client.base.addresses import parse_servers
+from penstock.client.base.steps import Awaits, Blocks
+from penstock.client.protocol.options import make_options
 from penstock.testing import server
 
 ROOT = Path(__file__).parents[2]

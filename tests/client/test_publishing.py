@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.interest import Interest
-from penstock.client.message import BaseMessage
-from penstock.client.publishing import RETRY_S, Window
+from penstock.client.base.interest import Interest
+from penstock.client.base.message import BaseMessage
+from penstock.client.jetstream.publishing import RETRY_S, Window
 from penstock.errors import ApiError, NoResponders, ProtocolError, WrongLastSequence
 
 NOBODY = b"NATS/1.0 503\r\n\r\n"

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from penstock.client.interest import Interest
-from penstock.client.jetstream import Plans, publish_headers
-from penstock.client.message import BaseMessage, nak_body
-from penstock.client.models import ConsumerInfo, StreamConfig
-from penstock.client.ordered import Ordered
-from penstock.client.pull import Fetch, Flow, control_reply, pull_body
+from penstock.client.base.interest import Interest
+from penstock.client.base.message import BaseMessage, nak_body
+from penstock.client.base.models import ConsumerInfo, StreamConfig
+from penstock.client.jetstream.ordered import Ordered
+from penstock.client.jetstream.pull import Fetch, Flow, control_reply, pull_body
+from penstock.client.plans.jetstream import Plans, publish_headers
 from penstock.core.protocol.wire import decode_headers
 from penstock.errors import (
     ConsumerDeleted,

@@ -11,7 +11,7 @@ import pytest
 
 import penstock.client
 from penstock.client import ConsumerConfig, StreamConfig
-from penstock.client.steps import Call, FlowCall
+from penstock.client.base.steps import Call, FlowCall
 from penstock.errors import (
     ConnectionClosed,
     ConsumerDeleted,

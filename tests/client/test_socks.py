@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.client import connect, connect_blocking
-from penstock.client.options import Options
-from penstock.client.socks import Proxy, parse_proxy, talk
+from penstock.client.protocol.options import Options
+from penstock.client.protocol.socks import Proxy, parse_proxy, talk
 from penstock.errors import ConnectError
 from tests.peers import ServerProcess, free_port, running_server
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.events import Event
-from penstock.client.message import BaseMessage
-from penstock.client.options import Options
-from penstock.client.pulling import Pulling
-from penstock.client.session import Session
-from penstock.client.steps import Attach, Left, Owner, Ready, Request, Step, Until
-from penstock.client.streams import Streams
+from penstock.client.base.message import BaseMessage
+from penstock.client.base.steps import Attach, Left, Owner, Ready, Request, Step, Until
+from penstock.client.jetstream.pulling import Pulling
+from penstock.client.jetstream.streams import Streams
+from penstock.client.protocol.events import Event
+from penstock.client.protocol.options import Options
+from penstock.client.session.session import Session
 from penstock.errors import ConnectionLost, NoResponders, PermissionsViolation, Timeout
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.client.aio.waiting import Waiting, Waits, until
-from penstock.client.steps import Mailbox, Until
+from penstock.client.base.steps import Mailbox, Until
 
 
 class Loop:

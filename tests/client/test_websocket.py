@@ -15,8 +15,8 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import Protocol, Side
 
 from penstock.client import Options
-from penstock.client.addresses import Server, parse_server
-from penstock.client.websocket import GUID, OFFER, WebSocket, masked
+from penstock.client.base.addresses import Server, parse_server
+from penstock.client.protocol.websocket import GUID, OFFER, WebSocket, masked
 from penstock.errors import ConnectError
 
 SERVER = Server("h", 8080, websocket=True)

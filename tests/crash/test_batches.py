@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from penstock.client import Options, StreamConfig, connect_blocking
-from penstock.client.addresses import parse_servers
+from penstock.client.base.addresses import parse_servers
 from penstock.errors import PenstockError
 from tests.crash.waiting import pause
 from tests.peers import ServerProcess, running_server

@@ -21,8 +21,8 @@ from penstock.client import (
     connect,
     connect_blocking,
 )
-from penstock.client.addresses import parse_server, parse_servers
-from penstock.client.memory import open_socket
+from penstock.client.base.addresses import parse_server, parse_servers
+from penstock.client.base.memory import open_socket
 from tests.client.shells import SHELLS, connected
 
 

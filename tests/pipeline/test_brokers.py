@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from penstock.client.base.models import StreamConfig
 from penstock.client.blocking import connect_blocking
-from penstock.client.models import StreamConfig
 from tests.peers import available_servers, command_of, start_server
 from tests.spark.jvm import EVERY_WAY
 

@@ -18,8 +18,8 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock.cli.__main__ import main
+from penstock.client.base.models import StreamConfig
 from penstock.client.blocking import connect_blocking
-from penstock.client.models import StreamConfig
 from penstock.pipeline import load, run
 from penstock.pipeline.children import started_at
 from penstock.pipeline.running import command, engine

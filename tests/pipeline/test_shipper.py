@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from penstock.client.base.models import StreamConfig
 from penstock.client.blocking import connect_blocking
-from penstock.client.models import StreamConfig
 from penstock.errors import PenstockError
 from penstock.pipeline.logs import names, shipper
 from penstock.pipeline.logs.files import Identity

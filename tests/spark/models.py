@@ -6,7 +6,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from penstock.api.times import format_time
-from penstock.client.models import StreamConfig
+from penstock.client.base.models import StreamConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

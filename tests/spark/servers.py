@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from penstock.client.base.models import StreamConfig
 from penstock.client.blocking import BlockingClient, connect_blocking
-from penstock.client.models import StreamConfig
 from penstock.spark.connection import forget_client
 from penstock.spark.reading.options import Options, parse_options
 from tests.peers import ServerProcess, available_servers, start_server

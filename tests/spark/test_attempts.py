@@ -11,7 +11,7 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from penstock.client.models import StreamConfig
+from penstock.client.base.models import StreamConfig
 from penstock.errors import ConnectionLost
 from penstock.spark.buckets.object_store import ObjectStore
 from penstock.spark.connection import forget_client

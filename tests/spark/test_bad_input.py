@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from penstock.client.base.models import StreamConfig
 from penstock.client.blocking import connect_blocking
-from penstock.client.models import StreamConfig
 from penstock.spark import connection
 from penstock.spark.buckets.kv_options import parse_kv_options
 from penstock.spark.buckets.kv_sink import plan_kv_write

@@ -14,7 +14,7 @@ import pytest
 
 import penstock
 from penstock.client import connect_blocking
-from penstock.client.models import StreamConfig
+from penstock.client.base.models import StreamConfig
 from penstock.testing import LocalServer
 from tests import pythons
 

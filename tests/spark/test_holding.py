@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 
-from penstock.client.models import StreamConfig
+from penstock.client.base.models import StreamConfig
 from penstock.spark.holding import BEGIN, FILL, Held, memory_of, stream_behind, table_behind
 from penstock.spark.tables import commits
 from penstock.spark.tables.behind import TableBehind, Watched

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.client.stored import read_stored
+from penstock.client.blocking.bulk.stored import read_stored
 from penstock.spark.buckets import kv_reading
 from penstock.spark.buckets.kv_source import KvReader
 from tests.spark.test_kv_source import KeyValue, js, rows_of, server

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.api.streams import StreamSource
+from penstock.client.base.models import StreamConfig
 from penstock.client.blocking import connect_blocking
-from penstock.client.models import StreamConfig
 from penstock.core.protocol.subjects import matches
 from penstock.spark.buckets import kv_source
 from penstock.spark.buckets.kv_options import parse_kv_options

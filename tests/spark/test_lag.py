@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.api.times import format_time
+from penstock.client.base.models import ConsumerConfig, StreamConfig
 from penstock.client.blocking import connect_blocking
-from penstock.client.models import ConsumerConfig, StreamConfig
 from penstock.core.protocol.subjects import matches
 from penstock.errors import ConsumerNotFound, MessageNotFound, Timeout
 from penstock.spark.connection import forget_client

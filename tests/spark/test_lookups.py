@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from penstock.client import connect_blocking
-from penstock.client.models import StreamConfig
+from penstock.client.base.models import StreamConfig
 from penstock.spark.connection import ReadError, forget_client
 from penstock.spark.reading.lookups import Lookups
 from penstock.spark.reading.options import parse_options

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from penstock.client.models import StreamConfig
+from penstock.client.base.models import StreamConfig
 from penstock.spark import connection
 from penstock.spark.connection import ReadError, forget_client, stream_state
 from penstock.spark.reading import ranges

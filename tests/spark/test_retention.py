@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from penstock.client.models import ConsumerConfig, StreamConfig
+from penstock.client.base.models import ConsumerConfig, StreamConfig
 from penstock.spark.connection import ReadError
 from penstock.spark.reading import streaming
 from penstock.spark.reading.offsets import DataLossError

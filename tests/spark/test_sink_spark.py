@@ -88,7 +88,7 @@ def test_buckets_and_object_stores(spark, sink):
 
 
 def _config(name: str, subjects: list[str], **more: object):
-    from penstock.client.models import StreamConfig
+    from penstock.client.base.models import StreamConfig
 
     return StreamConfig(name=name, subjects=subjects, **more)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.client.base.models import StreamConfig
 from penstock.client.blocking import connect_blocking
-from penstock.client.models import StreamConfig
 from penstock.spark import watch
 from penstock.spark.connection import forget_client
 from penstock.spark.servers import Servers
@@ -66,7 +66,7 @@ def test_killed_between_batches_the_floor_is_never_ahead_of_the_commit_log(spark
 
 def other_consumer():
     """Somebody else who wants the messages, so that interest holds them before the query runs."""
-    from penstock.client.models import ConsumerConfig
+    from penstock.client.base.models import ConsumerConfig
 
     return ConsumerConfig(durable_name="other", ack_policy="explicit")
 

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
+from penstock.client.base.models import StreamConfig
 from penstock.client.blocking import connect_blocking
-from penstock.client.models import StreamConfig
 from penstock.spark.connection import ReadError, forget_client
 from penstock.spark.parsing import OptionError
 from penstock.spark.reading import streaming

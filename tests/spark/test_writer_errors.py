@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.api.streams import StreamSource
-from penstock.client.models import StreamConfig
+from penstock.client.base.models import StreamConfig
 from penstock.spark.connection import forget_client
 from penstock.spark.parsing import OptionError
 from penstock.spark.servers import Servers

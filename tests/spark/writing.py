@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from penstock.client.base.models import StreamConfig
 from penstock.client.blocking import BlockingClient, connect_blocking
-from penstock.client.models import StreamConfig
 from penstock.spark.connection import forget_client
 from penstock.spark.servers import Servers
 from penstock.spark.writing.plan import WritePlan, Written

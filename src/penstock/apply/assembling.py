@@ -10,8 +10,8 @@ from penstock.api.keyvalue import valid_key
 from penstock.api.subjects import valid_name
 from penstock.apply.model import Declared, Entry, Key, Node, Resource, title
 from penstock.apply.values import bytes_of, shown, structured
+from penstock.client.base.models import StreamConfig as ClientStreamConfig
 from penstock.client.keyvalue.config import KeyValueConfig
-from penstock.client.models import StreamConfig as ClientStreamConfig
 from penstock.client.objects.models import ObjectStoreConfig
 from penstock.errors import PenstockError
 
@@ -227,7 +227,7 @@ def _origins(node: Node) -> Node:
 
 
 def _values(fields: _Bucket) -> dict[str, Any]:
-    from penstock.client.durations import Nanoseconds
+    from penstock.client.base.durations import Nanoseconds
 
     found = {name: getattr(fields, name) for name in fields.__struct_fields__}
     for name in ("ttl", "limit_marker_ttl"):
@@ -243,7 +243,7 @@ def _values(fields: _Bucket) -> dict[str, Any]:
 
 
 def _client_source(source: StreamSource) -> Any:
-    from penstock.client.models import StreamSource as ClientStreamSource
+    from penstock.client.base.models import StreamSource as ClientStreamSource
 
     return ClientStreamSource(**{n: getattr(source, n) for n in source.__struct_fields__})
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from penstock.api import ConsumerConfig, StreamConfig, decode_response, encode
 from penstock.api.errors_generated import StreamCreateError
 from penstock.apply.together import one_by_one
-from penstock.client.models import ConsumerConfig as ClientConsumerConfig
-from penstock.client.models import StreamConfig as ClientStreamConfig
+from penstock.client.base.models import ConsumerConfig as ClientConsumerConfig
+from penstock.client.base.models import StreamConfig as ClientStreamConfig
 from penstock.errors import ConnectionClosed, ConsumerNotFound, PenstockError, Timeout
 
 if TYPE_CHECKING:

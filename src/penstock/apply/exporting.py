@@ -22,8 +22,8 @@ from penstock.apply.planning import as_data, plan
 from penstock.apply.reading import read
 from penstock.apply.showing import DURATIONS, value_text
 from penstock.apply.tables import duration_text, untranslate
+from penstock.client.base.models import StreamConfig as ClientStreamConfig
 from penstock.client.keyvalue.config import KeyValueConfig, config_of
-from penstock.client.models import StreamConfig as ClientStreamConfig
 from penstock.client.objects.models import ObjectStoreConfig
 from penstock.errors import PenstockError
 
@@ -194,7 +194,7 @@ def _store(config: StreamConfig) -> Fields | None:
 
 
 def _span(ns: int) -> Any:
-    from penstock.client.durations import Nanoseconds
+    from penstock.client.base.durations import Nanoseconds
 
     return Nanoseconds(ns)
 

@@ -88,7 +88,7 @@ def _asking(look: Callable[[BlockingJetStream, click.Context], list[str]]) -> Na
 
 
 def _contexts(ctx: click.Context) -> list[str]:
-    from penstock.client.contexts import context_names
+    from penstock.client.protocol.contexts import context_names
 
     return list(context_names())
 

@@ -28,7 +28,7 @@ def _counter(js: BlockingJetStream, stream: str, subject: str) -> BlockingCounte
 
 def _whole(text: str) -> int:
     """A whole number of any size; BadParameter."""
-    from penstock.client.counters import number_of
+    from penstock.client.jetstream.counters import number_of
     from penstock.errors import ProtocolError
 
     try:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from penstock.client.addresses import Server, TlsOptions
+    from penstock.client.base.addresses import Server, TlsOptions
     from penstock.client.blocking import BlockingClient
     from penstock.client.blocking.jetstream import JetStream
-    from penstock.client.options import Options
+    from penstock.client.protocol.options import Options
     from penstock.embedded.stored import StoredServer
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -78,7 +78,7 @@ class Session:
 
     def options(self, *, lasting: bool = False) -> Options:
         """How to connect to a running server; raises ContextError, ValueError."""
-        from penstock.client.options import Options
+        from penstock.client.protocol.options import Options
 
         seconds = self.timeout / 1e9
         given = self._given()
@@ -109,7 +109,7 @@ class Session:
 
     def server_and_tls(self) -> tuple[Server, TlsOptions | None]:
         """The first server, and the TLS options for it; ContextError, ValueError."""
-        from penstock.client.options import Options
+        from penstock.client.protocol.options import Options
 
         options = Options(**self._given())
         return options.servers[0], options.tls
@@ -124,7 +124,7 @@ class Session:
             raise click.UsageError("--context and --no-context exclude each other")
         if self.context or self.no_context or self.server:
             return self.context
-        from penstock.client.contexts import selected_context
+        from penstock.client.protocol.contexts import selected_context
         from penstock.errors import ContextError
 
         try:
@@ -134,13 +134,13 @@ class Session:
 
     def _given(self) -> dict[str, Any]:
         """The options of the context, and over them those of the command line."""
-        from penstock.client.addresses import DEFAULT_URL, parse_servers
+        from penstock.client.base.addresses import DEFAULT_URL, parse_servers
 
         found: dict[str, Any] = {"servers": parse_servers(self.server or DEFAULT_URL)}
         proxy = {"socks_proxy": self.socks_proxy} if self.socks_proxy else {}
         inbox = {"inbox_prefix": self.inbox_prefix} if self.inbox_prefix else {}
         if context := self.context_in_use():
-            from penstock.client.contexts import read_context
+            from penstock.client.protocol.contexts import read_context
 
             found = {**read_context(context), **(found if self.server else {})}
         credentials = {name: getattr(self, name) for name in _CREDENTIALS if getattr(self, name)}
@@ -159,7 +159,7 @@ class Session:
     def _tls(self, found: TlsOptions | None) -> TlsOptions | None:
         if not (self.tlscert or self.tlskey or self.tlsca or self.tlsfirst):
             return found
-        from penstock.client.addresses import TlsOptions
+        from penstock.client.base.addresses import TlsOptions
 
         if bool(self.tlscert) != bool(self.tlskey):
             raise click.UsageError("--tlscert and --tlskey go together")

@@ -295,7 +295,7 @@ COLORS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 
 def _contexts(ctx: click.Context, option: click.Parameter, incomplete: str) -> list[str]:
     """The names of contexts that begin so."""
-    from penstock.client.contexts import context_names
+    from penstock.client.protocol.contexts import context_names
 
     return [name for name in context_names() if name.startswith(incomplete)]
 

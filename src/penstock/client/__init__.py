@@ -2,10 +2,16 @@
 
 ::
 
-    aio/                        blocking/  columns.py  rows.py  stored.py        shells: sockets, time
-      └─────────────┬─────────────┘
-    session.py  streams.py  publishing.py  pulling.py  subscribing.py  batches.py   steps, no I/O,
-    connection.py  jetstream.py  pull.py  ordered.py  pool.py                         no clock
+    aio/   blocking/                           shells: sockets, threads, time
+    groups/                                    partitioned consumer groups
+    consume/   keyvalue/   objects/            what users read and keep
+    jetstream/   services/                     streams, publishing, pulling; endpoints
+    session/                                   reconnects, requests, subscriptions
+    protocol/   plans/                         one connection; the requests of JetStream's API
+    base/                                      addresses, durations, messages, steps
+
+A room imports only rooms below it. Below the shells is no I/O and no clock: a call is a generator of steps
+(``base/steps.py``), which both shells carry out.
 
 This package exports everything that a user needs. Names for asyncio are plain; names for blocking
 code that would collide begin with ``Blocking``: ``Client`` and ``BlockingClient``, ``Message`` and
@@ -81,16 +87,9 @@ from penstock.errors import (
     WrongStream,
 )
 
-from .addresses import Server, TlsOptions
-from .blocking import BlockingClient, connect_blocking
-from .blocking.messages import BlockingMessage
-from .blocking.status import StatusEvents as BlockingStatusEvents
-from .blocking.subscription import Subscription as BlockingSubscription
-from .durations import Duration, Moment, Nanoseconds
-from .info import ServerInfo
-from .jetstream import Headers, Listing, StoredMessage
-from .management import ConsumerPause
-from .models import (
+from .base.addresses import Server, TlsOptions
+from .base.durations import Duration, Moment, Nanoseconds
+from .base.models import (
     AccountInfo,
     ConsumerConfig,
     ConsumerInfo,
@@ -107,9 +106,16 @@ from .models import (
     StreamState,
     SubjectTransform,
 )
-from .options import ConnectOptions, Options
-from .session import Stats
-from .status import Status
+from .blocking import BlockingClient, connect_blocking
+from .blocking.messages import BlockingMessage
+from .blocking.status import StatusEvents as BlockingStatusEvents
+from .blocking.subscription import Subscription as BlockingSubscription
+from .plans.jetstream import Headers, Listing, StoredMessage
+from .plans.management import ConsumerPause
+from .protocol.info import ServerInfo
+from .protocol.options import ConnectOptions, Options
+from .session.session import Stats
+from .session.status import Status
 
 if TYPE_CHECKING:
     from .aio import connect
@@ -135,6 +141,7 @@ if TYPE_CHECKING:
     from .aio.subscription import Subscription
     from .blocking.batches import AtomicBatch as BlockingAtomicBatch
     from .blocking.batches import FastBatch as BlockingFastBatch
+    from .blocking.bulk.columns import ColumnReader
     from .blocking.consuming import Consumer as BlockingConsumer
     from .blocking.consuming import ConsumerMessages as BlockingConsumerMessages
     from .blocking.consuming import OrderedConsumer as BlockingOrderedConsumer
@@ -161,15 +168,15 @@ if TYPE_CHECKING:
     from .blocking.services import Service as BlockingService
     from .blocking.services import ServiceClient as BlockingServiceClient
     from .blocking.services import ServiceGroup as BlockingServiceGroup
-    from .columns import ColumnReader
     from .consume.events import ConsumerEvent
-    from .counters import CounterEntry
     from .groups.config import (
         ElasticGroupConfig,
         MemberMapping,
         PartitioningFilter,
         StaticGroupConfig,
     )
+    from .jetstream.counters import CounterEntry
+    from .jetstream.schedules import Schedule
     from .keyvalue.codecs import (
         Base64Keys,
         Base64Values,
@@ -183,7 +190,6 @@ if TYPE_CHECKING:
     from .keyvalue.entries import KvEntry
     from .keyvalue.many import KvSnapshot
     from .objects.models import ObjectInfo, ObjectLink, ObjectStoreConfig, ObjectStoreStatus
-    from .schedules import Schedule
     from .services.models import (
         EndpointInfo,
         EndpointStats,
@@ -204,8 +210,8 @@ _LATER = {
     "AtomicBatch": ("aio.batches", "AtomicBatch"),
     "FastBatch": ("aio.batches", "FastBatch"),
     "Counter": ("aio.counters", "Counter"),
-    "CounterEntry": ("counters", "CounterEntry"),
-    "Schedule": ("schedules", "Schedule"),
+    "CounterEntry": ("jetstream.counters", "CounterEntry"),
+    "Schedule": ("jetstream.schedules", "Schedule"),
     "Consumer": ("aio.consuming", "Consumer"),
     "ConsumerMessages": ("aio.consuming", "ConsumerMessages"),
     "OrderedConsumer": ("aio.consuming", "OrderedConsumer"),
@@ -249,7 +255,7 @@ _LATER = {
     "BlockingService": ("blocking.services", "Service"),
     "BlockingServiceClient": ("blocking.services", "ServiceClient"),
     "BlockingServiceGroup": ("blocking.services", "ServiceGroup"),
-    "ColumnReader": ("columns", "ColumnReader"),
+    "ColumnReader": ("blocking.bulk.columns", "ColumnReader"),
     "KeyValue": ("aio.keyvalue", "KeyValue"),
     "KeyWatch": ("aio.keyvalue", "KeyWatch"),
     "KeyTransaction": ("aio.keyvalue", "KeyTransaction"),

@@ -11,7 +11,7 @@ import tempfile
 import threading
 from typing import TYPE_CHECKING
 
-from penstock.client import memory
+from penstock.client.base import memory
 from penstock.server import app
 from penstock.server.errors import StartError
 from penstock.server.files import lock_store

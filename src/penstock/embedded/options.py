@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from penstock.client.durations import to_nanoseconds
+from penstock.client.base.durations import to_nanoseconds
 from penstock.server.errors import OptionError
 from penstock.server.options import parse_options
 from penstock.server.startup import settings_of

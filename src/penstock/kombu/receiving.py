@@ -10,14 +10,14 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from penstock.client import Options, connect_blocking
-from penstock.client.pull import HEARTBEAT, PENDING_MESSAGES, pull_body, status_error
-from penstock.client.steps import Mailbox
+from penstock.client.base.steps import Mailbox
+from penstock.client.jetstream.pull import HEARTBEAT, PENDING_MESSAGES, pull_body, status_error
 from penstock.errors import PullError
 
 if TYPE_CHECKING:
     from penstock.client import BlockingClient
-    from penstock.client.interest import Interest
-    from penstock.client.message import BaseMessage
+    from penstock.client.base.interest import Interest
+    from penstock.client.base.message import BaseMessage
     from penstock.errors import PenstockError
 
 EXPIRES_NS = 30_000_000_000

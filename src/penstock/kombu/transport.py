@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kombu.transport import virtual
 
 from penstock.client import Options
-from penstock.client.addresses import TlsOptions, parse_servers
+from penstock.client.base.addresses import TlsOptions, parse_servers
 from penstock.errors import (
     ApiError,
     ConnectError,
@@ -39,7 +39,7 @@ from .receiving import Receiver
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.client.message import BaseMessage
+    from penstock.client.base.message import BaseMessage
 
 log = logging.getLogger("penstock.kombu")
 

@@ -12,17 +12,17 @@ import os
 from typing import TYPE_CHECKING
 
 from penstock.api.times import format_time
-from penstock.client.addresses import TlsOptions, parse_servers
+from penstock.client.base.addresses import TlsOptions, parse_servers
 from penstock.client.blocking import connect_blocking
-from penstock.client.options import Options as ClientOptions
+from penstock.client.protocol.options import Options as ClientOptions
 from penstock.errors import NoResponders, PenstockError, StreamNotFound
 from penstock.spark.parsing import OptionError
 from penstock.spark.reading.offsets import StreamState
 
 if TYPE_CHECKING:
+    from penstock.client.base.models import StreamInfo
     from penstock.client.blocking import BlockingClient
     from penstock.client.blocking.jetstream import JetStream
-    from penstock.client.models import StreamInfo
     from penstock.spark.servers import Servers
 
 _clients: dict[tuple[int, Servers], BlockingClient] = {}

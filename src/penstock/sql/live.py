@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from penstock.client.columns import ROWS, read_range
-from penstock.client.stored import read_stored, sequence_at
+from penstock.client.blocking.bulk.columns import ROWS, read_range
+from penstock.client.blocking.bulk.stored import read_stored, sequence_at
 from penstock.sql.selection import END, Selection
 
 if TYPE_CHECKING:

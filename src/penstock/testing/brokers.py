@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 from penstock.client import connect_blocking
 from penstock.client.aio import Connecting
 from penstock.client.aio.handlers import Handlers
-from penstock.client.durations import to_nanoseconds
-from penstock.client.options import make_options
+from penstock.client.base.durations import to_nanoseconds
+from penstock.client.protocol.options import make_options
 from penstock.core.protocol.subjects import valid
 from penstock.errors import InvalidSubject, PenstockError
 

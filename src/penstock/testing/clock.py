@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.client.durations import to_nanoseconds
+from penstock.client.base.durations import to_nanoseconds
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from typing import Any, ClassVar
 
 from penstock.client import Options, connect_blocking
-from penstock.client.addresses import parse_servers
+from penstock.client.base.addresses import parse_servers
 from penstock.errors import PenstockError
 from tests.crash.kinds.base import Kind, Publishing
 from tests.crash.reading import block, number_of, read

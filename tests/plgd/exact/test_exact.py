@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from penstock.client.base.models import StreamConfig
 from penstock.client.blocking import connect_blocking
-from penstock.client.models import StreamConfig
 from penstock.plgd.fleet import FleetConfig
 from penstock.plgd.tables import TABLES
 from tests.peers import ServerProcess, available_servers, start_server

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pytest
 
 from penstock.client import KeyValueConfig, Nanoseconds
+from penstock.client.base.models import StreamConfig
 from penstock.client.blocking import connect_blocking
-from penstock.client.models import StreamConfig
 from penstock.plgd.spark.alerts import failures, gaps, send_alerts
 from penstock.plgd.spark.buckets import Job, write_bucket
 from penstock.plgd.spark.lake import Counts, Lake

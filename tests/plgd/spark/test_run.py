@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from penstock.client.base.models import StreamConfig
 from penstock.client.blocking import BlockingClient, connect_blocking
-from penstock.client.models import StreamConfig
 from penstock.plgd.fleet import FleetConfig, FleetRun
 from penstock.plgd.fleet.delivery import Delivery
 from penstock.plgd.spark.live import key_of

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from penstock.client.base.models import StreamConfig
 from penstock.client.blocking import BlockingClient, connect_blocking
-from penstock.client.models import StreamConfig
 from penstock.plgd.fleet import FleetConfig, FleetRun
 from tests.peers import ServerProcess, available_servers, start_server
 from tests.plgd.spark.test_run import rows_of, twin_keys

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from penstock.client.base.models import StreamConfig
 from penstock.client.blocking import BlockingClient, connect_blocking
-from penstock.client.models import StreamConfig
 from penstock.plgd import encode
 from penstock.plgd.spark import watching
 from penstock.plgd.spark.lake import Lake

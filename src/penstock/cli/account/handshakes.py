@@ -17,7 +17,7 @@ from .stapled import GOODBYE, HandshakeRefused, ServerHandshake, client_hello
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
-    from penstock.client.addresses import Server, TlsOptions
+    from penstock.client.base.addresses import Server, TlsOptions
 
 _INSTALL = "certificates are read with the package cryptography: pip install 'penstock[nkeys]'"
 _LINE_MOST = 1 << 20
@@ -40,7 +40,7 @@ class Peer:
 
     def chain(self) -> list[Certificate]:
         """The certificates, the server's own first; ClickException without TLS."""
-        from penstock.client.tls import make_context
+        from penstock.client.protocol.tls import make_context
 
         try:
             from cryptography.x509 import load_der_x509_certificate
@@ -71,7 +71,7 @@ class Peer:
     @contextlib.contextmanager
     def _ready(self) -> Any:
         """A connection on which TLS may begin."""
-        from penstock.client.tls import begins_with_tls
+        from penstock.client.protocol.tls import begins_with_tls
 
         with _connected(self.server, self.proxy, self.seconds) as plain:
             if not begins_with_tls(self.server, self.options):
@@ -87,7 +87,7 @@ class Peer:
 
 
 def _connected(server: Server, proxy: str, seconds: float) -> socket.socket:
-    from penstock.client.socks import parse_proxy, talk
+    from penstock.client.protocol.socks import parse_proxy, talk
 
     if not proxy:
         return socket.create_connection((server.host, server.port), seconds)

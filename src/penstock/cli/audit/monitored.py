@@ -60,7 +60,7 @@ def _metadata(found: Mapping[str, Any]) -> dict[str, str]:
 
 def _streams(archive: Reader, thresholds: Thresholds, found: Findings) -> None:
     from penstock.api.codec import decode_response
-    from penstock.client.models import StreamInfo
+    from penstock.client.base.models import StreamInfo
 
     for account, stream, _, detail in _leading(archive):
         metadata = _metadata(detail)
@@ -80,7 +80,7 @@ def _streams(archive: Reader, thresholds: Thresholds, found: Findings) -> None:
 def _consumers(archive: Reader, thresholds: Thresholds, found: Findings) -> None:
     from penstock.api.codec import decode_response
     from penstock.api.times import parse_time
-    from penstock.client.models import ConsumerInfo
+    from penstock.client.base.models import ConsumerInfo
 
     now_ns = parse_time(archive.metadata().get("capture_timestamp") or "1970-01-01T00:00:00Z")
     for account, stream, server, detail in _leading(archive):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.client.batches import FastFlow
-from penstock.client.jetstream import decode_pub_ack
-from penstock.client.message import BaseMessage
+from penstock.client.base.message import BaseMessage
+from penstock.client.jetstream.batches import FastFlow
+from penstock.client.plans.jetstream import decode_pub_ack
 from penstock.core.bulk.publish_window import Column, Encoder, Rows
 from penstock.core.load.roles import SID
 from penstock.core.protocol.wire import decode_headers

@@ -57,7 +57,7 @@ def sub(session: Session, /, subject: str, multisubject: bool, **asked: Any) -> 
 
     The figure counts from the first message on.
     """
-    from penstock.client.subjects import check_pattern
+    from penstock.client.protocol.subjects import check_pattern
 
     load = Load.of(asked)
     wanted = f"{subject}.*" if multisubject else subject
@@ -129,7 +129,7 @@ def serve(session: Session, /, subject: str, **asked: Any) -> None:
     Several clients share the requests. --sleep is the time that each answer takes. The clients are instances of
     the service nats-bench-service: ``penstock service ls``, ``info`` and ``stats`` show them.
     """
-    from penstock.client.subjects import check_pattern
+    from penstock.client.protocol.subjects import check_pattern
 
     from .links import Crowd
     from .load import opened_links

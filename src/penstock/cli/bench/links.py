@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from penstock.client.refusals import make_error
+from penstock.client.protocol.refusals import make_error
 from penstock.core.load.crowd import NEVER, Role
 from penstock.core.load.crowd import Crowd as Loop
 from penstock.core.load.crowd import Link as Wire

@@ -176,7 +176,7 @@ class Load:
 
     def subjects(self, subject: str) -> Subjects:
         """The subjects of the messages; InvalidSubject."""
-        from penstock.client.subjects import check_literal
+        from penstock.client.protocol.subjects import check_literal
 
         from .supply import Subjects
 

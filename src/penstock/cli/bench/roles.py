@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.client.jetstream import decode_pub_ack
-from penstock.client.pull import pull_body, status_error
+from penstock.client.jetstream.pull import pull_body, status_error
+from penstock.client.plans.jetstream import decode_pub_ack
 from penstock.core.bulk.publish_window import PublishWindow
 from penstock.core.load import roles as core
 from penstock.core.protocol.wire import decode_headers

@@ -25,7 +25,7 @@ from penstock.cli.session import Session, command
 
 if TYPE_CHECKING:
     from penstock.client import ConsumerConfig
-    from penstock.client.management import ConsumerPause
+    from penstock.client.plans.management import ConsumerPause
 
 _FORCE = click.option("-f", "--force", is_flag=True, help="Do not ask.")
 _ACCEPTED = click.option("-f", "--force", is_flag=True, help="Accepted for scripts.")

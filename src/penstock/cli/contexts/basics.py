@@ -95,8 +95,8 @@ def add(
     in an existing context. The `nats` command uses the same contexts.
     """
     from penstock.cli.contexts import files as context_files
-    from penstock.client.addresses import DEFAULT_URL
-    from penstock.client.contexts import context_names
+    from penstock.client.base.addresses import DEFAULT_URL
+    from penstock.client.protocol.contexts import context_names
 
     fields = context_files.read(name) if name in context_names() else {"url": DEFAULT_URL}
     for option, field in _FIELDS.items():
@@ -122,7 +122,7 @@ def add(
 def select(session: Session, name: str | None) -> None:
     """Select the context NAME: commands without --server and --context use it."""
     from penstock.cli.contexts import files as context_files
-    from penstock.client.contexts import context_names
+    from penstock.client.protocol.contexts import context_names
 
     if name is None:
         known = context_names()
@@ -175,7 +175,7 @@ def _tell_selected(session: Session) -> None:
 def ls(session: Session, names: bool) -> None:
     """List the contexts. The selected one has a star."""
     from penstock.cli.contexts import files as context_files
-    from penstock.client.contexts import context_names
+    from penstock.client.protocol.contexts import context_names
     from penstock.errors import ContextError
 
     known = context_names()
@@ -225,7 +225,7 @@ def info(session: Session, name: str | None, connect: bool) -> int:
 
 def _show(session: Session, name: str, *, connect: bool = False) -> int:
     from penstock.cli.contexts import files as context_files
-    from penstock.client.contexts import EMBEDDED
+    from penstock.client.protocol.contexts import EMBEDDED
 
     fields = context_files.read(name)
     problems = _problems(session, name, connect)
@@ -304,7 +304,7 @@ def copy(
 ) -> None:
     """Copy the context SOURCE as NAME."""
     from penstock.cli.contexts import files as context_files
-    from penstock.client.contexts import context_names
+    from penstock.client.protocol.contexts import context_names
 
     fields = context_files.read(source)
     if name in context_names():
@@ -343,7 +343,7 @@ def validate(session: Session, name: str | None, connect: bool) -> int:
 
     Exit status: 1 if a client could not use one of them.
     """
-    from penstock.client.contexts import context_names
+    from penstock.client.protocol.contexts import context_names
 
     found = {
         each: _problems(session, each, connect) for each in ([name] if name else context_names())

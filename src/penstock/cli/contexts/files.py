@@ -18,7 +18,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from penstock.client.contexts import EMBEDDED, context_names, folder_of_contexts, options_of
+from penstock.client.protocol.contexts import (
+    EMBEDDED,
+    context_names,
+    folder_of_contexts,
+    options_of,
+)
 from penstock.errors import ContextError
 
 FILES = ("creds", "nkey", "cert", "key", "ca")

@@ -31,9 +31,9 @@ def connect(
     """A client of the servers, a list with commas, by default those of NATS_URL. ConnectError: none
     of them answers.
     """
-    from penstock.client.addresses import TlsOptions, parse_servers
+    from penstock.client.base.addresses import TlsOptions, parse_servers
     from penstock.client.blocking import connect_blocking
-    from penstock.client.options import Options
+    from penstock.client.protocol.options import Options
 
     tls = TlsOptions(cert_file=cert, key_file=key, ca_file=ca) if cert or key or ca else None
     options = Options(

@@ -20,7 +20,7 @@ from penstock.cli.early.asking import Failed, ask, connect, receive
 from penstock.cli.early.jsm import age_of, subjects_of
 from penstock.cli.early.pages import consumer_page, differences, stream_page
 from penstock.cli.failures import failure_of
-from penstock.client.models import ConsumerConfig, StreamConfig
+from penstock.client.base.models import ConsumerConfig, StreamConfig
 from penstock.core.base.quoting import shown
 from penstock.errors import ApiError, NoResponders, PenstockError, Timeout
 

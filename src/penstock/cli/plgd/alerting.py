@@ -119,7 +119,7 @@ def watch_of(
 
 def born_alerts(client: BlockingClient, alerts: str) -> int:
     """When the stream of alerts was made, which is now if it was not there; NotTaken if it takes no alerts."""
-    from penstock.client.models import StreamConfig
+    from penstock.client.base.models import StreamConfig
     from penstock.errors import StreamNotFound
     from penstock.plgd.spark.alerts import SUBJECT, NotTaken
 

@@ -103,8 +103,8 @@ def of_stream(
     count: int | None,
 ) -> Iterator[_Raw]:
     """The messages of a stream that a filter names."""
-    from penstock.client.columns import read_range
-    from penstock.client.stored import read_stored
+    from penstock.client.blocking.bulk.columns import read_range
+    from penstock.client.blocking.bulk.stored import read_stored
     from penstock.plgd import named_filter
 
     try:

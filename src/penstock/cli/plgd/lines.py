@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.client import BlockingJetStream
-    from penstock.client.models import StreamInfo
+    from penstock.client.base.models import StreamInfo
 
 
 @dataclass(frozen=True, slots=True)

@@ -305,7 +305,7 @@ def backfill(session: Session, /, folder: Path, stream: str, **given: Any) -> in
         lake = lake_of(folder / "tables", given)
         client = cleanup.enter_context(session.connect(lasting=True))
         state = stream_of(session.jetstream(client), stream).state
-        from penstock.client.addresses import DEFAULT_URL
+        from penstock.client.base.addresses import DEFAULT_URL
 
         source = source_of(session, session.server or DEFAULT_URL, stream)
         progress = Progress(session.jetstream(client), stream, as_json=session.as_json)

@@ -81,7 +81,7 @@ def run(
     It listens on 127.0.0.1 only. Ctrl-C stops it.
     """
     from penstock.cli.contexts import files as context_files
-    from penstock.client.contexts import context_names
+    from penstock.client.protocol.contexts import context_names
     from penstock.server.__main__ import main
 
     remotes = _remotes(session, leaf_port if extend else 0, extend_demo)

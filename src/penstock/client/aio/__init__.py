@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ..options import ConnectOptions, Options, make_options
+from ..protocol.options import ConnectOptions, Options, make_options
 from .connection import Client
 from .handlers import Handlers
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from penstock.errors import PenstockError
 
-    from ..addresses import TlsOptions
-    from ..protocol_lines import OnProtocol
-    from ..status import Status
+    from ..base.addresses import TlsOptions
+    from ..protocol.protocol_lines import OnProtocol
+    from ..session.status import Status
 
 
 class Connecting:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
 
-from ..batches import Atomic, Fast
+from ..jetstream.batches import Atomic, Fast
 from .running import Awaited, Entered, run
 
 if TYPE_CHECKING:
     import asyncio
 
-    from ..jetstream import Headers
+    from ..plans.jetstream import Headers
     from .connection import Client
 
 KEEP_ALIVE_S = 3.0

@@ -1,6 +1,6 @@
 """A connection for asyncio, which ``connect`` opens.
 
-The loop carries bytes between the transport and the state machine of ``client/connection.py``;
+The loop carries bytes between the transport and the state machine of ``client/protocol/connection.py``;
 output is gathered and written once per turn of the loop. The client replaces a lost connection in the
 background: subscriptions go on, messages published meanwhile are kept up to a limit, and requests
 under way fail with ConnectionLost.
@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.errors import ConnectError, ConnectionLost, PenstockError, Timeout
 
-from .. import events
-from ..arguments import checked
-from ..jetstream import Headers, encode_header_map
-from ..making import Making
-from ..memory import open_socket
-from ..session import OUTPUT_BYTES, PENDING_BYTES_MAX, PENDING_MESSAGES_MAX, Session
-from ..steps import made
-from ..tls import begins_with_tls, make_context
+from ..base.arguments import checked
+from ..base.memory import open_socket
+from ..base.steps import made
+from ..plans.jetstream import Headers, encode_header_map
+from ..protocol import events
+from ..protocol.tls import begins_with_tls, make_context
+from ..services.making import Making
+from ..session.session import OUTPUT_BYTES, PENDING_BYTES_MAX, PENDING_MESSAGES_MAX, Session
 from .messages import Message
 from .proxying import open_through
 from .running import Awaited, run
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from ..addresses import Server
-    from ..durations import Duration
-    from ..options import Options
-    from ..steps import Owner
+    from ..base.addresses import Server
+    from ..base.durations import Duration
+    from ..base.steps import Owner
+    from ..protocol.options import Options
     from .handlers import Handlers
     from .jetstream import JetStream
     from .services import Service, ServiceClient

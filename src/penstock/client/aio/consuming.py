@@ -7,13 +7,13 @@ import math
 import weakref
 from typing import TYPE_CHECKING, Any, cast
 
-from ..arguments import waits
+from ..base.arguments import waits
+from ..base.durations import Duration, to_seconds
+from ..base.steps import Until, made
 from ..consume.handles import Consuming
 from ..consume.operation import Operation, PullOperation
 from ..consume.ordering import Ordering
 from ..consume.pushed import Pushing, PushOperation
-from ..durations import Duration, to_seconds
-from ..steps import Until, made
 from .messages import Message
 from .running import Entered, run
 from .waiting import until

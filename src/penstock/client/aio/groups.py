@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..base.steps import made
 from ..groups.managing import ElasticGroups, StaticGroups
 from ..groups.operation import GroupOperation
-from ..steps import made
 from .consuming import _Operation
 from .messages import Message
 from .running import Awaited

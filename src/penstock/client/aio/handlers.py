@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
     from penstock.errors import PenstockError
 
-    from ..protocol_lines import OnProtocol
-    from ..status import Status
+    from ..protocol.protocol_lines import OnProtocol
+    from ..session.status import Status
 
 
 class Handlers(NamedTuple):

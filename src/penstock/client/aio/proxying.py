@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import ConnectError
 
-from ..socks import parse_proxy, talk
+from ..protocol.socks import parse_proxy, talk
 
 if TYPE_CHECKING:
     import asyncio
 
-    from ..addresses import Server
+    from ..base.addresses import Server
 
 
 async def open_through(loop: asyncio.AbstractEventLoop, url: str, server: Server) -> socket.socket:

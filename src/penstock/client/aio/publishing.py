@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..jetstream import Headers, publish_headers
-from ..publishing import Publishing
+from ..jetstream.publishing import Publishing
+from ..plans.jetstream import Headers, publish_headers
 from .running import Entered, run
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from penstock.errors import PenstockError
 
-    from ..models import PubAck
+    from ..base.models import PubAck
     from .connection import Client
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..pulling import Pulling
+from ..jetstream.pulling import Pulling
 from .messages import Message
 from .running import Entered
 

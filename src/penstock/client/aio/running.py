@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from ..steps import (
+from ..base.steps import (
     Attach,
     Await,
     Awaits,
@@ -26,7 +26,7 @@ from .waiting import until
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 
-    from ..steps import Flow, Steps
+    from ..base.steps import Flow, Steps
     from .connection import Client
 
 T = TypeVar("T")

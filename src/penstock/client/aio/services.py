@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from penstock.errors import PenstockError
 
-from ..arguments import waits
+from ..base.arguments import waits
+from ..base.steps import Until
 from ..services.discovery import Finding
 from ..services.serving import BaseRequest, Endpoint, Grouping, Serving
-from ..steps import Until
 from .messages import Message
 from .running import Awaited
 from .subscription import Subscription, cancelled
@@ -22,7 +22,7 @@ from .waiting import until
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..jetstream import Headers
+    from ..plans.jetstream import Headers
     from .connection import Client
 
 Handler: TypeAlias = Callable[["Request"], "bytes | Awaitable[bytes | None] | None"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..status import Status, StatusBox
+from ..session.status import Status, StatusBox
 from .running import Iterated
 
 

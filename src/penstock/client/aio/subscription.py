@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock.errors import SlowConsumer
 
-from ..arguments import waits
-from ..message import callback_failed
-from ..steps import Until
-from ..subscribing import Subscribed
+from ..base.arguments import waits
+from ..base.message import callback_failed
+from ..base.steps import Until
+from ..session.subscribing import Subscribed
 from .messages import Message
 from .running import Entered, run
 from .waiting import until
@@ -19,7 +19,7 @@ from .waiting import until
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from ..durations import Duration
+    from ..base.durations import Duration
     from .connection import Callback, Client
 
 

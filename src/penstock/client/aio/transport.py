@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, cast
 
 from penstock.errors import ConnectError
 
-from ..websocket import WebSocket
+from ..protocol.websocket import WebSocket
 
 if TYPE_CHECKING:
     import ssl
 
-    from ..addresses import Server
+    from ..base.addresses import Server
     from .connection import Client
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextvars import Context
 
-    from ..steps import Until
+    from ..base.steps import Until
     from .connection import Client
 
 LOOK_S = 1e-6

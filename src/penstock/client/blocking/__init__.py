@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
-from ..options import ConnectOptions, Options, make_options
-from ..requests import Question
+from ..protocol.options import ConnectOptions, Options, make_options
+from ..session.requests import Question
 from .connection import BlockingClient
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Iterable
 
-    from ..addresses import TlsOptions
-    from ..protocol_lines import OnProtocol
-    from ..status import Status
+    from ..base.addresses import TlsOptions
+    from ..protocol.protocol_lines import OnProtocol
+    from ..session.status import Status
 
 __all__ = ["BlockingClient", "Question", "connect_blocking"]
 

@@ -12,13 +12,13 @@ from penstock.api.codec import encode
 from penstock.api.streams import StreamConfig, StreamState
 from penstock.errors import PenstockError, ProtocolError
 
-from ..jetstream import decode
-from ..models import StreamInfoResponse
+from ..base.models import StreamInfoResponse
+from ..plans.jetstream import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..models import StreamInfo
+    from ..base.models import StreamInfo
     from .jetstream import JetStream
 
 CHUNK_BYTES = 64 * 1024

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..batches import Atomic, Fast
-from ..session import OUTPUT_BYTES
+from ..jetstream.batches import Atomic, Fast
+from ..session.session import OUTPUT_BYTES
 from .running import Blocking, Entered, run
 
 if TYPE_CHECKING:
-    from ..jetstream import Headers
+    from ..plans.jetstream import Headers
     from .connection import BlockingClient
 
 

@@ -19,19 +19,19 @@ from penstock.errors import (
     Timeout,
 )
 
-from .. import events
-from ..arguments import checked
-from ..connection import State
-from ..jetstream import Headers, encode_header_map
-from ..making import Making
-from ..session import (
+from ..base.arguments import checked
+from ..base.steps import Mailbox, call, made
+from ..plans.jetstream import Headers, encode_header_map
+from ..protocol import events
+from ..protocol.connection import State
+from ..protocol.tls import begins_with_tls
+from ..services.making import Making
+from ..session.session import (
     OUTPUT_BYTES,
     PENDING_BYTES_MAX,
     PENDING_MESSAGES_MAX,
     Session,
 )
-from ..steps import Mailbox, call, made
-from ..tls import begins_with_tls
 from .guard import Sleeper
 from .messages import BlockingMessage
 from .opening import open_transport
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
-    from ..addresses import Server
-    from ..durations import Duration
-    from ..options import Options
-    from ..protocol_lines import OnProtocol
-    from ..requests import Question
-    from ..status import Status
-    from ..steps import Owner
+    from ..base.addresses import Server
+    from ..base.durations import Duration
+    from ..base.steps import Owner
+    from ..protocol.options import Options
+    from ..protocol.protocol_lines import OnProtocol
+    from ..session.requests import Question
+    from ..session.status import Status
     from .jetstream import JetStream
     from .services import Service, ServiceClient
     from .transport import Transport

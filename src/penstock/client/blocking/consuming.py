@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
 
-from ..arguments import waits
+from ..base.arguments import waits
+from ..base.durations import Duration, to_seconds
+from ..base.steps import made
 from ..consume.handles import Consuming
 from ..consume.operation import Operation, PullOperation
 from ..consume.ordering import Ordering
 from ..consume.pushed import Pushing, PushOperation
-from ..durations import Duration, to_seconds
-from ..steps import made
 from .messages import BlockingMessage
 from .running import Entered, exclusive, run
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..counters import Counting
+from ..jetstream.counters import Counting
 from .messages import BlockingMessage
 from .running import Blocking
 

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import ConnectError
 
-from ..socks import talk
+from ..protocol.socks import talk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..socks import Proxy
+    from ..protocol.socks import Proxy
     from .guard import Bell, Guard
 
 READABLE = select.POLLIN | select.POLLHUP | select.POLLERR

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..arguments import checked
-from ..columns import ColumnReader, read_range
+from ..base.arguments import checked
+from ..base.steps import made
 from ..consume.opening import Consumers
 from ..groups.opening import ConsumerGroups
+from ..jetstream.streams import PUSH_PENDING_BYTES_MAX, PUSH_PENDING_MESSAGES_MAX, Pushed, Streams
 from ..keyvalue.managing import KeyValues
 from ..objects.managing import Buckets
-from ..steps import made
-from ..streams import PUSH_PENDING_BYTES_MAX, PUSH_PENDING_MESSAGES_MAX, Pushed, Streams
 from .batches import AtomicBatch, FastBatch
+from .bulk.columns import ColumnReader, read_range
 from .consuming import Consumer, OrderedConsumer, PushConsumer
 from .counters import Counter
 from .messages import BlockingMessage
@@ -26,7 +26,7 @@ from .subscription import Subscription
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..models import ConsumerConfig
+    from ..base.models import ConsumerConfig
     from .connection import BlockingClient
     from .groups import ElasticGroup, StaticGroup
     from .keyvalue import KeyValue

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..message import BaseMessage
+from ..base.message import BaseMessage
 from .running import Blocking
 
 if TYPE_CHECKING:
-    from ..jetstream import Headers
+    from ..plans.jetstream import Headers
 
 
 class BlockingMessage(Blocking, BaseMessage):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..memory import open_socket
-from ..socks import parse_proxy
+from ..base.memory import open_socket
+from ..protocol.socks import parse_proxy
 from .dialing import Patience
 from .transport import Transport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..addresses import Server
-    from ..options import Options
+    from ..base.addresses import Server
+    from ..protocol.options import Options
     from .guard import Bell, Guard
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..jetstream import Headers, publish_headers
-from ..publishing import Publishing
-from ..session import OUTPUT_BYTES
+from ..jetstream.publishing import Publishing
+from ..plans.jetstream import Headers, publish_headers
+from ..session.session import OUTPUT_BYTES
 from .running import Entered, run
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import ClientInUse
 
-from ..pulling import Pulling
+from ..jetstream.pulling import Pulling
 from .messages import BlockingMessage
 from .running import Entered, exclusive
 

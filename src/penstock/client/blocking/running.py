@@ -10,7 +10,7 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
-from ..steps import (
+from ..base.steps import (
     Attach,
     Await,
     Blocks,
@@ -30,7 +30,7 @@ from ..steps import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from ..steps import Flow, Steps
+    from ..base.steps import Flow, Steps
     from .connection import BlockingClient
 
     F = TypeVar("F", bound=Callable[..., Any])

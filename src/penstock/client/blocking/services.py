@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
 
 from penstock.errors import PenstockError
 
-from ..arguments import waits
+from ..base.arguments import waits
 from ..services.discovery import Finding
 from ..services.serving import BaseRequest, Endpoint, Grouping, Serving
 from .messages import BlockingMessage
@@ -23,8 +23,8 @@ from .subscription import Subscription
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..durations import Duration
-    from ..jetstream import Headers
+    from ..base.durations import Duration
+    from ..plans.jetstream import Headers
     from ..services.models import ServiceConfig
     from .connection import BlockingClient
 

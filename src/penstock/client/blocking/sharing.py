@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import ConnectionClosed, PenstockError, Timeout
 
-from ..session import Session
-from ..steps import Mailbox
+from ..base.steps import Mailbox
+from ..session.session import Session
 from .guard import Bell, Guard, Sleeper
 from .keeping import IDLE_S, Keeper
 from .messages import BlockingMessage
@@ -29,7 +29,7 @@ from .messages import BlockingMessage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..durations import Duration
+    from ..base.durations import Duration
     from .transport import Transport
 
 RECONNECT_S = 0.1

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from ..steps import call
-from ..subscribing import Subscribed
+from ..base.steps import call
+from ..session.subscribing import Subscribed
 from .messages import BlockingMessage
 from .running import Entered, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..durations import Duration
+    from ..base.durations import Duration
     from .connection import BlockingClient
 
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import ConnectError
 
-from ..tls import make_context
+from ..protocol.tls import make_context
 from .dialing import READABLE, Patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..addresses import Server, TlsOptions
+    from ..base.addresses import Server, TlsOptions
     from .guard import Bell, Guard
 
 RECEIVE_BYTES = 16 * 1024

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import ConnectError
 
-from ..websocket import FRAME_BYTES, WebSocket
+from ..protocol.websocket import FRAME_BYTES, WebSocket
 from .transport import Transport
 
 if TYPE_CHECKING:
     import socket
 
-    from ..addresses import Server
-    from ..options import Options
+    from ..base.addresses import Server
+    from ..protocol.options import Options
     from .guard import Bell, Guard
 
 

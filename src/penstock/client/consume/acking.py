@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError
 
-from ..message import ACK, nak_body
+from ..base.message import ACK, nak_body
 
 if TYPE_CHECKING:
-    from ..message import BaseMessage
-    from ..models import ConsumerConfig
-    from ..session import Session
+    from ..base.message import BaseMessage
+    from ..base.models import ConsumerConfig
+    from ..session.session import Session
 
 
 class Acks:

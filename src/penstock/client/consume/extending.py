@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..message import BaseMessage
-    from ..models import ConsumerConfig
+    from ..base.message import BaseMessage
+    from ..base.models import ConsumerConfig
 
 
 class AckExtension:

@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.errors import ConnectionLost, NoResponders, PullError
 
-from ..durations import Duration, to_nanoseconds
-from ..message import BaseMessage
-from ..models import ConsumerConfig, ConsumerInfo
-from ..pull import check_most
-from ..pulling import Pulling
-from ..steps import RETRY_S, call, pausing
+from ..base.durations import Duration, to_nanoseconds
+from ..base.message import BaseMessage
+from ..base.models import ConsumerConfig, ConsumerInfo
+from ..base.steps import RETRY_S, call, pausing
+from ..jetstream.pull import check_most
+from ..jetstream.pulling import Pulling
 from .pulled import WRONG_PIN, PullIntake
 from .requests import Asking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..durations import Moment
-    from ..management import ConsumerPause
-    from ..steps import Steps
-    from ..streams import Streams
+    from ..base.durations import Moment
+    from ..base.steps import Steps
+    from ..jetstream.streams import Streams
+    from ..plans.management import ConsumerPause
     from .intake import Intake, OnMissing
     from .requests import Sizes
 

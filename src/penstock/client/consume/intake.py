@@ -38,8 +38,8 @@ from penstock.errors import (
     Timeout,
 )
 
-from ..message import IN_PROGRESS
-from ..steps import RETRY_S, Mailbox, Until
+from ..base.message import IN_PROGRESS
+from ..base.steps import RETRY_S, Mailbox, Until
 from .acking import Acks
 from .events import EventFeed
 from .extending import AckExtension
@@ -49,12 +49,12 @@ from .requests import size_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..interest import Interest
-    from ..message import BaseMessage
-    from ..models import ConsumerInfo
-    from ..session import Session
-    from ..steps import Steps
-    from ..streams import Streams
+    from ..base.interest import Interest
+    from ..base.message import BaseMessage
+    from ..base.models import ConsumerInfo
+    from ..base.steps import Steps
+    from ..jetstream.streams import Streams
+    from ..session.session import Session
 
 OnMissing: TypeAlias = Literal["wait", "raise", "recreate"]
 """What to do when the consumer or its stream is deleted."""

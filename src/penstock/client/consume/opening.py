@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ..steps import call
+from ..base.steps import call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..management import ManagementPlans
-    from ..steps import Steps
+    from ..base.steps import Steps
+    from ..plans.management import ManagementPlans
 
 C = TypeVar("C")
 PC = TypeVar("PC")

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from penstock.errors import CallbackFailed, PenstockError
 
-from ..durations import Duration, to_seconds
-from ..message import BaseMessage, nak_body
-from ..steps import call, flow
+from ..base.durations import Duration, to_seconds
+from ..base.message import BaseMessage, nak_body
+from ..base.steps import call, flow
 from .requests import Sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..session import Session
-    from ..steps import Flow, Steps
+    from ..base.steps import Flow, Steps
+    from ..session.session import Session
     from .events import ConsumerEvent
     from .intake import Intake, OnMissing
 

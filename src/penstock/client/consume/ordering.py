@@ -17,14 +17,14 @@ from penstock.errors import (
     StreamNotFound,
 )
 
-from ..durations import Duration, Moment, to_nanoseconds
-from ..message import BaseMessage
-from ..models import ConsumerConfig, ConsumerInfo
-from ..ordered import INACTIVE_THRESHOLD_S, Ordered
-from ..own_consumers import OwnConsumers
-from ..pull import CONFLICT, HEARTBEAT, check_most
-from ..pulling import Pulling
-from ..steps import RETRY_S, call, pausing
+from ..base.durations import Duration, Moment, to_nanoseconds
+from ..base.message import BaseMessage
+from ..base.models import ConsumerConfig, ConsumerInfo
+from ..base.steps import RETRY_S, call, pausing
+from ..jetstream.ordered import INACTIVE_THRESHOLD_S, Ordered
+from ..jetstream.pull import CONFLICT, HEARTBEAT, check_most
+from ..jetstream.pulling import Pulling
+from ..session.own_consumers import OwnConsumers
 from .handles import TIMEOUT_S
 from .pulled import PullIntake
 from .requests import Asking, size_of
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from penstock.api.fields import DeliverPolicy, ReplayPolicy
 
-    from ..steps import Steps
-    from ..streams import Streams
+    from ..base.steps import Steps
+    from ..jetstream.streams import Streams
     from .intake import Intake, OnMissing
     from .requests import Sizes
 

@@ -15,13 +15,13 @@ from penstock.errors import (
     PullError,
 )
 
-from ..pull import CONFLICT, HEARTBEAT, NO_RESPONDERS, NOT_FOUND, TIMEOUT
+from ..jetstream.pull import CONFLICT, HEARTBEAT, NO_RESPONDERS, NOT_FOUND, TIMEOUT
 from .intake import Intake, OnMissing
 
 if TYPE_CHECKING:
-    from ..message import BaseMessage
-    from ..models import ConsumerInfo
-    from ..streams import Streams
+    from ..base.message import BaseMessage
+    from ..base.models import ConsumerInfo
+    from ..jetstream.streams import Streams
     from .requests import Asking, Sizes
 
 LIMITED_S = 1.0

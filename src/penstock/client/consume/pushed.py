@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.errors import PenstockError
 
-from ..message import BaseMessage
-from ..pull import HEARTBEAT, control_reply
-from ..steps import call
+from ..base.message import BaseMessage
+from ..base.steps import call
+from ..jetstream.pull import HEARTBEAT, control_reply
 from .handles import config_of
 from .intake import Intake
 from .operation import Operation
@@ -20,11 +20,11 @@ from .operation import Operation
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..durations import Duration
-    from ..models import ConsumerInfo
-    from ..session import Session
-    from ..steps import Steps
-    from ..streams import Streams
+    from ..base.durations import Duration
+    from ..base.models import ConsumerInfo
+    from ..base.steps import Steps
+    from ..jetstream.streams import Streams
+    from ..session.session import Session
     from .events import ConsumerEvent
     from .intake import OnMissing
 

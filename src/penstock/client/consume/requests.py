@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from penstock.api import encode
 from penstock.api.calls import PullRequest
 
-from ..durations import Duration, to_nanoseconds
+from ..base.durations import Duration, to_nanoseconds
 
 if TYPE_CHECKING:
-    from ..message import BaseMessage
-    from ..models import ConsumerConfig
+    from ..base.message import BaseMessage
+    from ..base.models import ConsumerConfig
 
 MESSAGES_MAX = 500
 """Messages that an operation buffers, unless it is told a number."""

@@ -29,11 +29,11 @@ from penstock.errors import (
     StreamNotFound,
 )
 
+from ..base.models import ConsumerInfo
+from ..base.steps import RETRY_S, Until
 from ..consume.intake import Intake, raise_lasting
 from ..consume.pulled import PullIntake
 from ..consume.requests import Asking
-from ..models import ConsumerInfo
-from ..steps import RETRY_S, Until
 from .config import ElasticGroupConfig, decode
 from .partitions import PRIORITY_GROUP, SECOND_NS, filters_of, member_consumer
 from .watching import DocumentWatch
@@ -41,10 +41,10 @@ from .watching import DocumentWatch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..base.message import BaseMessage
+    from ..base.models import ConsumerConfig
+    from ..base.steps import Steps
     from ..consume.requests import Sizes
-    from ..message import BaseMessage
-    from ..models import ConsumerConfig
-    from ..steps import Steps
     from .config import GroupConfig
     from .managing import Group
 

@@ -14,9 +14,9 @@ from penstock.errors import (
     StreamNotFound,
 )
 
+from ..base.message import BaseMessage
+from ..base.steps import call
 from ..keyvalue.config import KeyValueConfig
-from ..message import BaseMessage
-from ..steps import call
 from .config import (
     ELASTIC_BUCKET,
     STATIC_BUCKET,
@@ -34,9 +34,9 @@ from .partitions import PRIORITY_GROUP, assignments, filters_of, work_queue
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ..base.steps import Steps
     from ..keyvalue.bucket import Bucket
-    from ..session import Session
-    from ..steps import Steps
+    from ..session.session import Session
     from .config import GroupConfig
 
 M = TypeVar("M", bound=BaseMessage)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.errors import BucketNotFound
 
-from ..steps import call
+from ..base.steps import call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..steps import Steps
+    from ..base.steps import Steps
     from .config import ElasticGroupConfig, StaticGroupConfig
     from .managing import ElasticGroups, StaticGroups
 

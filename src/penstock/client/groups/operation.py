@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from ..base.message import BaseMessage
 from ..consume.operation import Operation
 from ..consume.requests import Sizes
-from ..message import BaseMessage
 from .intake import GroupIntake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..base.durations import Duration
+    from ..base.models import ConsumerConfig
     from ..consume.events import ConsumerEvent
-    from ..durations import Duration
-    from ..models import ConsumerConfig
     from .managing import Group
 
 M = TypeVar("M", bound=BaseMessage)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ..durations import Nanoseconds, to_nanoseconds
-from ..models import ConsumerConfig, StreamConfig, StreamSource, SubjectTransform
+from ..base.durations import Nanoseconds, to_nanoseconds
+from ..base.models import ConsumerConfig, StreamConfig, StreamSource, SubjectTransform
 from .config import ElasticGroupConfig, PartitioningFilter, work_queue_of
 
 if TYPE_CHECKING:
-    from ..models import StreamInfo
+    from ..base.models import StreamInfo
     from .config import GroupConfig
 
 PRIORITY_GROUP = "PCG"

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.api import keyvalue as wire
 
-from ..models import ConsumerConfig
-from ..own_consumers import OwnConsumers
-from ..pull import control_reply
-from ..steps import Mailbox
+from ..base.models import ConsumerConfig
+from ..base.steps import Mailbox
+from ..jetstream.pull import control_reply
+from ..session.own_consumers import OwnConsumers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..interest import Interest
-    from ..message import BaseMessage
-    from ..steps import Steps
-    from ..streams import Streams
+    from ..base.interest import Interest
+    from ..base.message import BaseMessage
+    from ..base.steps import Steps
+    from ..jetstream.streams import Streams
 
 HEARTBEAT_S = 5.0
 SILENCE_S = 2.5 * HEARTBEAT_S

@@ -24,18 +24,18 @@ from penstock.errors import (
     WrongLastSequence,
 )
 
-from ..durations import Duration, to_nanoseconds, to_seconds
-from ..jetstream import publish_headers
-from ..steps import call
+from ..base.durations import Duration, to_nanoseconds, to_seconds
+from ..base.steps import call
+from ..plans.jetstream import publish_headers
 from .config import SECOND_NS, check_stream, prefixes, status_of
 from .keyspace import Keyspace
 from .transaction import check_revision
 
 if TYPE_CHECKING:
-    from ..models import PubAck, StreamInfo
-    from ..session import Session
-    from ..steps import Steps
-    from ..streams import Streams
+    from ..base.models import PubAck, StreamInfo
+    from ..base.steps import Steps
+    from ..jetstream.streams import Streams
+    from ..session.session import Session
     from .codecs import KeyCodec, ValueCodec
     from .config import KeyValueStatus
     from .entries import KvEntry

@@ -11,12 +11,12 @@ from penstock.api import keyvalue as wire
 from penstock.api.streams import SERVERS_OWN
 from penstock.errors import BadBucket, InvalidBucketName
 
-from ..durations import Duration, Nanoseconds, to_nanoseconds
-from ..models import Placement, Republish, StreamConfig, StreamSource, SubjectTransform
-from ..summaries import bucket_summary
+from ..base.durations import Duration, Nanoseconds, to_nanoseconds
+from ..base.models import Placement, Republish, StreamConfig, StreamSource, SubjectTransform
+from ..base.summaries import bucket_summary
 
 if TYPE_CHECKING:
-    from ..models import StreamInfo
+    from ..base.models import StreamInfo
 
 NO_LIMIT = -1
 SECOND_NS = 1_000_000_000

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from ..arguments import checked
+from ..base.arguments import checked
 from .many import ManyKeys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..durations import Duration
+    from ..base.durations import Duration
     from .codecs import KeyCodec, ValueCodec
 
 V = TypeVar("V")

@@ -8,14 +8,14 @@ from penstock.api import keyvalue as wire
 from penstock.core.protocol.subjects import collide, subset
 from penstock.errors import InvalidKey, ProtocolError
 
-from ..direct import error_of
+from ..jetstream.direct import error_of
 from .codecs import PlainKeys, encoded_filter, encoded_value
 from .entries import KvEntry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..message import BaseMessage
+    from ..base.message import BaseMessage
     from .codecs import KeyCodec, ValueCodec
 
 V = TypeVar("V")

@@ -14,14 +14,14 @@ from penstock.errors import (
     StreamNotFound,
 )
 
-from ..steps import call
+from ..base.steps import call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..management import ManagementPlans
-    from ..models import StreamInfo
-    from ..steps import Steps
+    from ..base.models import StreamInfo
+    from ..base.steps import Steps
+    from ..plans.management import ManagementPlans
     from .config import KeyValueConfig, KeyValueStatus
 
 B = TypeVar("B")

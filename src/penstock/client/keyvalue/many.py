@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 from penstock.api import keyvalue as wire
 from penstock.errors import MessageNotFound, Timeout
 
-from ..durations import Duration, to_nanoseconds
-from ..steps import call
+from ..base.durations import Duration, to_nanoseconds
+from ..base.steps import call
 from .bucket import Bucket
 from .entries import KvEntry
 from .transaction import Change, check_revision, committing
@@ -21,7 +21,7 @@ from .watching import Position, Watching
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..steps import Steps
+    from ..base.steps import Steps
 
 V = TypeVar("V")
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from penstock.api import keyvalue as wire
 from penstock.errors import NoResponders, RevisionConflict, WrongLastSequence
 
-from ..batches import Atomic
-from ..steps import call
+from ..base.steps import call
+from ..jetstream.batches import Atomic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..durations import Duration
-    from ..steps import Steps
+    from ..base.durations import Duration
+    from ..base.steps import Steps
     from .bucket import Bucket
 
 V = TypeVar("V")

@@ -26,20 +26,20 @@ from penstock.errors import (
     Timeout,
 )
 
-from ..durations import Duration, to_seconds
-from ..ordered import Ordered
-from ..pulling import Inbox
-from ..steps import Ended, Left, Ready, Step, Until, call
+from ..base.durations import Duration, to_seconds
+from ..base.steps import Ended, Left, Ready, Step, Until, call
+from ..jetstream.ordered import Ordered
+from ..jetstream.pulling import Inbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.api.fields import DeliverPolicy
 
-    from ..jetstream import Plans
-    from ..message import BaseMessage
-    from ..models import ConsumerConfig, ConsumerInfo, Metadata
-    from ..steps import Steps
+    from ..base.message import BaseMessage
+    from ..base.models import ConsumerConfig, ConsumerInfo, Metadata
+    from ..base.steps import Steps
+    from ..plans.jetstream import Plans
     from .bucket import Bucket
     from .entries import KvEntry
 

@@ -29,17 +29,17 @@ from penstock.errors import (
     Timeout,
 )
 
-from ..steps import SEND, Attach, Mailbox, Until, pausing
+from ..base.steps import SEND, Attach, Mailbox, Until, pausing
 from .models import CHUNK_BYTES, same_digest
 from .persisting import persisting
 
 if TYPE_CHECKING:
     from penstock.errors import PenstockError, PermissionsViolation
 
-    from ..interest import Interest
-    from ..message import BaseMessage
-    from ..steps import Steps
-    from ..streams import Streams
+    from ..base.interest import Interest
+    from ..base.message import BaseMessage
+    from ..base.steps import Steps
+    from ..jetstream.streams import Streams
     from .models import ObjectInfo
 
 WINDOW_BYTES = 4 * 2**20

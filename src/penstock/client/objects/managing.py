@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.errors import BucketExists, BucketNotFound, StreamExists, StreamNotFound
 
-from ..models import StreamConfig
-from ..steps import call
+from ..base.models import StreamConfig
+from ..base.steps import call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..steps import Steps
+    from ..base.steps import Steps
     from .models import ObjectStoreConfig, ObjectStoreStatus
     from .store import Storing
 

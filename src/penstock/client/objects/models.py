@@ -15,14 +15,14 @@ from penstock.api.streams import SERVERS_OWN
 from penstock.api.times import ZERO_TIME
 from penstock.errors import ObjectDamaged
 
-from ..durations import Duration, Nanoseconds, to_nanoseconds
-from ..summaries import bucket_summary
+from ..base.durations import Duration, Nanoseconds, to_nanoseconds
+from ..base.summaries import bucket_summary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..jetstream import Headers
-    from ..models import Placement, StreamConfig, StreamInfo
+    from ..base.models import Placement, StreamConfig, StreamInfo
+    from ..plans.jetstream import Headers
 
 STREAM_PREFIX = "OBJ_"
 CHUNK_BYTES = 128 * 1024

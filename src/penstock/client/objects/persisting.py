@@ -13,14 +13,14 @@ from penstock.errors import (
     Timeout,
 )
 
-from ..ordered import LEADERLESS
-from ..steps import pausing
+from ..base.steps import pausing
+from ..jetstream.ordered import LEADERLESS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..session import Session
-    from ..steps import Steps
+    from ..base.steps import Steps
+    from ..session.session import Session
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from penstock.errors import (
     WrongLastSequence,
 )
 
-from ..steps import call, pausing
+from ..base.steps import call, pausing
 from .managing import of_bucket
 from .models import (
     ObjectInfo,
@@ -37,9 +37,9 @@ from .models import (
 from .persisting import passing, persisting
 
 if TYPE_CHECKING:
-    from ..session import Session
-    from ..steps import Steps
-    from ..streams import Streams
+    from ..base.steps import Steps
+    from ..jetstream.streams import Streams
+    from ..session.session import Session
 
 PATIENCE_S = 60.0
 """How long a transfer waits for the server before it gives up."""

@@ -23,7 +23,7 @@ from .models import meta_subject
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..steps import Steps
+    from ..base.steps import Steps
     from .models import ObjectInfo
     from .properties import Properties
 

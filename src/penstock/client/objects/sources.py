@@ -15,12 +15,12 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterable, Callable, Iterable
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from ..steps import Await, Work
+from ..base.steps import Await, Work
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from ..steps import Steps
+    from ..base.steps import Steps
 
 Chunk: TypeAlias = bytes | memoryview
 Progress: TypeAlias = Callable[[int, int | None], object]

@@ -14,7 +14,7 @@ from penstock.errors import (
     ObjectNotFound,
 )
 
-from ..steps import call
+from ..base.steps import call
 from .managing import of_bucket
 from .models import (
     ObjectInfo,
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from penstock.api.fields import DeliverPolicy
 
-    from ..jetstream import Headers
-    from ..steps import Steps
+    from ..base.steps import Steps
+    from ..plans.jetstream import Headers
 
 W = TypeVar("W", bound=Watching)
 

@@ -20,8 +20,8 @@ from penstock.errors import (
     StreamNotFound,
 )
 
-from ..durations import Duration, to_seconds
-from ..steps import Work, call, flow
+from ..base.durations import Duration, to_seconds
+from ..base.steps import Work, call, flow
 from .downloading import ChunkMissing, Download
 from .models import (
     ObjectInfo,
@@ -40,8 +40,8 @@ from .uploading import Upload
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..jetstream import Headers
-    from ..steps import Flow, Steps
+    from ..base.steps import Flow, Steps
+    from ..plans.jetstream import Headers
     from .sources import Content, Progress, Source, Target
 
 REPLACED_MAX = 5

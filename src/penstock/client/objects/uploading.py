@@ -32,9 +32,9 @@ from penstock.errors import (
     Timeout,
 )
 
-from ..jetstream import MSG_ID, decode_pub_ack
-from ..publishing import IN_PROCESS
-from ..steps import SEND, Attach, Mailbox, Until, pausing
+from ..base.steps import SEND, Attach, Mailbox, Until, pausing
+from ..jetstream.publishing import IN_PROCESS
+from ..plans.jetstream import MSG_ID, decode_pub_ack
 from .persisting import passing, persisting
 
 if TYPE_CHECKING:
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
     from penstock.errors import PermissionsViolation
 
-    from ..interest import Interest
-    from ..message import BaseMessage
-    from ..steps import Steps
-    from ..streams import Streams
+    from ..base.interest import Interest
+    from ..base.message import BaseMessage
+    from ..base.steps import Steps
+    from ..jetstream.streams import Streams
     from .sources import Chunk
 
 T = TypeVar("T")

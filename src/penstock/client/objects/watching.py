@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConnectionClosed, ObjectDamaged, PenstockError, Timeout
 
-from ..ordered import Ordered
-from ..own_consumers import OwnConsumers
-from ..pull import Flow as Requests
-from ..pulling import Inbox, Pulling
-from ..steps import SEND, Ended, Ready, Until, call, pausing
+from ..base.steps import SEND, Ended, Ready, Until, call, pausing
+from ..jetstream.ordered import Ordered
+from ..jetstream.pull import Flow as Requests
+from ..jetstream.pulling import Inbox, Pulling
+from ..session.own_consumers import OwnConsumers
 from .models import decode_meta
 
 if TYPE_CHECKING:
     from penstock.api.fields import DeliverPolicy
 
-    from ..durations import Duration
-    from ..message import BaseMessage
-    from ..steps import Steps
-    from ..streams import Streams
+    from ..base.durations import Duration
+    from ..base.message import BaseMessage
+    from ..base.steps import Steps
+    from ..jetstream.streams import Streams
     from .models import ObjectInfo
 
 BATCH = 256

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.errors import NoResponders, ProtocolError, ServiceError
 
-from ..message import BaseMessage
-from ..steps import Step, call
+from ..base.message import BaseMessage
+from ..base.steps import Step, call
 from .models import (
     ERROR,
     ERROR_CODE,
@@ -23,10 +23,10 @@ from .models import (
 from .serving import PREFIX
 
 if TYPE_CHECKING:
-    from ..durations import Duration
-    from ..jetstream import Headers
-    from ..session import Session
-    from ..steps import Flow, Steps
+    from ..base.durations import Duration
+    from ..base.steps import Flow, Steps
+    from ..plans.jetstream import Headers
+    from ..session.session import Session
 
 M = TypeVar("M", bound=BaseMessage)
 T = TypeVar("T")

@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.errors import ProtocolError
 
-from ..subjects import check_pattern
+from ..protocol.subjects import check_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,9 +15,9 @@ import msgspec
 
 from penstock.errors import CallbackFailed, InvalidSubject, PenstockError, ServiceError
 
-from ..jetstream import encode_header_map
-from ..session import PENDING_BYTES_MAX, PENDING_MESSAGES_MAX
-from ..steps import Attach, Mailbox, call
+from ..base.steps import Attach, Mailbox, call
+from ..plans.jetstream import encode_header_map
+from ..session.session import PENDING_BYTES_MAX, PENDING_MESSAGES_MAX
 from . import models
 from .models import (
     EndpointInfo,
@@ -35,12 +35,12 @@ from .models import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..interest import Interest
-    from ..jetstream import Headers
-    from ..message import BaseMessage
-    from ..session import Session
-    from ..steps import Steps
-    from ..subscribing import Subscribed
+    from ..base.interest import Interest
+    from ..base.message import BaseMessage
+    from ..base.steps import Steps
+    from ..plans.jetstream import Headers
+    from ..session.session import Session
+    from ..session.subscribing import Subscribed
 
 T = TypeVar("T")
 PREFIX = "$SRV"

@@ -27,7 +27,7 @@ from penstock.pipeline.running.supervising import (
 )
 
 if TYPE_CHECKING:
-    from penstock.client.models import StreamInfo
+    from penstock.client.base.models import StreamInfo
     from penstock.errors import PenstockError
     from penstock.pipeline.children import Children
     from penstock.pipeline.logs.landing import Landing

@@ -12,8 +12,8 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
+from penstock.client.base.models import StreamConfig
 from penstock.client.blocking import connect_blocking
-from penstock.client.models import StreamConfig
 from penstock.errors import ConnectError, PenstockError, StreamExists
 from penstock.pipeline.logs import names
 from penstock.pipeline.logs.settings import LOOPBACK, RunError
@@ -21,8 +21,8 @@ from penstock.pipeline.logs.settings import LOOPBACK, RunError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from penstock.client.base.models import StreamInfo
     from penstock.client.blocking import BlockingClient
-    from penstock.client.models import StreamInfo
     from penstock.pipeline.children import Children
     from penstock.pipeline.logs.settings import Settings
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.client.blocking.jetstream import JetStream, Publisher
-    from penstock.client.jetstream import StoredMessage
+    from penstock.client.plans.jetstream import StoredMessage
 
 WINDOW_MESSAGES = 2000
 ACK_TIMEOUT_SECONDS = 10.0

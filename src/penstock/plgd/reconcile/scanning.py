@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.client.columns import read_range
-from penstock.client.stored import read_stored
+from penstock.client.blocking.bulk.columns import read_range
+from penstock.client.blocking.bulk.stored import read_stored
 
 from ..codec import decode_version
 from ..columns import decode_batch

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from penstock.client.stored import read_stored
+from penstock.client.blocking.bulk.stored import read_stored
 from penstock.core.protocol.wire import decode_headers
 from penstock.errors import MessageNotFound
 from penstock.spark.tables.rows import read_files

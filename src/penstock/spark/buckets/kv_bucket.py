@@ -18,7 +18,7 @@ from penstock.errors import MessageNotFound, StreamNotFound
 from penstock.spark.connection import ReadError
 
 if TYPE_CHECKING:
-    from penstock.client.models import StreamConfig
+    from penstock.client.base.models import StreamConfig
     from penstock.spark.asking import Asking
 
 

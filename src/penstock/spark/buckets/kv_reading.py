@@ -27,9 +27,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.api.keyvalue import PURGE, PUT, operation_of
-from penstock.client import columns as bulk
-from penstock.client.models import ConsumerConfig
-from penstock.client.own_consumers import OwnConsumers
+from penstock.client.base.models import ConsumerConfig
+from penstock.client.blocking.bulk import columns as bulk
+from penstock.client.session.own_consumers import OwnConsumers
 from penstock.core.protocol.subjects import matches
 from penstock.core.protocol.wire import decode_headers
 from penstock.errors import (

@@ -28,7 +28,7 @@ from penstock.api.keyvalue import (
     removal_headers,
     stream_of,
 )
-from penstock.client.jetstream import EXPECTED_LAST_SUBJECT_SEQ, TTL
+from penstock.client.plans.jetstream import EXPECTED_LAST_SUBJECT_SEQ, TTL
 from penstock.spark.buckets.kv_options import bucket_name
 from penstock.spark.holding import checkpoint_given
 from penstock.spark.parsing import OptionError, Row, one_of, parse

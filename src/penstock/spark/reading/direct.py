@@ -30,9 +30,9 @@ from penstock.spark.reading.plan import UnfitError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client.interest import Interest
-    from penstock.client.message import BaseMessage
-    from penstock.client.models import StreamInfo
+    from penstock.client.base.interest import Interest
+    from penstock.client.base.message import BaseMessage
+    from penstock.client.base.models import StreamInfo
     from penstock.core.bulk.columns import Columns
     from penstock.core.protocol.wire import Parser
     from penstock.spark.reading.one_range import Reading

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.client.stored import read_stored
+from penstock.client.blocking.bulk.stored import read_stored
 from penstock.spark.connection import jetstream_for, state_of
 from penstock.spark.reading.consumers import BATCH_BYTES
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
-from penstock.client.columns import next_stored
-from penstock.client.models import ConsumerConfig
+from penstock.client.base.models import ConsumerConfig
+from penstock.client.blocking.bulk.columns import next_stored
 from penstock.errors import ApiError, MessageNotFound, StreamNotFound
 from penstock.spark.asking import Asking
 from penstock.spark.connection import ReadError, state_of
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from penstock.client.blocking.jetstream import JetStream
-    from penstock.client.jetstream import StoredMessage
+    from penstock.client.plans.jetstream import StoredMessage
     from penstock.spark.reading.offsets import StreamState
     from penstock.spark.reading.options import Options
     from penstock.spark.reading.positions import Position

@@ -27,7 +27,7 @@ from penstock.spark.connection import state_of, stream_info
 from penstock.spark.reading.offsets import TO_GO_ON, DataLossError
 
 if TYPE_CHECKING:
-    from penstock.client.models import StreamInfo
+    from penstock.client.base.models import StreamInfo
     from penstock.core.bulk.columns import Columns
     from penstock.spark.reading.plan import ReadPlan
 

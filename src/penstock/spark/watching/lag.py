@@ -37,8 +37,8 @@ from penstock.spark.watching import lag_moves
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from penstock.client.base.models import ConsumerConfig, ConsumerInfo
     from penstock.client.blocking.jetstream import JetStream
-    from penstock.client.models import ConsumerConfig, ConsumerInfo
     from penstock.spark.reading.offsets import Offset
     from penstock.spark.reading.options import Options
     from penstock.spark.servers import Servers

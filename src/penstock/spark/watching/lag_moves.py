@@ -29,17 +29,17 @@ from msgspec.structs import replace
 from penstock.api.calls import ConsumerResetRequest, ConsumerResetResponse
 from penstock.api.codec import encode
 from penstock.api.subjects import ACK_PREFIX
-from penstock.client.columns import ColumnReader
-from penstock.client.jetstream import decode
-from penstock.client.message import ACK
-from penstock.client.models import ConsumerConfig
+from penstock.client.base.message import ACK
+from penstock.client.base.models import ConsumerConfig
+from penstock.client.blocking.bulk.columns import ColumnReader
+from penstock.client.plans.jetstream import decode
 from penstock.errors import ConsumerNotFound, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.client.base.models import ConsumerInfo
     from penstock.client.blocking.jetstream import JetStream
-    from penstock.client.models import ConsumerInfo
 
 DESCRIPTION = "Shadow of a Spark query: the ack floor is what the query has committed."
 _RESETS = (2, 14)

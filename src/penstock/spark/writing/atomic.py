@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from penstock.client.jetstream import EXPECTED_LAST_SUBJECT_SEQ, decode_pub_ack
+from penstock.client.plans.jetstream import EXPECTED_LAST_SUBJECT_SEQ, decode_pub_ack
 from penstock.core.bulk.publish_window import Encoder
 from penstock.errors import (
     ApiError,

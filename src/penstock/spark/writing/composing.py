@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.client.jetstream import EXPECTED_LAST_MSG_ID as LAST_MSG_ID
-from penstock.client.jetstream import EXPECTED_LAST_SEQ as LAST_SEQ
-from penstock.client.jetstream import EXPECTED_LAST_SUBJECT_SEQ as LAST_SUBJECT_SEQ
-from penstock.client.jetstream import MSG_ID, TTL
+from penstock.client.plans.jetstream import EXPECTED_LAST_MSG_ID as LAST_MSG_ID
+from penstock.client.plans.jetstream import EXPECTED_LAST_SEQ as LAST_SEQ
+from penstock.client.plans.jetstream import EXPECTED_LAST_SUBJECT_SEQ as LAST_SUBJECT_SEQ
+from penstock.client.plans.jetstream import MSG_ID, TTL
 from penstock.core.bulk.publish_window import SEND, SKIP, UNNUMBERED, Column, Rows
 from penstock.spark.parsing import OptionError
 from penstock.spark.writing.header_columns import lines_of

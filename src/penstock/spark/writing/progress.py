@@ -44,10 +44,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.api.keyvalue import prefix_of, stream_of
-from penstock.client.columns import read_range
-from penstock.client.jetstream import MSG_ID
-from penstock.client.models import StreamConfig
-from penstock.client.stored import read_stored
+from penstock.client.base.models import StreamConfig
+from penstock.client.blocking.bulk.columns import read_range
+from penstock.client.blocking.bulk.stored import read_stored
+from penstock.client.plans.jetstream import MSG_ID
 from penstock.errors import (
     ApiError,
     MessageNotFound,

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.client.jetstream import decode_pub_ack
-from penstock.client.publishing import IN_PROCESS
+from penstock.client.jetstream.publishing import IN_PROCESS
+from penstock.client.plans.jetstream import decode_pub_ack
 from penstock.core.protocol.wire import OP_PUB, ROLE_SERVER, Parser, decode_headers
 from penstock.errors import ApiError, PenstockError
 from penstock.spark.connection import jetstream_for

@@ -12,8 +12,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from penstock.client.jetstream import EXPECTED_STREAM, MSG_ID, decode_pub_ack
-from penstock.client.rows import RowPublisher
+from penstock.client.blocking.bulk.rows import RowPublisher
+from penstock.client.plans.jetstream import EXPECTED_STREAM, MSG_ID, decode_pub_ack
 from penstock.core.bulk.publish_window import TOO_LARGE
 from penstock.core.protocol.subjects import matches
 from penstock.errors import (

@@ -24,7 +24,7 @@ from penstock.spark.writing.progress import replicate_bucket
 from penstock.spark.writing.row_errors import WriteError
 
 if TYPE_CHECKING:
-    from penstock.client.models import StreamConfig, StreamInfo
+    from penstock.client.base.models import StreamConfig, StreamInfo
     from penstock.spark.writing.options import WriteOptions
 
 WINDOW_WANTED_SECONDS = 20.0

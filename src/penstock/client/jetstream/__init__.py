@@ -1,0 +1,1 @@
+"""JetStream over a session: streams, publishing, pulling, direct gets, schedules and counters."""

@@ -1,0 +1,1 @@
+"""What all clients share above one connection: reconnects, requests, subscriptions, the status."""
