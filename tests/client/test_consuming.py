@@ -20,7 +20,7 @@ from penstock.client import (
     connect,
     connect_blocking,
 )
-from penstock.client.steps import RETRY_S
+from penstock.client.base.steps import RETRY_S
 from penstock.errors import (
     CallbackFailed,
     ConsumerBusy,

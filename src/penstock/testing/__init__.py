@@ -24,6 +24,7 @@ from .process import LocalServer, StartFailedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
     from penstock.client import BlockingClient, Client
     from penstock.embedded import ServerOptions
@@ -79,10 +80,9 @@ def broker(
     return Made(clock=clock, store=store, port=port, name=name, **options)
 
 
-@asynccontextmanager
-async def server(
+def server(
     *, options: Sequence[str] = (), store: str | None = None, process: bool = False
-) -> AsyncIterator[Client]:
+) -> AbstractAsyncContextManager[Client]:
     """A connected asyncio client and its own server, in this process or in one of its own.
 
     Example::
@@ -93,6 +93,15 @@ async def server(
     `options` are more options of penstock-server; `store` is a folder to keep (default: none is
     kept). Raises StartFailedError if the server does not start.
     """
+    from .entering import ServerBlock
+
+    return ServerBlock(_server(options, store, process))
+
+
+@asynccontextmanager
+async def _server(
+    options: Sequence[str], store: str | None, process: bool
+) -> AsyncIterator[Client]:
     if not process:
         async with broker(store=store or "memory", arguments=options) as made, made.connect() as nc:
             yield nc
@@ -111,10 +120,9 @@ async def server(
         await asyncio.to_thread(local.stop)
 
 
-@contextmanager
 def server_blocking(
     *, options: Sequence[str] = (), store: str | None = None, process: bool = False
-) -> Iterator[BlockingClient]:
+) -> AbstractContextManager[BlockingClient]:
     """As `server`, with a blocking client.
 
     Example::
@@ -122,6 +130,15 @@ def server_blocking(
         with penstock.testing.server_blocking() as nc:
             nc.publish("news", b"sunny")
     """
+    from .entering import BlockingServerBlock
+
+    return BlockingServerBlock(_server_blocking(options, store, process))
+
+
+@contextmanager
+def _server_blocking(
+    options: Sequence[str], store: str | None, process: bool
+) -> Iterator[BlockingClient]:
     if not process:
         with (
             broker(store=store or "memory", arguments=options) as made,

@@ -65,6 +65,13 @@ class Connecting:
         def __exit__(self, *_: object) -> None:
             """Python asks for it before it calls ``__enter__``."""
 
+        def __getattr__(self, name: str) -> None:
+            """Tell who takes it for the client."""
+            raise AttributeError(
+                f"no {name!r} before there is a connection: write `async with connect(...) as nc`, "
+                "or `nc = await connect(...)`"
+            )
+
 
 def connect(
     servers: str | Iterable[str] | Options | None = None,

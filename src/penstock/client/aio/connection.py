@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from penstock.errors import ConnectError, ConnectionLost, PenstockError, Timeout
 
 from ..base.arguments import checked
+from ..base.forgotten import AsyncOnly
 from ..base.memory import open_socket
 from ..base.steps import made
 from ..plans.jetstream import Headers, encode_header_map
@@ -56,7 +57,7 @@ Callback: TypeAlias = "Callable[[Message], object]"
 logger = logging.getLogger(__name__)
 
 
-class Client(Awaited, Session[Message], Making["JetStream", "Service", "ServiceClient"]):
+class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service", "ServiceClient"]):
     """A connection for asyncio; made by ``connect``. It belongs to the loop in which it was made.
 
     ::

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..base.arguments import waits
 from ..base.durations import Duration, to_seconds
+from ..base.forgotten import AsyncItems
 from ..base.steps import Until, made
 from ..consume.handles import Consuming
 from ..consume.operation import Operation, PullOperation
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from .connection import Client
 
 
-class _Operation(Entered, Operation[Message]):
+class _Operation(Entered, AsyncItems, Operation[Message]):
     """The iteration and the handlers of an operation, for asyncio."""
 
     client: Client

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from ..base.forgotten import AsyncItems, AsyncOnly
 from ..base.steps import (
     Attach,
     Await,
@@ -157,7 +158,7 @@ class Awaited(Awaits):
         realise(cls, _runner, iterate, _told, "AsyncGenerator")
 
 
-class Iterated(Awaited, Generic[T]):
+class Iterated(Awaited, AsyncItems, Generic[T]):
     """Base of objects for ``async for``: the steps of ``_following`` return an item, or raise Ended."""
 
     client: Client
@@ -175,7 +176,7 @@ class Iterated(Awaited, Generic[T]):
             raise StopAsyncIteration from None
 
 
-class Entered(Awaited):
+class Entered(Awaited, AsyncOnly):
     """Base of objects for ``async with``, which run the steps of ``_leaving`` at the end."""
 
     __slots__ = ()

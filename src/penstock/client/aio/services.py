@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 from penstock.errors import PenstockError
 
 from ..base.arguments import waits
+from ..base.forgotten import AsyncOnly
 from ..base.steps import Until
 from ..services.discovery import Finding
 from ..services.serving import BaseRequest, Endpoint, Grouping, Serving
@@ -99,7 +100,7 @@ class ServiceGroup(Awaited, Grouping[Request, Handler, "ServiceGroup"]):
         return self._decorator(name, subject, metadata, queue_group, concurrency)
 
 
-class Service(ServiceGroup, Serving[Request, Handler, ServiceGroup]):
+class Service(ServiceGroup, AsyncOnly, Serving[Request, Handler, ServiceGroup]):
     """A service; made by ``Client.add_service``. It answers until ``stop``, or the end of ``async with``.
 
     Handlers run in the loop of the client: functions as requests arrive, coroutine functions one request

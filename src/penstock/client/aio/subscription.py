@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from penstock.errors import SlowConsumer
 
 from ..base.arguments import waits
+from ..base.forgotten import AsyncItems
 from ..base.message import callback_failed
 from ..base.steps import Until
 from ..session.subscribing import Subscribed
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from .connection import Callback, Client
 
 
-class Subscription(Entered, Subscribed[Message]):
+class Subscription(Entered, AsyncItems, Subscribed[Message]):
     """Messages of one subject.
 
     A callback that is a plain function is called as messages arrive; a coroutine function is awaited for

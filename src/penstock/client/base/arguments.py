@@ -138,8 +138,18 @@ def refuse(name: str, what: str, value: object, call: str = "") -> NoReturn:
     shown = repr(value)
     shown = shown if len(shown) <= 40 else f"{shown[:37]}..."
     hint = ": encode it" if what == "bytes" and isinstance(value, str) else ""
+    if unawaited(value):
+        hint = ": give it without calling it" if what == "a function" else ": await it"
     where = f"{call}: " if call else ""
     raise TypeError(f"{where}{name} is {what}, not {type(value).__name__} ({shown}){hint}")
+
+
+def unawaited(value: object) -> bool:
+    """Whether a value is a coroutine that was to be awaited; closes it, or Python warns of it, too."""
+    if not inspect.iscoroutine(value):
+        return False
+    value.close()
+    return True
 
 
 _FIELD = re.compile(r"cannot unmarshal .* into Go struct field \w+\.([\w.]+) of type (\S+)")

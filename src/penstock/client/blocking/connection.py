@@ -107,6 +107,19 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         """Close."""
         self.close()
 
+    if not TYPE_CHECKING:  # checkers say it themselves
+
+        async def __aenter__(self) -> None:
+            """Tell who took the wrong one of two."""
+            self.close()
+            raise TypeError(
+                "connect_blocking() is for blocking code: write `with connect_blocking(...)`, "
+                "or `async with connect(...)`"
+            )
+
+        async def __aexit__(self, *_: object) -> None:
+            """Python asks for it before it calls ``__aenter__``."""
+
     # -- opening and closing -----------------------------------------------------------------------
 
     def close(self) -> None:

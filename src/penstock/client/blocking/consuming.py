@@ -18,6 +18,7 @@ from penstock.errors import PenstockError
 
 from ..base.arguments import waits
 from ..base.durations import Duration, to_seconds
+from ..base.forgotten import BlockingItems
 from ..base.steps import made
 from ..consume.handles import Consuming
 from ..consume.operation import Operation, PullOperation
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from .connection import BlockingClient
 
 
-class _Operation(Entered, Operation[BlockingMessage]):
+class _Operation(Entered, BlockingItems, Operation[BlockingMessage]):
     """The iteration and the handlers of an operation, for blocking code."""
 
     client: BlockingClient

@@ -10,6 +10,7 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
+from ..base.forgotten import BlockingItems, BlockingOnly
 from ..base.steps import (
     Attach,
     Await,
@@ -168,7 +169,7 @@ class Blocking(Blocks):
         realise(cls, _called, iterate, _told, "Iterator")
 
 
-class Iterated(Blocking, Generic[T]):
+class Iterated(Blocking, BlockingItems, Generic[T]):
     """Base of objects for ``for``: the steps of ``_following`` return an item, or raise Ended."""
 
     client: BlockingClient
@@ -186,7 +187,7 @@ class Iterated(Blocking, Generic[T]):
             raise StopIteration from None
 
 
-class Entered(Blocking):
+class Entered(Blocking, BlockingOnly):
     """Base of objects for ``with``, which run the steps of ``_leaving`` at the end."""
 
     __slots__ = ()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
 from penstock.errors import PenstockError
 
 from ..base.arguments import waits
+from ..base.forgotten import BlockingOnly
 from ..services.discovery import Finding
 from ..services.serving import BaseRequest, Endpoint, Grouping, Serving
 from .messages import BlockingMessage
@@ -118,7 +119,7 @@ class Threads:
             self._handle(message)
 
 
-class Service(ServiceGroup, Serving[Request, Handler, ServiceGroup]):
+class Service(ServiceGroup, BlockingOnly, Serving[Request, Handler, ServiceGroup]):
     """A service; made by ``BlockingClient.add_service``.
 
     Requests are handled while a thread calls ``run``: in that thread, one at a time (several threads may

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from ..base.forgotten import BlockingItems
 from ..base.steps import call
 from ..session.subscribing import Subscribed
 from .messages import BlockingMessage
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from .connection import BlockingClient
 
 
-class Subscription(Entered, Subscribed[BlockingMessage]):
+class Subscription(Entered, BlockingItems, Subscribed[BlockingMessage]):
     """Messages of one subject, kept until they are taken; several threads share them.
 
     ::

@@ -14,6 +14,8 @@ import msgspec
 
 from penstock.errors import InvalidKey, InvalidValue
 
+from ..base.arguments import unawaited
+
 V = TypeVar("V")
 
 _WILDCARDS = ("*", ">")
@@ -161,6 +163,8 @@ class PlainValues:
             return value
         if isinstance(value, bytearray | memoryview):
             return bytes(value)
+        if unawaited(value):
+            raise TypeError("a value is bytes, not a coroutine: await it")
         raise TypeError(
             f"a value is bytes, not {type(value).__name__}: encode it, "
             f"or use bucket.typed({type(value).__name__})"
