@@ -62,6 +62,19 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_seed = str(SEED)
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """Connections that Spark's code keeps do not outlive a file: with the server gone, they would try to
+    connect, and log that into the tests that follow.
+    """
+    connection = sys.modules.get("penstock.spark.connection")
+    if connection and (nextitem is None or nextitem.path != item.path):
+        connection.forget_all()
+    return (yield)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """What `make check` runs connects to nothing, in any run."""

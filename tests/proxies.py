@@ -42,12 +42,16 @@ class Proxy:
                     each.shutdown(socket.SHUT_RDWR)
         self._pairs.clear()
 
-    def close(self) -> None:
+    def refuse(self) -> None:
         """Break all connections and take no more."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.cut()
+
+    def close(self) -> None:
+        """Take no more connections, and wait until all are over."""
+        self.refuse()
         for thread in self._threads:
             thread.join(timeout=20)
             assert not thread.is_alive()

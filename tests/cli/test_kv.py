@@ -16,6 +16,7 @@ from penstock.cli.kv.dump import read_values
 from penstock.cli.output import payload
 from penstock.client import connect_blocking
 from tests import copies
+from tests.proxies import running_proxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -134,6 +135,26 @@ def test_a_watch_begins_where_it_is_told(at: Run, bucket: str) -> None:
     text = at("kv", "watch", bucket, "other", "-n", 1).out
     assert text.startswith("[")
     assert text.endswith(f"] PUT {bucket} > other: x\n")
+
+
+def test_a_wait_that_ends_without_a_connection_is_an_error(
+    at: Run, peer: ServerProcess, bucket: str
+) -> None:
+    at("kv", "put", bucket, "k", "newest")
+
+    def ends(operation: bytes) -> bool:
+        if b"newest" not in operation:
+            return False
+        proxy.refuse()
+        return True
+
+    with running_proxy(peer.port) as proxy:
+        proxy.loses = ends
+        ran = at("-s", proxy.url, "kv", "watch", bucket, "--wait", "1s")
+    assert proxy.lost
+    assert (ran.status, ran.out) == (1, "")
+    assert f"penstock: cannot connect to {proxy.url}" in ran.err
+    assert "without a connection" in ran.err.splitlines()[-1]
 
 
 def test_a_watch_follows_changes(peer: ServerProcess, at: Run, bucket: str) -> None:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from penstock.cli.messages.templates import filled, random_letters
 from penstock.client import connect_blocking
 from tests import copies
+from tests.proxies import running_proxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -118,6 +119,27 @@ def test_sub_says_where_a_message_is_in_its_stream(at: Run, unique: str) -> None
         f"[#1] {unique} stream {unique} seq 1 pending 1\nfirst\n"
         f"[#2] {unique} stream {unique} seq 2 pending 0\nsecond\n"
     )
+
+
+def test_a_wait_that_ends_without_a_connection_is_an_error(
+    at: Run, peer: ServerProcess, unique: str
+) -> None:
+    def ends(operation: bytes) -> bool:
+        if operation.startswith(b"PONG"):  # the second one: the subscription is there
+            client.publish(unique, b"newest")
+            client.flush()
+        if b"newest" not in operation:
+            return False
+        proxy.refuse()
+        return True
+
+    with connect_blocking(peer.url) as client, running_proxy(peer.port) as proxy:
+        proxy.loses = ends
+        ran = at("-s", proxy.url, "sub", unique, "--wait", "1s")
+    assert proxy.lost
+    assert (ran.status, ran.out) == (1, "")
+    assert f"penstock: cannot connect to {proxy.url}" in ran.err
+    assert "without a connection" in ran.err.splitlines()[-1]
 
 
 def test_sub_shows_requests_with_their_answers(peer: ServerProcess, unique: str) -> None:

@@ -63,6 +63,14 @@ class Scene:
         text = json.dumps(body) if isinstance(body, dict) else str(body)
         self.client.say(f"PUB {NEXT}.{self.name}.{name} {reply} {len(text)}\r\n{text}\r\n")
 
+    def reset(self, body: Any = b"", name: str = "c") -> Any:
+        """Reset the consumer; asked again while the answers differ.
+
+        A reset to the first message, while nats-server writes the consumer's file, is not written: it
+        answers with the state that it reads there, of before the reset. Another reset mends that.
+        """
+        return self.client.agree(f"CONSUMER.RESET.{self.name}.{name}", body)
+
     def info(self, name: str = "c") -> Any:
         """The consumer's info."""
         return self.client.info(self.name, name)

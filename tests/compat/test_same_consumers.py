@@ -95,25 +95,24 @@ def test_resets(client):
     scene = Scene(client)
     scene.fill(6)
     scene.consumer()
-    reset = f"CONSUMER.RESET.{scene.name}.c"
     scene.pull(4)
     client.answer(0, "")
     client.answer(2, "")
     scene.info()
-    scene.ok(reset)
+    scene.reset()
     scene.info()
     scene.pull(2)
     scene.info()
-    scene.ok(reset, {"seq": 5})
+    scene.reset({"seq": 5})
     scene.pull(2)
     scene.info()
-    scene.ok(reset, {"seq": 1})
-    scene.ok(reset, {"seq": 50})
+    scene.reset({"seq": 1})
+    scene.reset({"seq": 50})
     scene.info()
-    scene.ok(reset, {})
+    scene.reset({})
     scene.info()
     for body in ("{", '{"seq":-1}', '{"seq":"x"}', '{"x":1,"seq":2}', "garbage", "[1]"):
-        client.ask(reset, body)
+        scene.reset(body)
         scene.info()
 
 
@@ -140,7 +139,7 @@ def test_what_a_reset_may_do(client, config):
     scene.consumer(**config)
     scene.pull({"batch": 2, "no_wait": True})
     for body in (b"", {"seq": 2}, {"seq": 3}, {"seq": 7}):
-        client.ask(f"CONSUMER.RESET.{scene.name}.c", body)
+        scene.reset(body)
         scene.info()
         scene.pull({"batch": 2, "no_wait": True})
         scene.info()
@@ -152,14 +151,14 @@ def test_what_is_counted_of_a_start_that_is_still_to_come(client, filtered):
     scene.fill(2, "a")
     config = {"filter_subject": f"{scene.name}.a"} if filtered else {}
     scene.consumer(**config)
-    scene.ok(f"CONSUMER.RESET.{scene.name}.c", {"seq": 5})
+    scene.reset({"seq": 5})
     for _ in range(4):
         scene.fill(1, "a")
         client.wait(0.2)  # nats-server counts a moment later
         scene.info()
     scene.pull({"batch": 1, "no_wait": True})
     scene.info()
-    scene.ok(f"CONSUMER.RESET.{scene.name}.c", {"seq": 2**40})
+    scene.reset({"seq": 2**40})
     scene.info()
 
 

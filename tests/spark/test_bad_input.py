@@ -117,8 +117,7 @@ def secured(request, tmp_path_factory) -> Iterator[ServerProcess]:
 @pytest.fixture(autouse=True)
 def _forget() -> Iterator[None]:
     yield
-    for key in list(connection._clients):
-        connection.forget_client(key[1])
+    connection.forget_all()
 
 
 # -- every way of reading and writing, without a JVM

@@ -58,6 +58,13 @@ def forget_client(servers: Servers) -> None:
         client.close()
 
 
+def forget_all() -> None:
+    """Close all connections of this process that are kept; the next calls open others."""
+    for process, servers in list(_clients):
+        if process == os.getpid():
+            forget_client(servers)
+
+
 def client_options(servers: Servers, *, reconnects: int | None = None) -> ClientOptions:
     """The servers as options of the client; ValueError for an invalid address.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli.kv.entries import entry_data, print_entries
-from penstock.cli.messages.showing import body_of, told_of_losses
+from penstock.cli.messages.showing import body_of, end_of_wait, told_of_losses
 from penstock.cli.output import moment, print_json, print_json_line, readable
 from penstock.cli.prompts import confirm
 from penstock.cli.session import Session, command
@@ -258,6 +258,7 @@ def watch(
                 try:
                     entry = changes.next(wait / 1e9 if wait else None)
                 except Timeout:
+                    end_of_wait(client)
                     return
                 seen += 1
                 _show_change(session, entry)

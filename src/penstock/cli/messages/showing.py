@@ -72,6 +72,14 @@ def told_of_losses() -> Iterator[None]:
         logger.removeHandler(handler)
 
 
+def end_of_wait(client: BlockingClient) -> None:
+    """Nothing came within --wait; raises ConnectionLost without a connection, as something may have."""
+    from penstock.errors import ConnectionLost
+
+    if not client.connected:
+        raise ConnectionLost("--wait ended without a connection: it is unknown what came meanwhile")
+
+
 def data_of(message: BlockingMessage, decoder: Decoder = AS_IT_IS) -> dict[str, object]:
     """A message in JSON."""
     data: dict[str, object] = {"subject": message.subject}

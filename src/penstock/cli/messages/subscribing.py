@@ -14,6 +14,7 @@ from penstock.cli.messages.decoding import Decoder, decoded
 from penstock.cli.messages.lines import LineOrForm
 from penstock.cli.messages.showing import (
     data_of,
+    end_of_wait,
     hear_out,
     print_message,
     show_message,
@@ -126,6 +127,8 @@ def sub(session: Session, /, subjects: tuple[str, ...], decoder: Decoder, **aske
                     acked += 1
                 if printer.taken == asked["count"]:
                     break
+            else:
+                end_of_wait(client)
             if acked:  # without acks the command owes the server nothing, which may be gone by now
                 client.flush()
         finally:

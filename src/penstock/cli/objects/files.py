@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.messages.showing import headers_of, told_of_losses
+from penstock.cli.messages.showing import end_of_wait, headers_of, told_of_losses
 from penstock.cli.objects.buckets import opened, show_store, store_data
 from penstock.cli.output import (
     duration,
@@ -307,6 +307,7 @@ def watch(
                 try:
                     found = changes.next(wait / 1e9 if wait else None)
                 except Timeout:
+                    end_of_wait(client)
                     return
                 if found is None:
                     continue  # the present objects are over
