@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import ObjectNotFound, ObjectStoreConfig, connect_blocking
+from penstock.client import ObjectInfo, ObjectNotFound, ObjectStoreConfig, connect_blocking
 from penstock.client.blocking.running import run
-from penstock.errors import PenstockError
+from penstock.errors import ObjectExists, PenstockError, WrongLastSequence
 from tests.ways import SEED, length
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def test_a_rename_and_a_rival(
         renamed, other = by_turns(client, dice, *calls)
         left = contents(client, store)
         failed = [isinstance(each, PenstockError) for each in (renamed, other)]
+        assert not any(isinstance(each, WrongLastSequence) for each in (renamed, other))
         if rival in ("delete", "rename"):
             assert sorted(failed) == [False, True]
             gone = {"b": FIRST}, {"c": FIRST} if rival == "rename" else {}
@@ -100,8 +101,59 @@ def test_a_rename_and_a_rival(
             assert left in ({"a": SECOND, "b": FIRST}, {"b": SECOND})
         elif rival == "put the new one":
             assert left == ({"a": FIRST, "b": SECOND} if failed[0] else {"b": SECOND})
+            assert not failed[0] or isinstance(renamed, ObjectExists)
         elif rival == "delete the new one":
             assert left == ({"b": FIRST} if failed[1] else {})
         else:
             assert list(left.values()) == [FIRST]
         store.destroy()
+
+
+OTHERS: dict[str, Callable[[BlockingObjectStore], Steps[Any]]] = {
+    "delete": lambda store: store.deleting("a"),
+    "put": lambda store: store.putting("a", SECOND, chunk_size=200),
+    "describe": lambda store: store.updating_meta("a", description="other"),
+}
+
+
+@pytest.mark.parametrize("rival", OTHERS)
+def test_a_change_of_properties_and_a_rival(
+    client: BlockingClient, server: ServerProcess, unique: str, rival: str
+) -> None:
+    """The change is made to whatever has the name in the end, unless that is nothing."""
+    dice = random.Random(f"{SEED} {rival}")
+    js = client.jetstream()
+    for number in range(SCHEDULES):
+        store = js.create_object_store(
+            ObjectStoreConfig(bucket=f"{unique}{number}", storage="memory")
+        )
+        store.put("a", FIRST, chunk_size=200)
+        calls = store.updating_meta("a", metadata={"k": "v"}), OTHERS[rival](store)
+        changed, other = by_turns(client, dice, *calls)
+        assert not isinstance(other, PenstockError)
+        if rival == "delete":
+            assert contents(client, store) == {}
+            assert isinstance(changed, ObjectNotFound | ObjectInfo)
+        else:
+            assert contents(client, store) == {"a": SECOND if rival == "put" else FIRST}
+            assert not isinstance(changed, PenstockError)
+        if rival == "describe":
+            info = store.info("a")
+            assert (info.metadata, info.description) == ({"k": "v"}, "other")
+        store.destroy()
+
+
+def test_two_links_with_one_name(
+    client: BlockingClient, server: ServerProcess, unique: str
+) -> None:
+    dice = random.Random(SEED)
+    store = client.jetstream().create_object_store(
+        ObjectStoreConfig(bucket=unique, storage="memory")
+    )
+    target = store.put("a", FIRST)
+    for number in range(SCHEDULES):
+        name = f"link{number}"
+        calls = store.linking(name, target), store._linking_bucket(name, "other")
+        assert not any(isinstance(each, PenstockError) for each in by_turns(client, dice, *calls))
+        assert store.info(name).link is not None
+    store.destroy()

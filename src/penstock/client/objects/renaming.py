@@ -60,13 +60,20 @@ class Renaming:
                 return info
 
     def _naming(self, info: ObjectInfo) -> Steps[None]:
-        try:
-            self._new_seq = yield from self._store._publishing(info, self._new_seq)
-        except WrongLastSequence:
-            found, seq = yield from self._store._looking(self._new)
-            if found is None or found.nuid != info.nuid:
-                raise
-            self._new_seq = seq
+        """Store the new name; ObjectExists when another object has it meanwhile."""
+        store = self._store
+        while True:
+            try:
+                self._new_seq = yield from store._publishing(info, self._new_seq)
+            except WrongLastSequence:
+                found, self._new_seq = yield from store._looking(self._new)
+                if found is None or found.deleted:
+                    continue
+                if found.nuid != info.nuid:
+                    raise ObjectExists(
+                        f"bucket {store.bucket!r} has an object {self._new!r} meanwhile"
+                    ) from None
+            return
 
     def _unnaming(self) -> Steps[bool]:
         """Whether the old name is gone; if another message has it, that is renamed next."""

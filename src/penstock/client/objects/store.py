@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from penstock.errors import (
     ObjectExists,
     ObjectNotFound,
+    WrongLastSequence,
 )
 
 from ..base.steps import call
@@ -99,9 +100,10 @@ class Storing(Transfers, Generic[W]):
     ) -> Steps[ObjectInfo]:
         """Change the name, description, headers or metadata of an object; what is None stays.
 
-        The bytes stay as they are. Raises ObjectNotFound, and ObjectExists when another object has the new
-        name. A rename that is cancelled on its way is completed; one that fails may leave the object under
-        both names. What is put under the old name meanwhile is renamed, too, or stays: never lost.
+        The bytes stay as they are. What is put under the name meanwhile gets the changes. Raises
+        ObjectNotFound, and ObjectExists when another object has the new name. A rename that is cancelled
+        on its way is completed; one that fails may leave the object under both names. What is put under
+        the old name meanwhile is renamed, too, or stays: never lost.
         """
         new = name if rename is None else rename
         meta_subject(self.bucket, new)
@@ -122,9 +124,7 @@ class Storing(Transfers, Generic[W]):
             )
 
         if new == name:
-            info = changed(before)
-            yield from self._publishing(info, seq)
-            return info
+            return (yield from self._changing(before, seq, changed))
         renaming = Renaming(self, name, new, changed)
         yield from renaming.begin(before, seq)
         return (
@@ -137,6 +137,23 @@ class Storing(Transfers, Generic[W]):
         )
 
     update_meta = call(updating_meta)
+
+    def _changing(
+        self, before: ObjectInfo, seq: int, changed: Callable[[ObjectInfo], ObjectInfo]
+    ) -> Steps[ObjectInfo]:
+        """Change the properties that were read, or those that another call has stored in their place."""
+        name, found = before.name, before
+        while True:
+            info = changed(found)
+            try:
+                yield from self._publishing(info, seq)
+            except WrongLastSequence:
+                newer, seq = yield from self._looking(name)
+                if newer is None or newer.deleted:
+                    raise ObjectNotFound(self.bucket, name) from None
+                found = newer
+            else:
+                return info
 
     def linking(self, name: str, target: ObjectInfo) -> Steps[ObjectInfo]:
         """Make a link to an object of this bucket or another one; ``target`` is what ``info`` returns.
@@ -166,12 +183,16 @@ class Storing(Transfers, Generic[W]):
     add_bucket_link = call(_linking_bucket)
 
     def _storing_link(self, name: str, link: ObjectLink) -> Steps[ObjectInfo]:
-        before, seq = yield from self._looking(name)
-        if before is not None and before.link is None and not before.deleted:
-            raise ObjectExists(f"bucket {self.bucket!r} has an object {name!r} already")
         info = ObjectInfo(name=name, bucket=self.bucket, nuid=self.client.new_id(), link=link)
-        yield from self._publishing(info, seq)
-        return info
+        while True:
+            before, seq = yield from self._looking(name)
+            if before is not None and before.link is None and not before.deleted:
+                raise ObjectExists(f"bucket {self.bucket!r} has an object {name!r} already")
+            try:
+                yield from self._publishing(info, seq)
+            except WrongLastSequence:
+                continue  # another call was first
+            return info
 
     # -- the bucket --------------------------------------------------------------------------------
 
