@@ -1,5 +1,5 @@
 """No client of a server that has just started gets a message that has expired: neither one that expired
-while no server ran, nor one whose removal a full disk did not take.
+while no server ran, nor one whose removal a full disk did not take. The same holds for a restored stream.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pytest
 from penstock.core.base.disk import PyDisk
 from penstock.engine.rules import message_ttl
 from penstock.testing.simulated_disk import SimDisk
+from tests.engine.backups import backup, restore
 from tests.engine.house import SECOND, House
 
 TTL = b"NATS/1.0\r\nNats-TTL: 1s\r\n\r\n"
@@ -109,3 +110,23 @@ def test_a_store_that_is_only_read_keeps_what_has_expired() -> None:
     now_ns = house.server.clock.now() + 2 * SECOND
     reader = House(Path("store"), now_ns, PyDisk(disk), frozen=True)
     assert reader.ok("STREAM.INFO.S")["state"]["messages"] == 1 + MESSAGES
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+@pytest.mark.parametrize("way", WAYS)
+def test_what_has_expired_in_a_backup_is_not_restored(
+    way: str, storage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = furnished(SimDisk(random=Random(1)), way)
+    answer, data = backup(house)
+    other = House(
+        Path("store"),
+        house.server.clock.now() + 2 * SECOND,
+        PyDisk(SimDisk(random=Random(2))),
+    )
+    monkeypatch.setattr(message_ttl, "PER_TICK", 4)
+    info = restore(other, answer, data, storage=storage)
+    assert info["state"]["messages"] == other.account.streams["S"].core.log.msgs
+    assert seen(other) == left(way)
+    markers = 7 if way == "ttl with markers" else 0
+    assert info["state"]["messages"] == len(left(way)) + markers

@@ -103,6 +103,7 @@ class StreamEntry:
     )  # consumers that cannot be opened, and why
     lost_reported: int = 0  # how many entries of the log's `lost` were reported
     notes_reported: int = 0  # how many entries of the log's `notes` were reported
+    incomplete: bool = False  # its consumers are not recovered yet: its rules store nothing
     expire_at_ns: int = 0  # when expire() is due
     disk_failure: "DiskFailure | None" = None  # set while the disk fails
     unread_since_ns: int = 0  # when reads began to fail; 0: they work

@@ -361,7 +361,7 @@ class Engine:
         next_ns = now_ns + IDLE_INTERVAL_NS
         for account in self._all:
             for stream in list(account.streams.values()):
-                if stream.rules is None:
+                if stream.rules is None or stream.incomplete:
                     continue
                 if now_ns >= stream.rules_at_ns:
                     try:

@@ -227,6 +227,8 @@ def recover(
         yield
     log = opening.log
     entry = _open(account, meta.config, meta.created, files, new=False, log=log, recall=False)
+    # a message that a rule stores now would reach no consumer, and interest retention would drop it
+    entry.incomplete = True
     _enter(account, entry)
     try:
         upstreams.recall(account, entry)
@@ -237,6 +239,7 @@ def recover(
         if entry.offline and entry.config.retention == "interest":
             # acks of the other consumers would remove messages that this consumer needs
             raise BadFileError(f'stopped - damaged consumer "{min(entry.offline)}"')
+        entry.incomplete = False
         yield from _expire(account, entry)
     except BaseException:
         _drop(account, entry)
@@ -245,8 +248,8 @@ def recover(
 
 
 def _expire(account: JetStreamAccount, entry: StreamEntry) -> Iterator[None]:
-    """Remove what has expired, in steps: no client gets it. It expired while no server ran, or when
-    the disk was too full for a record of the removal.
+    """Remove what has expired, in steps: no client gets it. It expired while no server ran, when
+    the disk was too full for a record of the removal, or in a backup.
     """
     if account.settings.frozen:
         return
@@ -383,6 +386,8 @@ def adopt(
     consumers.recover(account, entry)
     for meta, state in kept:
         consumers.restore(account, entry, meta, state)
+    for _ in _expire(account, entry):
+        pass
     entry.core.review()
     rules.start(entry)
     upstreams.start(account, entry)
