@@ -57,9 +57,8 @@ class Upstream(Protocol):
 
 def first_sequence(source: StreamSource, writer: SourceWriter, origin: Log) -> int:
     """Return the sequence of the origin to copy next: at most one after its last message."""
-    taken = writer.target.log.last_seq if writer.mirror else writer.position
-    if taken:
-        wanted = taken + 1
+    if taken(writer):
+        wanted = taken(writer) + 1
     elif source.opt_start_seq:
         wanted = source.opt_start_seq
     elif source.opt_start_time is not None:
@@ -67,6 +66,11 @@ def first_sequence(source: StreamSource, writer: SourceWriter, origin: Log) -> i
     else:
         wanted = 1
     return max(min(wanted, origin.last_seq + 1), origin.first_seq)
+
+
+def taken(writer: SourceWriter) -> int:
+    """Return the last sequence of the origin that the follower has copied or passed over."""
+    return writer.target.log.last_seq if writer.mirror else writer.position
 
 
 def refusal_body(refusal: tuple[int, int, str] | None) -> ErrorBody | None:
@@ -117,6 +121,9 @@ class LocalUpstream:
         self._copier: Copier | None = None
         self._caught_up = False
         self._refused = False  # the disk refuses to note that the origin is another one
+        # what is wrong with an origin that ends before the last copy, until it has passed that; and
+        # the sequence of that copy
+        self._shorter: tuple[str, int] = ("", 0)
         self._since_ns = 0
         self._made_turn = account.reactor.turns
         account.followers.setdefault(source.name, []).append(self)
@@ -139,6 +146,7 @@ class LocalUpstream:
             return
         if self.origin != str(origin.created_ns) and not self._meet(str(origin.created_ns)):
             return
+        self._compare(origin.core.log.last_seq)
         if origin.config.retention != "limits":
             # the origin removes copied messages by their acks, which need a consumer
             self._reader = self._read()
@@ -148,6 +156,30 @@ class LocalUpstream:
         self._copier = Copier(origin.core, self.writer, first, identity.filters(self.source))
         self._copier.when_blocked = self._blocked
         self._since_ns = self._account.now_ns
+
+    def _compare(self, last_seq: int) -> None:
+        """Report an origin that ends before the last copy of its messages."""
+        copied = taken(self.writer)
+        if copied <= last_seq or self._shorter[1] == copied:
+            return
+        name = self.source.name
+        text = (
+            f"its origin {name} ends at sequence {last_seq}, and the copies of {name} go up to {copied}: the next "
+            f"messages of {name} up to {copied} are not copied"
+        )
+        self._shorter = text, copied
+        self._account.report(f"stream {self.writer.target.name}: {text}")
+
+    def _error(self) -> ErrorBody | None:
+        text, copied = self._shorter
+        if text and taken(self.writer) == copied:
+            failed = (
+                errors.MirrorConsumerSetupFailedError
+                if self.writer.mirror
+                else errors.SourceConsumerSetupFailedError
+            )
+            return failed(text).body()
+        return refusal_body(self.writer.refusal)
 
     def _meet(self, origin: str) -> bool:
         """Note that the origin is another one; False when the disk refuses that: nothing is copied
@@ -193,7 +225,9 @@ class LocalUpstream:
     def info(self, now_ns: int) -> StreamSourceInfo:
         """See Upstream."""
         if self._reader is not None:
-            return self._reader.info(now_ns)
+            info = self._reader.info(now_ns)
+            info.error = info.error or self._error()
+            return info
         info = source_info(self.source)
         info.active = -1
         if self._account.reactor.turns == self._made_turn:
@@ -206,7 +240,7 @@ class LocalUpstream:
             info.error = missing.body()
             return info
         info.lag = self._copier.lag()
-        info.error = refusal_body(self.writer.refusal)
+        info.error = self._error()
         heard_ns = now_ns - max(self._copier.last_ns, self._since_ns)
         info.active = max(heard_ns, 0) % CONTACT_INTERVAL_NS
         return info
