@@ -23,7 +23,7 @@ from penstock.api.streams import StreamConfig
 from penstock.core.base.disk import Disk
 from penstock.core.log import maintenance
 from penstock.core.log.recovery import open_log
-from penstock.engine.files import FORMAT, AccountFiles, StreamFile
+from penstock.engine.files.files import FORMAT, AccountFiles, StreamFile
 from penstock.testing import LocalServer
 
 BEGAN_NS = 1_700_000_000_000_000_000

@@ -113,6 +113,19 @@ CLIENT_ROOMS: dict[str, set[str]] = {
 }
 CLIENT_SHELLS = {"aio", "blocking"}  # import all rooms, and never each other
 
+# The rooms of the engine, bottom up, likewise; engine/engine.py imports all.
+ENGINE_ROOMS: dict[str, set[str]] = {
+    "base": set(),
+    "files": set(),
+    "rules": {"base"},
+    "sources": {"base", "files"},
+    "config": {"base", "sources"},
+    "account": {"base", "files", "rules", "config"},
+    "lifecycles": {"base", "files", "rules", "sources", "config", "account"},
+    "backups": {"base", "files", "config", "account", "lifecycles"},
+    "calls": {"base", "config", "account", "lifecycles", "backups"},
+}
+
 # The modules of the core that are made for a part of the world; all others get it handed in.
 CORE_WORLD = {
     "base.clock": {"posix", "time", "time.h"},
@@ -414,20 +427,37 @@ def test_a_room_of_the_core_imports_only_the_rooms_below_it() -> None:
     assert not bad, bad
 
 
-def test_a_room_of_the_client_imports_only_the_rooms_below_it() -> None:
-    files = [path for path in PYTHON_FILES if component(path) == "client"]
-    room_of = {path: path.relative_to(SOURCE / "client").parts[0] for path in files}
-    assert set(room_of.values()) == {*CLIENT_ROOMS, *CLIENT_SHELLS, "__init__.py"}
-    assert list(TopologicalSorter(CLIENT_ROOMS).static_order()), "the rooms form a circle"
-    below = CLIENT_ROOMS | {shell: set(CLIENT_ROOMS) for shell in CLIENT_SHELLS}
-    bad = [
+def upward(
+    package: str, below: dict[str, set[str]], above: Iterable[str]
+) -> tuple[set[str], list[str]]:
+    """The rooms of a package, and their imports of rooms that are not below; modules named in `above` import all."""
+    files = [path for path in PYTHON_FILES if component(path) == package]
+    rooms = {path: path.relative_to(SOURCE / package).parts[0] for path in files}
+    found = [
         f"{module(path)}:{line} {name}"
-        for path in files
-        if (room := room_of[path]) != "__init__.py"
+        for path, room in rooms.items()
+        if room not in above
         for line, name in imported(path, tree_of(path))
-        if name.startswith("penstock.client.") and name.split(".")[2] not in below[room] | {room}
+        if name.startswith(f"penstock.{package}.")
+        and name.split(".")[2] not in below[room] | {room}
     ]
-    assert not bad, bad
+    return set(rooms.values()), found
+
+
+@pytest.mark.parametrize(
+    ("package", "rooms", "above"),
+    [
+        ("engine", ENGINE_ROOMS, {"__init__.py", "engine.py"}),
+        ("client", CLIENT_ROOMS | {s: set(CLIENT_ROOMS) for s in CLIENT_SHELLS}, {"__init__.py"}),
+    ],
+)
+def test_a_room_of_a_package_imports_only_the_rooms_below_it(
+    package: str, rooms: dict[str, set[str]], above: set[str]
+) -> None:
+    assert list(TopologicalSorter(rooms).static_order()), "the rooms form a circle"
+    there, found = upward(package, rooms, above)
+    assert there == {*rooms, *above}
+    assert not found, found
 
 
 def test_the_table_and_the_texts_name_what_is_there() -> None:

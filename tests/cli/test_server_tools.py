@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from penstock.cli.server.tools import bcrypt_hash
 from penstock.client import connect_blocking
-from penstock.engine.transforms import parse
+from penstock.engine.base.transforms import parse
 from penstock.errors import PenstockError
 from penstock.server.auth.passwords import check_bcrypt
 from tests import copies

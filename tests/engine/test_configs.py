@@ -16,7 +16,8 @@ from penstock.api import ApiError, StreamConfig, decode_request, decode_response
 from penstock.api.calls import CreateConsumerRequest, StreamConfigRequest
 from penstock.api.consumers import ConsumerConfig
 from penstock.api.streams import StreamConsumerLimits
-from penstock.engine import consumer_calls, consumer_config, stream_config
+from penstock.engine.calls import consumer_calls
+from penstock.engine.config import consumer_config, stream_config
 
 HERE = Path(__file__).parent
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.api.times import format_time
-from penstock.engine.hashes import short_hash
+from penstock.engine.base.hashes import short_hash
 from tests.engine.house import SECOND, House
 
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from penstock.core.protocol.subjects import matches
-from penstock.engine import direct_get
+from penstock.engine.calls import direct_get
 from tests.engine.house import House
 from tests.ways import length
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.core.base.disk import PyDisk
-from penstock.engine.files import AccountFiles
+from penstock.engine.files.files import AccountFiles
 from penstock.testing.simulated_disk import SimDisk
 
 

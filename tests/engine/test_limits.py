@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from penstock.api.calls import AccountLimits
 from penstock.core.base.quota import Usage
-from penstock.engine import limits
-from penstock.engine.settings import ServerLimits
+from penstock.engine.account import limits
+from penstock.engine.base.settings import ServerLimits
 from tests.engine.house import House
 
 NAMES = ("A", "B", "C")

@@ -3,8 +3,8 @@
 import pytest
 
 from penstock.core.consumer.snapshot import unpack
-from penstock.engine.nats_consumer_state import from_peer, to_peer
-from penstock.engine.nats_files import NatsConsumerState
+from penstock.engine.backups.nats_consumer_state import from_peer, to_peer
+from penstock.engine.backups.nats_files import NatsConsumerState
 from tests.engine.house import SECOND, House
 
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from penstock.api.consumers import ConsumerConfig
 from penstock.api.streams import StreamConfig
-from penstock.engine import nats_files
-from penstock.engine.nats_files import NatsConsumerState, pack_state, unpack_state
+from penstock.engine.backups import nats_files
+from penstock.engine.backups.nats_files import NatsConsumerState, pack_state, unpack_state
 
 SECOND = 1_000_000_000
 

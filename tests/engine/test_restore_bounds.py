@@ -12,11 +12,11 @@ import pytest
 
 from penstock.api.calls import AccountLimits
 from penstock.core.log.recovery import open_log
-from penstock.engine.nats_files import NatsConsumerState, checksum, pack_state, unpack_state
-from penstock.engine.restore_staging import Staging
-from penstock.engine.restores import Restore
-from penstock.engine.snapshots import Snapshot
-from penstock.engine.spool import PIECE_BYTES, Spool
+from penstock.engine.backups.nats_files import NatsConsumerState, checksum, pack_state, unpack_state
+from penstock.engine.backups.restore_staging import Staging
+from penstock.engine.backups.restores import Restore
+from penstock.engine.backups.snapshots import Snapshot
+from penstock.engine.backups.spool import PIECE_BYTES, Spool
 from tests.core.stream.test_backup import END, blocks_of, entry
 from tests.engine.backups import Receiver, backup, files_of, packed, restore, tar_of
 from tests.engine.bombs import CONSUMER, META, MIB, bombs, file, half_a_record, tar

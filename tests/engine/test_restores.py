@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from penstock.core.base.disk import PyDisk
 from penstock.core.base.s2 import compress
-from penstock.engine import restores
-from penstock.engine.nats_files import checksum
+from penstock.engine.backups import restores
+from penstock.engine.backups.nats_files import checksum
 from penstock.testing.simulated_disk import SimDisk
 from tests.core.stream.test_backup import END, entry
 from tests.engine.backups import (
@@ -229,7 +229,7 @@ def hostile(house: House, outside: Path) -> dict[str, bytes]:
 
 
 def tar_head(name: str, size: int) -> bytes:
-    from penstock.engine import archive
+    from penstock.engine.backups import archive
 
     return archive.head(name, size, 0) + bytes(2048)
 

@@ -196,7 +196,7 @@ def test_a_fault_of_ours_costs_one_stream(house: House, monkeypatch: pytest.Monk
         if stream.config.name == "SMALL":
             raise RuntimeError("no")
 
-    monkeypatch.setattr("penstock.engine.consumers.recover", broken)
+    monkeypatch.setattr("penstock.engine.lifecycles.consumers.recover", broken)
     house = house.crash(gradually=True)
     asker = Asker(house).send("small.x")
     open_all(house)

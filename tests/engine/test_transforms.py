@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.protocol.subjects import subset
-from penstock.engine.transforms import TransformError, check, fnv1a, parse, publishable
+from penstock.engine.base.transforms import TransformError, check, fnv1a, parse, publishable
 
 APPLIED = [
     ("a.*.*", "b.$2.$1", "a.x.y", "b.y.x"),

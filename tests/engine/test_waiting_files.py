@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.core.base.disk import PyDisk
-from penstock.engine.waiting_files import CHANGES_MAX
+from penstock.engine.files.waiting_files import CHANGES_MAX
 from penstock.testing.simulated_disk import PowerCut, SimDisk
 from tests.engine.house import House
 from tests.ways import SEED, length

@@ -16,7 +16,7 @@ from penstock.client import StreamConfig, connect_blocking
 from penstock.core.base.disk import Disk
 from penstock.core.log import maintenance
 from penstock.core.log.recovery import open_log
-from penstock.engine.files import FORMAT, AccountFiles, StreamFile
+from penstock.engine.files.files import FORMAT, AccountFiles, StreamFile
 from penstock.sql.tables import SCHEMA
 
 if TYPE_CHECKING:

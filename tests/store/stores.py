@@ -16,7 +16,7 @@ from penstock.core.consumer.snapshot import pack
 from penstock.core.log import maintenance, queries
 from penstock.core.log.recovery import open_log
 from penstock.core.log.segment_reader import LogReader
-from penstock.engine.files import FORMAT, AccountFiles, ConsumerFile, StreamFile, StreamFiles
+from penstock.engine.files.files import FORMAT, AccountFiles, ConsumerFile, StreamFile, StreamFiles
 from penstock.store.layout import Store, StreamFolder, find
 from penstock.vault import Vault
 

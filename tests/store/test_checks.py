@@ -15,7 +15,7 @@ from penstock.core.base.disk import Disk
 from penstock.core.log import maintenance
 from penstock.core.log.recovery import open_log
 from penstock.core.log.store_lock import FolderInUse, FolderLock, owner_of
-from penstock.engine.files import AccountFiles
+from penstock.engine.files.files import AccountFiles
 from penstock.store.checks import look, look_at
 from penstock.store.dump import MessageFilter, damages, messages
 from penstock.store.layout import StoreError, find

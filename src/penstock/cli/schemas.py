@@ -28,8 +28,8 @@ def known() -> dict[str, tuple[type[msgspec.Struct], bool]]:
     from penstock.api.calls import TYPE_PREFIX, EmptyRequest, PubAck, PullRequest
     from penstock.api.consumers import ConsumerConfig
     from penstock.api.streams import StreamConfig
-    from penstock.engine import advisories
-    from penstock.engine.api_calls import CALLS
+    from penstock.engine.account import advisories
+    from penstock.engine.calls.api_calls import CALLS
 
     found: dict[str, tuple[type[msgspec.Struct], bool]] = {
         f"{TYPE_PREFIX}stream_configuration": (StreamConfig, True),

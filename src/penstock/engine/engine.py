@@ -15,13 +15,14 @@ from penstock.core.base.quota import NO_LIMIT
 from penstock.core.broker.reactor import Connection, Reactor
 from penstock.core.broker.router import Router
 from penstock.core.log import maintenance
-from penstock.engine import consumers, disk_recovery, limits, stream_reopening, streams
-from penstock.engine.account import JetStreamAccount, RestoreUsage
-from penstock.engine.batches import OpenBatches
-from penstock.engine.catalog import StreamEntry
-from penstock.engine.dispatch import Dispatcher
-from penstock.engine.settings import MILLISECOND, SECOND, ServerLimits, Settings
-from penstock.engine.stream_opening import StreamOpening
+from penstock.engine.account import disk_recovery, limits
+from penstock.engine.account.account import JetStreamAccount, RestoreUsage
+from penstock.engine.account.catalog import StreamEntry
+from penstock.engine.base.batches import OpenBatches
+from penstock.engine.base.settings import MILLISECOND, SECOND, ServerLimits, Settings
+from penstock.engine.calls.dispatch import Dispatcher
+from penstock.engine.lifecycles import consumers, stream_reopening, streams
+from penstock.engine.lifecycles.stream_opening import StreamOpening
 from penstock.vault import Vault
 
 if TYPE_CHECKING:

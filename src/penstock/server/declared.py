@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from penstock.api.codec import JsonError
 from penstock.api.errors import ApiError
-from penstock.engine.account import JetStreamAccount
-from penstock.engine.declared import CREATED, THERE, declare_consumer, declare_stream
+from penstock.engine.account.account import JetStreamAccount
+from penstock.engine.calls.declared import CREATED, THERE, declare_consumer, declare_stream
 from penstock.server.errors import StartError
 from penstock.server.logs.log import Log
 from penstock.server.settings.declared import Declared

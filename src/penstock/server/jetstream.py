@@ -29,8 +29,8 @@ from penstock.core.protocol.api_level import API_LEVEL
 from penstock.core.protocol.subjects import collide
 from penstock.engine import Engine
 from penstock.engine import Settings as EngineSettings
-from penstock.engine.account import JetStreamAccount
-from penstock.engine.settings import BatchLimits, ServerLimits
+from penstock.engine.account.account import JetStreamAccount
+from penstock.engine.base.settings import BatchLimits, ServerLimits
 from penstock.server.accounts.client_info import client_info
 from penstock.server.accounts.registry import Accounts, ServerAccount
 from penstock.server.errors import StartError
@@ -243,7 +243,7 @@ class JetStream:
 
             shutil.rmtree(os.path.join(self.folder, name), ignore_errors=True)
             return ""
-        from penstock.engine import streams
+        from penstock.engine.lifecycles import streams
 
         try:
             for stream in list(account.streams):

@@ -127,7 +127,7 @@ def _known(target: BackupFolder) -> dict[str, BackedUpFile]:
 
 def _stream(copy: _Copy, place: StreamFolder, live: bool) -> BackedUpStream | None:
     """Copy one stream; None: the stream was deleted meanwhile."""
-    # manifests have ASCII names only, like the folders that engine/files creates
+    # manifests have ASCII names only, like the folders that engine/files/files creates
     if not place.folder.removeprefix(place.root).isascii():
         raise StoreError(f"{place.folder} is not the folder of a stream; move it out of the store")
     for left in reversed(range(TRIES)):

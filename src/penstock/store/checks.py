@@ -20,8 +20,8 @@ from penstock.core.log import queries
 from penstock.core.log.encryption import LogLocked
 from penstock.core.log.losses import is_segment_name
 from penstock.core.log.segment_reader import LogReader, SegmentReader, SegmentScan
-from penstock.engine.files import BadFileError, Dated, MisplacedError, StreamFile, StreamFiles
-from penstock.engine.metadata_files import LockedError
+from penstock.engine.files.files import BadFileError, Dated, MisplacedError, StreamFile, StreamFiles
+from penstock.engine.files.metadata_files import LockedError
 from penstock.store.consumer_checks import look_at_consumers, tell_mended
 from penstock.store.file_checks import bad_entries, bad_table
 from penstock.store.layout import Store, StreamFolder, accounts_in

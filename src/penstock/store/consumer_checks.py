@@ -8,8 +8,8 @@ damaged files. `repaired_states` is the checksum repair of a states file.
 from penstock.core.base.buffer import crc32c_of
 from penstock.core.consumer.snapshot import SPENT, unpack
 from penstock.core.log.checksum_repair import flipped_bit_of
-from penstock.engine.consumer_states import STATE_MAGIC, SavedState
-from penstock.engine.files import BadConsumer, ConsumerFile, StreamFiles
+from penstock.engine.files.consumer_states import STATE_MAGIC, SavedState
+from penstock.engine.files.files import BadConsumer, ConsumerFile, StreamFiles
 from penstock.store.reports import LOST, WORN, ConsumerReport, Problem, StreamReport
 
 _HEAD_BYTES = 12
@@ -84,7 +84,7 @@ def _implausible(told: ConsumerReport, last_seq: int) -> list[str]:
 
 def repaired_states(data: bytes) -> bytes | None:
     """Return the bytes of a states file after checksum repair of one flipped bit; None when the
-    file is sound or has more damage. engine/consumer_states draws the format.
+    file is sound or has more damage. engine/files/consumer_states draws the format.
     """
     head, body = data[:_HEAD_BYTES], data[_HEAD_BYTES:]
     if len(head) < _HEAD_BYTES:

@@ -8,8 +8,8 @@ from penstock.core.base.readonly_disk import OverlayDisk, ReadOnlyDisk
 from penstock.core.consumer.snapshot import SPENT, unpack
 from penstock.core.log import queries
 from penstock.core.log.segment_reader import LogReader
-from penstock.engine.consumer_states import SavedState
-from penstock.engine.files import BadConsumer, BadFileError, ConsumerFile, StreamFiles
+from penstock.engine.files.consumer_states import SavedState
+from penstock.engine.files.files import BadConsumer, BadFileError, ConsumerFile, StreamFiles
 from penstock.store.layout import StoreError, StreamFolder
 
 _NUMBERS = (

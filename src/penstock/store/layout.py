@@ -1,6 +1,6 @@
 """The folders of a store.
 
-    <store>/jetstream/<account>/streams/<stream>            engine/files has its files
+    <store>/jetstream/<account>/streams/<stream>            engine/files/files has its files
     <store>/domain_<domain>/jetstream/...                   a second server of that JetStream domain
 
 The module knows names and folders, and not the content of files.
@@ -42,7 +42,7 @@ class StreamFolder:
         """
         if self.vault is None:
             return None
-        from penstock.engine.metadata_files import LockedError, MetadataFiles
+        from penstock.engine.files.metadata_files import LockedError, MetadataFiles
 
         small = MetadataFiles(OverlayDisk(disk), self.folder, self.vault)
         try:
@@ -55,7 +55,7 @@ class StreamFolder:
         """Return whether the messages come with their sequences: the stream is a mirror. False when
         its configuration cannot be read.
         """
-        from penstock.engine.files import BadFileError, StreamFiles
+        from penstock.engine.files.files import BadFileError, StreamFiles
 
         files = StreamFiles(OverlayDisk(disk), self.folder, self.vault)
         try:
@@ -155,7 +155,7 @@ def accounts_in(disk: ReadOnlyDisk, root: str) -> list[str]:
 
 
 def plain_name(name: str) -> str:
-    """Return the name that a file name stands for (engine/files.file_name); a shortened one stays
+    """Return the name that a file name stands for (engine/files/files.file_name); a shortened one stays
     as it is.
     """
     data = _ESCAPED.sub(

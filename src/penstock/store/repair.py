@@ -25,8 +25,8 @@ from penstock.core.log.segment_reader import (
     pack_segment,
     segment_head,
 )
-from penstock.engine.checksummed_files import mended
-from penstock.engine.files import BadFileError, StreamFiles
+from penstock.engine.files.checksummed_files import mended
+from penstock.engine.files.files import BadFileError, StreamFiles
 from penstock.store.checks import look, look_held
 from penstock.store.consumer_checks import repaired_states
 from penstock.store.file_checks import bad_table

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.core.log.recovery import open_log
-from penstock.engine import consumers, streams
+from penstock.engine.lifecycles import consumers, streams
 from penstock.server.files import lock_store
 
 from .inodes import File, Folder, Journal
@@ -24,9 +24,9 @@ from .inodes import File, Folder, Journal
 if TYPE_CHECKING:
     from penstock.api.streams import StreamConfig
     from penstock.core.log.log import Log, StoredMessage
-    from penstock.engine.account import JetStreamAccount
-    from penstock.engine.catalog import StreamEntry
-    from penstock.engine.files import ConsumerFile
+    from penstock.engine.account.account import JetStreamAccount
+    from penstock.engine.account.catalog import StreamEntry
+    from penstock.engine.files.files import ConsumerFile
     from penstock.server.app import Server
 
     from .running import Runner

@@ -1,4 +1,4 @@
-"""The journal of acks: what it writes is what engine/consumer_states reads, under torn writes and failing syncs."""
+"""The journal of acks: engine/files/consumer_states reads what it writes, under torn writes and failing syncs."""
 
 import contextlib
 import errno
@@ -10,7 +10,7 @@ import pytest
 
 from penstock.core.base.disk import Disk, PyDisk
 from penstock.core.consumer.ack_journal import AckJournal
-from penstock.engine.consumer_states import ConsumerStates
+from penstock.engine.files.consumer_states import ConsumerStates
 from penstock.testing.simulated_disk import SimDisk
 from tests.core.streams import Site
 

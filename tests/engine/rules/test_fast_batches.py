@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core.base.disk import PyDisk
-from penstock.engine.settings import BatchLimits
+from penstock.engine.base.settings import BatchLimits
 from penstock.testing.simulated_disk import SimDisk
 from tests.engine.house import SECOND, House
 from tests.ways import length

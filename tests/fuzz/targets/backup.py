@@ -14,8 +14,8 @@ from penstock.core.log import queries
 from penstock.core.log.log import Log
 from penstock.core.log.recovery import open_log
 from penstock.core.stream.backup import BlockReader, BlockWriter, EntryReader, apply_state
-from penstock.engine.archive import ArchiveError, Entry, Reader, head, padding
-from penstock.engine.nats_files import (
+from penstock.engine.backups.archive import ArchiveError, Entry, Reader, head, padding
+from penstock.engine.backups.nats_files import (
     NatsConsumerState,
     pack_state,
     read_consumer_meta,

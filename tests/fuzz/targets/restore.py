@@ -94,7 +94,7 @@ def tar(source: Input) -> bytes:
             "msgs/index.db",
         )[which]
         files[name] = content or {META_FILE: META, META_OF_CONSUMER: CONSUMER}.get(which, b"")
-    from penstock.engine.nats_files import checksum
+    from penstock.engine.backups.nats_files import checksum
 
     for name in [name for name in files if name.endswith("meta.inf")]:
         owner = "S" if name == "meta.inf" else "S/c"

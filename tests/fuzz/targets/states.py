@@ -11,7 +11,7 @@ from pathlib import Path
 
 from penstock.core.base.disk import PyDisk
 from penstock.core.consumer.snapshot import pack, unpack
-from penstock.engine.consumer_states import ConsumerStates
+from penstock.engine.files.consumer_states import ConsumerStates
 from tests.core.streams import Site
 from tests.engine.house import House
 from tests.fuzz import seals

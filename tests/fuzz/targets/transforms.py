@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.core.protocol.subjects import literal
-from penstock.engine.transforms import TransformError, check, parse, publishable
+from penstock.engine.base.transforms import TransformError, check, parse, publishable
 from tests.fuzz.inputs import Input
 
 MAX_BYTES = 300

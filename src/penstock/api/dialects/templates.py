@@ -1,7 +1,7 @@
 """Stream templates of 2020: the requests `$JS.TEMPLATE.`, which today's API does not have.
 
 A template makes a stream for each new subject that a message has: `JS.1H.a` makes `JS_1H_a`. The conversations
-yield a `TemplateCall`, which the engine answers (engine/templates).
+yield a `TemplateCall`, which the engine answers (engine/lifecycles/templates).
 """
 
 import json

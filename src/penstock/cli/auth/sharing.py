@@ -452,7 +452,7 @@ def _mappings(path: Path) -> dict[str, list[dict[str, Any]]]:
 def _check(source: str, targets: Sequence[Mapping[str, Any]]) -> None:
     import secrets
 
-    from penstock.engine.transforms import TransformError, parse
+    from penstock.engine.base.transforms import TransformError, parse
 
     for target in targets:
         try:

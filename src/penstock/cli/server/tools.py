@@ -15,7 +15,7 @@ from penstock.cli.session import Session, command
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
-    from penstock.engine.transforms import Transform
+    from penstock.engine.base.transforms import Transform
 
 SHORTEST = 10
 LONGEST = 72
@@ -121,7 +121,7 @@ def mappings(
 
 
 def _transform(source: str | None, destination: str | None) -> Transform:
-    from penstock.engine.transforms import TransformError, parse
+    from penstock.engine.base.transforms import TransformError, parse
 
     if not may_ask() and (source is None or destination is None):
         raise click.UsageError("Missing argument 'SOURCE' or 'DESTINATION'")

@@ -190,7 +190,7 @@ def _behind(row: Row, last: Limit) -> bool:
 
 def mapping(maps: tuple[str, ...], constant: str | None = None) -> Map:
     """The function of FROM:TO texts; a subject that none matches stays. UsageError."""
-    from penstock.engine.transforms import TransformError, parse
+    from penstock.engine.base.transforms import TransformError, parse
 
     if constant is not None and maps:
         raise click.UsageError("--publish-to and --map exclude each other")

@@ -1,6 +1,6 @@
 """The ack journal of one stream: an append-only file with its consumers' states and the acks that ask for a confirmation.
 
-    <folder>/states.0, .1   bases: the states of all consumers, as the engine packs them (engine/consumer_states); each new base replaces
+    <folder>/states.0, .1   bases: the states of all consumers, as the engine packs them (engine/files/consumer_states); each new base replaces
                             the older one as a whole
     <folder>/acks.<number>  records since the older base, in the order of the numbers
 

@@ -12,8 +12,8 @@ from penstock.core.stream.open_batches import OpenAtomicBatches
 from penstock.engine.rules.base import Rule
 
 if TYPE_CHECKING:
-    from penstock.engine.account import JetStreamAccount
-    from penstock.engine.catalog import StreamEntry
+    from penstock.engine.account.account import JetStreamAccount
+    from penstock.engine.account.catalog import StreamEntry
 
 LEVEL: Final = b"Nats-Required-Api-Level"
 

@@ -21,8 +21,8 @@ from penstock.engine.rules import header_blocks
 from penstock.engine.rules.base import Handler, Rule, Verdict, refusal
 
 if TYPE_CHECKING:
-    from penstock.engine.account import JetStreamAccount
-    from penstock.engine.catalog import StreamEntry
+    from penstock.engine.account.account import JetStreamAccount
+    from penstock.engine.account.catalog import StreamEntry
 
 HEADER = b"Nats-Incr"
 SOURCES = b"Nats-Counter-Sources"

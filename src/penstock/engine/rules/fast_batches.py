@@ -7,12 +7,12 @@ fast-ingest batches, and ends batches whose publisher is silent.
 from typing import TYPE_CHECKING
 
 from penstock.core.stream.fast_batch import OpenFastBatches
+from penstock.engine.base.settings import SECOND
 from penstock.engine.rules.base import Rule
-from penstock.engine.settings import SECOND
 
 if TYPE_CHECKING:
-    from penstock.engine.account import JetStreamAccount
-    from penstock.engine.catalog import StreamEntry
+    from penstock.engine.account.account import JetStreamAccount
+    from penstock.engine.account.catalog import StreamEntry
 
 LOOK_INTERVAL_NS = SECOND
 """The wait between two checks; a batch that has timed out accepts no messages even before the

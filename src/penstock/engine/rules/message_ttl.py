@@ -24,14 +24,14 @@ from penstock.core.stream.refusals import (
     parse_ttl,
 )
 from penstock.core.stream.stream import StreamRefused
+from penstock.engine.base.settings import MILLISECOND, SECOND
 from penstock.engine.rules import header_blocks
 from penstock.engine.rules.base import Handler, Rule, Verdict
 from penstock.engine.rules.saved_deadlines import SAVE_AFTER, SavedDeadlines
-from penstock.engine.settings import MILLISECOND, SECOND
 
 if TYPE_CHECKING:
-    from penstock.engine.account import JetStreamAccount
-    from penstock.engine.catalog import StreamEntry
+    from penstock.engine.account.account import JetStreamAccount
+    from penstock.engine.account.catalog import StreamEntry
 
 HEADER = b"Nats-TTL"
 REASON = b"Nats-Marker-Reason"

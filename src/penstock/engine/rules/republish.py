@@ -12,13 +12,13 @@ from penstock.api.times import format_time
 from penstock.core.log import queries
 from penstock.core.stream.draft import Draft
 from penstock.core.stream.refusals import STAGE_COUNT, STAGE_STORED, STAGED
-from penstock.engine import transforms
+from penstock.engine.base import transforms
 from penstock.engine.rules.base import Handler, Rule, Verdict
 from penstock.engine.rules.header_blocks import STATUS
 
 if TYPE_CHECKING:
-    from penstock.engine.account import JetStreamAccount
-    from penstock.engine.catalog import StreamEntry
+    from penstock.engine.account.account import JetStreamAccount
+    from penstock.engine.account.catalog import StreamEntry
 
 
 def feature(account: "JetStreamAccount", entry: "StreamEntry") -> Rule | None:

@@ -14,12 +14,12 @@ from penstock.core.protocol.publish_headers import value
 from penstock.core.stream.draft import Draft
 from penstock.core.stream.refusals import STAGE_ROLLUP, STAGE_STORED
 from penstock.core.stream.rollup import roll_up
+from penstock.engine.base.subject_checks import is_literal
 from penstock.engine.rules.base import Handler, Rule, Verdict
-from penstock.engine.subject_checks import is_literal
 
 if TYPE_CHECKING:
-    from penstock.engine.account import JetStreamAccount
-    from penstock.engine.catalog import StreamEntry
+    from penstock.engine.account.account import JetStreamAccount
+    from penstock.engine.account.catalog import StreamEntry
 
 HEADER = b"Nats-Rollup"
 SUBJECT = b"sub"

@@ -24,8 +24,8 @@ from penstock.core.stream.refusals import (
 from penstock.engine.rules.base import Handler, Rule, Verdict
 
 if TYPE_CHECKING:
-    from penstock.engine.account import JetStreamAccount
-    from penstock.engine.catalog import StreamEntry
+    from penstock.engine.account.account import JetStreamAccount
+    from penstock.engine.account.catalog import StreamEntry
 
 _HEADERS = {
     STAGE_BATCH: b"Nats-Batch-Id",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from penstock.core.base.deadlines import DeadlineHeap
 
 if TYPE_CHECKING:
-    from penstock.engine.account import JetStreamAccount
-    from penstock.engine.catalog import StreamEntry
+    from penstock.engine.account.account import JetStreamAccount
+    from penstock.engine.account.catalog import StreamEntry
 
 SAVE_AFTER = 1_000_000
 """How many messages are stored before the deadlines are written again."""

@@ -22,19 +22,19 @@ from penstock.core.stream.message_ttl import marked, prune
 from penstock.core.stream.refusals import STAGE_SCHEDULE, STAGE_STORED, STAGED, parse_ttl
 from penstock.core.stream.rollup import roll_up
 from penstock.core.stream.stream import StreamRefused
-from penstock.engine.cron import Due, TimetableError, ZoneError, due, zone_of
+from penstock.engine.base.cron import Due, TimetableError, ZoneError, due, zone_of
+from penstock.engine.base.settings import MILLISECOND, SECOND
+from penstock.engine.base.subject_checks import any_collision
+from penstock.engine.base.transforms import publishable
 from penstock.engine.rules import header_blocks, message_ttl, rollup, subject_transform
 from penstock.engine.rules.base import Handler, Rule, Verdict, refusal
 from penstock.engine.rules.saved_deadlines import SavedDeadlines
-from penstock.engine.settings import MILLISECOND, SECOND
-from penstock.engine.subject_checks import any_collision
-from penstock.engine.transforms import publishable
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-    from penstock.engine.account import JetStreamAccount
-    from penstock.engine.catalog import StreamEntry
+    from penstock.engine.account.account import JetStreamAccount
+    from penstock.engine.account.catalog import StreamEntry
 
 PATTERN = b"Nats-Schedule"
 ZONE = b"Nats-Schedule-Time-Zone"

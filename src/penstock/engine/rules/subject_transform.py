@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from penstock.core.stream.draft import Draft
 from penstock.core.stream.refusals import STAGE_ARRIVED
-from penstock.engine import transforms
+from penstock.engine.base import transforms
 from penstock.engine.rules.base import Handler, Rule, Verdict
 
 if TYPE_CHECKING:
-    from penstock.engine.account import JetStreamAccount
-    from penstock.engine.catalog import StreamEntry
+    from penstock.engine.account.account import JetStreamAccount
+    from penstock.engine.account.catalog import StreamEntry
 
 
 def feature(account: "JetStreamAccount", entry: "StreamEntry") -> Rule | None:

@@ -11,10 +11,10 @@ from penstock.api import errors_generated as errors
 from penstock.api.streams import ExternalStream, StreamConfig, StreamSource
 from penstock.api.subjects import API_PREFIX, valid_name
 from penstock.core.protocol.subjects import collide
-from penstock.engine import transforms
-from penstock.engine.settings import MAX_ITEMS, MAX_TRANSFORM_LETTERS
+from penstock.engine.base import transforms
+from penstock.engine.base.settings import MAX_ITEMS, MAX_TRANSFORM_LETTERS
+from penstock.engine.base.subject_checks import check_size, is_literal, is_valid, nested, overlap
 from penstock.engine.sources.identity import index_name
-from penstock.engine.subject_checks import check_size, is_literal, is_valid, nested, overlap
 
 Find = Callable[[str], StreamConfig | None]
 Invalid = errors.StreamInvalidConfigError

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable
 
 from penstock.api.streams import StreamSource
-from penstock.engine.transforms import Random, parse
+from penstock.engine.base.transforms import Random, parse
 
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _HASH_LENGTH = 8

@@ -29,13 +29,13 @@ from penstock.api.times import format_instant
 from penstock.core.protocol.publish_headers import value
 from penstock.core.stream.direct_get import Answers
 from penstock.core.stream.source_copy import SourceWriter
-from penstock.engine.settings import SECOND
+from penstock.engine.base.settings import SECOND
 from penstock.engine.sources import identity
 from penstock.engine.sources.links import Link, Subscribed, inbox
 from penstock.engine.sources.local import Upstream, refusal_body, source_info
 
 if TYPE_CHECKING:
-    from penstock.engine.account import JetStreamAccount
+    from penstock.engine.account.account import JetStreamAccount
 
 HEARTBEAT_NS = SECOND
 STALLED_NS = 10 * SECOND

@@ -14,12 +14,12 @@ from penstock.api.errors import ErrorBody
 from penstock.api.streams import StreamSource, StreamSourceInfo
 from penstock.core.log.log import Log
 from penstock.core.stream.source_copy import Copier, SourceWriter
-from penstock.engine.settings import MILLISECOND, SECOND
+from penstock.engine.base.settings import MILLISECOND, SECOND
 from penstock.engine.sources import identity
 
 if TYPE_CHECKING:
-    from penstock.engine.account import JetStreamAccount
-    from penstock.engine.catalog import StreamEntry
+    from penstock.engine.account.account import JetStreamAccount
+    from penstock.engine.account.catalog import StreamEntry
 
 RETRY_INTERVAL_NS = 250 * MILLISECOND
 """The wait before a message that the follower refused is tried again."""

@@ -17,8 +17,8 @@ from penstock.engine.sources.local import LocalUpstream, Upstream, origin_gone, 
 from penstock.engine.sources.positions import Positions
 
 if TYPE_CHECKING:
-    from penstock.engine.account import JetStreamAccount
-    from penstock.engine.catalog import StreamEntry
+    from penstock.engine.account.account import JetStreamAccount
+    from penstock.engine.account.catalog import StreamEntry
 
 __all__ = ["Upstreams", "changed", "origin_gone", "origin_made", "start", "stop"]
 

@@ -19,7 +19,7 @@ from penstock.core.broker.service_imports import (
 )
 from penstock.core.broker.stream_imports import StreamImport
 from penstock.core.protocol.subjects import literal, valid
-from penstock.engine.transforms import TransformError
+from penstock.engine.base.transforms import TransformError
 from penstock.server.accounts.client_info import RequestInfo
 from penstock.server.accounts.sharing import (
     SYSTEM_EXPORTS,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from penstock.core.protocol.overlaps import Patterns
-from penstock.engine.transforms import Transform, TransformError, check, parse
+from penstock.engine.base.transforms import Transform, TransformError, check, parse
 from penstock.server.settings.accounts import Mapping
 
 Random = Callable[[int], int]  # a random number below the argument

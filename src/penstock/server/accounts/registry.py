@@ -18,7 +18,7 @@ from penstock.server.settings.accounts import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from penstock.engine.account import JetStreamAccount
+    from penstock.engine.account.account import JetStreamAccount
     from penstock.server.accounts.active_imports import ActiveImports
     from penstock.server.accounts.sharing import TokenCheck
 

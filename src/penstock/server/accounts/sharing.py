@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from penstock.core.protocol.overlaps import Patterns
 from penstock.core.protocol.subjects import literal, subset, valid
-from penstock.engine.transforms import TransformError, parse
+from penstock.engine.base.transforms import TransformError, parse
 from penstock.server.settings.accounts import (
     SINGLETON,
     STREAMED,

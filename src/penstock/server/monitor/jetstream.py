@@ -10,8 +10,8 @@ from penstock.server.monitor.server_state import ServerState
 from penstock.server.monitor.slices import Pace, Slices
 
 if TYPE_CHECKING:
-    from penstock.engine.account import JetStreamAccount
-    from penstock.engine.catalog import ConsumerEntry, StreamEntry
+    from penstock.engine.account.account import JetStreamAccount
+    from penstock.engine.account.catalog import ConsumerEntry, StreamEntry
     from penstock.server.jetstream import JetStream
 
 _ASSET = 60  # units of a slice that a stream or consumer takes
@@ -53,7 +53,7 @@ def limits(server_state: ServerState) -> dict[str, int]:
 
 def usage(jetstream: "JetStream") -> dict[str, Any]:
     """Use and reservations of all accounts."""
-    from penstock.engine.limits import account_info
+    from penstock.engine.account.limits import account_info
 
     accounts = jetstream.accounts()
     infos = [account_info(each) for each in accounts]
@@ -124,7 +124,7 @@ def _stream(
     config: bool,
 ) -> Slices[dict[str, Any]]:
     from penstock.api.codec import encode
-    from penstock.engine.catalog import stream_info
+    from penstock.engine.account.catalog import stream_info
 
     settings = account.settings
     now_ns = account.reactor.clock.now()
@@ -157,7 +157,7 @@ def _consumer(
 ) -> dict[str, Any]:
     """A consumer in the form of the API's consumer info."""
     from penstock.api.codec import encode
-    from penstock.engine.catalog import consumer_info
+    from penstock.engine.account.catalog import consumer_info
 
     now_ns = account.reactor.clock.now()
     found = consumer_info(entry, each, account.settings, now_ns, versioned=False)

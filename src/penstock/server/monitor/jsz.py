@@ -13,7 +13,7 @@ from penstock.server.monitor.slices import Pace, Slices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from penstock.engine.account import JetStreamAccount
+    from penstock.engine.account.account import JetStreamAccount
 
 
 class Options(msgspec.Struct):

@@ -24,8 +24,8 @@ from penstock.server.settings import COMPATIBLE_VERSION
 from penstock.server.units import SECOND_NS
 
 if TYPE_CHECKING:
-    from penstock.engine.account import JetStreamAccount
-    from penstock.engine.catalog import StreamEntry
+    from penstock.engine.account.account import JetStreamAccount
+    from penstock.engine.account.catalog import StreamEntry
     from penstock.server.jetstream import JetStream
 
 STREAMS = 1000

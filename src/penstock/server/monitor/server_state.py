@@ -20,7 +20,7 @@ from penstock.server.settings import Settings
 from penstock.server.settings.accounts import DEFAULT_ACCOUNT, SYSTEM_ACCOUNT
 
 if TYPE_CHECKING:
-    from penstock.engine.account import JetStreamAccount
+    from penstock.engine.account.account import JetStreamAccount
     from penstock.server.jetstream import JetStream
 
 LOOK_AGAIN_SECONDS = 1.0  # CPU use is measured over at least this time

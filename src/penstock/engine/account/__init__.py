@@ -1,0 +1,1 @@
+"""One account: its entries of streams and consumers, its limits, its advisories."""

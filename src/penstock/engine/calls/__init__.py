@@ -1,0 +1,1 @@
+"""The calls of the JetStream API: from the request to the response."""

@@ -1,0 +1,200 @@
+"""The STREAM calls of the API except those for messages, and INFO: from request to response.
+
+Each function is a row of the dispatch table: (account, request, names from the subject) ->
+response. Refusals are raised as ApiError.
+"""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from penstock.api import errors_generated as errors
+from penstock.api.calls import (
+    AccountInfoResponse,
+    EmptyRequest,
+    Response,
+    StreamConfigRequest,
+    StreamCreateResponse,
+    StreamInfoRequest,
+    StreamInfoResponse,
+    StreamListRequest,
+    StreamListResponse,
+    StreamNamesRequest,
+    StreamNamesResponse,
+    StreamPurgeRequest,
+    StreamPurgeResponse,
+    StreamUpdateResponse,
+    SuccessResponse,
+)
+from penstock.core.log import queries
+from penstock.engine.account import limits
+from penstock.engine.account.account import JetStreamAccount
+from penstock.engine.account.catalog import (
+    StreamEntry,
+    deleted_sequences,
+    leader,
+    stream_info,
+)
+from penstock.engine.base.settings import LIST_LIMIT, MAX_SEQUENCE, NAMES_LIMIT, SUBJECTS_LIMIT
+from penstock.engine.base.subject_checks import is_valid
+from penstock.engine.config import stream_config
+from penstock.engine.lifecycles import streams
+
+
+def account_info(account: JetStreamAccount, request: EmptyRequest) -> AccountInfoResponse:
+    """INFO."""
+    return AccountInfoResponse(info=limits.account_info(account))
+
+
+def create(
+    account: JetStreamAccount, request: StreamConfigRequest, name: str
+) -> StreamCreateResponse:
+    """STREAM.CREATE."""
+    if request.name != name:
+        raise errors.StreamMismatchError()
+    if "/" in name or "\\" in name:
+        raise errors.StreamNameContainsPathSeparatorsError()
+    config = stream_config.from_request(request)
+    stream_config.check_create(config)
+    limits.check_stream_count(account, config)
+    config = stream_config.checked(
+        config,
+        pedantic=request.pedantic,
+        find=account.config_of,
+        caps=limits.stream_caps(account, config),
+    )
+    stream_config.check_replicas_supported(config)
+    entry = streams.create(account, config)
+    info = stream_info(entry, account.settings, account.now_ns)
+    return StreamCreateResponse(info=info, did_create=True)
+
+
+def update(
+    account: JetStreamAccount, request: StreamConfigRequest, name: str
+) -> StreamUpdateResponse:
+    """STREAM.UPDATE."""
+    config = stream_config.from_request(request)
+    config = stream_config.checked(
+        config,
+        pedantic=request.pedantic,
+        find=account.config_of,
+        caps=limits.stream_caps(account, config),
+    )
+    if request.name != name:
+        raise errors.StreamMismatchError()
+    entry = streams.update(account, config)
+    return StreamUpdateResponse(info=stream_info(entry, account.settings, account.now_ns))
+
+
+def info(account: JetStreamAccount, request: StreamInfoRequest, name: str) -> StreamInfoResponse:
+    """STREAM.INFO."""
+    entry = account.stream(name)
+    found = stream_info(entry, account.settings, account.now_ns)
+    found.cluster = leader(account.settings)
+    if request.deleted_details:
+        found.state.deleted = deleted_sequences(entry)
+    response = StreamInfoResponse(info=found)
+    if request.subjects_filter:
+        _add_subjects(entry, request, response)
+    return response
+
+
+def names(account: JetStreamAccount, request: StreamNamesRequest) -> StreamNamesResponse:
+    """STREAM.NAMES."""
+    found = sorted(
+        [entry.config.name for entry in _matching(account, request.subject)]
+        + _offline(account, request.subject)
+    )
+    offset = min(max(request.offset, 0), len(found))
+    page = found[offset : offset + NAMES_LIMIT]
+    return StreamNamesResponse(
+        total=len(found), offset=offset, limit=NAMES_LIMIT, streams=page or None
+    )
+
+
+def list_(account: JetStreamAccount, request: StreamListRequest) -> StreamListResponse:
+    """STREAM.LIST."""
+    found = _matching(account, request.subject)
+    offset = min(max(request.offset, 0), len(found))
+    page = [
+        stream_info(entry, account.settings, account.now_ns, versioned=False)
+        for entry in found[offset : offset + LIST_LIMIT]
+    ]
+    missing = _offline(account, request.subject)
+    return StreamListResponse(
+        total=len(found) + len(missing),
+        offset=offset,
+        limit=LIST_LIMIT,
+        streams=page,
+        missing=missing,
+        offline={name: account.offline[name].reason for name in missing},
+    )
+
+
+def delete(account: JetStreamAccount, request: EmptyRequest, name: str) -> SuccessResponse:
+    """STREAM.DELETE."""
+    streams.delete(account, name)
+    return SuccessResponse(success=True)
+
+
+def purge(
+    account: JetStreamAccount,
+    request: StreamPurgeRequest,
+    answer: Callable[[Response], None],
+    name: str,
+) -> StreamPurgeResponse | None:
+    """STREAM.PURGE. The answer is sent when a crash cannot bring the messages back."""
+    if (request.seq and request.keep) or request.seq > MAX_SEQUENCE:
+        raise errors.BadRequestError()
+    entry = account.stream(name)
+    if entry.config.sealed:
+        raise errors.StreamSealedError()
+    if entry.config.deny_purge:
+        raise errors.StreamPurgeFailedError("stream purge not permitted")
+    if request.seq == 1 or (request.filter and not is_valid(request.filter)):
+        # below 1 there are no messages, and an invalid subject matches none
+        return StreamPurgeResponse(success=True)
+    try:
+        if request.filter in ("", ">") and request.seq > entry.core.log.last_seq + 1:
+            # like other servers: the named sequence becomes the next one
+            entry.core.log.skip(request.seq)
+            entry.core.log.fsync()
+        purged = entry.core.purge(subject=request.filter, below=request.seq, keep=request.keep)
+    except OSError as error:
+        raise errors.StreamPurgeFailedError(error) from error
+    # also without a removal here: earlier removals may not be on the disk yet
+    entry.core.when_removed(lambda: answer(StreamPurgeResponse(success=True, purged=purged)))
+    return None
+
+
+def clustered_only(account: JetStreamAccount, request: Struct, name: str) -> Response:
+    """The calls that move leaders and replicas, which a single server does not have (10010)."""
+    raise errors.ClusterRequiredError()
+
+
+def _offline(account: JetStreamAccount, subject: str) -> list[str]:
+    """Return the offline streams, whose subjects are not known."""
+    return [] if subject else sorted(account.offline)
+
+
+def _matching(account: JetStreamAccount, subject: str) -> list[StreamEntry]:
+    if not subject:
+        return [account.streams[name] for name in sorted(account.streams)]
+    if not is_valid(subject):
+        return []
+    return [account.streams[name] for name in account.listening.of(subject)]
+
+
+def _add_subjects(
+    entry: StreamEntry, request: StreamInfoRequest, response: StreamInfoResponse
+) -> None:
+    if not is_valid(request.subjects_filter):
+        return
+    offset = max(request.offset, 0)
+    total, page = queries.subjects_page(
+        entry.core.log, request.subjects_filter, offset, SUBJECTS_LIMIT
+    )
+    if total:
+        response.total, response.offset, response.limit = total, offset, SUBJECTS_LIMIT
+    if response.info is not None:
+        response.info.state.subjects = page

@@ -1,0 +1,1 @@
+"""Configurations of streams and consumers: defaults, validation, what an update may change."""

@@ -1,0 +1,1 @@
+"""The files of an account's streams and consumers, and how their changes become durable."""

@@ -1,0 +1,1 @@
+"""Streams and consumers from create or recovery to delete or close."""
