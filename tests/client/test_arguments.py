@@ -164,12 +164,12 @@ def wrongs() -> Iterator[tuple[str, str, str, Any]]:
 @pytest.fixture(scope="module", params=SHELLS)
 def handle(request: pytest.FixtureRequest, broker: Any) -> Iterator[Handle]:
     with connected(request.param, broker.url, timeout=0.5) as client:
-        js = client.jetstream()
+        js, patient = client.jetstream(), client.jetstream(timeout=30)
         if request.param == SHELLS[0]:
-            js.create_stream(StreamConfig(name="S", subjects=["s.>"], allow_msg_counter=False))
-            js.create_consumer("S", ConsumerConfig(durable_name="c"))
-            js.create_key_value(KeyValueConfig(bucket="b"))
-            js.create_object_store(ObjectStoreConfig(bucket="o"))
+            patient.create_stream(StreamConfig(name="S", subjects=["s.>"], allow_msg_counter=False))
+            patient.create_consumer("S", ConsumerConfig(durable_name="c"))
+            patient.create_key_value(KeyValueConfig(bucket="b"))
+            patient.create_object_store(ObjectStoreConfig(bucket="o"))
         yield Handle(request.param, js, client)
 
 

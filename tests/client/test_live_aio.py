@@ -284,7 +284,7 @@ async def test_pull_ack_nak_term(server: ServerProcess, unique: str) -> None:
         await two.ack_sync()
         await three.nak(delay=0.01)
         await four.term()
-        (again,) = await consumer.fetch(2, timeout=0.3)
+        (again,) = await consumer.fetch(1, timeout=30)
         assert (again.metadata.stream_seq, again.metadata.delivered) == (3, 2)
         await again.in_progress()
         await again.ack_sync()

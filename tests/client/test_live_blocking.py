@@ -307,7 +307,7 @@ def test_pull_limits_of_bytes_and_missing_consumers(js: JetStream, unique: str) 
     js.create_consumer(unique, ConsumerConfig(durable_name="c", ack_policy="explicit"))
     consumer = js.pull(unique, "c")
     assert len(consumer.fetch(10, max_bytes=2500, timeout=5)) == 2
-    assert len(consumer.fetch(10, max_bytes=2500, timeout=0.2)) == 2
+    assert len(consumer.fetch(2, max_bytes=2500, timeout=30)) == 2
     missing = js.pull(unique, "missing")
     with pytest.raises((NoResponders, Timeout)):  # servers before 2.10.26 keep silent
         missing.fetch(1, timeout=0.1)
