@@ -12,7 +12,7 @@ from penstock.core.protocol.wire import decode_headers
 from penstock.errors import CallbackFailed, NotJetStreamMessage
 
 from .durations import Duration, to_nanoseconds
-from .steps import call, verb
+from .steps import Sent, call, verb
 
 if TYPE_CHECKING:
     from .interest import Interest
@@ -146,11 +146,12 @@ class BaseMessage:
     def _confirming(self, timeout: Duration | None = None) -> Steps[None]:
         """Acknowledge, and wait until the server confirms the ack; Timeout, NoResponders.
 
-        The ack is sent again when the connection breaks, and in a cluster while the consumer has no leader.
+        The ack is sent again when the connection breaks or no confirmation comes, and in a cluster while the
+        consumer has no leader.
         """
         self.check_acknowledgeable()
         seconds = self.client.timeout_of(timeout)
-        yield from self.client.persevering(self.reply, ACK, seconds, again=True)
+        yield from self.client.persevering(self.reply, ACK, seconds, again=Sent())
         self.acked = True
 
     ack_sync = call(_confirming)

@@ -114,16 +114,36 @@ class Attach(Step):
 class Request(Step):
     """Publish ``body`` to ``subject``; the result is the bytes of the one answer."""
 
-    __slots__ = ("body", "headers", "seconds", "subject")
+    __slots__ = ("body", "headers", "reads", "seconds", "subject")
 
     def __init__(
-        self, subject: str, body: bytes = b"", seconds: float | None = None, headers: bytes = b""
+        self,
+        subject: str,
+        body: bytes = b"",
+        seconds: float | None = None,
+        headers: bytes = b"",
+        *,
+        reads: bool = False,
     ) -> None:
-        """``seconds``: how long to wait for the answer; None for the time of the options."""
+        """``seconds``: how long to wait for the answer; None for the time of the options.
+
+        ``reads``: it changes nothing, so it may be sent again.
+        """
+        self.reads = reads
         self.subject = subject
         self.body = body
         self.seconds = seconds
         self.headers = headers
+
+
+class Sent:
+    """How often a request was sent that may be sent again."""
+
+    __slots__ = ("times",)
+
+    def __init__(self) -> None:
+        """Not yet."""
+        self.times = 0
 
 
 class Sleep(Step):

@@ -70,7 +70,7 @@ class Managed(Generic[M]):
         subject, body = self.plans.direct_get(stream), encode(request)
         if last_by_subject is not None and {"*", ">"}.isdisjoint(last_by_subject.split(".")):
             subject, body = self.plans.direct_get(stream, last_by_subject), b""
-        answer = yield from self.client.requesting(subject, body, timeout=self.timeout)
+        answer = yield from self.client.reading(subject, body, self.timeout)
         return stored_message(answer)
 
     direct_get = call(_getting_directly)

@@ -4,20 +4,28 @@ consumers. ``jetstream.py`` has the requests and answers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from penstock.errors import NoResponders, PenstockError
+from penstock.errors import (
+    ApiError,
+    MessageNotFound,
+    NoResponders,
+    PenstockError,
+    StreamNotFound,
+    WrongLastSequence,
+)
 
 from ..base.durations import Duration, to_seconds
 from ..base.message import BaseMessage
 from ..base.models import ConsumerConfig, ConsumerInfo, PubAck
-from ..base.steps import Attach, Mailbox, call, flow, pausing, planned
-from ..plans.jetstream import Headers, Plans, decode_pub_ack, publish_headers
+from ..base.steps import RETRY_S, Attach, Mailbox, Sent, call, flow, pausing, planned
+from ..plans.jetstream import MSG_ID, Headers, Plans, decode_pub_ack, publish_headers
 from ..plans.management import ManagementPlans
 from ..session.own_consumers import OwnConsumers
 from .ordered import Ordered
+from .publishing import IN_PROCESS
 from .pull import control_reply
 from .pulling import Pulling
 from .schedules import Scheduling
@@ -36,6 +44,17 @@ M = TypeVar("M", bound=BaseMessage)
 ORDERED_BATCH = 500
 PUSH_PENDING_MESSAGES_MAX = 524_288
 PUSH_PENDING_BYTES_MAX = 512 * 1024 * 1024
+
+
+class Once(NamedTuple):
+    """What makes it safe to send a message again: its id, and what tells its first copy from another message."""
+
+    msg_id: str
+    stream: str | None = None
+    last_seq: int | None = None
+    last_subject_seq: int | None = None
+    subject: str = ""
+    """Under which it is stored, when that is not the subject it is published to."""
 
 
 class Streams(Scheduling[M]):
@@ -102,9 +121,10 @@ class Streams(Scheduling[M]):
         """Store a message and wait for the stream's ack.
 
         Raises NoResponders when no stream takes the subject (in a cluster only after ``timeout``, because the
-        stream may be electing a leader), WrongLastSequence when an expectation does not hold, ConnectionLost
-        when the connection breaks before the ack: with a ``msg_id`` the message is sent again instead, until
-        ``timeout`` is over, because the stream stores it once.
+        stream may be electing a leader), WrongLastSequence when an expectation does not hold, and Timeout or
+        ConnectionLost when no ack came: then it is unknown whether the message is stored. With a ``msg_id``
+        it is sent again instead, until ``timeout`` is over, because the stream stores it once; the ack may
+        be that of a duplicate then.
         """
         block = publish_headers(
             headers,
@@ -115,7 +135,10 @@ class Streams(Scheduling[M]):
             expected_last_msg_id=expected_last_msg_id,
             ttl=ttl,
         )
-        return (yield from self.storing(subject, data, block, timeout, once=bool(msg_id)))
+        once = None
+        if msg_id:
+            once = Once(msg_id, expected_stream, expected_last_seq, expected_last_subject_seq)
+        return (yield from self.storing(subject, data, block, timeout, once=once))
 
     publish = call(publishing)
 
@@ -126,20 +149,58 @@ class Streams(Scheduling[M]):
         block: bytes,
         timeout: Duration | None = None,
         *,
-        once: bool = False,
+        once: Once | None = None,
     ) -> Steps[PubAck]:
         """Publish a message with this header block, and wait for the stream's ack.
 
         ``once``: the stream stores it once however often it is sent, so it is sent again when the
-        connection breaks.
+        connection breaks or no ack comes.
         """
+        seconds = self.seconds_of(timeout)
+        deadline, sent = self.client.clock() + seconds, Sent()
+        while True:
+            try:
+                answer = yield from self.client.persevering(
+                    subject, data, seconds, block, again=None if once is None else sent
+                )
+                return decode_pub_ack(answer.data)
+            except NoResponders:
+                raise NoResponders(subject, "no stream stores this subject") from None
+            except WrongLastSequence:
+                first = None
+                if once is not None and sent.times > 1:
+                    first = yield from self._first_copy(subject, once)
+                if first is None:
+                    raise
+                return first
+            except ApiError as error:
+                seconds = deadline - self.client.clock() - RETRY_S
+                if once is None or error.err_code != IN_PROCESS or seconds <= 0:
+                    raise
+                yield from pausing()  # the first copy is being stored
+
+    def _first_copy(self, subject: str, once: Once) -> Steps[PubAck | None]:
+        """The ack of an earlier copy of a message, if the expectation fails because of that copy.
+
+        A nats-server without a cluster looks at the expectation before it looks at the id.
+        """
+        stream = once.stream
+        if not stream:
+            stream = "".join((yield from self.plans.stream_names(subject))[:1])
         try:
-            answer = yield from self.client.persevering(
-                subject, data, self.seconds_of(timeout), block, again=once
-            )
-        except NoResponders:
-            raise NoResponders(subject, "no stream stores this subject") from None
-        return decode_pub_ack(answer.data)
+            if once.last_seq is not None:
+                found = yield from self.plans.get_message(stream, once.last_seq + 1)
+            else:
+                found = yield from self.plans.get_message(
+                    stream,
+                    (once.last_subject_seq or 0) + 1,
+                    next_by_subject=once.subject or subject,
+                )
+        except (MessageNotFound, StreamNotFound, ValueError):
+            return None
+        if found.headers.get(MSG_ID) != [once.msg_id]:
+            return None
+        return PubAck(stream=stream, seq=found.seq, duplicate=True)
 
     def ordering(
         self,

@@ -24,17 +24,19 @@ from penstock.errors import (
     WrongLastSequence,
 )
 
-from ..base.durations import Duration, to_nanoseconds, to_seconds
+from ..base.durations import Duration, to_nanoseconds
 from ..base.steps import call
+from ..jetstream.streams import Once
 from ..plans.jetstream import publish_headers
 from .config import SECOND_NS, check_stream, prefixes, status_of
 from .keyspace import Keyspace
 from .transaction import check_revision
 
 if TYPE_CHECKING:
-    from ..base.models import PubAck, StreamInfo
+    from ..base.models import StreamInfo
     from ..base.steps import Steps
     from ..jetstream.streams import Streams
+    from ..plans.jetstream import Headers
     from ..session.session import Session
     from .codecs import KeyCodec, ValueCodec
     from .config import KeyValueStatus
@@ -116,8 +118,8 @@ class Bucket(Generic[V]):
                 # without a revision, the subject of the request names the key
                 asked = self._direct_get if revision else f"{self._direct_get}.{subject}"
                 body = encode(MsgGetRequest(seq=revision)) if revision else b""
-                seconds = self.js.timeout if timeout is None else to_seconds(timeout)
-                answer = yield from self.client.requesting(asked, body, timeout=seconds)
+                seconds = self.js.seconds_of(timeout)
+                answer = yield from self.client.reading(asked, body, seconds)
                 entry = self.keyspace.answered(subject, answer)
             else:
                 entry = yield from self._stored(subject, revision, timeout)
@@ -161,26 +163,56 @@ class Bucket(Generic[V]):
     # -- writing -----------------------------------------------------------------------------------
 
     def _publishing(
-        self, key: str, data: bytes, block: bytes, timeout: Duration | None
-    ) -> Steps[PubAck]:
-        """Store a message of a key."""
+        self,
+        key: str,
+        data: bytes,
+        timeout: Duration | None,
+        *,
+        headers: Headers | None = None,
+        revision: int | None = None,
+        ttl: Duration | None = None,
+    ) -> Steps[int]:
+        """Store a message of a key, with ``revision`` only if that is its newest one; returns its revision.
+
+        In a cluster the message has an id, so that it is sent again while no server answers.
+        """
+        once = None
+        if self.client.clustered:
+            subject = self.keyspace.subject(key)
+            once = Once(self.client.new_id(), self.stream, None, revision, subject)
+        block = publish_headers(
+            headers,
+            msg_id=None if once is None else once.msg_id,
+            expected_last_subject_seq=revision,
+            ttl=ttl,
+        )
+        subject = self.keyspace.write_subject(key)
         try:
-            return (
-                yield from self.js.storing(self.keyspace.write_subject(key), data, block, timeout)
-            )
+            return (yield from self.js.storing(subject, data, block, timeout, once=once)).seq
         except NoResponders as error:
             yield from self.explaining(error)
             raise
 
     def _deciding(
-        self, key: str, data: bytes, block: bytes, revision: int, timeout: Duration | None
+        self,
+        key: str,
+        data: bytes,
+        timeout: Duration | None,
+        *,
+        headers: Headers | None = None,
+        revision: int | None = None,
+        ttl: Duration | None = None,
     ) -> Steps[int]:
-        """Store a message of a key that has this revision; RevisionConflict."""
+        """As ``_publishing``; RevisionConflict."""
         try:
-            return (yield from self._publishing(key, data, block, timeout)).seq
+            return (
+                yield from self._publishing(
+                    key, data, timeout, headers=headers, revision=revision, ttl=ttl
+                )
+            )
         except WrongLastSequence as error:
             raise RevisionConflict(
-                self.bucket, key, revision, error.err_code, error.description
+                self.bucket, key, revision or 0, error.err_code, error.description
             ) from error
 
     def putting(self, key: str, value: V, *, timeout: Duration | None = None) -> Steps[int]:
@@ -188,9 +220,7 @@ class Bucket(Generic[V]):
 
         InvalidValue or TypeError for a value that is none of the bucket's.
         """
-        return (
-            yield from self._publishing(key, self.keyspace.encoded(key, value), b"", timeout)
-        ).seq
+        return (yield from self._publishing(key, self.keyspace.encoded(key, value), timeout))
 
     put = call(putting)
 
@@ -212,9 +242,8 @@ class Bucket(Generic[V]):
             yield from self.allowing_ttl(ttl)
         revision = 0
         for _ in range(CREATE_ATTEMPTS):
-            block = publish_headers(None, expected_last_subject_seq=revision, ttl=ttl)
             try:
-                return (yield from self._publishing(key, data, block, timeout)).seq
+                return (yield from self._publishing(key, data, timeout, revision=revision, ttl=ttl))
             except WrongLastSequence as error:
                 entry = yield from self._reading(key)
                 refused = KeyExists(self.bucket, key, revision, error.err_code, error.description)
@@ -233,9 +262,8 @@ class Bucket(Generic[V]):
         RevisionConflict when it is another one. Revision 0: if the key never had a value.
         """
         check_revision(revision)
-        block = publish_headers(None, expected_last_subject_seq=revision)
         data = self.keyspace.encoded(key, value)
-        return (yield from self._deciding(key, data, block, revision, timeout))
+        return (yield from self._deciding(key, data, timeout, revision=revision))
 
     update = call(updating)
 
@@ -280,10 +308,12 @@ class Bucket(Generic[V]):
             check_revision(revision, least=1)
         if ttl is not None:
             yield from self.allowing_ttl(ttl)
-        block = publish_headers(
-            wire.removal_headers(operation), expected_last_subject_seq=revision, ttl=ttl
+        headers = wire.removal_headers(operation)
+        return (
+            yield from self._deciding(
+                key, b"", timeout, headers=headers, revision=revision, ttl=ttl
+            )
         )
-        return (yield from self._deciding(key, b"", block, revision or 0, timeout))
 
     def allowing_ttl(self, ttl: Duration) -> Steps[None]:
         """Check a lifetime: ValueError, or NotEnabled when the bucket knows none."""

@@ -88,7 +88,7 @@ class Properties:
         subject = meta_subject(self.bucket, name)
         direct = self._js.plans.subjects.direct_get(self._stream, subject)
         try:
-            message = yield from self.client.requesting(direct, timeout=self._js.timeout)
+            message = yield from self.client.reading(direct, b"", self._js.timeout)
         except NoResponders:  # the stream takes no direct gets
             return (yield from self._looking(name))[0]
         if message.status == NOT_FOUND:

@@ -245,8 +245,12 @@ class Plans:
         """The subject of direct gets; ValueError for an invalid name."""
         return self.subjects.direct_get(stream, last_by_subject)
 
-    def _one(self, subject: str, body: bytes, kind: type[R]) -> Plan[R]:
-        answer = yield Request(subject, body, self._seconds)
+    def _read(self, subject: str, body: bytes, kind: type[R]) -> Plan[R]:
+        """One answer to a request that changes nothing."""
+        return self._one(subject, body, kind, reads=True)
+
+    def _one(self, subject: str, body: bytes, kind: type[R], *, reads: bool = False) -> Plan[R]:
+        answer = yield Request(subject, body, self._seconds, reads=reads)
         try:
             return decode(answer, kind)
         except ApiError as error:
@@ -255,7 +259,7 @@ class Plans:
 
     def account_info(self) -> Plan[AccountInfo]:
         """The account's usage and limits."""
-        answer = yield from self._one(self.subjects.info(), b"", wire.AccountInfoResponse)
+        answer = yield from self._read(self.subjects.info(), b"", wire.AccountInfoResponse)
         return present(answer.info)
 
     # -- streams -----------------------------------------------------------------------------------
@@ -309,12 +313,12 @@ class Plans:
         request = wire.StreamInfoRequest(
             subjects_filter=subjects_filter or "", deleted_details=deleted_details
         )
-        answer = yield from self._one(subject, encode(request), StreamInfoResponse)
+        answer = yield from self._read(subject, encode(request), StreamInfoResponse)
         info = present(answer.info)
         found = info.state.subjects
         while subjects_filter and len(found) < answer.total:
             request.offset = len(found)
-            answer = yield from self._one(subject, encode(request), StreamInfoResponse)
+            answer = yield from self._read(subject, encode(request), StreamInfoResponse)
             page = present(answer.info).state.subjects
             if not page:
                 break
@@ -326,7 +330,7 @@ class Plans:
         names: list[str] = []
         while True:
             body = encode(wire.StreamNamesRequest(offset=len(names), subject=subject or ""))
-            page = yield from self._one(
+            page = yield from self._read(
                 self.subjects.stream("NAMES"), body, wire.StreamNamesResponse
             )
             names += page.streams or []
@@ -342,7 +346,7 @@ class Plans:
         listing: Listing[StreamInfo] = Listing()
         while True:
             body = encode(wire.StreamListRequest(offset=len(listing.found), subject=subject or ""))
-            page = yield from self._one(self.subjects.stream("LIST"), body, StreamListResponse)
+            page = yield from self._read(self.subjects.stream("LIST"), body, StreamListResponse)
             if listing.add(page.streams, page.missing, page.offline, page.total):
                 return listing
 
@@ -387,7 +391,7 @@ class Plans:
             seq=seq or 0, last_by_subj=last_by_subject or "", next_by_subj=next_by_subject or ""
         )
         subject = self._stream("MSG.GET", stream)
-        answer = yield from self._one(subject, encode(request), wire.MsgGetResponse)
+        answer = yield from self._read(subject, encode(request), wire.MsgGetResponse)
         stored = present(answer.message)
         headers = decode_headers(stored.hdrs)[2] if stored.hdrs else {}
         return StoredMessage(stored.subject, stored.seq, stored.data, headers, stored.time)
@@ -442,7 +446,7 @@ class Plans:
     def consumer_info(self, stream: str, consumer: str) -> Plan[ConsumerInfo]:
         """Config and state of one consumer."""
         subject = self._consumer("INFO", stream, consumer)
-        return present((yield from self._one(subject, b"", ConsumerInfoResponse)).info)
+        return present((yield from self._read(subject, b"", ConsumerInfoResponse)).info)
 
     def consumer_names(self, stream: str) -> Plan[list[str]]:
         """Names of a stream's consumers in order."""
@@ -450,7 +454,7 @@ class Plans:
         names: list[str] = []
         while True:
             body = encode(wire.ConsumersRequest(offset=len(names)))
-            page = yield from self._one(subject, body, wire.ConsumerNamesResponse)
+            page = yield from self._read(subject, body, wire.ConsumerNamesResponse)
             names += page.consumers or []
             if not page.consumers or len(names) >= page.total:
                 return names
@@ -465,7 +469,7 @@ class Plans:
         listing: Listing[ConsumerInfo] = Listing()
         while True:
             body = encode(wire.ConsumersRequest(offset=len(listing.found)))
-            page = yield from self._one(subject, body, ConsumerListResponse)
+            page = yield from self._read(subject, body, ConsumerListResponse)
             if listing.add(page.consumers, page.missing, page.offline, page.total):
                 return listing
 

@@ -67,7 +67,7 @@ class ManagementPlans(Plans):
         if not subject:
             raise ValueError("the subject is empty")
         body = encode(wire.StreamNamesRequest(subject=subject))
-        page = yield from self._one(self.subjects.stream("NAMES"), body, wire.StreamNamesResponse)
+        page = yield from self._read(self.subjects.stream("NAMES"), body, wire.StreamNamesResponse)
         if not page.streams:
             raise error_from(
                 ErrorBody(
@@ -163,7 +163,7 @@ class ManagementPlans(Plans):
         offset = 0
         while True:
             body = encode(wire.StreamNamesRequest(offset=offset, subject=subject))
-            page = yield from self._one(
+            page = yield from self._read(
                 self.subjects.stream("NAMES"), body, wire.StreamNamesResponse
             )
             yield from page.streams or []
@@ -178,7 +178,7 @@ class ManagementPlans(Plans):
         offset = 0
         while True:
             body = encode(wire.StreamListRequest(offset=offset, subject=subject))
-            page = yield from self._one(self.subjects.stream("LIST"), body, StreamListResponse)
+            page = yield from self._read(self.subjects.stream("LIST"), body, StreamListResponse)
             yield from page.streams or []
             offset += len(page.streams or [])
             if not page.streams or offset >= page.total:
@@ -189,7 +189,7 @@ class ManagementPlans(Plans):
         subject, offset = self.subjects.consumer("NAMES", stream), 0
         while True:
             body = encode(wire.ConsumersRequest(offset=offset))
-            page = yield from self._one(subject, body, wire.ConsumerNamesResponse)
+            page = yield from self._read(subject, body, wire.ConsumerNamesResponse)
             yield from page.consumers or []
             offset += len(page.consumers or [])
             if not page.consumers or offset >= page.total:
@@ -202,7 +202,7 @@ class ManagementPlans(Plans):
         subject, offset = self.subjects.consumer("LIST", stream), 0
         while True:
             body = encode(wire.ConsumersRequest(offset=offset))
-            page = yield from self._one(subject, body, ConsumerListResponse)
+            page = yield from self._read(subject, body, ConsumerListResponse)
             yield from page.consumers or []
             offset += len(page.consumers or [])
             if not page.consumers or offset >= page.total:

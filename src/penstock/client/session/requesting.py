@@ -13,7 +13,7 @@ from penstock.errors import ConnectionLost, NoResponders
 
 from ..base.durations import Duration, to_seconds
 from ..base.message import BaseMessage
-from ..base.steps import RETRY_S, SEND, Attach, Ready, Until, call, flow, pausing
+from ..base.steps import RETRY_S, SEND, Attach, Ready, Sent, Until, call, flow, pausing
 from ..plans.jetstream import Headers, encode_header_map
 from .requests import Gathered, Question, Requests, is_end
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from ..protocol.options import Options
 
 M = TypeVar("M", bound=BaseMessage)
+
+SILENCE_S = 1.0
+"""How long to wait for an answer before a request is sent again that may be; each further time twice as long."""
 
 
 class Requesting(ABC, Generic[M]):
@@ -87,6 +90,46 @@ class Requesting(ABC, Generic[M]):
 
     request = call(requesting)
 
+    def repeating(
+        self,
+        subject: str,
+        data: bytes,
+        seconds: float,
+        raw_headers: bytes = b"",
+        sent: Sent | None = None,
+    ) -> Steps[M]:
+        """A request that is sent again while no answer comes: sent twice it does nothing more.
+
+        A server that just ceases to lead may answer nothing. Raises as ``request``.
+        """
+        sent = sent or Sent()
+        if not self.stays_open:
+            yield Ready(seconds)
+        deadline, pause = self.clock() + seconds, min(SILENCE_S, seconds / 4)
+        question = self._requests.ask(subject, data, raw_headers)
+        sent.times += 1
+        try:
+            while not (
+                yield Until(
+                    question, question.is_over, min(pause, max(0.0, deadline - self.clock()))
+                )
+            ):
+                if self.clock() >= deadline:
+                    break
+                pause *= 2
+                self._requests.repeat(question, data, raw_headers)
+                sent.times += 1
+        finally:
+            self._requests.forget(question)
+        answer: M = question.outcome(seconds)
+        return answer
+
+    def reading(self, subject: str, data: bytes, seconds: float) -> Steps[M]:
+        """A request that changes nothing: in a cluster it is sent again while no answer comes."""
+        if self.clustered:
+            return self.repeating(subject, data, seconds)
+        return self.requesting(subject, data, timeout=seconds)
+
     def persevering(
         self,
         subject: str,
@@ -94,16 +137,18 @@ class Requesting(ABC, Generic[M]):
         seconds: float,
         raw_headers: bytes = b"",
         *,
-        again: bool = False,
+        again: Sent | None = None,
     ) -> Steps[M]:
         """A request that is sent again while a cluster elects a leader and nobody answers.
 
-        ``again``: also when the connection breaks, because sent twice it does nothing more. Raises as
-        ``request``, at the latest when the time is over.
+        ``again``: also when the connection breaks or no answer comes, because sent twice it does nothing
+        more; counts how often it was sent. Raises as ``request``, at the latest when the time is over.
         """
         deadline = self.clock() + seconds
         while True:
             try:
+                if again is not None:
+                    return (yield from self.repeating(subject, data, seconds, raw_headers, again))
                 return (
                     yield from self.requesting(
                         subject, data, timeout=seconds, raw_headers=raw_headers
@@ -116,11 +161,14 @@ class Requesting(ABC, Generic[M]):
                 yield from pausing()
             except ConnectionLost:
                 seconds = deadline - self.clock()
-                if seconds <= 0 or not again:
+                if seconds <= 0 or again is None:
                     raise
 
     def asking(self, step: Request) -> Steps[bytes]:
         """The bytes of the answer to a plan's request."""
+        if step.reads:
+            seconds = self.timeout_of(step.seconds)
+            return (yield from self.reading(step.subject, step.body, seconds)).data
         answer = yield from self.requesting(
             step.subject, step.body, timeout=step.seconds, raw_headers=step.headers
         )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import (
     ConnectionClosed,
     ConnectionLost,
     NoResponders,
+    OutputFull,
     PenstockError,
     PermissionsViolation,
     Timeout,
@@ -119,6 +121,13 @@ class Requests:
         client.connection.publish(subject, data, question.inbox, block, sound_reply=True)
         self.outstanding[question.inbox] = question
         return question
+
+    def repeat(self, question: Question, data: bytes, block: bytes) -> None:
+        """Queue the same request once more: the first answer counts, to whichever of the two."""
+        if not question.is_over():
+            connection = self._client.connection
+            with suppress(OutputFull):  # the first one is on its way
+                connection.publish(question.subject, data, question.inbox, block, sound_reply=True)
 
     def _ask_alone(self, subject: str, data: bytes, block: bytes) -> Question:
         """Ask with a subscription for this one answer."""
