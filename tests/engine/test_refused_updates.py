@@ -60,3 +60,26 @@ def test_what_is_confirmed_after_a_refused_update(
     info = house.ok("STREAM.INFO.S" if way.startswith("stream") else "CONSUMER.INFO.S.c")
     if "error" not in answer:
         assert "description" not in info["config"]
+
+
+@pytest.mark.parametrize("lasting", [True, False], ids=["disk stays bad", "disk works again"])
+@pytest.mark.parametrize("refused_at", range(3), ids=["copy", "file", "folder"])
+@pytest.mark.parametrize("way", ["stream update", "consumer update"])
+def test_a_kill_does_not_bring_a_refused_update_into_effect(
+    way: str, refused_at: int, *, lasting: bool
+) -> None:
+    disk = SimDisk()
+    house = House(Path("store"), disk=PyDisk(disk))
+    house.stream(**STREAM)
+    house.ok(*of_consumer(CONSUMER, "create"))
+    call, body = CONFIRMING[way]
+    other = {"description": "refused"}
+    refused = body | other if way == "stream update" else of_consumer(CONSUMER | other, "update")[1]
+    verb, after = ("rename", refused_at) if refused_at < 2 else ("sync_dir", 0)
+    disk.fail(verb, errno.EIO, "*", after=after, times=None if lasting else 1)
+    assert "error" in house.api(call, refused)
+    disk.heal()
+    disk.kill()
+    house = House(Path("store"), house.server.clock.now(), PyDisk(disk))
+    info = house.ok("STREAM.INFO.S" if way == "stream update" else "CONSUMER.INFO.S.c")
+    assert "description" not in info["config"]

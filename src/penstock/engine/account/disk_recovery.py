@@ -8,6 +8,7 @@ them.
 """
 
 import errno
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.engine.account.account import JetStreamAccount
@@ -71,6 +72,19 @@ def retry_reads(account: JetStreamAccount, stream: StreamEntry, now_ns: int) -> 
         account.report(f"stream {name} reads messages again after {seconds:.1f} s")
     if why:
         stream.core.read_again()
+
+
+def take_back(stream: StreamEntry, name: str, write: Callable[[], None]) -> None:
+    """Write the current configuration into files that may have a refused one, now or later.
+
+    The next server, after a kill of this one, then finds no refused configuration.
+    """
+    try:
+        write()
+    except OSError:
+        stream.rewrites[name] = write
+    else:
+        stream.rewrites.pop(name, None)
 
 
 def retry_config_files(account: JetStreamAccount, stream: StreamEntry, now_ns: int) -> None:

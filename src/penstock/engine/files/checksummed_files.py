@@ -3,8 +3,8 @@
     <name>         one line of JSON, then a line `crc32c <8 hex digits>` over the first with its end
     <name>.copy    the same
 
-Both are on the disk before the server answers the call that wrote them. The file is used as long as
-it is sound; a file without the second line (edited by hand) is used as it is. A damaged or missing
+Both are on the disk before the server answers the call that wrote them. The copy is replaced first, so
+that a replacement that fails half-way changes nothing. The file is used as long as it is sound; a file without the second line (edited by hand) is used as it is. A damaged or missing
 file is restored: by checksum repair of one flipped bit, otherwise from the other file. The damaged
 bytes are kept as `<name>.bad-<n>`.
 
@@ -96,8 +96,8 @@ def write(disk: FileStore, path: str, data: bytes) -> None:
 
 
 def both(path: str) -> list[str]:
-    """Return the paths of a file and of its copy."""
-    return [path, path + COPY]
+    """Return the paths of the copy and of the file, in the order in which they are replaced."""
+    return [path + COPY, path]
 
 
 def remove(disk: FileStore, path: str) -> None:

@@ -14,7 +14,7 @@ from penstock.api.consumers import ConsumerConfig
 from penstock.api.dialects.names import dialect_of
 from penstock.core.consumer.consumer import Consumer
 from penstock.core.log import queries
-from penstock.engine.account import limits
+from penstock.engine.account import disk_recovery, limits
 from penstock.engine.account.account import JetStreamAccount
 from penstock.engine.account.catalog import ConsumerEntry, StreamEntry, configure_consumer
 from penstock.engine.base.settings import MAX_NAME_LENGTH, MILLISECOND
@@ -463,7 +463,7 @@ def _write(stream: StreamEntry, entry: ConsumerEntry, config: ConsumerConfig) ->
         except OSError as error:
             entry.config = old
             files = stream.files
-            stream.rewrites[entry.name] = lambda: files.write_consumer(entry.file())
+            disk_recovery.take_back(stream, entry.name, lambda: files.write_consumer(entry.file()))
             raise errors.ConsumerStoreFailedError(error) from error
 
 

@@ -471,7 +471,7 @@ def _write(entry: StreamEntry, config: StreamConfig) -> None:
         entry.rewrites.pop("", None)
     except OSError:
         entry.config = old
-        entry.rewrites[""] = lambda: files.write(entry.file())
+        disk_recovery.take_back(entry, "", lambda: files.write(entry.file()))
         raise
 
 
