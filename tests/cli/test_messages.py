@@ -48,6 +48,8 @@ def running(peer: ServerProcess, *arguments: object) -> Iterator[subprocess.Pope
 
 def test_lines_templates_and_counts(at: Run, unique: str) -> None:
     assert at("stream", "add", unique, "--subjects", f"{unique}.>").status == 0
+    none = at("stream", "view", unique)
+    assert (none.status, none.err) == (1, f"penstock: stream {unique} has no message\n")
     lines = at("pub", "-J", "--send-on", "newline", f"{unique}.{{{{Count}}}}", stdin=b"a\nb\r\nc")
     assert lines.out.count("stored in") == 3
     view = at("stream", "view", unique, "-j").lines
@@ -56,6 +58,7 @@ def test_lines_templates_and_counts(at: Run, unique: str) -> None:
         (f"{unique}.2", "b"),
         (f"{unique}.3", "c"),
     ]
+    assert "has no such message" in at("stream", "view", unique, "--subject", "other").err
     assert at("pub", "-J", "-q", "--no-templates", f"{unique}.x", "{{Count}}").out == ""
     assert at("stream", "get", unique, 4, "-r").out == "{{Count}}"
     assert at("pub", f"{unique}.y", "z", "--count", 2, "-j").json["count"] == 2

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.failures import DONE, FAILED
 from penstock.cli.messages.decoding import Decoder, decoded
 from penstock.cli.output import moment, print_json, print_json_line
 from penstock.cli.prompts import Asked, confirm, may_ask
@@ -68,7 +67,7 @@ def view(
     subject: str | None,
     raw: bool,
     decoder: Decoder,
-) -> int:
+) -> None:
     """Print the messages of the stream NAME, COUNT (10) at a time.
 
     A terminal is asked whether to go on; without one, COUNT messages are printed. Nothing in the
@@ -95,7 +94,9 @@ def view(
                 sys.stdout.buffer.flush()
             else:
                 _show(message, decoder)
-    return DONE if shown_now else FAILED
+    if not shown_now:
+        chosen = not (seq is None and since is None and subject is None)
+        raise click.ClickException(f"stream {name} has no {'such ' * chosen}message")
 
 
 @click.command()
