@@ -255,6 +255,18 @@ def test_a_table_follows_the_width_of_the_terminal(made: str, peer: ServerProces
             assert 40 < max(map(len, plain.splitlines())) <= columns
 
 
+def test_a_terminal_shows_times_to_the_second(at: Run, unique: str, peer: ServerProcess) -> None:
+    """A program that reads a pipe gets them to the nanosecond."""
+    assert at("kv", "add", unique).status == 0
+    assert at("kv", "put", unique, "k", "v").status == 0
+    piped = at("kv", "history", unique, "k").out
+    whole = re.search(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d+Z", piped)
+    assert whole is not None, piped
+    with Terminal("-s", peer.url, "kv", "history", unique, "k") as screen:
+        assert screen.status() == 0
+        assert f" {whole[1]}Z " in re.sub(r"\x1b\[[0-9;]*m", "", screen.shown)
+
+
 def test_a_bar_of_a_load_is_at_the_terminal_alone(peer: ServerProcess, unique: str) -> None:
     load = ("-s", peer.url, "bench", "pub", unique, "--throughput", 400, "--duration", "1s")
     with Terminal(*load, environment={"TERM": "xterm"}) as screen:

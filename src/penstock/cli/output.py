@@ -43,6 +43,19 @@ class Figure(str):
         return made
 
 
+class Moment(str):
+    """A time to the nanosecond; ``short`` is the same to the second, for the tables of a terminal."""
+
+    __slots__ = ("short",)
+    short: str
+
+    def __new__(cls, ns: int) -> Moment:
+        """Of nanoseconds since 1970."""
+        made = super().__new__(cls, format_time(ns))
+        made.short = format_time(ns // 10**9 * 10**9)
+        return made
+
+
 def form_in_use() -> str:
     """The form of lists that the running command was asked for: one of ``session.FORMS``."""
     context = click.get_current_context(silent=True)
@@ -80,16 +93,23 @@ def print_names(session: Session, names: Sequence[str]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Rows, *, right: frozenset[str] = frozenset()) -> None:
-    """Print a table; `right` names the columns of numbers, which are never broken."""
+    """Print a table; `right` names the columns of numbers, which are never broken.
+
+    A terminal shows times to the second.
+    """
     form = form_in_use()
     if form == "csv":
         _print_csv(columns, rows)
         return
-    rows = [[shown(cell) for cell in row] for row in rows]
+    terminal = form != "md" and sys.stdout.isatty()
+    rows = [
+        [shown(cell.short if terminal and isinstance(cell, Moment) else cell) for cell in row]
+        for row in rows
+    ]
     if form == "md":
         _print_markdown(columns, rows, right)
         return
-    if sys.stdout.isatty():
+    if terminal:
         from rich import box
         from rich.console import Console
         from rich.table import Table
@@ -242,7 +262,7 @@ def duration(ns: int) -> str:
 
 def moment(ns: int | None) -> str:
     """A time; "" for none."""
-    return format_time(ns) if ns else ""
+    return Moment(ns) if ns else ""
 
 
 def age(ns: int, now_ns: int) -> str:
