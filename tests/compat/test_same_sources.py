@@ -66,7 +66,17 @@ class Twins:
                 time.sleep(0.05)
 
     def holds(self, stream: str) -> Any:
-        """State, lag and messages of a stream, the same in both."""
+        """State, lag and messages of a stream, the same in both, soon."""
+        deadline = time.monotonic() + 15
+        while True:
+            answers = self.contents(stream)
+            if not (found := list(difference(*answers))):
+                return answers[0][0]
+            assert time.monotonic() < deadline, f"{stream}: {found}"
+            time.sleep(0.05)
+
+    def contents(self, stream: str) -> list[Any]:
+        """State, lag and messages of a stream in each."""
         answers = []
         for client in self.clients:
             info = json.loads(client.request(f"$JS.API.STREAM.INFO.{stream}", b""))
@@ -85,9 +95,7 @@ class Twins:
                 older(info, messages)
             both_parts = {"info": info, "messages": messages}
             answers.append(comparable(json.dumps(both_parts).encode()))
-        found = list(difference(*answers))
-        assert not found, f"{stream}: {found}"
-        return answers[0][0]
+        return answers
 
 
 def older(info: Any, messages: Any) -> None:
