@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import socket
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -116,6 +118,21 @@ def test_the_first_connection_is_tried_again_on_wish(shell: str) -> None:
     with pytest.raises(ConnectError), connected(shell, url, **options):
         pass
     assert asked == [1, 2, 3]
+
+
+def test_a_server_that_takes_no_connection_in_time_has_no_answer(shell: str) -> None:
+    with contextlib.ExitStack() as stack:
+        full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):  # nobody accepts them, so that there is no room for another
+            other = stack.enter_context(socket.socket())
+            other.setblocking(False)
+            other.connect_ex(full.getsockname())
+        url = f"nats://127.0.0.1:{full.getsockname()[1]}"
+        with (
+            pytest.raises(ConnectError, match=r"no answer in 0\.05 s"),
+            connected(shell, url, connect_timeout=0.05, reconnect=False),
+        ):
+            pass
 
 
 @pytest.mark.parametrize("kind", available_servers(OLDEST))

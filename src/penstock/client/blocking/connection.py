@@ -197,10 +197,12 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         """
         try:
             self._open_one(server)
-        except BaseException:
+        except BaseException as error:
             self._shut()
             self.connection.receive_eof()
             self.connection.events()
+            if isinstance(error, TimeoutError) and error.errno is None:
+                raise self._no_answer() from None
             raise
 
     def _open_one(self, server: Server) -> None:
@@ -222,7 +224,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         while not self.connection.connected:
             self._bell.attend()
             if not self._turn(deadline):
-                raise ConnectError(f"no answer in {self.options.connect_timeout} s")
+                raise self._no_answer()
             self._check_open()
             if self._transport is None:
                 raise self.last_error or ConnectError("closed during the handshake")
@@ -230,6 +232,9 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
             raise self.last_error or ConnectError("closed after the handshake")
         self._ping_due = time.monotonic() + self.options.ping_interval
         self._usable = self.connection.connected
+
+    def _no_answer(self) -> ConnectError:
+        return ConnectError(f"no answer in {self.options.connect_timeout} s")
 
     def lost_since(self, reconnects: int) -> bool:
         """Whether the connection broke since ``reconnects`` was read."""
