@@ -461,7 +461,7 @@ def test_a_push_consumer_is_consumed_with_flow_control(js: Any, unique: str) -> 
         for event in messages.events():
             if event.kind == "heartbeat":
                 break
-            assert event.kind == "flow_control"
+            assert event.kind in ("flow_control", "heartbeats_missed")  # missed beside load
     wait_for(lambda: js.consumer_info(unique, "p").num_ack_pending == 0)
 
 

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
 import nats
@@ -324,9 +325,9 @@ def test_the_same_advisories(monkeypatch: pytest.MonkeyPatch) -> None:
                 data += chunk.data
             await client.jetstream().delete_stream("S")
             await restore(client, answer, data)
-            for _ in range(50):
-                if len(events) == 4:
-                    break
+            deadline = time.monotonic() + 30
+            while len(events) < 4:
+                assert time.monotonic() < deadline, events
                 await asyncio.sleep(0.05)
         return sorted(events, key=lambda event: str(event[0]))
 

@@ -60,7 +60,7 @@ async def test_fetched_messages_carry_their_place(client: Client, name: str) -> 
 async def test_a_fetch_gets_what_there_is_and_waits_for_more(client: Client, name: str) -> None:
     js = await store(client, name, 3)
     sub = await js.pull_subscribe(f"{name}.>", durable="d", stream=name)
-    assert bodies(await sub.fetch(10, timeout=0.5)) == [b"m1", b"m2", b"m3"]
+    assert bodies(await sub.fetch(10, timeout=5)) == [b"m1", b"m2", b"m3"]
     with pytest.raises(nats.errors.TimeoutError):
         await sub.fetch(1, timeout=0.2)
     waiting = asyncio.create_task(sub.fetch(1, timeout=10))
@@ -171,8 +171,10 @@ async def test_max_ack_pending_holds_delivery(client: Client, name: str) -> None
     js = await store(client, name, 5)
     config = ConsumerConfig(max_ack_pending=2)
     sub = await js.pull_subscribe(f"{name}.>", durable="d", stream=name, config=config)
-    held = await sub.fetch(5, timeout=0.5)
+    held = await sub.fetch(2, timeout=5)
     assert bodies(held) == [b"m1", b"m2"]
+    with pytest.raises(nats.errors.TimeoutError):
+        await sub.fetch(1, timeout=0.3)
     await held[0].ack()
     assert bodies(await sub.fetch(1, timeout=5)) == [b"m3"]
 
@@ -198,7 +200,7 @@ async def test_a_consumer_starts_where_it_is_told(client: Client, name: str) -> 
     }
     await js.publish(f"{name}.9", b"after")
     for key, (_, expected) in policies.items():
-        assert bodies(await subs[key].fetch(10, timeout=0.4)) == [*expected, b"after"], key
+        assert bodies(await subs[key].fetch(10, timeout=5)) == [*expected, b"after"], key
 
 
 # --- push consumers -------------------------------------------------------------------------------

@@ -217,7 +217,7 @@ def test_a_mirror_of_another_accounts_stream(users: Cast) -> None:
     }
     users.publish("j", "$JS.API.STREAM.CREATE.T", json.dumps(config))
     users.wait(1.0)
-    for _ in range(20):
+    for _ in range(100):
         if all(_messages(user) for user in users.pairs["j"]):
             break
         users.wait(0.2)
