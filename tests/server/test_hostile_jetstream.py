@@ -25,11 +25,11 @@ def wire(server):
         assert witness.ping() == b""
         hostile.send("SUB in.* 1\r\n")
         config = json.dumps({"name": "H", "subjects": ["H.>"]})
-        api(hostile, "STREAM.CREATE.H", config)
+        answered(hostile, "STREAM.CREATE.H", config)
         consumer = json.dumps(
             {"stream_name": "H", "config": {"durable_name": "c", "ack_policy": "explicit"}}
         )
-        api(hostile, "CONSUMER.CREATE.H.c", consumer)
+        answered(hostile, "CONSUMER.CREATE.H.c", consumer)
         yield hostile
         witness.send("PUB witness 2\r\nok\r\n")
         assert witness.ping() == b"MSG witness 1 2\r\nok\r\n"
@@ -40,6 +40,14 @@ def api(wire, subject, body):
     raw = body if isinstance(body, bytes) else body.encode()
     wire.send(b"PUB $JS.API.%s in.q %d\r\n%s\r\n" % (subject.encode(), len(raw), raw))
     return wire.ping()
+
+
+def answered(wire, subject, body):
+    """What comes back until there is an answer: that of a create comes when it is on the disk."""
+    text = api(wire, subject, body)
+    while b"io.nats.jetstream.api.v1." not in text:
+        text += wire.ping()
+    return text
 
 
 CALLS = [
@@ -68,7 +76,7 @@ CALLS = [
 )
 def test_json_that_is_none(wire, call, body):
     assert wire is not None
-    text = api(wire, call, body)
+    text = answered(wire, call, body)
     assert text.count(b"io.nats.jetstream.api.v1.") == 1
 
 
