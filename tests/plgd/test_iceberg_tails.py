@@ -67,6 +67,8 @@ def test_a_batch_after_another_reads_no_manifest(
     _, messages = run_of(seed=SEED, faults=FAULTS, **FLEET)
     parts = list(cut(messages, 120))[: length(4, 6)]
     take(lake, 0, parts[0])
+    for tail in lake.known.values():
+        tail.read()  # some tables get their first rows later
     planned: list[str] = []
     plan = tails.data_files
 

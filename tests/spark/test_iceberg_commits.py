@@ -1,7 +1,7 @@
 """Iceberg: each batch once, whatever dies, comes again or races; what is refused, clearly."""
 
 import json
-import sys
+import random
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -13,16 +13,16 @@ pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: penstock[ic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.table import Transaction
-from pyiceberg.table.snapshots import Operation
+from pyiceberg.manifest import ManifestFile
 
 from penstock.spark.iceberg import catalogs
-from penstock.spark.iceberg.commits import Tables, _Replacing, add, prepare
+from penstock.spark.iceberg.commits import Tables, add, prepare
 from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.places import TableError
 from tests.spark.drivers import STEPS, Query
 from tests.spark.iceberg_help import address_of, rows_of, sequences, table_of, write_of
 from tests.spark.tables_help import SCHEMA
+from tests.ways import SEED, length
 
 
 @pytest.fixture
@@ -383,45 +383,40 @@ def test_rows_of_every_shape_come_back(where):
     assert found.to_pylist() == batch.to_pylist()
 
 
-def test_threads_that_look_for_removed_files_do_not_disturb_each_other(where):
-    """Each manifest is judged by its own partitions, whatever another thread looks at."""
-    rows = pa.RecordBatch.from_pydict(
-        {"seq": pa.array([0], pa.int64()), "side": pa.array(["a"], pa.string())}
-    )
-    for seq in range(6):
-        part = rows.set_column(1, "side", pa.array(["ab"[seq % 2]])).set_column(
-            0, "seq", pa.array([seq], pa.int64())
+def test_files_in_place_of_others_whatever_was_replaced_before(where, monkeypatch):
+    """Beside a dict of files; no manifest is read twice for a commit, and none of removed files alone stays."""
+    rng, model, read = random.Random(SEED), {}, []
+    fetch = ManifestFile.fetch_manifest_entry
+
+    def noted(manifest, *given, **named):
+        read.append(manifest.manifest_path)
+        return fetch(manifest, *given, **named)
+
+    for number in range(length(10, 60)):
+        here = {path: seq for path, seq in model.items() if seq % 3 != number % 3}
+        gone = rng.sample(sorted(here), k=min(len(here), rng.randrange(4)))
+        tasks = table_of(where).scan().plan_files() if model else []
+        removed = [task.file for task in tasks if task.file.file_path in gone]
+        seqs = [10 * number + each for each in range(rng.randrange(1, 4))]
+        rows = pa.RecordBatch.from_pydict(
+            {"seq": pa.array(seqs), "side": pa.array([f"s{seq % 3}" for seq in seqs])}
         )
-        assert Tables().commit(where, rows_of(where, part, partition_by=("side",)))
-    table = table_of(where)
-    entries = [task.file for task in table.scan().plan_files()]
-    removed = [file for file in entries if file.partition[0] == "a"]
-    replacing = _Replacing(Operation.OVERWRITE, Transaction(table), table.io, None)
-    for file in removed:
-        replacing.delete_data_file(file)
-    replacing._build_delete_files_partition_predicate()
-    manifests = table.current_snapshot().manifests(table.io)
-    alone = [
-        replacing._build_manifest_evaluator(table.spec().spec_id)(manifest)
-        for manifest in manifests
-    ]
-    assert sorted(alone) == [False] * 3 + [True] * 3
-    evaluate, wrong = replacing._build_manifest_evaluator(table.spec().spec_id), []
-
-    def look(first: int) -> None:
-        for turn in range(2000):
-            number = (first + turn) % len(manifests)
-            if evaluate(manifests[number]) is not alone[number]:
-                wrong.append(number)
-
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [threading.Thread(target=look, args=(first,)) for first in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(usual)
-    assert not wrong
+        write = rows_of(where, rows, partition_by=("side",), removed=removed)
+        with monkeypatch.context() as patched:
+            patched.setattr(ManifestFile, "fetch_manifest_entry", noted)
+            assert Tables().commit(where, write)
+        assert len(read) == len(set(read))
+        read.clear()
+        uri = write.target.folder.uri
+        model = {path: seq for path, seq in model.items() if path not in gone}
+        model |= {f"{uri}/{file.path}": seq for file, seq in zip(write.files, seqs, strict=True)}
+        table = table_of(where)
+        found = {task.file.file_path for task in table.scan().plan_files()}
+        newest = table.current_snapshot()
+        assert found == set(model)
+        assert sequences(where) == sorted(model.values())
+        assert int(newest.summary["total-data-files"]) == len(model)
+        for manifest in newest.manifests(table.io):
+            assert manifest.added_snapshot_id == newest.snapshot_id or (
+                manifest.added_files_count or manifest.existing_files_count
+            )

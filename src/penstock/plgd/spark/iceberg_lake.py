@@ -220,8 +220,9 @@ class IcebergLake(Lake):
     def take(self, name: str, mark: Mark, files: Sequence[Any], removed: Sequence[Any]) -> None:
         """One commit of one table, once."""
         write = Write(self.targets[name], files, mark, removed=tuple(removed))
+        tail = self.known[name]
         try:
-            HERE.commit(self.addresses[name], write, self.known[name].commit)
+            HERE.commit(self.addresses[name], write, tail.commit, tail.read)
         except FilesGone as gone:
             raise ChangedTable(str(gone)) from None
 

@@ -70,6 +70,7 @@ class Tail:
     def commit(self, table: Table, write: Write) -> None:
         """One attempt of a commit, as :func:`penstock.spark.iceberg.commits.add`; the files follow it."""
         before = _identity(table)
+        self._table = None  # an attempt that fails leaves the table without its history
         added = add(table, write)
         if self._of == before:
             for file in write.removed:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from penstock.spark.tables.files import StoredFile
     from penstock.spark.tables.places import Place
 
+_SMALL_BYTES = 2**20
+"""A file below this is read by one thread: to wake others takes longer than to read it."""
+
 
 def read_files(
     place: Place, files: Iterable[StoredFile], schema: pa.Schema, batch_rows: int
@@ -67,7 +70,10 @@ def _rows(
     }
     groups = range(file.part, parquet.num_row_groups, file.parts)
     columns = [name for name in schema.names if name in stored]
-    for batch in parquet.iter_batches(batch_rows, row_groups=list(groups), columns=columns):
+    threads = file.size >= _SMALL_BYTES
+    for batch in parquet.iter_batches(
+        batch_rows, row_groups=list(groups), columns=columns, use_threads=threads
+    ):
         arrays = []
         for field in schema:
             if field.name in fixed:
