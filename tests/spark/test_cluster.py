@@ -111,6 +111,7 @@ def submit(cluster, nodes, folder, python, flags, arguments, path=""):
             **os.environ,
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_SUBMIT_OPTS": javas.options(),  # as users have it: Spark compiles its queries
             "PYSPARK_PYTHON": str(python),
             "PYSPARK_DRIVER_PYTHON": str(python),
             "PYTHONPATH": path,
