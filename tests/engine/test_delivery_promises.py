@@ -1,0 +1,144 @@
+"""What a consumer promises: room after a removal, messages that were refused, ack floors, resets, and
+retention while another consumer needs a message.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.core.base.disk import PyDisk
+from penstock.testing.simulated_disk import SimDisk
+from tests.engine.house import SECOND, House
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    house = House(tmp_path / "store")
+    house.stream(subjects=["s.>"])
+    return house
+
+
+def numbers(events: list[Any]) -> list[int]:
+    return [int(event[5]) for event in events]
+
+
+def publish(house: House, count: int, first: int = 1) -> None:
+    for number in range(first, first + count):
+        house.publish("s.x", b"%d" % number)
+
+
+def floor(house: House) -> tuple[int, int]:
+    info = house.ok("CONSUMER.INFO.S.c")["ack_floor"]
+    return info["consumer_seq"], info["stream_seq"]
+
+
+class Waiting:
+    """A client whose pull request waits for messages."""
+
+    def __init__(self, house: House, batch: int = 5) -> None:
+        self.client = house.server.client()
+        body = json.dumps({"batch": batch, "expires": 60 * SECOND})
+        request = f"PUB $JS.API.CONSUMER.MSG.NEXT.S.c _T.1 {len(body)}\r\n{body}\r\n"
+        self.client.send(f"SUB _T.> 1\r\n{request}")
+
+    def got(self) -> list[int]:
+        return numbers([event for event in self.client.events() if event[3]])
+
+
+@pytest.mark.parametrize("how", ["delete", "purge", "expire"])
+def test_the_removal_of_an_unacknowledged_message_makes_room(house: House, how: str) -> None:
+    if how == "expire":
+        house.ok("STREAM.UPDATE.S", {"name": "S", "subjects": ["s.>"], "max_age": 10 * SECOND})
+    house.consumer("c", ack_policy="explicit", max_ack_pending=1, ack_wait=600 * SECOND)
+    publish(house, 1)
+    assert numbers(house.pull()) == [1]
+    house.pass_time(5 * SECOND)
+    publish(house, 1, first=2)
+    waiting = Waiting(house)
+    assert waiting.got() == []
+    if how == "delete":
+        house.ok("STREAM.MSG.DELETE.S", {"seq": 1})
+    elif how == "purge":
+        house.ok("STREAM.PURGE.S", {"seq": 2})
+    else:
+        house.pass_time(6 * SECOND)
+    assert waiting.got() == [2]
+
+
+def test_a_message_that_reached_max_deliver_makes_room(house: House) -> None:
+    house.consumer("c", ack_policy="explicit", max_ack_pending=1, max_deliver=1, ack_wait=SECOND)
+    publish(house, 2)
+    assert numbers(house.pull()) == [1]
+    waiting = Waiting(house)
+    assert waiting.got() == []
+    house.pass_time(2 * SECOND)
+    assert waiting.got() == [2]
+
+
+def test_a_refused_message_comes_again_although_its_work_goes_on(house: House) -> None:
+    """+WPI behind -NAK does not take the message out of the queue of redeliveries."""
+    house.consumer("c", ack_policy="explicit", ack_wait=600 * SECOND)
+    publish(house, 1)
+    (event,) = house.pull()
+    house.send(event[3], b"-NAK")
+    house.send(event[3], b"+WPI")
+    assert numbers(house.pull()) == [1]
+
+
+def test_the_ack_floor_stays_at_a_message_that_was_given_up(house: House) -> None:
+    house.consumer("c", ack_policy="explicit", max_deliver=1, ack_wait=10 * SECOND)
+    publish(house, 4)
+    first, second = house.pull(2)
+    house.send(first[3], b"+ACK")
+    assert floor(house) == (1, 1)
+    house.pass_time(5 * SECOND)
+    third, fourth = house.pull(2)
+    house.pass_time(6 * SECOND)  # the second message is over
+    assert house.ok("CONSUMER.INFO.S.c")["num_ack_pending"] == 2
+    assert floor(house) == (1, 1)
+    house.send(third[3], b"+ACK")
+    assert floor(house) == (1, 1)
+    house.send(fourth[3], b"+ACK")
+    assert floor(house) == (4, 4)  # nothing is unacknowledged any more
+    house.send(second[3], b"+ACK")
+    assert floor(house) == (4, 4)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_message_stays_until_all_that_take_it_have_acknowledged_it(
+    tmp_path: Path, order: tuple[int, int]
+) -> None:
+    house = House(tmp_path / "store")
+    house.stream(subjects=["s.>"], retention="interest")
+    for number, subjects in enumerate((["s.x", "s.y"], ["s.x", "s.z"])):
+        house.consumer(f"c{number}", ack_policy="explicit", filter_subjects=subjects)
+    house.consumer("other", ack_policy="explicit", filter_subject="s.other")
+    publish(house, 1)
+    events = [house.pull(1, f"c{number}")[0] for number in (0, 1)]
+    house.send(events[order[0]][3], b"+ACK")
+    assert house.ok("STREAM.INFO.S")["state"]["messages"] == 1
+    house.send(events[order[1]][3], b"+ACK")
+    assert house.ok("STREAM.INFO.S")["state"]["messages"] == 0
+
+
+def test_confirmed_acks_behind_a_reset(tmp_path: Path) -> None:
+    """The ack journal has the deliveries after the reset, not those of the same numbers before it."""
+    disk = SimDisk()
+    house = House(Path("store"), disk=PyDisk(disk))
+    house.stream(subjects=["s.>"])
+    house.consumer("c", durable_name="c", ack_policy="explicit", ack_wait=SECOND)
+    publish(house, 6)
+    for event in house.pull(3):
+        assert house.request(event[3], b"+ACK")
+    house.ok("CONSUMER.RESET.S.c", {"seq": 1})
+    events = house.pull(5)
+    assert numbers(events) == [1, 2, 3, 4, 5]
+    assert house.request(events[4][3], b"+ACK")
+    disk.kill()
+    house = House(Path("store"), house.server.clock.now() + 2 * SECOND, PyDisk(disk))
+    house.pass_time(SECOND)
+    assert numbers(house.pull(9)) == [1, 2, 3, 4, 6]
