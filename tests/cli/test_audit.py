@@ -328,7 +328,7 @@ def test_a_server_is_gathered_and_checked(
         assert cli(*words, "--level", "9").status == 1
         next((tmp_path / "profiles").iterdir()).unlink()
         (tmp_path / "profiles").rmdir()
-        words = ("--timeout", "300ms", "-s", f"nats://{address}", "audit", "gather", "-o")
+        words = ("--timeout", "1s", "-s", f"nats://{address}", "audit", "gather", "-o")
         assert cli(*words, tmp_path / "other").status == 1
         assert sorted(each.name for each in tmp_path.iterdir()) == ["archive.zip", "store"]
         assert cli("audit", "gather", "-o", path, "-f", "--no-server-profiles").status == 0

@@ -59,7 +59,7 @@ def test_a_server_reads_its_configuration_again(
         broken = cli("server", "config", "reload", "bertha", "-f")
         assert (broken.status, broken.out) == (1, "")
         assert broken.err.startswith("penstock: bertha: ")
-        gone = cli("--timeout", "300ms", "server", "config", "reload", "gone", "-f")
+        gone = cli("--timeout", "1s", "server", "config", "reload", "gone", "-f")
         assert (gone.status, gone.err) == (1, "penstock: no server gone answers\n")
 
 

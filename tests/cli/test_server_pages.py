@@ -74,7 +74,7 @@ def test_pages_are_printed_as_the_server_wrote_them(served: Served, page: str) -
     for words in ((1,), ("--name", "bertha"), ("--name", identity)):
         (again,) = served.run("server", "req", page, *words, "--json").json
         assert again["server"]["id"] == identity
-    gone = served.run("--timeout", "300ms", "server", "request", page, "--name", "gone")
+    gone = served.run("--timeout", "1s", "server", "request", page, "--name", "gone")
     assert (gone.status, gone.out) == (1, "")
     assert "no server answers" in gone.err
 
@@ -195,7 +195,7 @@ def test_servers_are_watched(served: Served) -> None:
     assert sample["connections"] == 1
     drawn = run("server", "graph", "bertha", "--jetstream", "--count", "1", "--interval", "10ms")
     assert "storage " in drawn.out
-    assert run("--timeout", "300ms", "server", "graph", "gone").err.count("\n") == 1
+    assert run("--timeout", "1s", "server", "graph", "gone").err.count("\n") == 1
 
 
 def test_a_watch_goes_on_after_a_restart(tmp_path: Path) -> None:
@@ -223,6 +223,6 @@ def test_a_watch_goes_on_after_a_restart(tmp_path: Path) -> None:
 def test_a_user_of_another_account_is_told(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NATS_URL", served.url)
     for words in (("request", "varz"), ("report", "cpu"), ("watch", "servers")):
-        ran = served.run("--timeout", "300ms", "server", *words)
+        ran = served.run("--timeout", "1s", "server", *words)
         assert (ran.status, ran.out) == (1, ""), words
         assert "system account" in ran.err

@@ -44,7 +44,7 @@ def test_servers_are_asked_over_the_system_account(
         graph = cli("server", "ping", "1", "--id", "--graph").out
         assert graph.startswith(f"{pinged['id']}  bertha  rtt=")
         assert "1 answers: fastest" in graph
-        short = cli("--timeout", "500ms", "server", "ping", "2")
+        short = cli("--timeout", "1s", "server", "ping", "2")
         assert (short.status, short.err) == (1, "penstock: 1 servers are missing\n")
         for key in ("name", "conns", "sub", "mem", "cpu", "uptime", "rtt", "slow"):
             assert cli("server", "ls", "1", "--sort", key, "-R", "--json").json

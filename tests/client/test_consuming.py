@@ -331,7 +331,11 @@ def test_events_are_read_as_they_come(js: Any, unique: str) -> None:
             if "discard" in found and "heartbeat" in found:
                 break
     assert found[0] == "next"
-    assert set(found) == {"next", "heartbeat", "discard"}
+    assert {*found} - {"heartbeats_missed"} == {
+        "next",
+        "heartbeat",
+        "discard",
+    }  # missed beside load
 
 
 # -- ordered --------------------------------------------------------------------------------------
