@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PATIENCE_S = 15.0
+PATIENCE_S = 30.0
 QUIET_S = 0.03  # where nothing has come yet, the answers may be late
 SETTLED_S = 0.002  # where both sent the same: what comes later than that is seen in the next step
 

@@ -13,7 +13,7 @@ from tests.ways import length
 
 LIVES = length(3, 4)
 BATCH = length(1000, 3000)
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 FOLLOWERS: dict[str, dict[str, Any]] = {
     "M": {"mirror": {"name": "O"}},
     "S": {"sources": [{"name": "O"}]},

@@ -17,7 +17,7 @@ from penstock.kombu.broker import QueueMismatch
 
 pytestmark = pytest.mark.peer
 
-PATIENCE_S = 20
+PATIENCE_S = 60
 
 
 class Shelf:

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests import copies
 from tests.peers import command_of, free_port
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 class Configured:

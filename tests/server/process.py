@@ -15,7 +15,7 @@ from typing import IO
 
 from tests import copies
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 class GoneError(AssertionError):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 EXTERNAL = {"name": "O", "external": {"api": "$JS.hub.API", "deliver": ""}}
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Follower:

@@ -33,7 +33,7 @@ from tests.spark.writing import batches, task
 pytestmark = pytest.mark.peer
 
 SECRET = "s3cr3t-pw"
-PATIENCE_SECONDS = 8.0
+PATIENCE_SECONDS = 18.0  # less than the timeouts below
 DENIED = {
     "noinfo": "$JS.API.STREAM.INFO.*",
     "noconsumer": "$JS.API.CONSUMER.>",
