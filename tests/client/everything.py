@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PATIENCE_S = 180
+UNUSED_S = 20  # a consumer whose creation was answered by nobody is removed then
 
 
 def sockets() -> int:
@@ -170,7 +171,7 @@ class Program:
                 self.fetched.add(int(message.data))
 
     def read(self, js: Any) -> None:
-        ordered = self.again(lambda: js.ordered_consumer("ALL"))
+        ordered = self.again(lambda: js.ordered_consumer("ALL", inactive_threshold=UNUSED_S))
         numbers: set[int] = set()
 
         def take(message: Any) -> None:

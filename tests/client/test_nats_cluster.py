@@ -18,9 +18,10 @@ from penstock.client import (
     connect,
     connect_blocking,
 )
+from penstock.client.jetstream import ordered
 from penstock.client.jetstream.publishing import RETRY_S
 from penstock.errors import NoResponders, PenstockError, StreamNotFound
-from tests.client.everything import PATIENCE_S, Program, calling, sockets
+from tests.client.everything import PATIENCE_S, UNUSED_S, Program, calling, sockets
 from tests.client.shells import SHELLS, wait_for
 from tests.nats_clusters import NatsCluster, running_cluster, wait_until_ready
 from tests.peers import OLDEST, available_servers
@@ -244,8 +245,9 @@ def disturb(cluster: NatsCluster, admin: BlockingClient, program: Program, strea
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("shell", SHELLS if FULL else [SHELLS[SEED % 2]])
 def test_all_is_seen_while_leaders_change(
-    cluster: NatsCluster, admin: BlockingClient, shell: str
+    cluster: NatsCluster, admin: BlockingClient, shell: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(ordered, "INACTIVE_THRESHOLD_S", UNUSED_S)  # of watches
     before = threading.active_count(), sockets()
     program = Program(shell, cluster.urls)
     for each in program.threads:
