@@ -69,6 +69,34 @@ def test_the_removal_of_an_unacknowledged_message_makes_room(house: House, how: 
     assert waiting.got() == [2]
 
 
+def test_a_purge_of_a_subject_takes_its_messages_from_the_unacknowledged(house: House) -> None:
+    house.consumer("c", ack_policy="explicit", ack_wait=600 * SECOND)
+    for subject in ("s.x", "s.y", "s.x"):
+        house.publish(subject, b"1")
+    assert len(house.pull(3)) == 3
+    house.ok("STREAM.PURGE.S", {"filter": "s.y"})
+    assert house.ok("CONSUMER.INFO.S.c")["num_ack_pending"] == 2
+    house.ok("STREAM.PURGE.S", {"filter": "s.x"})
+    info = house.ok("CONSUMER.INFO.S.c")
+    assert (info["num_ack_pending"], floor(house)) == (0, (3, 3))
+
+
+def test_an_answer_to_a_delivery_that_is_settled_counts_no_more(house: House) -> None:
+    """An ack of a redelivery, whose number is higher, settles all deliveries before it."""
+    house.consumer("c", ack_policy="all", ack_wait=600 * SECOND)
+    publish(house, 3)
+    first, second, third = house.pull(3)
+    house.send(first[3], b"-NAK")
+    (again,) = house.pull()
+    house.send(again[3], b"+ACK")
+    assert floor(house) == (4, 1)
+    house.send(third[3], b"+ACK")
+    house.send(second[3], b"-NAK")
+    assert house.pull() == []
+    assert floor(house) == (4, 1)
+    assert house.ok("CONSUMER.INFO.S.c")["num_ack_pending"] == 2
+
+
 def test_a_message_that_reached_max_deliver_makes_room(house: House) -> None:
     house.consumer("c", ack_policy="explicit", max_ack_pending=1, max_deliver=1, ack_wait=SECOND)
     publish(house, 2)

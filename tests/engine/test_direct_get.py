@@ -137,6 +137,24 @@ def test_batches(
     count=st.sampled_from([0, 1, 2, 30]),
     most=st.sampled_from([0, 1, 40, 1000]),
 )
+@example(  # the bytes end the batch
+    messages=[(subject, 30, True, 9) for subject in ("a", "a.b", "a.c", "a")],
+    storage="file",
+    patterns=["a", "a.*"],
+    start=0,
+    upto=0,
+    count=0,
+    most=40,
+)
+@example(  # newer messages of the subjects are above the bound
+    messages=[(subject, 1, False, 9) for subject in ("a", "a.b", "a", "a.b", "a.b")],
+    storage="memory",
+    patterns=["a", "a.*"],
+    start=2,
+    upto=4,
+    count=30,
+    most=0,
+)
 def test_the_last_of_each(
     messages: list[tuple[str, int, bool, int]],
     storage: str,

@@ -4,9 +4,10 @@
     <name>.copy    the same
 
 Both are on the disk before the server answers the call that wrote them. The copy is replaced first, so
-that a replacement that fails half-way changes nothing. The file is used as long as it is sound; a file without the second line (edited by hand) is used as it is. A damaged or missing
-file is restored: by checksum repair of one flipped bit, otherwise from the other file. The damaged
-bytes are kept as `<name>.bad-<n>`.
+that a replacement that fails half-way changes nothing. The file is used as long as it is sound; a file
+without the second line (edited by hand) is used as it is. A damaged or missing file is restored: by
+checksum repair of one flipped bit, otherwise from the other file. The damaged bytes are kept as
+`<name>.bad-<n>`.
 
     the probability that other damage looks like one flipped bit is 8 n in 2^32 for n bytes: 1 in 500,000 at 1 KB
 
