@@ -29,6 +29,9 @@ HERE = Path(__file__).parent
 FOLDER = "PENSTOCK_TEST_PYTHONS"
 """The variable that names the folder of serve.py's socket, for all processes of a run."""
 
+ASKS_VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
+"""What Spark has Python say whenever it looks for a format."""
+
 VARIABLES = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 
 
@@ -55,7 +58,12 @@ def _write(folder: Path, owner: int) -> None:
     )
     script = folder / "python"
     words = f"{shlex.quote(str(folder))} {python} {serve} {owner}"
-    script.write_text(f'#!/bin/sh\nexec {python} -SEI {ask} {words} "$@"\n')
+    number = "{}.{}".format(*sys.version_info)
+    script.write_text(
+        "#!/bin/sh\n"
+        f'if [ "$1 $2" = "-c {ASKS_VERSION}" ]; then echo {number}; exit; fi\n'
+        f'exec {python} -SEI {ask} {words} "$@"\n'
+    )
     script.chmod(0o755)
 
 

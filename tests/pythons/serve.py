@@ -42,11 +42,12 @@ PACKAGES = (
     "penstock.plgd.spark",
     "penstock.plgd.tables",
     "penstock.spark.buckets",
+    "penstock.spark.iceberg",
     "penstock.spark.reading",
     "penstock.spark.tables",
     "penstock.spark.writing",
 )
-SKIPPED = "iceberg"  # pyiceberg is for few, and need not be installed
+NEED_NOT_BE_THERE = ("pyiceberg", "sqlalchemy")  # each process of a query imports them for 0.8 s
 LOOK_EVERY_S = 1.0
 
 
@@ -184,11 +185,16 @@ def main():
     del sys.path[0]  # this folder
     for name in LIBRARIES:
         importlib.import_module(name)
+    with contextlib.suppress(ImportError):
+        importlib.import_module("pyiceberg.catalog.sql")
     for name in PACKAGES:
         package = importlib.import_module(name)
         for module in pkgutil.walk_packages(package.__path__, f"{name}."):
-            if SKIPPED not in module.name:
+            try:
                 importlib.import_module(module.name)
+            except ImportError as missing:
+                if missing.name is None or missing.name.split(".")[0] not in NEED_NOT_BE_THERE:
+                    raise
     gc.collect()
     gc.freeze()
     Server(path, int(owner)).run()
