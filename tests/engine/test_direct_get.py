@@ -257,6 +257,21 @@ def test_nothing_is_shown_before_it_is_durable(tmp_path: Path) -> None:
     assert answers() == ["new", *["batch"] * 4, *["each"] * 5, "get"]
 
 
+@pytest.mark.parametrize("request_", [{"seq": 1, "batch": 50}, {"multi_last": ["s.*"]}])
+def test_a_batch_is_at_most_half_of_what_a_connection_may_hold(
+    request_: dict[str, Any], tmp_path: Path
+) -> None:
+    house = House(tmp_path)
+    house.stream(subjects=["s.*"], allow_direct=True)
+    for number in range(20):
+        house.publish(f"s.{number}", b"x" * 1000)
+    house.server.reactor.max_pending = 20_000
+    *messages, (last, _) = house.request("$JS.API.DIRECT.GET.S", request_)
+    assert 5 <= len(messages) <= 10
+    assert last.startswith(b"NATS/1.0 204 EOB\r\n")
+    assert f"Nats-Num-Pending: {20 - len(messages)}\r\n".encode() in last
+
+
 DIRECT = ("$JS.API.DIRECT.GET.S", '{"seq":1}')
 BY_API = ("$JS.API.STREAM.MSG.GET.S", '{"seq":1}')
 DIALECT = ("$JS.STREAM.S.MSG.BYSEQ", "1")

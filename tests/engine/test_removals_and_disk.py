@@ -1,4 +1,4 @@
-"""Removals while a sync runs, while the disk cannot be read, and while it is full."""
+"""Removals and acks while a sync runs, while the disk cannot be read, and while it is full."""
 
 from __future__ import annotations
 
@@ -95,6 +95,33 @@ def test_the_publisher_of_a_message_that_the_disk_lost_is_told() -> None:
     answers = {event[1]: json.loads(event[5]) for event in house.client.events()}
     assert answers.pop("_I.0")["error"]["description"].startswith("message lost: ")
     assert {answer["seq"] for answer in answers.values()} == {2, 3, 4, 5, 6}
+
+
+def test_what_is_written_is_acknowledged_when_the_rest_finds_no_room() -> None:
+    """A large turn is written in parts. Where acks promise the page cache, a part that is there is acked."""
+    disk = SimDisk()
+    house = House(STORE, disk=PyDisk(disk), sync_interval_ns=120 * SECOND)
+    house.stream(subjects=["s"])
+    disk.room = disk.used() + 700_000
+    for number in range(30):
+        house.client.send(f"PUB s _I.{number} 40000\r\n{'x' * 40_000}\r\n")
+    acked = [json.loads(event[5]) for event in house.client.events()]
+    assert 10 < len(acked) < 30
+    assert [answer["seq"] for answer in acked] == list(range(1, 1 + len(acked)))
+    disk.kill()
+    house = House(STORE, house.server.clock.now(), PyDisk(disk), sync_interval_ns=120 * SECOND)
+    assert house.ok("STREAM.INFO.S")["state"]["messages"] >= len(acked)
+
+
+def test_a_write_that_finds_no_room_leaves_nothing_behind() -> None:
+    disk = SimDisk()
+    house = House(STORE, disk=PyDisk(disk))
+    house.stream(subjects=["s"])
+    house.publish("s")
+    used = disk.used()
+    disk.room = used + 100
+    house.send("s", b"y" * 300)
+    assert disk.used() == used
 
 
 def test_a_purge_makes_room_on_a_full_disk_for_its_own_record() -> None:
