@@ -75,6 +75,15 @@ def test_texts_of_bad_requests(client, body):
 # -- redelivery
 
 
+def without_pending(scene):
+    """The info once no ack is awaited; beside load, timers of servers are late."""
+    deadline = time.monotonic() + 15
+    while (info := scene.info())["num_ack_pending"]:
+        assert time.monotonic() < deadline, info
+        scene.client.wait(0.1)
+    return info
+
+
 def test_spent_messages(client):
     scene = Scene(client)
     scene.fill(2)
@@ -85,9 +94,7 @@ def test_spent_messages(client):
     client.wait(0.9)
     scene.info()
     client.wait(0.8)
-    info = scene.info()
-    assert info["num_ack_pending"] == 0
-    assert info["num_redelivered"] == 2
+    assert without_pending(scene)["num_redelivered"] == 2
     client.answer(0, "", "in.z")
     assert scene.info()["num_redelivered"] == 1
     scene.fill(3)
@@ -129,8 +136,7 @@ def test_messages_that_age_while_they_are_out(client):
     scene.consumer()
     scene.pull(1)
     client.wait(1.6)
-    info = scene.info()
-    assert info["num_ack_pending"] == 0
+    without_pending(scene)
 
 
 def test_backoff(client):
