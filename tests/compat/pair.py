@@ -216,7 +216,7 @@ class Judges:
         draws a name.
         """
         ours, theirs = self.ask(call, body)
-        while call.startswith("STREAM.CREATE.") and _not_gone(ours, theirs):
+        while call.startswith("STREAM.CREATE.") and not_gone(ours, theirs):
             self.ask(call.replace("CREATE", "DELETE"))
             time.sleep(0.05)
             ours, theirs = self.ask(call, body)
@@ -277,7 +277,7 @@ def _pages(client: RawClient, reply: bytes) -> Iterator[bytes]:
             return
 
 
-def _not_gone(ours: Any, theirs: Any) -> bool:
+def not_gone(ours: Any, theirs: Any) -> bool:
     """Whether the folder of a stream of that name, which a nats-server removes behind its answer,
     is still in the way of a new one: it can not be made, or finds a message of before.
     """
