@@ -78,22 +78,6 @@ PAGES = {
     ),
     "connection": Page("Connection", "connections, options, events", "../howto/connect.md", ".*"),
 }
-# What the parts of the client call of each other, and no program does.
-INTERNAL = frozenset(
-    re.findall(
-        r"\S+",
-        """
-        answer_to api_of ask assume attach batch_of begin caller calls_overlap calls_waiting
-        check_acknowledgeable check_answerable client delayed_body dial done_body encoded end ensure_open entry
-        feed flush_for_wait flush_output forget give_up has_news in_progress_body intake interest keep link_lost
-        link_made link_received listen lost lost_since much_waits new_id note now_ns occupy open
-        leave_to_parent plan_flush process pull_anew readers_of_status receive refused release reopen report seconds_of
-        send_waiting spawn stays_open stir tell term_body timeout_of wait wait_until wait_writable
-        waiting watchers wire_hints write_subject PullConsumer.request StatusEvents.put
-        StatusEvents.take
-        """,
-    )
-)
 _ADDRESS = re.compile(r"<[^<>]*>")
 _MODULE = re.compile(
     r"\b(?:penstock(?:\.\w+)*|collections\.abc|typing|datetime|pathlib|types)\.(?=\w)"
@@ -273,8 +257,7 @@ def members_of(value: type) -> dict[str, Any]:
 
 def is_hidden(value: type, name: str, member: Any) -> bool:
     """Whether it is private, or the steps of a call."""
-    short = value.__name__.removeprefix("Blocking")
-    if name.startswith("_") or name in INTERNAL or f"{short}.{name}" in INTERNAL:
+    if name.startswith("_"):
         return True
     if isinstance(member, property):
         return False
@@ -459,11 +442,7 @@ def documented(value: type) -> dict[str, str]:
                 for body in bodies:
                     for name, text in texts(body):
                         found.setdefault(name, text)
-    return {
-        name: text
-        for name, text in sorted(found.items())
-        if not name.startswith("_") and name not in INTERNAL
-    }
+    return {name: text for name, text in sorted(found.items()) if not name.startswith("_")}
 
 
 def texts(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:

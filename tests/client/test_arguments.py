@@ -60,9 +60,8 @@ GOOD: dict[str, Any] = {
     "stop_seq": 2,
 }
 _NAMES = """
-close drain detach send_ack wait_until wait keep assume reopen dial pause report spawn listen abandon answer_to
-forget release entry attach tell run reconnect encoded ensure_open read_subject write_subject intake api_of
-leave_to_parent timeout_of seconds_of occupy get_file column_reader read_columns
+close drain detach wait_until abandon entry run reconnect encoded read_subject write_subject get_file
+column_reader read_columns
 """
 ELSEWHERE = set(_NAMES.split())
 """Calls for modules of the client itself, those that end it, and one that writes files."""

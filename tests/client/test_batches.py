@@ -58,20 +58,20 @@ def test_the_flow_of_a_fast_batch() -> None:
     assert not flow.full
     assert flow.reply_of_next() == "in.b.10.fail.1.0.$FI"
     assert flow.full
-    flow.receive(answer(type="ack", seq=0, msgs=2))
+    flow._on_message(answer(type="ack", seq=0, msgs=2))
     for n in range(2, 5):
         assert not flow.full
         assert flow.reply_of_next() == f"in.b.10.fail.{n}.1.$FI"
     assert flow.full
     assert flow.reply_of_ping() == "in.b.10.fail.4.4.$FI"
-    flow.receive(answer(type="ack", seq=2, msgs=1))
+    flow._on_message(answer(type="ack", seq=2, msgs=1))
     assert flow.full
-    flow.receive(answer(type="ack", seq=4, msgs=1))
+    flow._on_message(answer(type="ack", seq=4, msgs=1))
     assert not flow.full
     assert flow.reply_of_end() == "in.b.10.fail.5.3.$FI"
     with pytest.raises(ValueError, match="over"):
         flow.reply_of_next()
-    flow.receive(answer(stream="S", seq=9, batch="b", count=4))
+    flow._on_message(answer(stream="S", seq=9, batch="b", count=4))
     assert flow.outcome().seq == 9
 
 
@@ -79,10 +79,10 @@ def test_a_fast_batch_that_ends_early() -> None:
     flow = FastFlow("in", "b", 10, gaps=False)
     for _ in range(3):
         flow.reply_of_next()
-    flow.receive(answer(type="gap", last_seq=2, seq=3))
+    flow._on_message(answer(type="gap", last_seq=2, seq=3))
     error = {"code": 400, "err_code": 10060, "description": "no"}
-    flow.receive(answer(type="err", seq=2, error=error))
-    flow.receive(answer(stream="S", seq=1, batch="b", count=1))
+    flow._on_message(answer(type="err", seq=2, error=error))
+    flow._on_message(answer(stream="S", seq=1, batch="b", count=1))
     assert flow.gaps == [(2, 3)]
     for end in (flow.reply_of_next, flow.reply_of_end, flow.outcome):
         with pytest.raises(BatchEnded, match="after 1 of 3 messages: message 2: ") as ended:
@@ -95,7 +95,7 @@ def test_a_fast_batch_that_ends_early() -> None:
 def test_answers_that_are_none(body: bytes, kind: type[Exception]) -> None:
     flow = FastFlow("in", "b", 10, gaps=True)
     flow.reply_of_next()
-    flow.receive(said(body))
+    flow._on_message(said(body))
     with pytest.raises(kind):
         flow.reply_of_next()
 
@@ -115,5 +115,5 @@ def test_a_server_without_batches_is_told_as_such() -> None:
     with pytest.raises(ProtocolError, match=r"at sequence 11: its server has no atomic batches"):
         check_staged(ack)
     flow = FastFlow("in", "b", 10, gaps=False)
-    flow.receive(said(ack))
+    flow._on_message(said(ack))
     assert "its server has no fast batches" in str(flow.error)

@@ -182,11 +182,11 @@ def test_messages_reach_their_subscription_with_all_parts() -> None:
     assert isinstance(one, BaseMessage)
     assert isinstance(two, BaseMessage)
     assert (one.subject, one.reply, one.data, one.headers) == ("a.x", "", b"hello", {})
-    assert one.interest is first
-    assert one.interest.owner == "one"
+    assert one._interest is first
+    assert one._interest.owner == "one"
     assert (two.subject, two.reply, two.data) == ("b", "r.1", b"abc")
     assert two.header("K") is not None
-    assert two.interest is second
+    assert two._interest is second
     assert (first.delivered, second.delivered) == (1, 1)
 
 

@@ -71,7 +71,7 @@ def number(message: Any) -> int:
 
 def subscriptions(client: Any) -> int:
     client.flush()
-    return len(client.connection.interests)
+    return len(client._connection.interests)
 
 
 def kinds(messages: Any) -> set[str]:
@@ -618,7 +618,7 @@ def test_several_tasks_fetch_from_one_consumer(server: ServerProcess, unique: st
                     late = await consumer.next(timeout=60)
                     assert late is not None
                     found.add(late.data)
-            assert len(nc.connection.interests) == 1
+            assert len(nc._connection.interests) == 1
             await js.delete_stream(unique)
 
     asyncio.run(program())
@@ -729,7 +729,7 @@ def test_an_operation_that_nobody_has_any_more_ends(server: ServerProcess, uniqu
             gc.collect()
             for _ in range(3):
                 await nc.flush()
-            assert len(nc.connection.interests) == 1
+            assert len(nc._connection.interests) == 1
             assert len(asyncio.all_tasks()) == tasks
             await js.delete_stream(unique)
 

@@ -115,7 +115,7 @@ def test_nothing_is_lost_over_a_killed_server(shell: str, own_server: ServerProc
         late = [before.next(timeout=60)]
         while int(late[-1].data) != COUNT + 50:  # acks may have been lost with the server
             late.append(before.next(timeout=60))
-        assert len(client.connection.interests) <= 2
+        assert len(client._connection.interests) <= 2
 
 
 @pytest.mark.timeout(180)
@@ -312,7 +312,7 @@ def test_a_deleted_consumer_ends_an_iteration_that_says_so(
         js = client.jetstream()
         make(js, unique)
         publish(js, unique, 0, 3)
-        before = len(client.connection.interests)
+        before = len(client._connection.interests)
         with js.consumer(unique, "c").consume(on_missing="raise") as messages:
             incoming = iter(messages)
             for _ in range(3):
@@ -323,7 +323,7 @@ def test_a_deleted_consumer_ends_an_iteration_that_says_so(
                 js.delete_consumer(unique, "c")
             with pytest.raises((ConsumerDeleted, ConsumerNotFound, StreamNotFound)):
                 next(incoming)
-        assert len(client.connection.interests) <= before + 1
+        assert len(client._connection.interests) <= before + 1
         if what == "consumer":
             js.delete_stream(unique)
 
@@ -399,7 +399,7 @@ def test_a_cancelled_task_leaves_nothing_behind(server: ServerProcess, unique: s
                 await task
             assert task.cancelled()
             assert len(asyncio.all_tasks()) == before
-            assert len(nc.connection.interests) == 1
+            assert len(nc._connection.interests) == 1
             # The nine others were given back; the first one waits for its ack.
             found = await consumer.fetch(9, timeout=30)
             assert {message.data for message in found} == {b"%d" % n for n in range(1, 10)}

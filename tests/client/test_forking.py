@@ -83,7 +83,7 @@ def test_a_blocking_client_that_another_thread_uses(server: ServerProcess) -> No
         held, enough = threading.Event(), threading.Event()
 
         def hold() -> None:
-            with client.guard:
+            with client._guard:
                 held.set()
                 enough.wait(CHILD_S)
 

@@ -37,11 +37,11 @@ def nc(server: ServerProcess, unique: str) -> Iterator[BlockingClient]:
 
 def test_blocking_handles_end_with_their_block(nc: BlockingClient, unique: str) -> None:
     js = nc.jetstream()
-    before = len(nc.connection.interests)
+    before = len(nc._connection.interests)
     with js.pull(unique, "c") as handle, nc.subscribe("a"), js.subscribe(unique):
         assert len(handle.fetch(1)) == 1
-        assert len(nc.connection.interests) == before + 3
-    assert len(nc.connection.interests) == before
+        assert len(nc._connection.interests) == before + 3
+    assert len(nc._connection.interests) == before
     with pytest.raises(ConnectionClosed, match="is closed"):
         handle.fetch(1)
     with pytest.raises(ConnectionClosed, match="is closed"):
@@ -57,7 +57,7 @@ def test_a_blocking_handle_that_nobody_has_any_more_gives_its_subscription_back(
         message.ack_sync()  # works without the handle
     gc.collect()
     nc.flush()
-    assert len(nc.connection.interests) == 1  # the inbox of all requests
+    assert len(nc._connection.interests) == 1  # the inbox of all requests
     messages = js.pull(unique, "c").messages()
     gc.collect()
     js.publish(f"{unique}.a", b"more")
@@ -66,7 +66,7 @@ def test_a_blocking_handle_that_nobody_has_any_more_gives_its_subscription_back(
     del messages
     gc.collect()
     nc.flush()
-    assert len(nc.connection.interests) == 1
+    assert len(nc._connection.interests) == 1
 
 
 def test_a_handle_that_was_given_up_and_that_nobody_has_any_more_ends(
@@ -75,13 +75,13 @@ def test_a_handle_that_was_given_up_and_that_nobody_has_any_more_ends(
     """Its subscription waits for messages on their way, to give them back; the client goes on."""
     handle = nc.jetstream().pull(unique, "c")
     assert len(handle.fetch(1)) == 1
-    handle.give_up(returns=True)
+    handle._give_up(returns=True)
     del handle
     gc.collect()
     for _ in range(2):
         nc.flush()
-    assert len(nc.connection.interests) == 1
-    assert nc.watchers == set()
+    assert len(nc._connection.interests) == 1
+    assert nc._watchers == set()
     nc._keeper._thread.join(0.1)
     assert nc._keeper._thread.is_alive()
 
@@ -93,25 +93,25 @@ def test_asyncio_handles_end_with_their_block_and_with_whoever_had_them(
         async with connect(server.url, timeout=30) as client:
             js = client.jetstream()
             await js.stream_names()
-            before = len(client.connection.interests)
+            before = len(client._connection.interests)
             async with (
                 js.pull(unique, "c") as handle,
                 await client.subscribe("a"),
                 await js.subscribe(unique),
             ):
                 assert len(await handle.fetch(1)) == 1
-                assert len(client.connection.interests) == before + 3
-            assert len(client.connection.interests) == before
+                assert len(client._connection.interests) == before + 3
+            assert len(client._connection.interests) == before
             with pytest.raises(ConnectionClosed, match="is closed"):
                 await handle.fetch(1)
-            assert client.watchers == set()
+            assert client._watchers == set()
             for _ in range(2):
                 (message,) = await js.pull(unique, "c").fetch(1)
                 await message.ack_sync()
             gc.collect()
             await client.flush()
-            assert len(client.connection.interests) == before
-            assert client.watchers == set()
+            assert len(client._connection.interests) == before
+            assert client._watchers == set()
 
     asyncio.run(scenario())
 
@@ -119,7 +119,9 @@ def test_asyncio_handles_end_with_their_block_and_with_whoever_had_them(
 def test_a_pull_handle_is_for_one_thread_at_a_time(nc: BlockingClient, unique: str) -> None:
     handle = nc.jetstream().pull(unique, "c")
     asked = threading.Event()
-    nc.connection.lines = ProtocolLines(lambda _, line: asked.set() if "MSG.NEXT" in line else None)
+    nc._connection.lines = ProtocolLines(
+        lambda _, line: asked.set() if "MSG.NEXT" in line else None
+    )
     got: list[int] = []
     thread = threading.Thread(target=lambda: got.append(len(handle.fetch(4, timeout=60))))
     thread.start()

@@ -120,7 +120,7 @@ def test_addresses_that_are_none_do_not_end_the_client() -> None:
             try:
                 nc.flush()
             except PenstockError:
-                nc.ensure_open()
+                nc._ensure_open()
         assert nc.connected
 
     async def scenario() -> None:

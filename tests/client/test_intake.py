@@ -25,27 +25,27 @@ INFO = b'INFO {"server_id":"x","version":"2.15.1","headers":true,"max_payload":1
 class Quiet(Session[BaseMessage]):
     """A client whose bytes go nowhere."""
 
-    stays_open = True
+    _stays_open = True
 
     def __init__(self) -> None:
         self.now = 0.0
         super().__init__(Options(), BaseMessage, lambda: self.now, random.Random(1))
-        self.connection.connected_to(Server("h", 4222))
-        self.connection.receive_data(INFO)
-        self.connection.events()
+        self._connection.connected_to(Server("h", 4222))
+        self._connection.receive_data(INFO)
+        self._connection.events()
 
-    def attach(self, subject: str, owner: Any, queue: str = "") -> None:
-        owner.interest = self.connection.subscribe(subject, queue, owner)
+    def _attach(self, subject: str, owner: Any, queue: str = "") -> None:
+        owner._interest = self._connection.subscribe(subject, queue, owner)
 
-    much_waits = False
+    _much_waits = False
 
-    def plan_flush(self) -> None:
+    def _plan_flush(self) -> None:
         pass
 
-    def flush_output(self) -> None:
+    def _flush_output(self) -> None:
         pass
 
-    def report(self, error: Exception) -> None:
+    def _report(self, error: Exception) -> None:
         raise error
 
     def _changed(self, event: Any) -> None:
@@ -71,7 +71,7 @@ class Model:
 
     def read(self) -> None:
         """Take the requests that the client has sent."""
-        data = self.client.connection.data_to_send()
+        data = self.client._connection.data_to_send()
         while data:
             line, _, data = data.partition(b"\r\n")
             words = line.decode().split()
@@ -84,7 +84,7 @@ class Model:
 
     def status(self, reply: str, text: str) -> None:
         block = f"NATS/1.0 {text}\r\n\r\n".encode()
-        self.intake.receive(BaseMessage(reply, "", block, b"", self.intake.interest))
+        self.intake._on_message(BaseMessage(reply, "", block, b"", self.intake._interest))
 
     def deliver(self) -> None:
         """A message for the first request."""
@@ -92,7 +92,7 @@ class Model:
             return
         self.seq += 1
         ack = f"$JS.ACK.S.c.1.{self.seq}.{self.seq}.1.0"
-        message = BaseMessage("s.a", ack, b"", b"x" * (self.seq % 5), self.intake.interest)
+        message = BaseMessage("s.a", ack, b"", b"x" * (self.seq % 5), self.intake._interest)
         cost = size_of(message) if self.by_bytes else 1
         if cost > self.requests[0][1]:
             reply, left = self.requests.pop(0)
@@ -102,7 +102,7 @@ class Model:
         self.requests[0][1] -= cost
         if not self.requests[0][1]:
             self.requests.pop(0)
-        self.intake.receive(message)
+        self.intake._on_message(message)
 
     def end(self, text: str, *, told: bool) -> None:
         """End the first request."""
@@ -115,7 +115,7 @@ class Model:
     def lose(self) -> None:
         """The connection breaks, and the server forgets its requests."""
         self.requests.clear()
-        self.intake.lost(ConnectionLost("lost"))
+        self.intake._on_lost(ConnectionLost("lost"))
         self.turn()
 
     def turn(self) -> None:

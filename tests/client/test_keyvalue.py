@@ -85,11 +85,11 @@ def test_a_key_is_valid_as_in_the_official_clients(key: str) -> None:
     valid = not bad and all(each in TOKEN_CHARACTERS + "." for each in key)
     assert wire.valid_key(key) == valid
     if valid:
-        assert bucket().keyspace.write_subject(key) == f"$KV.b.{key}"
+        assert bucket()._keyspace.write_subject(key) == f"$KV.b.{key}"
         assert wire.valid_filter(key)
     else:
         with pytest.raises(InvalidKey, match="letters, digits"):
-            bucket().keyspace.write_subject(key)
+            bucket()._keyspace.write_subject(key)
 
 
 @given(st.lists(st.sampled_from(["a", "b/=", "*", ">", "a*", ">b", ""]), max_size=4))
@@ -108,7 +108,7 @@ def test_names_that_no_bucket_may_have(name: Any) -> None:
 
 
 def test_filters_lose_what_others_contain_and_may_not_overlap() -> None:
-    of = bucket().keyspace.subjects
+    of = bucket()._keyspace.subjects
     assert of(()) == ["$KV.b.>"]
     assert of(("a.b", "a.*", "c", "c")) == ["$KV.b.a.*", "$KV.b.c"]
     assert of(("a", ">", "b.>")) == ["$KV.b.>"]
@@ -316,8 +316,8 @@ def test_keys_that_a_codec_refuses() -> None:
     paths = bucket().with_keys(PathKeys())
     for key in ("a.b", "a//b", ""):
         with pytest.raises(InvalidKey, match="encoded"):
-            paths.keyspace.write_subject(key)
-    assert paths.keyspace.write_subject("/a") == "$KV.b._root_.a"
+            paths._keyspace.write_subject(key)
+    assert paths._keyspace.write_subject("/a") == "$KV.b._root_.a"
 
 
 class Reversed:

@@ -157,7 +157,7 @@ def test_a_watch_that_is_dropped_takes_its_subscription_with_it(
             KeyValueConfig(bucket=unique, storage="memory")
         )
         client.flush()
-        before = len(client.connection.interests)
+        before = len(client._connection.interests)
         for _ in range(5):
             watch = bucket.watch()
             watch.initial()
@@ -166,7 +166,7 @@ def test_a_watch_that_is_dropped_takes_its_subscription_with_it(
         bucket.watch().stop()
         assert bucket.keys() == []
         client.flush()
-        assert len(client.connection.interests) <= before + 1
+        assert len(client._connection.interests) <= before + 1
         bucket.destroy()
 
 

@@ -52,8 +52,8 @@ def playing(url: str, subject: str, *answers: Callable[[Any, str], None]) -> Ite
 
 def status(block: bytes) -> Callable[[Any, str], None]:
     def answer(client: Any, reply: str) -> None:
-        client.connection.publish(reply, b"", "", block)
-        client.flush_output()
+        client._connection.publish(reply, b"", "", block)
+        client._flush_output()
 
     return answer
 
@@ -264,5 +264,5 @@ def store_of(shell: str, client: Any, unique: str) -> Any:
 
 def clustered(client: Any) -> None:
     """Let the client believe that its server is in a cluster."""
-    at = client.connection
+    at = client._connection
     at.info = replace(at.info, cluster="c")

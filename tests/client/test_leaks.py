@@ -185,14 +185,14 @@ def test_cancelled_tasks_leave_nothing(server: ServerProcess, unique: str) -> No
                 for number in range(LIVES):
                     for use in uses:
                         await break_off(use, number)
-                deadline = nc.clock() + 120
+                deadline = nc._clock() + 120
                 while left := left_behind(admin, unique) or asyncio.all_tasks() - {
                     asyncio.current_task()
                 }:
-                    assert nc.clock() < deadline, left
+                    assert nc._clock() < deadline, left
                     await asyncio.sleep(0.02)
                 await nc.flush()
-                looks.append((penstock_objects(), len(nc.connection.interests)))
+                looks.append((penstock_objects(), len(nc._connection.interests)))
             (before, interests_before), (after, interests) = looks
             assert not grown(before, after)
             assert interests - interests_before < GROWTH_MAX
@@ -320,7 +320,7 @@ def test_exceptions_in_blocking_code_leave_nothing(
             gc.collect()
             nc.flush()
             wait_for(lambda: not left_behind(admin, unique))
-            looks.append((penstock_objects(), len(nc.connection.interests)))
+            looks.append((penstock_objects(), len(nc._connection.interests)))
         (before, interests_before), (after, interests) = looks
         assert not grown(before, after)
         assert interests - interests_before < GROWTH_MAX
@@ -357,28 +357,28 @@ def test_many_subscriptions_come_and_go(server: ServerProcess, unique: str, shel
         connected(shell, proxy.url, timeout=120, reconnect_wait=0.01) as nc,
     ):
         nc.flush()
-        before = len(nc.connection.interests)
+        before = len(nc._connection.interests)
 
         def subscribe() -> list[Any]:
             made = [nc.subscribe(f"{unique}.{number}") for number in range(count)]
             nc.flush()
-            assert len(nc.connection.interests) == before + count
+            assert len(nc._connection.interests) == before + count
             return made
 
         for subscription in subscribe():
             subscription.unsubscribe()
         nc.flush()
-        assert len(nc.connection.interests) == before
+        assert len(nc._connection.interests) == before
         for subscription in subscribe()[: length(100, 10_000)]:
             subscription.drain()
-        assert len(nc.connection.interests) == before + count - length(100, 10_000)
+        assert len(nc._connection.interests) == before + count - length(100, 10_000)
         last = nc.subscribe(f"{unique}.last")
         proxy.cut()
         wait_for(lambda: returned(nc))
         admin.publish(f"{unique}.last", b"x")
         assert last.next(timeout=60).data == b"x"
         nc.drain(timeout=120)
-        assert not nc.connection.interests
+        assert not nc._connection.interests
     for _ in range(3):
         gc.collect()
     alive = [each for each in gc.get_objects() if type(each).__name__ == "Subscription"]

@@ -16,7 +16,7 @@ class Ears:
     def __init__(self) -> None:
         self.heard: list[bytes] = []
 
-    def link_received(self, link: Link, data: memoryview) -> None:
+    def _link_received(self, link: Link, data: memoryview) -> None:
         self.heard.append(bytes(data))
 
 

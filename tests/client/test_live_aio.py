@@ -539,7 +539,7 @@ def test_a_handler_that_never_begins_is_not_missed(
 
     async def program() -> None:
         async with connect(server.url) as client:
-            client.tell(handle)
+            client._tell(handle)
             for task in asyncio.all_tasks() - {asyncio.current_task()}:
                 task.cancel()
 

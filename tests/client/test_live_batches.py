@@ -169,8 +169,8 @@ async def test_an_idle_fast_batch_stays_open(
         async with js.fast_batch() as batch:
             await batch.publish(f"{unique}.a")
             heard = []
-            receive = batch.flow.receive
-            batch.flow.receive = lambda m: (heard.append(m.data), receive(m))[1]  # type: ignore[method-assign, func-returns-value] # to see the answers
+            receive = batch.flow._on_message
+            batch.flow._on_message = lambda m: (heard.append(m.data), receive(m))[1]  # type: ignore[method-assign, func-returns-value] # to see the answers
             while len(heard) < 4:
                 await asyncio.sleep(0.01)
             await batch.publish(f"{unique}.a")

@@ -298,7 +298,7 @@ def test_an_ack_is_sent_at_once_after_a_pause(js: JetStream, unique: str) -> Non
     for message in js.consumer(unique, "c").fetch(3, timeout=60):
         js.client.wait_until(lambda: False, 2 * GATHER_S)
         message.ack()
-        assert js.client.connection.bytes_waiting == 0
+        assert js.client._connection.bytes_waiting == 0
 
 
 def test_pull_limits_of_bytes_and_missing_consumers(js: JetStream, unique: str) -> None:
@@ -483,7 +483,7 @@ def test_a_call_does_not_wait_for_ever_for_a_server(own_server: ServerProcess) -
         assert not nc.closed
         own_server.start()
         messages = iter(subscription)  # goes on until there is one
-        nc.ensure_open(30)
+        nc._ensure_open(30)
         nc.publish("a", b"x")
         assert next(messages).data == b"x"
 

@@ -184,7 +184,7 @@ def test_one_request_and_many_answers(shell: str, server: ServerProcess, unique:
             list(client.request_many(f"{unique}.nobody"))
         with pytest.raises(ValueError, match="max_messages"):
             list(client.request_many(unique, max_messages=0))
-        assert client.connection.interests == {}, "every inbox is given up"
+        assert client._connection.interests == {}, "every inbox is given up"
 
 
 def test_requests_with_a_subscription_each(shell: str, server: ServerProcess, unique: str) -> None:
@@ -196,7 +196,7 @@ def test_requests_with_a_subscription_each(shell: str, server: ServerProcess, un
         client.subscribe(unique)
         with pytest.raises(Timeout):
             client.request(unique, timeout=0.05)
-        assert len(client.connection.interests) == 1
+        assert len(client._connection.interests) == 1
 
 
 def test_shuffled_servers_are_all_tried_once_in_a_round() -> None:

@@ -82,7 +82,7 @@ def test_with_tls_and_a_password(shell: str, kind: str, tmp_path: Path) -> None:
         url = f"wss://anna:secret@localhost:{server.ports['ws']}"
         with connected(shell, url, tls=TlsOptions(ca_file=authority.ca_file)) as client:
             assert client.rtt() >= 0
-            assert str(client.connection.server) == f"wss://localhost:{server.ports['ws']}"
+            assert str(client._connection.server) == f"wss://localhost:{server.ports['ws']}"
         with (
             pytest.raises(ConnectError),
             connected(shell, f"wss://localhost:{server.ports['ws']}"),

@@ -66,9 +66,9 @@ def test_the_object_is_whole(
         [store] = stores
         for _ in range(ROUNDS):
             data = dice.randbytes(CHUNK * CHUNKS - 1)
-            road = BadRoad(client.connection, dice, kinds)
+            road = BadRoad(client._connection, dice, kinds)
             with monkeypatch.context() as patch:
-                patch.setattr(client.connection, "publish_chunk", road.publish)
+                patch.setattr(client._connection, "publish_chunk", road.publish)
                 info = store.put("o", data, chunk_size=CHUNK, patience=PATIENCE_S)
             assert store.get("o") == data
             stored = js.stream_info(f"OBJ_{unique}", subjects_filter="$O.*.C.>").state.subjects
@@ -82,9 +82,9 @@ def test_chunks_that_are_refused_for_ever(monkeypatch: pytest.MonkeyPatch) -> No
     with broker() as made, made.connect_blocking() as client:
         store = client.jetstream().create_object_store(ObjectStoreConfig(bucket="b"))
         monkeypatch.setattr(
-            client.connection,
+            client._connection,
             "publish_chunk",
-            lambda *chunk: client.connection.publish(chunk[2], b"", "", NOBODY),
+            lambda *chunk: client._connection.publish(chunk[2], b"", "", NOBODY),
         )
         with pytest.raises(Timeout, match="no ack of a chunk"):
             store.put("o", b"data", patience=0.3)

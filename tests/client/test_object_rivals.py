@@ -23,13 +23,13 @@ FIRST, SECOND = b"first" * 100, b"second" * 100
 SCHEDULES = length(25, 300)
 
 RIVALS: dict[str, Callable[[BlockingObjectStore], Steps[Any]]] = {
-    "delete": lambda store: store.deleting("a"),
-    "delete the new one": lambda store: store.deleting("b"),
-    "put": lambda store: store.putting("a", SECOND, chunk_size=200),
-    "put the new one": lambda store: store.putting("b", SECOND, chunk_size=200),
-    "rename": lambda store: store.updating_meta("a", rename="c"),
-    "rename back": lambda store: store.updating_meta("b", rename="a"),
-    "describe": lambda store: store.updating_meta("a", description="described"),
+    "delete": lambda store: store._deleting("a"),
+    "delete the new one": lambda store: store._deleting("b"),
+    "put": lambda store: store._putting("a", SECOND, chunk_size=200),
+    "put the new one": lambda store: store._putting("b", SECOND, chunk_size=200),
+    "rename": lambda store: store._updating_meta("a", rename="c"),
+    "rename back": lambda store: store._updating_meta("b", rename="a"),
+    "describe": lambda store: store._updating_meta("a", description="described"),
 }
 
 
@@ -86,7 +86,7 @@ def test_a_rename_and_a_rival(
             ObjectStoreConfig(bucket=f"{unique}{number}", storage="memory")
         )
         store.put("a", FIRST, chunk_size=200)
-        calls = store.updating_meta("a", rename="b"), RIVALS[rival](store)
+        calls = store._updating_meta("a", rename="b"), RIVALS[rival](store)
         renamed, other = by_turns(client, dice, *calls)
         left = contents(client, store)
         failed = [isinstance(each, PenstockError) for each in (renamed, other)]
@@ -110,9 +110,9 @@ def test_a_rename_and_a_rival(
 
 
 OTHERS: dict[str, Callable[[BlockingObjectStore], Steps[Any]]] = {
-    "delete": lambda store: store.deleting("a"),
-    "put": lambda store: store.putting("a", SECOND, chunk_size=200),
-    "describe": lambda store: store.updating_meta("a", description="other"),
+    "delete": lambda store: store._deleting("a"),
+    "put": lambda store: store._putting("a", SECOND, chunk_size=200),
+    "describe": lambda store: store._updating_meta("a", description="other"),
 }
 
 
@@ -128,7 +128,7 @@ def test_a_change_of_properties_and_a_rival(
             ObjectStoreConfig(bucket=f"{unique}{number}", storage="memory")
         )
         store.put("a", FIRST, chunk_size=200)
-        calls = store.updating_meta("a", metadata={"k": "v"}), OTHERS[rival](store)
+        calls = store._updating_meta("a", metadata={"k": "v"}), OTHERS[rival](store)
         changed, other = by_turns(client, dice, *calls)
         assert not isinstance(other, PenstockError)
         if rival == "delete":
@@ -153,7 +153,7 @@ def test_two_links_with_one_name(
     target = store.put("a", FIRST)
     for number in range(SCHEDULES):
         name = f"link{number}"
-        calls = store.linking(name, target), store._linking_bucket(name, "other")
+        calls = store._linking(name, target), store._linking_bucket(name, "other")
         assert not any(isinstance(each, PenstockError) for each in by_turns(client, dice, *calls))
         assert store.info(name).link is not None
     store.destroy()

@@ -403,7 +403,7 @@ def test_a_delete_leaves_what_was_put_meanwhile(server: ServerProcess, unique: s
             ObjectStoreConfig(bucket=unique, storage="memory")
         )
         store.put("o", BLOB)
-        deleting = store.deleting("o")
+        deleting = store._deleting("o")
         looked = perform(client, next(deleting))
         store.put("o", BLOB + b"later")
         run(client, going_on(deleting, looked))

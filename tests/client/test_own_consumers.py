@@ -53,7 +53,7 @@ def run(steps: Iterator[Any]) -> None:
 def unanswered(server: Server) -> OwnConsumers:
     """Those of a reader whose first creation has got no answer."""
     connection = SimpleNamespace(connected=True, abandon_requests=lambda subjects: None)
-    client = SimpleNamespace(own_consumers=set(), new_id=lambda: "name", connection=connection)
+    client = SimpleNamespace(_own_consumers=set(), new_id=lambda: "name", _connection=connection)
     plans: Any = SimpleNamespace(
         subjects=Api(),
         create_consumer=server.create_consumer,
@@ -92,12 +92,12 @@ def test_a_consumer_that_was_not_asked_for_is_not_removed() -> None:
 
     asked: list[str] = []
     connection = SimpleNamespace(connected=True, abandon_requests=asked.extend)
-    client = SimpleNamespace(own_consumers=set(), new_id=lambda: "name", connection=connection)
+    client = SimpleNamespace(_own_consumers=set(), new_id=lambda: "name", _connection=connection)
     plans: Any = SimpleNamespace(subjects=Api(), create_consumer=refused)
     consumers = OwnConsumers(client, plans, "S")  # type: ignore[arg-type]  # what it uses of one
     with pytest.raises(ValueError, match="no stream"):
         run(consumers.creating(ConsumerConfig()))
-    client.own_consumers.clear()
+    client._own_consumers.clear()
     del consumers
     gc.collect()
     assert asked == []

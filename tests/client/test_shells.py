@@ -30,19 +30,7 @@ if TYPE_CHECKING:
     from tests.peers import ServerProcess
 
 ONE_SHELL_ONLY = {
-    "Client": {"open", "dial", "drain", "stats"}
-    | {
-        "ask",
-        "answer_to",
-        "ensure_open",
-        "lost_since",
-        "reopen",
-        "send_ack",
-        "send_waiting",
-        "wait",
-    }
-    | {"assume", "keep", "pause", "detach", "flush_for_wait"}
-    | {"wait_until", "link_lost", "link_made", "link_received", "spawn", "tell", "wait_writable"},
+    "Client": {"drain", "detach", "wait_until"},
     "JetStream": {"column_reader", "read_columns"},
 }
 
@@ -197,7 +185,7 @@ def test_whoever_leaves_an_ordered_reader_leaves_no_consumer(js: Any, unique: st
 
 
 def test_push_subscriptions(client: Any, js: Any, unique: str) -> None:
-    before = len(client.connection.interests)
+    before = len(client._connection.interests)
     with js.subscribe(unique, ConsumerConfig(ack_policy="explicit")) as subscription:
         js.publish(f"{unique}.a", b"1")
         message = subscription.next(30)
@@ -213,11 +201,11 @@ def test_push_subscriptions(client: Any, js: Any, unique: str) -> None:
         js.subscribe(f"{unique}x")
     gc.collect()
     client.flush()
-    assert len(client.connection.interests) <= before + 1  # the inbox of all requests
+    assert len(client._connection.interests) <= before + 1  # the inbox of all requests
 
 
 def test_a_closed_client_says_so(client: Any, js: Any, unique: str, shell: str) -> None:
-    with connected(shell, f"nats://127.0.0.1:{client.connection.info.port}") as other:
+    with connected(shell, f"nats://127.0.0.1:{client._connection.info.port}") as other:
         handle, publisher = other.jetstream().pull(unique, "c"), other.jetstream().publisher()
         publisher.flush()
         other.close()

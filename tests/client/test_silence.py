@@ -57,8 +57,8 @@ class Relay:
                 if self.loses and self.loses in subject:
                     self.loses = ""
                     continue
-                self._client.connection.publish(request.reply, answer.data, "", answer.raw_headers)
-                self._client.flush_output()
+                self._client._connection.publish(request.reply, answer.data, "", answer.raw_headers)
+                self._client._flush_output()
         except ConnectionClosed:
             return
 

@@ -22,30 +22,30 @@ from penstock.errors import ConnectionLost, NoResponders, PermissionsViolation, 
 class House(Session[BaseMessage]):
     """A session with a connection that stands, whose server is the test."""
 
-    stays_open = False
-    much_waits = False
+    _stays_open = False
+    _much_waits = False
 
     def __init__(self) -> None:
         self.now = 0.0
         self.reports: list[Exception] = []
         super().__init__(Options(), BaseMessage, lambda: self.now, random.Random(1))
-        self.connection.connected_to(self.options.servers[0])
+        self._connection.connected_to(self.options.servers[0])
         self.hear(b'INFO {"headers":true,"max_payload":1000,"cluster":"c"}\r\nPONG\r\n')
         self.said()
 
-    def attach(self, subject: str, owner: Owner, queue: str = "") -> None:
-        owner.interest = self.connection.subscribe(subject, queue, owner)
+    def _attach(self, subject: str, owner: Owner, queue: str = "") -> None:
+        owner._interest = self._connection.subscribe(subject, queue, owner)
 
-    def flush_output(self) -> None:
+    def _flush_output(self) -> None:
         pass
 
-    def plan_flush(self) -> None:
+    def _plan_flush(self) -> None:
         pass
 
     def _release_socket(self) -> None:
         pass
 
-    def report(self, error: Exception) -> None:
+    def _report(self, error: Exception) -> None:
         self.reports.append(error)
 
     def _changed(self, event: Event) -> None:
@@ -55,12 +55,12 @@ class House(Session[BaseMessage]):
 
     def hear(self, data: bytes) -> None:
         """Bytes come from the server."""
-        self.connection.receive_data(data)
-        self.process()
+        self._connection.receive_data(data)
+        self._process()
 
     def said(self) -> list[list[bytes]]:
         """The words of the lines that went to the server."""
-        return [line.split() for line in self.connection.data_to_send().split(b"\r\n") if line]
+        return [line.split() for line in self._connection.data_to_send().split(b"\r\n") if line]
 
 
 def carry_on(house: House, steps: Any, answer: Any = None, error: Any = None) -> Any:
@@ -69,7 +69,7 @@ def carry_on(house: House, steps: Any, answer: Any = None, error: Any = None) ->
         step: Step = steps.throw(error) if error is not None else steps.send(answer)
         while isinstance(step, Ready | Attach):
             if isinstance(step, Attach):
-                house.attach(step.subject, step.owner, step.queue)
+                house._attach(step.subject, step.owner, step.queue)
             step = steps.send(None)
     except StopIteration as stop:
         return stop.value
@@ -78,7 +78,7 @@ def carry_on(house: House, steps: Any, answer: Any = None, error: Any = None) ->
 
 def test_a_request_waits_for_its_own_answer() -> None:
     house = House()
-    steps = house.requesting("help", b"x", timeout=3)
+    steps = house._requesting("help", b"x", timeout=3)
     step = carry_on(house, steps)
     assert isinstance(step, Until)
     assert step.seconds == 3
@@ -101,19 +101,19 @@ def test_a_request_waits_for_its_own_answer() -> None:
 )
 def test_a_request_without_an_answer_says_why(said: bytes, kind: type[Exception]) -> None:
     house = House()
-    steps = house.requesting("help", timeout=1)
+    steps = house._requesting("help", timeout=1)
     step = carry_on(house, steps)
     reply = house.said()[1][2]
     house.hear(said % reply if b"%s" in said else said)
     assert step.done() is bool(said)
     with pytest.raises(kind):
         carry_on(house, steps, answer=step.done())
-    others = house.requesting("other")
+    others = house._requesting("other")
     other = carry_on(house, others)
     house.hear(b"-ERR 'Permissions Violation for Publish to \"help\"'\r\n")
     assert not other.done()  # it is not about this one
-    house.connection.receive_eof()
-    house.process()
+    house._connection.receive_eof()
+    house._process()
     assert other.done()
     with pytest.raises(ConnectionLost, match="'other': gone"):
         carry_on(house, others, answer=True)
@@ -123,7 +123,7 @@ def test_every_request_is_told_that_its_answer_may_not_come() -> None:
     """The server refuses the inbox once; a later request must not wait for an answer in vain."""
     house = House()
     for _ in range(2):
-        steps = house.requesting("help", timeout=1)
+        steps = house._requesting("help", timeout=1)
         step = carry_on(house, steps)
         inbox = next(words[1] for words in house.said() if words[0] == b"SUB")
         house.hear(b"-ERR 'Permissions Violation for Subscription to \"%s\"'\r\n" % inbox)
@@ -134,7 +134,7 @@ def test_every_request_is_told_that_its_answer_may_not_come() -> None:
 
 def test_a_publish_is_tried_again_while_a_cluster_chooses_a_leader() -> None:
     house = House()
-    steps = Streams(house, domain=None, prefix=None, timeout=2.0).publishing("s", b"x", timeout=2)
+    steps = Streams(house, domain=None, prefix=None, timeout=2.0)._publishing("s", b"x", timeout=2)
     step = carry_on(house, steps)
     for tries in range(1, 9):  # every quarter of a second
         reply = next(words[2] for words in house.said() if words[:2] == [b"PUB", b"s"])
@@ -151,7 +151,7 @@ def test_a_publish_is_tried_again_while_a_cluster_chooses_a_leader() -> None:
 
 def fetched(house: House, handle: Pulling[BaseMessage], batch: int) -> tuple[Any, Any, bytes]:
     """A fetch that waits: its steps, the step, and the inbox of the handle."""
-    steps = handle.fetching(batch, timeout=5)
+    steps = handle._fetching(batch, timeout=5)
     step = carry_on(house, steps)
     assert isinstance(step, Until)
     requests = [words for words in house.said() if words[0] == b"PUB"]
@@ -170,7 +170,7 @@ def test_a_fetch_that_is_broken_off_keeps_what_came(batch: int, came: int) -> No
         carry_on(house, steps, error=KeyboardInterrupt())
     found: list[bytes] = []
     while len(found) < came:
-        again = handle.fetching(1, timeout=5)
+        again = handle._fetching(1, timeout=5)
         found += [message.data for message in carry_on(house, again)]
     assert found == [b"%d" % n for n in range(came)]
 
@@ -181,8 +181,8 @@ def test_a_fetch_ends_when_the_connection_breaks_but_not_with_messages_in_hand()
     steps, step, inbox = fetched(house, handle, 2)
     house.hear(b"MSG %s 1 $JS.ACK.S.c.1.1.1.1.0 1\r\n0\r\n" % inbox)
     assert not step.done()
-    house.connection.receive_eof()
-    house.process()
+    house._connection.receive_eof()
+    house._process()
     assert step.done()
     (message,) = carry_on(house, steps, answer=True)
     assert message.data == b"0"
@@ -190,7 +190,7 @@ def test_a_fetch_ends_when_the_connection_breaks_but_not_with_messages_in_hand()
 
 def test_who_leaves_an_ordered_reader_lets_it_remove_its_consumer() -> None:
     house = House()
-    flow = Streams(house, domain=None, prefix=None, timeout=2.0).ordering("S")
+    flow = Streams(house, domain=None, prefix=None, timeout=2.0)._ordering("S")
     step = carry_on(house, flow)
     assert isinstance(step, Request)
     create, _, name = step.subject.rpartition(".")

@@ -83,12 +83,12 @@ def waits(client: BlockingClient, count: int) -> None:
     """Wait until so many calls of the client wait: one that reads, and others that sleep."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
-        with client.guard:
-            if client.calls_waiting >= count:
+        with client._guard:
+            if client._calls_waiting >= count:
                 return
         if time.monotonic() > deadline:
             faulthandler.dump_traceback()
-            raise AssertionError(f"{client.calls_waiting} of {count} calls wait")
+            raise AssertionError(f"{client._calls_waiting} of {count} calls wait")
         time.sleep(0.001)
 
 

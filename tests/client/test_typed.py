@@ -30,14 +30,7 @@ CLASSES = [
 # Calls with a type variable, or a class that users do not name: BY_HAND_ASYNCIO and BY_HAND_BLOCKING
 # have those that users make.
 BY_HAND = {
-    *(
-        "Client.spawn",
-        "Client.ask",
-        "Client.assume",
-        "Client.detach",
-        "Consumer.intake",
-        "OrderedConsumer.intake",
-    ),
+    "Client.detach",
     *(
         "KeyValue.typed",
         "KeyValue.with_values",

@@ -88,15 +88,15 @@ class House:
     """A client with waits, whose bytes the test makes up."""
 
     def __init__(self) -> None:
-        self.waits = Waits(asyncio.get_running_loop(), asyncio.get_running_loop().time)
-        self.connection = Output()
+        self._waits = Waits(asyncio.get_running_loop(), asyncio.get_running_loop().time)
+        self._connection = Output()
 
     def receive(self, *boxes: Mailbox) -> None:
         """Bytes arrive, and stir these mailboxes."""
-        self.waits.hold()
+        self._waits.hold()
         for box in boxes:
-            box.stir()
-        self.waits.resume()
+            box._stir()
+        self._waits.resume()
 
     async def wait(self, box: Mailbox, done: Any, seconds: float = math.inf) -> bool:
         client: Any = self
@@ -171,7 +171,7 @@ def test_each_task_goes_on_once(count: int, moves: list[tuple[str, int]]) -> Non
                 if number not in told:
                     cancelled.add(number)
             elif verb == "stir":
-                letter.stir()
+                letter._stir()
             elif verb == "in a task":
                 house.receive(letter, letters[0])
             elif verb == "received":
@@ -186,8 +186,8 @@ def test_each_task_goes_on_once(count: int, moves: list[tuple[str, int]]) -> Non
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert not house.waits._waiting
-        assert not any(letter.waiting for letter in letters)
+        assert not house._waits._waiting
+        assert not any(letter._waiting for letter in letters)
 
     in_loop(test())
 
@@ -246,14 +246,14 @@ def test_a_signal_may_cancel_a_task_at_the_moment_in_which_it_is_woken() -> None
     async def test() -> None:
         house = House()
         for later in (False, True):
-            waiting = Interrupted(house.waits, math.inf)
+            waiting = Interrupted(house._waits, math.inf)
             called: list[object] = []
             waiting.add_done_callback(called.append, context=contextvars.copy_context())
             if not later:
-                house.waits.hold()
+                house._waits.hold()
             waiting.wake()
             if not later:
-                house.waits.resume()
+                house._waits.resume()
             await asyncio.sleep(0)
             assert called == [waiting]
             assert waiting.cancelled()

@@ -55,7 +55,7 @@ def test_blocking_acks_are_sent_before_the_broker_is_asked(broker):
             js.publish(f"orders.{number}")
         for message in js.pull("ORDERS", "packing").fetch(20):
             message.ack()
-            assert client.connection.bytes_waiting == 0
+            assert client._connection.bytes_waiting == 0
         broker.assert_acked("ORDERS", "packing", 20)
 
 

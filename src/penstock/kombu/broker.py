@@ -160,7 +160,7 @@ class QueueBroker:
         """The subjects for pull requests of a queue, with their ranks: the highest is first."""
         transient = bool(self.place(queue))
         stream = self.names.stream(transient=transient)
-        api = self._js.plans.subjects
+        api = self._js._plans.subjects
         return [
             (api.consumer("MSG.NEXT", stream, name), priority if isinstance(priority, int) else 0)
             for name, priority in self._consumers(queue, transient=transient)

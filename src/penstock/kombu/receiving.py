@@ -34,13 +34,13 @@ class Inbox(Mailbox):
         self.queue = queue
         self.subject = subject
         self.rank = rank
-        self.interest: Interest
+        self._interest: Interest
         self.arrived: deque[BaseMessage] = deque()
         self.reply = client.new_inbox()
         self.requested = 0
         self.failed: PenstockError | None = None
 
-    def receive(self, message: BaseMessage) -> None:
+    def _on_message(self, message: BaseMessage) -> None:
         """A delivery, or the status of a pull request."""
         status = message.status if message.raw_headers else 0
         if status == 0:
@@ -53,7 +53,7 @@ class Inbox(Mailbox):
             if error is not None and not (isinstance(error, PullError) and _passes(error)):
                 self.failed = error
 
-    def end(self) -> None:
+    def _on_end(self) -> None:
         """No message follows."""
 
     @property
@@ -84,7 +84,7 @@ class Receiver:
         self._alarm = Inbox(self._client, "", "", 0)
         self.alarm = self._alarm.reply
         """A message to this subject ends a wait: an ack has made room."""
-        self._client.attach(self.alarm, self._alarm)
+        self._client._attach(self.alarm, self._alarm)
 
     def close(self) -> None:
         """Close the connection. The server delivers messages that were not taken to another worker."""
@@ -94,13 +94,13 @@ class Receiver:
         """Begin with a queue: the subjects of its pull requests, with their ranks."""
         for subject, rank in pulls:
             inbox = Inbox(self._client, queue, subject, rank)
-            self._client.attach(inbox.reply, inbox)
+            self._client._attach(inbox.reply, inbox)
             self._inboxes.append(inbox)
 
     def listen(self, queue: str, subject: str) -> None:
         """Begin with a queue that gets broadcasts."""
         inbox = Inbox(self._client, queue, "", 0)
-        self._client.attach(subject, inbox)
+        self._client._attach(subject, inbox)
         self._inboxes.append(inbox)
 
     def cancel(self, queue: str) -> list[BaseMessage]:
@@ -110,7 +110,7 @@ class Receiver:
             self._inboxes.remove(inbox)
             left += inbox.arrived
             if not self._client.closed:
-                self._client.release(inbox.interest)
+                self._client._release(inbox._interest)
         if not self._client.closed:
             self._client.flush()  # the server has ended the pull requests before anything is given back
         return left

@@ -159,11 +159,11 @@ class Broker:
     def connect_blocking(self, **options: Unpack[ConnectOptions]) -> BlockingClient:
         """A blocking client over memory, as of ``penstock.client.connect_blocking``; see ``connect``."""
         client = connect_blocking(self.memory_url, **options)
-        client.now_ns = lambda: self.clock.now_ns
+        client._now_ns = lambda: self.clock.now_ns
         return client
 
     def _adopt(self, client: Client) -> None:
-        client.now_ns = lambda: self.clock.now_ns
+        client._now_ns = lambda: self.clock.now_ns
         self._clients.add(client)
 
     def _flush_clients(self) -> None:
@@ -173,8 +173,8 @@ class Broker:
         except RuntimeError:
             return
         for client in list(self._clients):
-            if client.loop is running and client.connected:
-                client.flush_output()
+            if client._loop is running and client.connected:
+                client._flush_output()
 
     # -- faults
 

@@ -172,7 +172,7 @@ class Fast(Role):
     def message(self, operation: tuple[Any, ...]) -> None:
         """An answer of the stream."""
         _, subject, _, reply, headers, payload = operation
-        self._flow.receive(BaseMessage(subject, reply, headers, payload, None))  # type: ignore[arg-type]  # of no client
+        self._flow._on_message(BaseMessage(subject, reply, headers, payload, None))  # type: ignore[arg-type]  # of no client
 
     def settle(self, now: int) -> None:
         """The stream has told of its progress; raises its refusal."""

@@ -81,7 +81,7 @@ def put(session: Session, /, bucket: str, randomize: int, **asked: Any) -> None:
         if asked["purge"]:
             js.purge_stream(opened.stream)
         config = js.stream_info(opened.stream).config
-        written = prefixes(config, js.plans.subjects.prefix, API_PREFIX)[1]
+        written = prefixes(config, js._plans.subjects.prefix, API_PREFIX)[1]
     subjects = Subjects(
         written.rstrip("."), many=True, most=randomize, shuffled=bool(randomize), plain=True
     )
@@ -119,7 +119,7 @@ def get(session: Session, /, bucket: str, randomize: int, **asked: Any) -> None:
         js = session.jetstream(client)
         opened = js.key_value(bucket)
         info = js.stream_info(opened.stream)
-        prefix = js.plans.subjects.prefix
+        prefix = js._plans.subjects.prefix
         stored, _ = prefixes(info.config, prefix, API_PREFIX)
         count = info.state.messages
     if count < (randomize or load.msgs):

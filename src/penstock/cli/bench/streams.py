@@ -299,7 +299,7 @@ def _pull(session: Session, asked: dict[str, Any], what: str, *, overlapped: boo
             **filters_of(tuple(names(asked["filters"]))),
         )
         js.create_or_update_consumer(stream, config)
-        prefix = js.plans.subjects.prefix
+        prefix = js._plans.subjects.prefix
     subject = Api(prefix).next_message(stream, name)
 
     def role(link: Link, share: int, first: int) -> Role:
@@ -367,7 +367,7 @@ def ordered(session: Session, /, **asked: Any) -> None:
         js = session.jetstream(client)
         if asked["purge"]:
             js.purge_stream(stream)
-        prefix = js.plans.subjects.prefix
+        prefix = js._plans.subjects.prefix
         config = ConsumerConfig(
             ack_policy="none",
             mem_storage=True,
@@ -466,7 +466,7 @@ def _stored(session: Session, stream: str, load: Load) -> tuple[str, bool, int]:
             raise click.UsageError(
                 f"stream {stream} has {info.state.messages} messages: give --msgs, or publish more"
             )
-        return js.plans.subjects.prefix, info.config.allow_direct, info.state.first_seq
+        return js._plans.subjects.prefix, info.config.allow_direct, info.state.first_seq
 
 
 @click.command()

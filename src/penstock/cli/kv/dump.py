@@ -68,7 +68,7 @@ def load(session: Session, bucket: str, file: Path, keep: bool) -> None:
     with session.connect() as client:
         opened = session.jetstream(client).key_value(bucket)
         for key in values:
-            opened.keyspace.write_subject(key)  # checks it
+            opened._keyspace.write_subject(key)  # checks it
         for key, value in values.items():
             try:
                 opened.create(key, value) if keep else opened.put(key, value)

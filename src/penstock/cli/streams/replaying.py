@@ -170,7 +170,7 @@ def _publish(
         for row in rows:
             due = begun + rhythm.due_ns(row.ts_ns)
             if due > time.monotonic_ns():
-                client.flush_output()
+                client._flush_output()
                 # the connection is served meanwhile
                 client.wait_until(lambda: False, max(due - time.monotonic_ns(), 0) / 1e9)
             elif asked["speed"] and time.monotonic_ns() - due > _LATE_NS:

@@ -37,7 +37,7 @@ class Connecting:
 
     async def _open(self) -> Client:
         client = Client(*self._settings)
-        await client.open()
+        await client._open()
         return client
 
     def __await__(self) -> Generator[Any, None, Client]:

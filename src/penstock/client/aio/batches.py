@@ -63,21 +63,21 @@ class FastBatch(Entered, Fast):
         if self.flow.full:
             await run(client, self._making_room())
         self._put(subject, data, headers)
-        self._published_at = client.clock()
+        self._published_at = client._clock()
         if self._timer is None and not self._closed:
             self._keep_alive()
-        client.plan_flush()
-        if client.much_waits:
-            await client.wait_writable()
+        client._plan_flush()
+        if client._much_waits:
+            await client._wait_writable()
 
     def _keep_alive(self) -> None:
         client = self.client
-        self._timer = client.loop.call_later(KEEP_ALIVE_S, self._keep_alive)
-        if client.clock() - self._published_at >= KEEP_ALIVE_S:
+        self._timer = client._loop.call_later(KEEP_ALIVE_S, self._keep_alive)
+        if client._clock() - self._published_at >= KEEP_ALIVE_S:
             try:
                 self._ping()
             except PenstockError as error:
-                self.client.report(error)
+                self.client._report(error)
 
     def _close(self) -> None:
         if self._timer is not None:

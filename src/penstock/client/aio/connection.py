@@ -67,17 +67,17 @@ class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service"
             answer = await nc.request("help", b"", timeout=2)  # NoResponders, Timeout
     """
 
-    stays_open = True
+    _stays_open = True
 
     def __init__(
         self, options: Options, handlers: Handlers, tls_context: ssl.SSLContext | None = None
     ) -> None:
         """Opens no connection: ``open`` does."""
-        self.loop = asyncio.get_running_loop()
-        self.waits = Waits(self.loop, clock_of(self.loop))
-        super().__init__(options, Message, self.waits.clock, random.SystemRandom())
+        self._loop = asyncio.get_running_loop()
+        self._waits = Waits(self._loop, clock_of(self._loop))
+        super().__init__(options, Message, self._waits.clock, random.SystemRandom())
         self._handlers = handlers
-        self.listen(handlers.on_status, handlers.on_protocol, handlers.on_error)
+        self._listen(handlers.on_status, handlers.on_protocol, handlers.on_error)
         self._tls_context = tls_context
         self._link: Link | None = None
         self._handshake: asyncio.Future[None] | None = None
@@ -85,8 +85,8 @@ class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service"
         self._tasks: set[asyncio.Task[Any]] = set()
         self._workers: set[asyncio.Task[Any]] = set()
         self._ping_timer: asyncio.TimerHandle | None = None
-        self.connection.on_abandoned = functools.partial(
-            _call_soon, self.loop, weakref.WeakMethod(self._settle_abandoned)
+        self._connection.on_abandoned = functools.partial(
+            _call_soon, self._loop, weakref.WeakMethod(self._settle_abandoned)
         )
 
     async def __aenter__(self) -> Client:
@@ -99,15 +99,15 @@ class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service"
 
     # -- opening -----------------------------------------------------------------------------------
 
-    async def open(self) -> None:
+    async def _open(self) -> None:
         """Connect to the first server that accepts; ConnectError with every server's reason."""
         try:
             await run(self, self._attempts.opening())
         except ConnectError:
-            self.connection.close()
+            self._connection.close()
             raise
 
-    async def dial(self, server: Server) -> None:
+    async def _dial(self, server: Server) -> None:
         """Connect to a server.
 
         A failure raises PenstockError, OSError or ValueError, and drops the link.
@@ -127,7 +127,7 @@ class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service"
 
     async def _open_one(self, server: Server) -> None:
         first = begins_with_tls(server, self.options.tls)
-        self._handshake = self.loop.create_future()
+        self._handshake = self._loop.create_future()
         context = self._tls() if first else None
         self._link = link = Link(self, server, tls=first)
         hostname = self._tls_hostname(server) if first else None
@@ -135,13 +135,13 @@ class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service"
             connected = (
                 open_socket(server.host, waits=False)
                 if server.memory
-                else await open_through(self.loop, self.options.socks_proxy, server)
+                else await open_through(self._loop, self.options.socks_proxy, server)
             )
-            await self.loop.create_connection(
+            await self._loop.create_connection(
                 lambda: link, sock=connected, ssl=context, server_hostname=hostname
             )
         else:
-            await self.loop.create_connection(
+            await self._loop.create_connection(
                 lambda: link, server.host, server.port, ssl=context, server_hostname=hostname
             )
         await self._handshake
@@ -161,8 +161,8 @@ class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service"
             self._fail_handshake(ConnectError(f"TLS handshake failed: {error}"))
             return
         if link is self._link:
-            self.connection.tls_established()
-            self.flush_output()
+            self._connection.tls_established()
+            self._flush_output()
 
     def _fail_handshake(self, error: Exception) -> None:
         if self._handshake is not None and not self._handshake.done():
@@ -172,8 +172,8 @@ class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service"
         link, self._link = self._link, None
         if link is not None:
             link.abort()
-        self.connection.receive_eof()
-        self.connection.events()
+        self._connection.receive_eof()
+        self._connection.events()
 
     def _release_socket(self) -> None:
         link, self._link = self._link, None
@@ -187,45 +187,45 @@ class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service"
             self.last_error = error
             self._shut(f"gave up reconnecting: {error}")
             return
-        self.tell(self._handlers.on_reconnect)
+        self._tell(self._handlers.on_reconnect)
 
     # -- bytes -------------------------------------------------------------------------------------
 
-    def link_made(self, link: Link) -> None:
+    def _link_made(self, link: Link) -> None:
         """The transport is open."""
         if link is self._link:
-            self.connection.connected_to(link.server, tls=link.tls)
+            self._connection.connected_to(link.server, tls=link.tls)
 
-    def link_received(self, link: Link, data: bytes | memoryview) -> None:
+    def _link_received(self, link: Link, data: bytes | memoryview) -> None:
         """Bytes arrived. The calls that wait for them go on, and what they send is written at once."""
         if link is not self._link:
             return
-        self.connection.receive_data(data)
-        self.waits.hold()
+        self._connection.receive_data(data)
+        self._waits.hold()
         try:
-            self.process()
+            self._process()
         finally:
             self._flush_planned = True
             try:
-                self.waits.resume()
+                self._waits.resume()
             finally:
-                self.flush_output()
+                self._flush_output()
 
-    def link_lost(self, link: Link, error: Exception | None) -> None:
+    def _link_lost(self, link: Link, error: Exception | None) -> None:
         """The transport is gone."""
         if link is self._link:
-            self.connection.receive_eof(error)
-            self.process()
+            self._connection.receive_eof(error)
+            self._process()
 
     def _changed(self, event: events.Event) -> None:
         if isinstance(event, events.TlsRequired):
             assert self._link is not None
-            self.spawn(self._start_tls(event.server, self._link))
+            self._spawn(self._start_tls(event.server, self._link))
         elif isinstance(event, events.Connected):
             if self._handshake is not None and not self._handshake.done():
                 self._handshake.set_result(None)
         elif isinstance(event, events.LameDuck):
-            self.tell(self._handlers.on_lame_duck)
+            self._tell(self._handlers.on_lame_duck)
         elif isinstance(event, events.Disconnected):
             self._on_disconnected(event)
 
@@ -244,43 +244,43 @@ class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service"
         self.last_error = error
         self._stop_ping()
         self._tell_lost(ConnectionLost(str(error)), event.waiters)
-        self.tell(self._handlers.on_disconnect, event.error)
+        self._tell(self._handlers.on_disconnect, event.error)
         if self.options.reconnect:
-            self.spawn(self._reconnect())
+            self._spawn(self._reconnect())
         else:
             self._shut(f"the connection is lost, and reconnect is off: {error}")
 
-    def plan_flush(self) -> None:
+    def _plan_flush(self) -> None:
         """Write queued output at the end of this turn of the loop, or now if there is much."""
-        if self.connection.bytes_waiting > OUTPUT_BYTES:
-            self.flush_output()
+        if self._connection.bytes_waiting > OUTPUT_BYTES:
+            self._flush_output()
         elif not self._flush_planned:
             self._flush_planned = True
-            self.loop.call_soon(self.flush_output)
+            self._loop.call_soon(self._flush_output)
 
-    def flush_for_wait(self) -> None:
+    def _flush_for_wait(self) -> None:
         """Write queued output, because a task is about to wait.
 
         At once if a single request is outstanding: no other task is likely to add to it, and a turn of the
         loop costs more than what it would collect.
         """
         if len(self._requests.outstanding) == 1:
-            self.flush_output()
+            self._flush_output()
         else:
-            self.plan_flush()
+            self._plan_flush()
 
-    def flush_output(self) -> None:
+    def _flush_output(self) -> None:
         """Pass queued output to the transport."""
         self._flush_planned = False
-        if self._link is not None and self.connection.bytes_waiting:
-            self._link.write(self.connection.data_to_send())
+        if self._link is not None and self._connection.bytes_waiting:
+            self._link.write(self._connection.data_to_send())
 
     @property
-    def much_waits(self) -> bool:
+    def _much_waits(self) -> bool:
         """Whether the transport has more than enough to write."""
         return self._link is not None and self._link.paused
 
-    async def wait_writable(self) -> None:
+    async def _wait_writable(self) -> None:
         """Wait while the transport has more than enough to write."""
         link = self._link
         if link is not None and link.paused:
@@ -290,7 +290,7 @@ class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service"
 
     def _plan_ping(self) -> None:
         self._stop_ping()
-        self._ping_timer = self.loop.call_later(self.options.ping_interval, self._on_ping_timer)
+        self._ping_timer = self._loop.call_later(self.options.ping_interval, self._on_ping_timer)
 
     def _stop_ping(self) -> None:
         if self._ping_timer is not None:
@@ -298,25 +298,25 @@ class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service"
             self._ping_timer = None
 
     def _on_ping_timer(self) -> None:
-        if self.connection.connected and self._keep_alive():
-            self.plan_flush()
+        if self._connection.connected and self._keep_alive():
+            self._plan_flush()
             self._plan_ping()
 
     # -- tasks and handlers
     # -------------------------------------------------------------------------
 
-    def spawn(self, work: Any, *, finishes: bool = False) -> asyncio.Task[Any]:
+    def _spawn(self, work: Any, *, finishes: bool = False) -> asyncio.Task[Any]:
         """Run a coroutine in the background.
 
         It is cancelled on close, unless it ``finishes`` without that.
         """
-        task: asyncio.Task[Any] = self.loop.create_task(work)
+        task: asyncio.Task[Any] = self._loop.create_task(work)
         tasks = self._workers if finishes else self._tasks
         tasks.add(task)
         task.add_done_callback(tasks.discard)
         return task
 
-    def tell(self, handler: Callable[..., Any] | None, *arguments: object) -> None:
+    def _tell(self, handler: Callable[..., Any] | None, *arguments: object) -> None:
         """Call a handler; its exceptions are logged."""
         if handler is None:
             return
@@ -326,7 +326,7 @@ class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service"
             logger.exception("a handler of the client failed")
             return
         if inspect.isawaitable(result):
-            task = self.spawn(_await(result))
+            task = self._spawn(_await(result))
             if inspect.iscoroutine(result):
                 task.add_done_callback(functools.partial(_close, result))
 
@@ -337,7 +337,7 @@ class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service"
         if self.closed:
             return
         self._leave_consumers()
-        self.flush_output()
+        self._flush_output()
         link = self._link
         self._shut()
         if link is not None:
@@ -359,20 +359,20 @@ class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service"
         for task in list(self._tasks):
             if task is not current:
                 task.cancel()
-        self.tell(self._handlers.on_close)
+        self._tell(self._handlers.on_close)
 
     async def drain(self, timeout: Duration | None = None) -> None:
         """Receive and handle messages on their way for every subscription, send queued output, and close."""
         subscriptions = [
             interest.owner
-            for interest in self.connection.interests.values()
+            for interest in self._connection.interests.values()
             if isinstance(interest.owner, Subscription)
         ]
-        seconds = self.timeout_of(timeout)
+        seconds = self._timeout_of(timeout)
         try:
             async with asyncio.timeout(seconds):
                 for each in subscriptions:
-                    self.connection.drain(each.interest)
+                    self._connection.drain(each._interest)
                 await self.flush(seconds)
                 for each in subscriptions:
                     await each._end_drained()
@@ -392,10 +392,10 @@ class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service"
         Raises InvalidSubject, PayloadTooLarge, ConnectionClosed, and OutputFull when too much was
         published without a connection.
         """
-        self.connection.publish(subject, data, reply, encode_header_map(headers))
-        self.plan_flush()
+        self._connection.publish(subject, data, reply, encode_header_map(headers))
+        self._plan_flush()
         if self._link is not None and self._link.paused:
-            await self.wait_writable()
+            await self._wait_writable()
 
     @checked
     async def subscribe(
@@ -417,10 +417,10 @@ class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service"
         self._subscribe(subject, subscription, queue, max_msgs)
         return subscription
 
-    def attach(self, subject: str, owner: Owner, queue: str = "") -> None:
+    def _attach(self, subject: str, owner: Owner, queue: str = "") -> None:
         """Subscribe for an owner with ``interest``, ``receive(message)`` and ``end()``."""
-        owner.interest = self.connection.subscribe(subject, queue, owner)
-        self.plan_flush()
+        owner._interest = self._connection.subscribe(subject, queue, owner)
+        self._plan_flush()
 
     status = made(StatusEvents)
 

@@ -51,10 +51,10 @@ class _Operation(Entered, AsyncItems, Operation[Message]):
         if callback is not None and not waits(callback):
             intake.inline = self._handle_now
         intake.begin()
-        client.spawn(run(client, intake.keeping()))
+        client._spawn(run(client, intake.keeping()))
         if callback is None:
             # Nobody can take messages of an operation that was garbage-collected.
-            finalizer = weakref.finalize(self, client.connection.abandon, intake.interest.sid)
+            finalizer = weakref.finalize(self, client._connection.abandon, intake._interest.sid)
             finalizer.atexit = False
             if self._auto_extend:
                 intake.extend_acks()
@@ -89,7 +89,7 @@ class _Operation(Entered, AsyncItems, Operation[Message]):
                 intake.held -= 1
                 due = intake.held <= intake.low and intake.pull()
             if due:
-                self.client.flush_output()  # a loop that never waits would keep it back
+                self.client._flush_output()  # a loop that never waits would keep it back
         while not queue:
             if intake.over:
                 self._outcome()
@@ -110,7 +110,7 @@ class _Operation(Entered, AsyncItems, Operation[Message]):
         """
         if self._free and not self._hiring:
             self._hiring = True
-            worker = self.client.spawn(self._work(self._free.pop()), finishes=True)
+            worker = self.client._spawn(self._work(self._free.pop()), finishes=True)
             self._workers.add(worker)
             worker.add_done_callback(self._workers.discard)
 
@@ -118,7 +118,7 @@ class _Operation(Entered, AsyncItems, Operation[Message]):
         """Handle one message after the other; of several tasks, at most one waits for messages."""
         intake, queue, callback = self._intake, self._queue, self._callback
         handle = cast("Callable[[Message], Awaitable[object]]", callback)
-        handling, auto_ack, flush = intake.handling, self._auto_ack, self.client.flush_output
+        handling, auto_ack, flush = intake.handling, self._auto_ack, self.client._flush_output
         hire = intake.hire
         task = asyncio.current_task()
         assert task is not None
@@ -126,7 +126,7 @@ class _Operation(Entered, AsyncItems, Operation[Message]):
         try:
             while True:
                 while not queue:
-                    if intake.over or (hire is not None and intake.takers.waiting):
+                    if intake.over or (hire is not None and intake.takers._waiting):
                         return
                     await until(self.client, Until(intake.takers, intake.has_message, math.inf))
                 message = queue.popleft()
@@ -149,7 +149,7 @@ class _Operation(Entered, AsyncItems, Operation[Message]):
                     flush()
         finally:
             self._free.append(number)
-            intake.events.stir()
+            intake.events._stir()
 
     def _handle_now(self, message: Message) -> None:
         """Call a plain function as messages arrive."""
@@ -164,7 +164,7 @@ class _Operation(Entered, AsyncItems, Operation[Message]):
         finally:
             self._handling_now = outer
         if self._intake.took(message):
-            self.client.plan_flush()
+            self.client._plan_flush()
 
     async def run(self, timeout: Duration | None = None) -> None:
         """Wait while the callback handles messages: until the operation has ended, or for ``timeout``.

@@ -25,5 +25,5 @@ class Message(Awaited, BaseMessage):
 
     async def respond(self, data: bytes, headers: Headers | None = None) -> None:
         """Publish an answer to the requester; ValueError when the message is no request."""
-        self.check_answerable()
+        self._check_answerable()
         await self.client.publish(self.reply, data, headers=headers)

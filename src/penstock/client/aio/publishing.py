@@ -48,18 +48,18 @@ class Publisher(Entered, Publishing):
         if self._window.full:
             await run(client, self._making_room())
         block = publish_headers(headers, msg_id=msg_id) if headers or msg_id else b""
-        future: asyncio.Future[PubAck] = client.loop.create_future()
+        future: asyncio.Future[PubAck] = client._loop.create_future()
         self._put(subject, data, block, msg_id or "", future)
-        client.plan_flush()
+        client._plan_flush()
         if self._timer is None:
             self._sooner()
-        if client.much_waits:
-            await client.wait_writable()
+        if client._much_waits:
+            await client._wait_writable()
         return future
 
-    def lost(self, error: PenstockError) -> None:
+    def _on_lost(self, error: PenstockError) -> None:
         """The connection broke: send again what may be sent twice."""
-        super().lost(error)
+        super()._on_lost(error)
         self._look()
 
     def _sooner(self) -> None:
@@ -69,8 +69,8 @@ class Publisher(Entered, Publishing):
         self._timer = None
         deadline = self._window.next_deadline()
         if deadline is not None:
-            wait = max(0.0, deadline - self.client.clock())
-            self._timer = self.client.loop.call_later(wait, self._on_timer)
+            wait = max(0.0, deadline - self.client._clock())
+            self._timer = self.client._loop.call_later(wait, self._on_timer)
 
     def _on_timer(self) -> None:
         self._look()

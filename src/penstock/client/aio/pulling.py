@@ -27,4 +27,4 @@ class PullConsumer(Entered, Pulling[Message]):
 
     client: Client
 
-    calls_overlap = False
+    _calls_overlap = False

@@ -47,9 +47,9 @@ def _runner(begin: Callable[..., Steps[Any]]) -> Callable[..., Coroutine[Any, An
                     if isinstance(step, Until):
                         answer = await until(client, step)
                     elif isinstance(step, Send):
-                        client.plan_flush()
-                        if client.much_waits:
-                            await client.wait_writable()
+                        client._plan_flush()
+                        if client._much_waits:
+                            await client._wait_writable()
                     else:
                         answer = await perform(client, step)
                 except BaseException as error:
@@ -97,20 +97,20 @@ async def perform(client: Client, step: Step) -> Any:
     ``Session.stays_open``.
     """
     if isinstance(step, Request):
-        return await _run(client, client.asking(step))
+        return await _run(client, client._asking(step))
     if isinstance(step, Until):
         return await until(client, step)
     if isinstance(step, Send):
-        client.plan_flush()
-        await client.wait_writable()
+        client._plan_flush()
+        await client._wait_writable()
     elif isinstance(step, Attach):
-        client.attach(step.subject, step.owner, step.queue)
+        client._attach(step.subject, step.owner, step.queue)
     elif isinstance(step, Sleep):
         await asyncio.sleep(step.seconds)
     elif isinstance(step, Dial):
-        await client.dial(step.server)
+        await client._dial(step.server)
     elif isinstance(step, Work):
-        return await _worked(client.loop.run_in_executor(None, step.function), step.finishes)
+        return await _worked(client._loop.run_in_executor(None, step.function), step.finishes)
     elif isinstance(step, Await):
         return await step.awaitable
     return None
@@ -135,12 +135,12 @@ def _told(body: Callable[..., bytes], ends: bool) -> Callable[..., Coroutine[Any
     """A method of a message that sends the server the payload of ``body``."""
 
     async def tell(self: Any, /, *args: Any, **kwargs: Any) -> None:
-        self.check_acknowledgeable()
-        client = self.interest.owner.client
-        client.connection.answer(self.reply, body(self, *args, **kwargs))
-        client.plan_flush()
-        if client.much_waits:
-            await client.wait_writable()
+        self._check_acknowledgeable()
+        client = self._interest.owner.client
+        client._connection.answer(self.reply, body(self, *args, **kwargs))
+        client._plan_flush()
+        if client._much_waits:
+            await client._wait_writable()
         if ends:
             self.acked = True
 
@@ -162,6 +162,7 @@ class Iterated(Awaited, AsyncItems, Generic[T]):
     """Base of objects for ``async for``: the steps of ``_following`` return an item, or raise Ended."""
 
     client: Client
+    """The client that it belongs to."""
     _following: Callable[..., Steps[T]]
 
     def __aiter__(self) -> Self:
@@ -181,6 +182,7 @@ class Entered(Awaited, AsyncOnly):
 
     __slots__ = ()
     client: Client
+    """The client that it belongs to."""
     _leaving: Callable[[type[BaseException] | None], Steps[None]]
 
     async def __aenter__(self) -> Self:
@@ -195,7 +197,7 @@ class Entered(Awaited, AsyncOnly):
 class Watched(Iterated[T], Entered, Generic[T]):
     """Base of watches, which begin at ``async with``, when they are awaited, or with the first call."""
 
-    beginning: Callable[[], Steps[None]]
+    _beginning: Callable[[], Steps[None]]
 
     def __await__(self) -> Generator[Any, None, Self]:
         """Begin: every change from now on is delivered."""
@@ -203,5 +205,5 @@ class Watched(Iterated[T], Entered, Generic[T]):
 
     async def __aenter__(self) -> Self:
         """Begin: every change from now on is delivered."""
-        await run(self.client, self.beginning())
+        await run(self.client, self._beginning())
         return self

@@ -42,7 +42,7 @@ class Sent:
 
     def __await__(self) -> Generator[Any, None, None]:
         """Wait while the connection has more than enough to write."""
-        return self._client.wait_writable().__await__()
+        return self._client._wait_writable().__await__()
 
 
 class Request(BaseRequest):
@@ -140,27 +140,27 @@ class Service(ServiceGroup, AsyncOnly, Serving[Request, Handler, ServiceGroup]):
 
     def _handle(self, endpoint: Endpoint[Request], message: Message) -> None:
         request = Request(self.client, message)
-        start = self.client.clock()
+        start = self.client._clock()
         try:
             self._succeeded(endpoint, request, endpoint.handler(request))
         except Exception as error:
             self._failed(endpoint, request, error)
-        endpoint.count(self.client.clock() - start, request.failure)
+        endpoint.count(self.client._clock() - start, request.failure)
 
     async def _wait_for(self, endpoint: Endpoint[Request], message: Message) -> None:
         request = Request(self.client, message)
-        start = self.client.clock()
+        start = self.client._clock()
         try:
             result: Any = endpoint.handler(request)
             self._succeeded(endpoint, request, await result)
-            await self.client.wait_writable()
+            await self.client._wait_writable()
         except Exception as error:
             self._failed(endpoint, request, error)
         except asyncio.CancelledError as error:
             if cancelled():
                 raise
             self._failed(endpoint, request, RuntimeError(f"the handler was cancelled: {error!r}"))
-        endpoint.count(self.client.clock() - start, request.failure)
+        endpoint.count(self.client._clock() - start, request.failure)
 
     async def run(self) -> None:
         """Wait until the service is stopped; ConnectionClosed when the client is lost."""

@@ -62,7 +62,7 @@ class Subscription(Entered, AsyncItems, Subscribed[Message]):
         """Let one more task handle messages, if there may be more; it lets the next one do so."""
         if len(self._workers) < self._workers_max and not self._hiring:
             self._hiring = True
-            worker = self.client.spawn(self._work(), finishes=True)
+            worker = self.client._spawn(self._work(), finishes=True)
             self._workers.add(worker)
             worker.add_done_callback(self._workers.discard)
 
@@ -73,24 +73,24 @@ class Subscription(Entered, AsyncItems, Subscribed[Message]):
         try:
             self._callback(message)
         except Exception as error:
-            self.client.report(callback_failed(message, error))
+            self.client._report(callback_failed(message, error))
 
-    def end(self) -> None:
+    def _on_end(self) -> None:
         """No message follows. When the client was lost, ``on_error`` reports it for a callback."""
-        if self._callback is not None and self.interest.failure:
-            self.client.report(self.interest.lost())
-        super().end()
+        if self._callback is not None and self._interest.failure:
+            self.client._report(self._interest.lost())
+        super()._on_end()
 
     def _drop(self) -> None:
         super()._drop()
         if self._callback is not None and self.dropped == self._reported + 1:
-            self.client.report(SlowConsumer(self.subject, 1))
+            self.client._report(SlowConsumer(self.subject, 1))
 
     # -- taking ------------------------------------------------------------------------------------
 
     async def next(self, timeout: Duration | None = None) -> Message:
         """The next message; raises as ``taking``."""
-        if self._queue or self.has_news():
+        if self._queue or self._has_news():
             return self._take()
         return await run(self.client, self._taking(timeout))
 
@@ -104,7 +104,7 @@ class Subscription(Entered, AsyncItems, Subscribed[Message]):
         Raises ConnectionClosed when the client was lost, SlowConsumer once after messages were dropped.
         """
         if not self._queue:
-            await until(self.client, Until(self, self.has_news, math.inf))
+            await until(self.client, Until(self, self._has_news, math.inf))
             if self._over():
                 raise StopAsyncIteration
         return self._take()
@@ -113,7 +113,7 @@ class Subscription(Entered, AsyncItems, Subscribed[Message]):
         """Handle one message after the other; of several tasks, at most one waits for messages."""
         assert self._callback is not None
         self._hiring = False
-        while self._queue or not self.waiting or len(self._workers) == 1:
+        while self._queue or not self._waiting or len(self._workers) == 1:
             await until(self.client, Until(self, self._has_work, math.inf))
             if not self._queue:
                 return  # ``end`` has reported why
@@ -123,12 +123,12 @@ class Subscription(Entered, AsyncItems, Subscribed[Message]):
             try:
                 await cast("Awaitable[object]", self._callback(message))
             except Exception as error:
-                self.client.report(callback_failed(message, error))
+                self.client._report(callback_failed(message, error))
             except asyncio.CancelledError as error:
                 if cancelled():
                     raise
                 failed = RuntimeError(f"the callback was cancelled: {error!r}")
-                self.client.report(callback_failed(message, failed))
+                self.client._report(callback_failed(message, failed))
             if not self._queue:
                 self._reported = self.dropped
 
@@ -147,13 +147,13 @@ class Subscription(Entered, AsyncItems, Subscribed[Message]):
         With a callback, wait until all of them are handled, but not for the callback that makes this call;
         without one, they can be taken afterwards.
         """
-        await run(self.client, self.draining(timeout))
+        await run(self.client, self._draining(timeout))
         await self._all_handled()
 
     async def _end_drained(self) -> None:
         """For the client, which has unsubscribed and flushed: end, and wait for the callback."""
-        self.client.connection.forget(self.interest)
-        self.end()
+        self.client._connection.forget(self._interest)
+        self._on_end()
         await self._all_handled()
 
     async def _all_handled(self) -> None:

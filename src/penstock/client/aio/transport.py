@@ -57,7 +57,7 @@ class Link(asyncio.BufferedProtocol):
         elif not self._upgrading:
             if self._frames is not None:
                 self._transport.write(self._frames.request())
-            self._client.link_made(self)
+            self._client._link_made(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Called by the loop: where the next bytes are received to."""
@@ -71,7 +71,7 @@ class Link(asyncio.BufferedProtocol):
         if self._frames is not None:
             self._unpack(self._frames, data)
         else:
-            self._client.link_received(self, data)
+            self._client._link_received(self, data)
 
     def _unpack(self, frames: WebSocket, received: memoryview) -> None:
         reason: Exception | None = None
@@ -83,17 +83,17 @@ class Link(asyncio.BufferedProtocol):
         if self._transport is not None and (answers := frames.answers()):
             self._transport.write(answers)
         if data:
-            self._client.link_received(self, data)
+            self._client._link_received(self, data)
         if reason is None and frames.closed:
             reason = ConnectError(frames.closed)
         if reason is not None:
-            self._client.link_lost(self, reason)
+            self._client._link_lost(self, reason)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop: the connection is over."""
         self._settle()
         self.resume_writing()
-        self._client.link_lost(self, exc)
+        self._client._link_lost(self, exc)
 
     def _settle(self) -> None:
         if not self._closed.done():

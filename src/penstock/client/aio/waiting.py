@@ -169,22 +169,22 @@ class Waits:
 
 async def until(client: Client, step: Until) -> bool:
     """Wait until the step's condition holds; False when the time is over."""
-    done, box, waits = step.done, step.box, client.waits
+    done, box, waits = step.done, step.box, client._waits
     if done():
         return True
-    if client.connection.bytes_waiting:
-        client.flush_for_wait()
+    if client._connection.bytes_waiting:
+        client._flush_for_wait()
     deadline = waits.clock() + step.seconds
     while True:
         waiting = Waiting(waits, deadline)
         waits.add(waiting)
-        box.waiting = (*box.waiting, waiting)
+        box._waiting = (*box._waiting, waiting)
         try:
             await waiting
         finally:
             waits.remove(waiting)
-            if box.waiting:
-                box.waiting = tuple([each for each in box.waiting if each is not waiting])
+            if box._waiting:
+                box._waiting = tuple([each for each in box._waiting if each is not waiting])
         if done():
             return True
         if waiting.late:

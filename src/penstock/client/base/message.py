@@ -34,7 +34,7 @@ def nak_body(delay: Duration | None) -> bytes:
 
 def callback_failed(message: BaseMessage, cause: Exception) -> CallbackFailed:
     """The error of a callback that raised ``cause`` for a message."""
-    subject = message.interest.subject
+    subject = message._interest.subject
     error = CallbackFailed(
         f"the callback of {subject!r} failed on {message!r}: {type(cause).__name__}: {cause}",
         subject,
@@ -50,19 +50,21 @@ class BaseMessage:
     ``data`` is the payload; headers are decoded at first use.
     """
 
-    __slots__ = ("_decoded", "acked", "data", "interest", "raw_headers", "reply", "subject")
+    __slots__ = ("_decoded", "_interest", "acked", "data", "raw_headers", "reply", "subject")
 
     def __init__(
         self, subject: str, reply: str, raw_headers: bytes, data: bytes, interest: Interest
     ) -> None:
         """Made by the connection."""
         self.subject = subject
+        """Where it was published."""
         self.reply = reply
         """The subject for an answer or an ack; "" when none is expected."""
         self.raw_headers = raw_headers
         """The header block as received; b"" when there is none."""
         self.data = data
-        self.interest = interest
+        """The payload."""
+        self._interest = interest
         self.acked = False
         """Whether an ack that ends the message was sent."""
         self._decoded: dict[str, list[str]] | None = None
@@ -118,30 +120,30 @@ class BaseMessage:
     @property
     def client(self) -> Any:
         """The client that received it."""
-        return self.interest.owner.client
+        return self._interest.owner.client
 
     # -- payloads of the acks of both shells ------------------------------------------------------
 
-    def done_body(self) -> bytes:
+    def _done_body(self) -> bytes:
         """Acknowledge: the message is processed."""
         return ACK
 
-    def delayed_body(self, delay: Duration | None = None) -> bytes:
+    def _delayed_body(self, delay: Duration | None = None) -> bytes:
         """Deliver the message again, at once or after ``delay`` seconds."""
         return nak_body(delay)
 
-    def term_body(self, reason: str = "") -> bytes:
+    def _term_body(self, reason: str = "") -> bytes:
         """Never deliver the message again."""
         return TERM + (b" " + reason.encode() if reason else b"")
 
-    def in_progress_body(self) -> bytes:
+    def _in_progress_body(self) -> bytes:
         """Restart the ack wait: the client is still processing the message."""
         return IN_PROGRESS
 
-    ack = verb(done_body)
-    nak = verb(delayed_body)
-    term = verb(term_body)
-    in_progress = verb(in_progress_body, ends=False)
+    ack = verb(_done_body)
+    nak = verb(_delayed_body)
+    term = verb(_term_body)
+    in_progress = verb(_in_progress_body, ends=False)
 
     def _confirming(self, timeout: Duration | None = None) -> Steps[None]:
         """Acknowledge, and wait until the server confirms the ack; Timeout, NoResponders.
@@ -149,19 +151,19 @@ class BaseMessage:
         The ack is sent again when the connection breaks or no confirmation comes, and in a cluster while the
         consumer has no leader.
         """
-        self.check_acknowledgeable()
-        seconds = self.client.timeout_of(timeout)
-        yield from self.client.persevering(self.reply, ACK, seconds, again=Sent())
+        self._check_acknowledgeable()
+        seconds = self.client._timeout_of(timeout)
+        yield from self.client._persevering(self.reply, ACK, seconds, again=Sent())
         self.acked = True
 
     ack_sync = call(_confirming)
 
-    def check_answerable(self) -> None:
+    def _check_answerable(self) -> None:
         """Raise ValueError unless the message is a request."""
         if not self.reply:
             raise ValueError("the message has no reply subject")
 
-    def check_acknowledgeable(self) -> None:
+    def _check_acknowledgeable(self) -> None:
         """Raise NotJetStreamMessage unless a consumer delivered the message."""
         if not self.reply.startswith("$JS.ACK."):
             raise NotJetStreamMessage(f"no consumer delivered this: reply subject {self.reply!r}")

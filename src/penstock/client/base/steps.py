@@ -226,31 +226,31 @@ class Ended(Exception):  # no error: the iteration is over
 class Owner(Protocol):
     """The owner of a subscription."""
 
-    interest: Interest
+    _interest: Interest
 
-    def receive(self, message: BaseMessage) -> None:
+    def _on_message(self, message: BaseMessage) -> None:
         """A message arrived."""
 
-    def end(self) -> None:
+    def _on_end(self) -> None:
         """No message follows."""
 
 
 class Mailbox:
     """An object that calls wait for: a change stirs it, and the waiting calls check again."""
 
-    waiting: tuple[Any, ...] = ()
+    _waiting: tuple[Any, ...] = ()
     """The waiting calls, in a shell that has to wake them: each ``wake`` is called once."""
 
-    def stir(self) -> None:
+    def _stir(self) -> None:
         """Wake the waiting calls, because the object has changed."""
-        waiting, self.waiting = self.waiting, ()
+        waiting, self._waiting = self._waiting, ()
         for each in waiting:
             each.wake()
 
-    def lost(self, error: PenstockError) -> None:
+    def _on_lost(self, error: PenstockError) -> None:
         """The connection broke, or the client was closed."""
 
-    def refused(self, complaint: PermissionsViolation) -> None:
+    def _on_refused(self, complaint: PermissionsViolation) -> None:
         """The server does not permit an operation, which may concern this object."""
 
 
@@ -349,7 +349,7 @@ def planned(plan: Callable[Concatenate[Any, P], Steps[T]]) -> Call[P, T]:
     """A call that carries out one of the ``plans`` of its object."""
 
     def begin(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Steps[T]:
-        return plan(self.plans, *args, **kwargs)
+        return plan(self._plans, *args, **kwargs)
 
     return Call(begin, plan)
 
@@ -363,7 +363,7 @@ def planned_flow(plan: Callable[Concatenate[Any, P], Flow[T]]) -> FlowCall[P, T]
     """A flow that is one of the ``plans`` of its object."""
 
     def begin(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Flow[T]:
-        return plan(self.plans, *args, **kwargs)
+        return plan(self._plans, *args, **kwargs)
 
     return FlowCall(begin, plan)
 

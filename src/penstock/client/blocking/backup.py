@@ -64,7 +64,7 @@ class Backup(Iterator[bytes]):
             window_size=window_bytes,
             jsck=check,
         )
-        subject = jetstream.plans.subjects.stream("SNAPSHOT", stream)
+        subject = jetstream._plans.subjects.stream("SNAPSHOT", stream)
         try:
             timeout = END_TIMEOUT_S if check else jetstream.timeout
             answer = client.request(subject, encode(request), timeout=timeout)
@@ -123,7 +123,7 @@ def restore(
     """
     client = jetstream.client
     request = wire.StreamRestoreRequest(config=config, state=state or StreamState())
-    subject = jetstream.plans.subjects.stream("RESTORE", config.name)
+    subject = jetstream._plans.subjects.stream("RESTORE", config.name)
     answer = client.request(subject, encode(request), timeout=jetstream.timeout)
     target = decode(answer.data, wire.StreamRestoreResponse).deliver_subject
     for chunk in chunks:

@@ -54,13 +54,13 @@ class FastBatch(Entered, Fast):
         ApiError when the stream takes no more messages; Timeout when it does not answer.
         """
         client = self.client
-        guard = client.guard
+        guard = client._guard
         guard.take()
         try:
             if self.flow.full:
                 run(client, self._making_room())
             elif self._connection.bytes_waiting > OUTPUT_BYTES:
-                client.flush_output()
+                client._flush_output()
             self._put(subject, data, headers)
         finally:
             guard.give()

@@ -68,7 +68,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
             answer = nc.request("help", b"", timeout=2)  # NoResponders, Timeout
     """
 
-    stays_open = False
+    _stays_open = False
     logged = CallbackFailed
 
     def __init__(
@@ -82,7 +82,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
     ) -> None:
         """Connects; raises ConnectError, AuthenticationError."""
         super().__init__(options, BlockingMessage, time.monotonic, random.SystemRandom())
-        self.listen(on_status, on_protocol, on_error)
+        self._listen(on_status, on_protocol, on_error)
         self._tls_context = tls_context
         self._transport = None
         self._usable = (
@@ -128,11 +128,11 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         Calls that wait in other threads, also for a connection, raise ConnectionClosed, and iterations over
         subscriptions end.
         """
-        with self.guard:
+        with self._guard:
             if self.closed:
                 return
             try:
-                if self.connection.connected:
+                if self._connection.connected:
                     self._leave_consumers()
                     self._send(time.monotonic() + self.options.connect_timeout)
             except (OSError, PenstockError):
@@ -140,7 +140,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
             finally:
                 self._end()
             if self._leader in (None, KEEPER):
-                self.guard.without(self._keeper.join)
+                self._guard.without(self._keeper.join)
 
     @exclusive
     def detach(self) -> Transport:
@@ -149,8 +149,8 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         For a caller that speaks the protocol itself from here on, and closes the transport. Call ``flush``
         before, and have no subscriptions: what the server still sends is the caller's.
         """
-        self.reopen(None)
-        self.send_waiting()
+        self._reopen(None)
+        self._send_waiting()
         transport, self._transport = self._transport, None
         if transport is None:
             raise self.last_error or ConnectionLost("the connection was closed")
@@ -168,7 +168,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         for each in list(self._sleepers):
             each.wake()
         for box in (self._ending, self._change, self._outflow):
-            box.stir()
+            box._stir()
         if self._leads_or_may():
             self._bell.close()
 
@@ -180,17 +180,17 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
             self._rest = memoryview(b"")
             if self._leader == KEEPER:
                 self._keeper.rouse()
-            self._outflow.stir()
+            self._outflow._stir()
 
     def _release_socket(self) -> None:
-        self.guard.reset_in_child()
+        self._guard.reset_in_child()
         transport, self._transport = self._transport, None
         self._usable = False
         self._rest = memoryview(b"")
         if transport is not None:
             transport.release()
 
-    def dial(self, server: Server) -> None:
+    def _dial(self, server: Server) -> None:
         """Connect to a server.
 
         A failure raises PenstockError, OSError or ValueError, and closes the socket.
@@ -199,8 +199,8 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
             self._open_one(server)
         except BaseException as error:
             self._shut()
-            self.connection.receive_eof()
-            self.connection.events()
+            self._connection.receive_eof()
+            self._connection.events()
             if isinstance(error, TimeoutError) and error.errno is None:
                 raise self._no_answer() from None
             raise
@@ -209,19 +209,19 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         deadline = time.monotonic() + self.options.connect_timeout
         first = begins_with_tls(server, self.options.tls)
         transport = open_transport(
-            server, self.options, self.guard, self._bell, lambda: self.closed, deadline
+            server, self.options, self._guard, self._bell, lambda: self.closed, deadline
         )
         if self.closed:
             transport.close()
-            raise self.connection.closed_error()
+            raise self._connection.closed_error()
         self._transport = transport
         self._gather_s = 0.0 if server.memory else GATHER_S
         if first:
             transport.start_tls(server, self.options.tls, self._tls_context, deadline)
         transport.begin()
         self._check_open()
-        self.connection.connected_to(server, tls=first)
-        while not self.connection.connected:
+        self._connection.connected_to(server, tls=first)
+        while not self._connection.connected:
             self._bell.attend()
             if not self._turn(deadline):
                 raise self._no_answer()
@@ -231,26 +231,26 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         if not self._send(deadline):
             raise self.last_error or ConnectError("closed after the handshake")
         self._ping_due = time.monotonic() + self.options.ping_interval
-        self._usable = self.connection.connected
+        self._usable = self._connection.connected
 
     def _no_answer(self) -> ConnectError:
         return ConnectError(f"no answer in {self.options.connect_timeout} s")
 
-    def lost_since(self, reconnects: int) -> bool:
+    def _lost_since(self, reconnects: int) -> bool:
         """Whether the connection broke since ``reconnects`` was read."""
         return self._transport is None or self.reconnects != reconnects
 
     @exclusive
-    def ensure_open(self, timeout: Duration | None = None) -> None:
+    def _ensure_open(self, timeout: Duration | None = None) -> None:
         """Connect again when the connection is lost; ConnectionClosed when that is not possible.
 
         Tries as often as the options say. When they set no limit, it raises Timeout after ``timeout`` (that of
         the options); the next call tries again.
         """
-        self.reopen(timeout)
+        self._reopen(timeout)
 
-    def reopen(self, timeout: Duration | None) -> None:
-        """``ensure_open`` for callers that have the guard."""
+    def _reopen(self, timeout: Duration | None) -> None:
+        """``_ensure_open`` for callers that have the guard."""
         if self._usable and (
             time.monotonic() - self._read_at < LOOK_AFTER_S or not self._is_over()
         ):
@@ -258,9 +258,9 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         self._check_open()
         if not self.options.reconnect:
             self._end(f"the connection is lost, and reconnect is off: {self.last_error}")
-            raise self.connection.closed_error()
+            raise self._connection.closed_error()
         unlimited = self.options.reconnect_attempts_max < 0
-        seconds = self.timeout_of(timeout)
+        seconds = self._timeout_of(timeout)
         deadline = time.monotonic() + seconds if unlimited else math.inf
         try:
             while not self._usable:
@@ -283,7 +283,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
 
     def _check_open(self) -> None:
         if self.closed:
-            raise self.connection.closed_error()
+            raise self._connection.closed_error()
 
     def _connect_again(self, deadline: float) -> None:
         outer = self._begin_leading()
@@ -291,17 +291,17 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
             run(self, self._attempts.reopening(deadline))
         except ConnectError as error:
             self._end(f"gave up reconnecting: {error}")
-            raise self.connection.closed_error() from error
+            raise self._connection.closed_error() from error
         finally:
             self._end_leading(outer)
 
-    def pause(self, seconds: float) -> None:
+    def _pause(self, seconds: float) -> None:
         """Sleep between two attempts to connect; ConnectionClosed when another thread closes."""
         self._check_open()
         sleeper = Sleeper()
-        self._ending.waiting = (*self._ending.waiting, sleeper)
+        self._ending._waiting = (*self._ending._waiting, sleeper)
         try:
-            sleeper.sleep(self.guard, seconds)
+            sleeper.sleep(self._guard, seconds)
         finally:
             forget(self._ending, sleeper)
         self._check_open()
@@ -314,7 +314,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         if transport is None:
             return True
         if not self._rest:
-            data = self.connection.data_to_send()
+            data = self._connection.data_to_send()
             sent = transport.send(data) if data else 0
             if sent == len(data):
                 return True
@@ -327,11 +327,11 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
                 sent = transport.send(self._rest)
                 if not sent:
                     return False
-                self._rest = self._rest[sent:] or memoryview(self.connection.data_to_send())
+                self._rest = self._rest[sent:] or memoryview(self._connection.data_to_send())
             return True
         finally:
-            if self._outflow.waiting:
-                self._outflow.stir()
+            if self._outflow._waiting:
+                self._outflow._stir()
 
     def _send(self, deadline: float) -> bool:
         """Write all queued output; False when the connection broke meanwhile.
@@ -340,7 +340,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         """
         if self._push():
             return True
-        transport, connection = self._transport, self.connection
+        transport, connection = self._transport, self._connection
         goal = connection.bytes_sent + connection.bytes_waiting
 
         def gone() -> bool:
@@ -350,7 +350,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
             return gone() or connection.bytes_sent - len(self._rest) >= goal
 
         self._bell.wake()  # whoever leads shall write
-        if not self.wait(sent, deadline - time.monotonic(), self._outflow) and not gone():
+        if not self._wait(sent, deadline - time.monotonic(), self._outflow) and not gone():
             self._receive(b"")  # a server that takes no bytes for so long counts as gone
         return not gone()
 
@@ -359,20 +359,20 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         if data is None:
             return
         if data:
-            self.connection.receive_data(data)
+            self._connection.receive_data(data)
         else:
             transport = self._transport
-            self.connection.receive_eof(None if transport is None else transport.reason)
-        self.process()
-        if self._change.waiting:
-            self._change.stir()
+            self._connection.receive_eof(None if transport is None else transport.reason)
+        self._process()
+        if self._change._waiting:
+            self._change._stir()
 
     def _changed(self, event: events.Event) -> None:
         if isinstance(event, events.TlsRequired):
             assert self._transport is not None
             deadline = time.monotonic() + self.options.connect_timeout
             self._transport.start_tls(event.server, self.options.tls, self._tls_context, deadline)
-            self.connection.tls_established()
+            self._connection.tls_established()
         elif isinstance(event, events.Disconnected):
             self.last_error = event.error or ConnectionLost("the connection was closed")
             self._shut()
@@ -382,7 +382,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         """Write, then read once; False when nothing arrived before the deadline."""
         transport = self._transport
         assert transport is not None
-        wrote = self.connection.bytes_waiting > 0 or bool(self._rest)
+        wrote = self._connection.bytes_waiting > 0 or bool(self._rest)
         if wrote:
             self._push()
         due = self._ping_due
@@ -393,7 +393,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
             return True
         if data is None:
             now = time.monotonic()
-            if self.connection.connected and now >= self._ping_due:
+            if self._connection.connected and now >= self._ping_due:
                 self._ping_due = now + self.options.ping_interval
                 self._keep_alive()
                 return True
@@ -401,16 +401,16 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         self._read_at = time.monotonic()
         self._receive(data)
         if self._transport is None:
-            if self.connection.state is State.DISCONNECTED and isinstance(
+            if self._connection.state is State.DISCONNECTED and isinstance(
                 self.last_error, ConnectError
             ):
                 raise self.last_error
             return True
-        if self.connection.bytes_waiting:
+        if self._connection.bytes_waiting:
             self._push()
         return True
 
-    def send_ack(self, reply: str, payload: bytes) -> None:
+    def _send_ack(self, reply: str, payload: bytes) -> None:
         """Send an ack at once; one that follows soon after another waits for more, or for the next wait.
 
         For callers that have the guard. A program that handles messages quickly sends many acks with one
@@ -419,55 +419,60 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         """
         now = time.monotonic()
         if not self._usable or now - self._read_at >= LOOK_AFTER_S:
-            self.reopen(None)
-        self.connection.answer(reply, payload)
-        if now >= self._gather_until or self.much_waits:
+            self._reopen(None)
+        self._connection.answer(reply, payload)
+        if now >= self._gather_until or self._much_waits:
             self._gather_until = now + self._gather_s
-            self.send_waiting()
+            self._send_waiting()
         else:
             self._acks_gathered += 1
             if not self._keeper_sends:
                 self._keeper_sends = True
                 self._keeper.rouse()
 
+    @checked
+    def wait_until(self, done: Callable[[], bool], timeout: Duration | None = None) -> bool:
+        """Read, and call callbacks, until ``done()`` holds; False when the time is over.
+
+        Connects again if needed. ``done`` is asked when something arrives, and should be quick.
+        """
+        return self._wait_until(done, timeout)
+
     @exclusive
-    def wait_until(
+    def _wait_until(
         self,
         done: Callable[[], bool],
         timeout: Duration | None = None,
         box: Mailbox | None = None,
     ) -> bool:
-        """Read until ``done()`` holds, reconnecting if needed; False when the time is over.
-
-        What other threads change must stir ``box``; what arrives needs none.
-        """
-        return self.wait(done, self.timeout_of(timeout), self._change, box)
+        """As ``wait_until``. What other threads change must stir ``box``; what arrives needs none."""
+        return self._wait(done, self._timeout_of(timeout), self._change, box)
 
     @exclusive
-    def flush_output(self) -> None:
+    def _flush_output(self) -> None:
         """Write queued output; bytes that a broken connection did not take are lost without an
         error.
         """
-        self.reopen(None)
-        self.send_waiting()
+        self._reopen(None)
+        self._send_waiting()
 
-    def send_waiting(self) -> bool:
+    def _send_waiting(self) -> bool:
         """``flush_output`` for an open connection; False when it broke meanwhile."""
         return self._push() or self._send(time.monotonic() + self.options.timeout)
 
     @property
-    def much_waits(self) -> bool:
+    def _much_waits(self) -> bool:
         """Whether more output is queued than may be held back."""
-        return self.connection.bytes_waiting > OUTPUT_BYTES
+        return self._connection.bytes_waiting > OUTPUT_BYTES
 
-    def plan_flush(self) -> None:
+    def _plan_flush(self) -> None:
         """Send queued output if nobody else will; a call that waits or works sends it later."""
         nobody_will = self._bell.waits or self._leader == KEEPER
-        if nobody_will and self.connection.connected and not self._push():
+        if nobody_will and self._connection.connected and not self._push():
             self._bell.wake()
             self._keeper.rouse()
 
-    report = exclusive(Session[BlockingMessage].report)
+    _report = exclusive(Session[BlockingMessage]._report)
 
     # -- verbs -------------------------------------------------------------------------------------
 
@@ -479,17 +484,17 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         Raises InvalidSubject, PayloadTooLarge, ConnectionClosed, Timeout when no server was found in the time
         of the options, and ConnectionLost when it is unknown whether the server received the message.
         """
-        self.guard.take()
+        self._guard.take()
         try:
             now = time.monotonic()
             if not self._usable or now - self._read_at >= LOOK_AFTER_S:
-                self.reopen(None)
+                self._reopen(None)
                 now = time.monotonic()
-            self.connection.publish(subject, data, reply, encode_header_map(headers))
+            self._connection.publish(subject, data, reply, encode_header_map(headers))
             if not self._push() and not self._send(now + self.options.timeout):
                 raise ConnectionLost(f"connection lost while publishing: {self.last_error}")
         finally:
-            self.guard.give()
+            self._guard.give()
 
     @checked
     @exclusive
@@ -509,21 +514,21 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         """
         subscription = Subscription(self, pending_messages_max, pending_bytes_max)
         self._subscribe(subject, subscription, queue, max_msgs)
-        self.flush_output()
+        self._flush_output()
         return subscription
 
     @exclusive
-    def attach(self, subject: str, owner: Owner, queue: str = "") -> None:
+    def _attach(self, subject: str, owner: Owner, queue: str = "") -> None:
         """Subscribe for an owner with ``interest``, ``receive(message)`` and ``end()``.
 
         ``subscribe`` uses it.
         """
-        self.reopen(None)
-        owner.interest = self.connection.subscribe(subject, queue, owner)
-        self.flush_output()
+        self._reopen(None)
+        owner._interest = self._connection.subscribe(subject, queue, owner)
+        self._flush_output()
 
     @exclusive
-    def ask(
+    def _ask(
         self,
         subject: str,
         data: bytes = b"",
@@ -534,13 +539,13 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
     ) -> Question:
         """Queue a request, which is sent with the next flush or wait.
 
-        ``answer_to`` or ``forget`` must follow. Raises the errors of publish; ``timeout`` is for the
+        ``_answer_to`` or ``_forget`` must follow. Raises the errors of publish; ``timeout`` is for the
         connection.
         """
-        self.reopen(timeout)
+        self._reopen(timeout)
         return self._requests.ask(subject, data, raw_headers or encode_header_map(headers))
 
-    answer_to = call(Session[BlockingMessage].answering)
+    _answer_to = call(Session[BlockingMessage]._answering)
 
     @exclusive
     def drain(self, timeout: Duration | None = None) -> None:
@@ -548,8 +553,8 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
 
         Messages that were received can still be taken.
         """
-        for interest in list(self.connection.interests.values()):
-            self.connection.drain(interest)
+        for interest in list(self._connection.interests.values()):
+            self._connection.drain(interest)
         self.flush(timeout)
         self.close()
 

@@ -55,12 +55,12 @@ class _Operation(Entered, BlockingItems, Operation[BlockingMessage]):
         intake = self._intake
         intake.begin()
         # Nobody can take or handle messages of an operation that was garbage-collected.
-        weakref.finalize(self, self.client.connection.abandon, intake.interest.sid).atexit = False
+        weakref.finalize(self, self.client._connection.abandon, intake._interest.sid).atexit = False
         by_default = self._concurrency is not None and self._auto_extend is None
         if self._auto_extend or by_default:
             intake.extend_acks()
             if intake.extension.on:
-                self.client.assume(intake.extend_when_due)
+                self.client._assume(intake.extend_when_due)
 
     def _inside(self) -> bool:
         return threading.get_ident() in self._handlers
@@ -84,7 +84,7 @@ class _Operation(Entered, BlockingItems, Operation[BlockingMessage]):
 
     def __next__(self) -> BlockingMessage:
         """The next message; raises the error that ended the operation. Several threads share them."""
-        intake, queue, guard = self._intake, self._queue, self.client.guard
+        intake, queue, guard = self._intake, self._queue, self.client._guard
         guard.take()
         try:
             last = self._last
@@ -120,9 +120,9 @@ class _Operation(Entered, BlockingItems, Operation[BlockingMessage]):
         client = self.client
         try:
             if client.connected:
-                client.send_waiting()
+                client._send_waiting()
         except PenstockError as error:  # the next wait connects again, and asks again
-            client.report(error)
+            client._report(error)
 
     # -- handlers ----------------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ class _Operation(Entered, BlockingItems, Operation[BlockingMessage]):
         """
         self._check_runs()
         deadline = math.inf if timeout is None else time.monotonic() + to_seconds(timeout)
-        with self.client.guard:
+        with self.client._guard:
             if self._running:
                 raise RuntimeError("this operation runs already")
             self._running = True
@@ -244,7 +244,7 @@ class _Operation(Entered, BlockingItems, Operation[BlockingMessage]):
 
     def _work(self, jobs: SimpleQueue[tuple[int, BlockingMessage] | None]) -> None:
         """Handle messages in a thread."""
-        me, guard = threading.get_ident(), self.client.guard
+        me, guard = threading.get_ident(), self.client._guard
         self._handlers.add(me)
         try:
             while (job := jobs.get()) is not None:
@@ -256,7 +256,7 @@ class _Operation(Entered, BlockingItems, Operation[BlockingMessage]):
                     error = RuntimeError(f"the handler ended its thread: {raised!r}")
                 with guard:
                     self._ended.append((number, message, error))
-                    self._intake.takers.stir()
+                    self._intake.takers._stir()
         finally:
             self._handlers.discard(me)
 

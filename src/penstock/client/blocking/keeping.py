@@ -87,7 +87,7 @@ def _keep(client: weakref.ref[Shared], bell: Bell, over: threading.Event) -> Non
         there = client()
         if there is None:
             break
-        wait = there.keep()
+        wait = there._serve()
         del there
         wait()
     bell.close()

@@ -83,5 +83,5 @@ class KeyValue(Blocking, Handle[V, KeyWatch[V], KeyTransaction[V]], Generic[V]):
 
     def with_values(self, codec: ValueCodec[W]) -> KeyValue[W]:
         """The same bucket with another codec of values."""
-        handle: KeyValue[W] = self._with(codec, self.keyspace.keys)
+        handle: KeyValue[W] = self._with(codec, self._keyspace.keys)
         return handle

@@ -28,5 +28,5 @@ class BlockingMessage(Blocking, BaseMessage):
 
     def respond(self, data: bytes, headers: Headers | None = None) -> None:
         """Publish an answer to the requester; ValueError when the message is no request."""
-        self.check_answerable()
+        self._check_answerable()
         self.client.publish(self.reply, data, headers=headers)

@@ -43,13 +43,13 @@ class Publisher(Entered, Publishing):
         """
         block = publish_headers(headers, msg_id=msg_id) if headers or msg_id else b""
         client = self.client
-        guard = client.guard
+        guard = client._guard
         guard.take()
         try:
             if self._window.full:
                 run(client, self._making_room())
             elif self._lost or self._connection.bytes_waiting > OUTPUT_BYTES:
-                client.flush_output()
+                client._flush_output()
                 self._look()
             self._put(subject, data, block, msg_id or "", None)
         finally:

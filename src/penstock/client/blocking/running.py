@@ -44,7 +44,7 @@ def exclusive(method: F) -> F:
 
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
-        guard = self.client.guard
+        guard = self.client._guard
         guard.take()
         try:
             return method(self, *args, **kwargs)
@@ -57,15 +57,15 @@ def exclusive(method: F) -> F:
 def run(client: BlockingClient, steps: Steps[T]) -> T:
     """Carry out the steps of a call, and return its result."""
     answer: Any = None
-    client.guard.take()
+    client._guard.take()
     try:
         step = steps.send(None)
         while True:
             try:
                 if isinstance(step, Until):
-                    answer = client.wait(step.done, step.seconds, step.box, step.other)
+                    answer = client._wait(step.done, step.seconds, step.box, step.other)
                 elif isinstance(step, Ready):
-                    client.reopen(step.seconds)
+                    client._reopen(step.seconds)
                 else:
                     answer = perform(client, step)
             except BaseException as error:
@@ -76,7 +76,7 @@ def run(client: BlockingClient, steps: Steps[T]) -> T:
         result: T = stop.value
         return result
     finally:
-        client.guard.give()
+        client._guard.give()
 
 
 def iterate(client: BlockingClient, flow: Flow[T]) -> Generator[T, None, None]:
@@ -85,7 +85,7 @@ def iterate(client: BlockingClient, flow: Flow[T]) -> Generator[T, None, None]:
     answer: Any = None
     try:
         while True:
-            with client.guard:
+            with client._guard:
                 item = go_on(answer)
                 while isinstance(item, Step):
                     try:
@@ -108,21 +108,21 @@ def iterate(client: BlockingClient, flow: Flow[T]) -> Generator[T, None, None]:
 def perform(client: BlockingClient, step: Step) -> Any:
     """Carry out one step, and return its result."""
     if isinstance(step, Until):
-        return client.wait(step.done, step.seconds, step.box, step.other)
+        return client._wait(step.done, step.seconds, step.box, step.other)
     if isinstance(step, Ready):
-        client.reopen(step.seconds)
+        client._reopen(step.seconds)
     elif isinstance(step, Request):
-        return run(client, client.asking(step))
+        return run(client, client._asking(step))
     elif isinstance(step, Send):
-        client.flush_output()
+        client._flush_output()
     elif isinstance(step, Attach):
-        client.attach(step.subject, step.owner, step.queue)
+        client._attach(step.subject, step.owner, step.queue)
     elif isinstance(step, Sleep):
-        client.pause(step.seconds)
+        client._pause(step.seconds)
     elif isinstance(step, Dial):
-        client.dial(step.server)
+        client._dial(step.server)
     elif isinstance(step, Work):
-        return client.guard.without(step.function)
+        return client._guard.without(step.function)
     elif isinstance(step, Await):
         if inspect.iscoroutine(step.awaitable):
             step.awaitable.close()  # or Python warns that nobody awaited it
@@ -144,12 +144,12 @@ def _told(body: Callable[..., bytes], ends: bool) -> Callable[..., None]:
     """
 
     def tell(self: Any, /, *args: Any, **kwargs: Any) -> None:
-        client = self.interest.owner.client
-        guard = client.guard
+        client = self._interest.owner.client
+        guard = client._guard
         guard.take()
         try:
-            self.check_acknowledgeable()
-            client.send_ack(self.reply, body(self, *args, **kwargs))
+            self._check_acknowledgeable()
+            client._send_ack(self.reply, body(self, *args, **kwargs))
             if ends:
                 self.acked = True
         finally:
@@ -173,6 +173,7 @@ class Iterated(Blocking, BlockingItems, Generic[T]):
     """Base of objects for ``for``: the steps of ``_following`` return an item, or raise Ended."""
 
     client: BlockingClient
+    """The client that it belongs to."""
     _following: Callable[..., Steps[T]]
 
     def __iter__(self) -> Self:
@@ -192,6 +193,7 @@ class Entered(Blocking, BlockingOnly):
 
     __slots__ = ()
     client: BlockingClient
+    """The client that it belongs to."""
     _leaving: Callable[[type[BaseException] | None], Steps[None]]
 
     def __enter__(self) -> Self:
@@ -206,9 +208,9 @@ class Entered(Blocking, BlockingOnly):
 class Watched(Iterated[T], Entered, Generic[T]):
     """Base of watches, which begin when they are made: every change from then on is delivered."""
 
-    beginning: Callable[[], Steps[None]]
+    _beginning: Callable[[], Steps[None]]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Made by ``watch``."""
         super().__init__(*args, **kwargs)
-        run(self.client, self.beginning())
+        run(self.client, self._beginning())

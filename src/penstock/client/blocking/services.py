@@ -177,13 +177,13 @@ class Service(ServiceGroup, BlockingOnly, Serving[Request, Handler, ServiceGroup
         Handlers that run in threads may continue after ``timeout``; ``stop`` waits for them. Raises
         ConnectionClosed when the client is lost.
         """
-        seconds = math.inf if timeout is None else self.client.timeout_of(timeout)
+        seconds = math.inf if timeout is None else self.client._timeout_of(timeout)
         deadline = time.monotonic() + seconds
         while not self.stopped:
-            if self.client.connection.bytes_waiting:
-                self.client.flush_output()
+            if self.client._connection.bytes_waiting:
+                self.client._flush_output()
             left = deadline - time.monotonic()
-            if left <= 0 or not self.client.wait_until(self._has_work, left, self._changes):
+            if left <= 0 or not self.client._wait_until(self._has_work, left, self._changes):
                 return
             self._handle_arrived()
         self._wait_for_end()
@@ -193,7 +193,7 @@ class Service(ServiceGroup, BlockingOnly, Serving[Request, Handler, ServiceGroup
         """Until the service has stopped and no handler runs, unless one makes this call."""
         if threading.get_ident() not in self._handlers:
             with contextlib.suppress(PenstockError):
-                self.client.wait_until(self._is_over, math.inf, self._changes)
+                self.client._wait_until(self._is_over, math.inf, self._changes)
 
     def _is_over(self) -> bool:
         return self._ended and (not self._running or self.client.closed)
@@ -203,7 +203,7 @@ class Service(ServiceGroup, BlockingOnly, Serving[Request, Handler, ServiceGroup
         for endpoint in list(self._endpoints):
             subscription: Subscription = endpoint.subscription
             threads = self._threads.get(endpoint.info.subject)
-            with self.client.guard:
+            with self.client._guard:
                 while threads is not None and self._ready(endpoint):
                     self._running += 1
                     threads.begin(subscription._take(tell=False))
@@ -222,24 +222,24 @@ class Service(ServiceGroup, BlockingOnly, Serving[Request, Handler, ServiceGroup
         client, me = self.client, threading.get_ident()
         request = Request(client, message)
         self._handlers.append(me)
-        start = client.clock()
+        start = client._clock()
         try:
             result = endpoint.handler(request)
-            with client.guard:
+            with client._guard:
                 self._succeeded(endpoint, request, result)
         except caught as error:
             ended = RuntimeError(f"the handler ended its thread: {error!r}")
-            with client.guard:
+            with client._guard:
                 self._failed(endpoint, request, error if isinstance(error, Exception) else ended)
         finally:
-            with client.guard:
-                endpoint.count(client.clock() - start, request.failure)
+            with client._guard:
+                endpoint.count(client._clock() - start, request.failure)
                 self._handlers.remove(me)
                 self._running -= 1
                 if threads := self._threads.get(endpoint.info.subject):
                     threads.busy -= 1
                 if threads is not None or self.stopped:
-                    self._changes.stir()
+                    self._changes._stir()
 
     def _all_handled(self) -> bool:
         """Whether no request waits, and no handler runs but those that make this call."""
@@ -261,25 +261,25 @@ class Service(ServiceGroup, BlockingOnly, Serving[Request, Handler, ServiceGroup
 
         A second call waits for the end of the first; that of a handler returns at once.
         """
-        with self.client.guard:
+        with self.client._guard:
             again, self.stopped = self.stopped, True
-            self._changes.stir()
+            self._changes._stir()
         if again:
             self._wait_for_end()
             return
-        if not self.client.connection.connected:
+        if not self.client._connection.connected:
             self._close()  # nothing can be answered, and nothing arrives
             return
         try:
             for endpoint in self._endpoints:
-                run(self.client, endpoint.subscription.draining())
+                run(self.client, endpoint.subscription._draining())
             while True:
                 self._handle_arrived()
-                self.client.wait_until(self._may_go_on, math.inf, self._changes)
+                self.client._wait_until(self._may_go_on, math.inf, self._changes)
                 if self._all_handled():
                     break
             self._close()
-            self.client.flush_output()
+            self.client._flush_output()
         except PenstockError:  # the client is closed, or no server can be reached
             self._end()
 

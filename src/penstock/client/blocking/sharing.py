@@ -50,7 +50,7 @@ class Shared(Session[BlockingMessage]):
 
     def _share(self) -> None:
         """Set up; ``_keeper.start`` follows."""
-        self.guard = Guard()
+        self._guard = Guard()
         """The lock of the client's state."""
         self._bell = Bell()
         self._leader: int | None = None  # the thread that reads or connects, or KEEPER
@@ -67,12 +67,12 @@ class Shared(Session[BlockingMessage]):
         self._acks_kept = 0  # of these, those before the keeper's last look
         self._keeper_sends = False  # whether it looks again soon, to send acks that wait
         self._keeper = Keeper(self)
-        self.connection.on_abandoned = self._keeper.rouse
+        self._connection.on_abandoned = self._keeper.rouse
 
     # -- implemented by the client -----------------------------------------------------------------
 
     @abstractmethod
-    def reopen(self, timeout: Duration | None) -> None:
+    def _reopen(self, timeout: Duration | None) -> None:
         """Make sure of a connection."""
 
     @abstractmethod
@@ -90,11 +90,11 @@ class Shared(Session[BlockingMessage]):
     # -- threads -----------------------------------------------------------------------------------
 
     @property
-    def calls_waiting(self) -> int:
+    def _calls_waiting(self) -> int:
         """The number of calls that wait now, in all threads."""
         return len(self._sleepers) + (self._leader not in (None, KEEPER))
 
-    def caller(self) -> object:
+    def _caller(self) -> object:
         """The thread."""
         return threading.get_ident()
 
@@ -131,16 +131,16 @@ class Shared(Session[BlockingMessage]):
         self._sleepers[sleeper] = None
         for box in boxes:
             if box is not None:
-                box.waiting = (*box.waiting, sleeper)
+                box._waiting = (*box._waiting, sleeper)
         try:
-            return sleeper.sleep(self.guard, deadline - time.monotonic())
+            return sleeper.sleep(self._guard, deadline - time.monotonic())
         finally:
             self._sleepers.pop(sleeper, None)
             for box in boxes:
                 if box is not None:
                     forget(box, sleeper)
 
-    def wait(
+    def _wait(
         self,
         done: Callable[[], bool],
         seconds: float,
@@ -162,7 +162,7 @@ class Shared(Session[BlockingMessage]):
             else:
                 try:
                     self._check_open()
-                    if self.connection.bytes_waiting and self.connection.connected:
+                    if self._connection.bytes_waiting and self._connection.connected:
                         if not self._push():
                             self._bell.wake()  # the leader writes the rest
                         if done():
@@ -189,14 +189,14 @@ class Shared(Session[BlockingMessage]):
                     if done():  # the end of the client is the end of iterations, and no error
                         return True
                     try:
-                        self.reopen(deadline - time.monotonic())
+                        self._reopen(deadline - time.monotonic())
                     except Timeout:
                         return False
                 # Another thread, or the writing of output, may change what this call waits for.
-                if bell not in box.waiting:
-                    box.waiting = (*box.waiting, bell)
-                if other is not None and bell not in other.waiting:
-                    other.waiting = (*other.waiting, bell)
+                if bell not in box._waiting:
+                    box._waiting = (*box._waiting, bell)
+                if other is not None and bell not in other._waiting:
+                    other._waiting = (*other._waiting, bell)
                 bell.attend()
                 if done():
                     return True
@@ -204,7 +204,7 @@ class Shared(Session[BlockingMessage]):
                 if not self._turn(deadline):
                     return False
         finally:
-            if box.waiting:
+            if box._waiting:
                 forget(box, bell)
             if other is not None:
                 forget(other, bell)
@@ -214,9 +214,9 @@ class Shared(Session[BlockingMessage]):
             if not self._usable and self.closed:
                 bell.close()
 
-    def keep(self) -> Callable[[], object]:
+    def _serve(self) -> Callable[[], object]:
         """Do what no call does; returns what the keeper waits for before it asks again."""
-        with self.guard:
+        with self._guard:
             back = self._leader == KEEPER
             if back:
                 self._leader = None
@@ -226,7 +226,7 @@ class Shared(Session[BlockingMessage]):
             try:
                 self._settle_abandoned()
                 due = self._do_duties()
-                if self.connection.bytes_waiting and self.connection.connected:
+                if self._connection.bytes_waiting and self._connection.connected:
                     self._push()
                 if self._keeper_sends:
                     self._keeper_sends = self._acks_gathered != self._acks_kept
@@ -237,7 +237,7 @@ class Shared(Session[BlockingMessage]):
             except (Timeout, ConnectionClosed):
                 pass  # it is tried again, or the client is closed
             except (PenstockError, OSError) as error:
-                self.report(error)
+                self._report(error)
             finally:
                 self._hand_over()
             pause = GATHER_S if self._keeper_sends else IDLE_S
@@ -247,8 +247,8 @@ class Shared(Session[BlockingMessage]):
         """Lead for a moment: read once; returns how to wait for bytes, None without a connection."""
         self._leader = threading.get_ident()
         try:
-            if not self.connection.connected:
-                self.reopen(RECONNECT_S)
+            if not self._connection.connected:
+                self._reopen(RECONNECT_S)
             elif self._turn(0.0):
                 return _at_once
         finally:
@@ -258,7 +258,7 @@ class Shared(Session[BlockingMessage]):
         self._leader = KEEPER
         return self._transport.watching(self._keeper.bell, min(self._ping_due, due))
 
-    def assume(self, duty: Callable[[float], float]) -> None:
+    def _assume(self, duty: Callable[[float], float]) -> None:
         """Call ``duty`` with the time again and again, also while no call waits.
 
         It returns when it is due again, or infinity for the end.
@@ -282,5 +282,5 @@ def _at_once() -> None:
 
 def forget(box: Mailbox, waiter: object) -> None:
     """Nobody has to wake ``waiter`` any more."""
-    if box.waiting:
-        box.waiting = tuple([each for each in box.waiting if each is not waiter])
+    if box._waiting:
+        box._waiting = tuple([each for each in box._waiting if each is not waiter])

@@ -52,12 +52,12 @@ class Subscription(Entered, BlockingItems, Subscribed[BlockingMessage]):
         Raises ConnectionClosed when the client is lost meanwhile.
         """
         client = self.client
-        guard = client.guard
+        guard = client._guard
         while True:
             guard.take()
             try:
                 if not self._queue:
-                    client.wait(self.has_news, math.inf, self)
+                    client._wait(self._has_news, math.inf, self)
                     if self._over():
                         return
                 message = self._take()
@@ -65,4 +65,4 @@ class Subscription(Entered, BlockingItems, Subscribed[BlockingMessage]):
                 guard.give()
             yield message
 
-    drain = call(Subscribed[BlockingMessage].draining)
+    drain = call(Subscribed[BlockingMessage]._draining)

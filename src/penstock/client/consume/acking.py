@@ -33,11 +33,11 @@ class Acks:
     def send(self, message: BaseMessage, payload: bytes) -> None:
         """Send the server an ack of a message; without a connection it is sent after the reconnect."""
         try:
-            self._client.connection.answer(message.reply, payload)
+            self._client._connection.answer(message.reply, payload)
         except PenstockError as error:  # the server delivers the message again
-            self._client.report(error)
+            self._client._report(error)
         else:
-            self._client.plan_flush()
+            self._client._plan_flush()
 
     def acknowledge(self, message: BaseMessage, payload: bytes = ACK) -> None:
         """Send the ack of a message, unless it has one or the consumer wants none."""

@@ -104,14 +104,14 @@ class EventFeed(Mailbox):
         """Tell the user of an event."""
         event = ConsumerEvent(kind, description, **fields)
         self.unread.append(event)
-        self.stir()
+        self._stir()
         self.callback(event)
 
-    def has_news(self) -> bool:
+    def _has_news(self) -> bool:
         """Whether there is an event to read, or none follows."""
         return bool(self.unread) or self._over
 
     def end(self) -> None:
         """The operation has ended."""
         self._over = True
-        self.stir()
+        self._stir()

@@ -47,7 +47,9 @@ class Consuming(Generic[M]):
             )
         self.client = js.client
         self.stream = info.stream_name
+        """The name of the stream."""
         self.name = info.name
+        """The name of the consumer."""
         self.cached_info = info
         """The last info that the server sent."""
         self._js = js
@@ -60,7 +62,7 @@ class Consuming(Generic[M]):
 
     def _informing(self) -> Steps[ConsumerInfo]:
         """The consumer's configuration and state now; ConsumerNotFound, StreamNotFound."""
-        self.cached_info = yield from self._js.plans.consumer_info(self.stream, self.name)
+        self.cached_info = yield from self._js._plans.consumer_info(self.stream, self.name)
         return self.cached_info
 
     info = call(_informing)
@@ -68,7 +70,7 @@ class Consuming(Generic[M]):
     def _deleting(self) -> Steps[None]:
         """Remove the consumer from its stream; ConsumerNotFound, StreamNotFound."""
         self.close()
-        yield from self._js.plans.delete_consumer(self.stream, self.name)
+        yield from self._js._plans.delete_consumer(self.stream, self.name)
 
     delete = call(_deleting)
 
@@ -77,22 +79,22 @@ class Consuming(Generic[M]):
 
         NotEnabled before nats-server 2.11.
         """
-        return (yield from self._js.plans.pause_consumer(self.stream, self.name, until))
+        return (yield from self._js._plans.pause_consumer(self.stream, self.name, until))
 
     def _resuming(self) -> Steps[ConsumerPause]:
         """Deliver again after ``pause``."""
-        return (yield from self._js.plans.resume_consumer(self.stream, self.name))
+        return (yield from self._js._plans.resume_consumer(self.stream, self.name))
 
     def _resetting(self, seq: int = 0) -> Steps[ConsumerInfo]:
         """Deliver again from a stream sequence on, or from the message after the ack floor.
 
         Forgets deliveries and acks after that. NotEnabled before nats-server 2.14.
         """
-        return (yield from self._js.plans.reset_consumer(self.stream, self.name, seq))
+        return (yield from self._js._plans.reset_consumer(self.stream, self.name, seq))
 
     def _unpinning(self, group: str) -> Steps[None]:
         """Take the pin of a priority group from the client that has it, so that another one gets it."""
-        yield from self._js.plans.unpin_consumer(self.stream, self.name, group)
+        yield from self._js._plans.unpin_consumer(self.stream, self.name, group)
 
     pause = call(_pausing)
     resume = call(_resuming)
@@ -114,7 +116,7 @@ class Consuming(Generic[M]):
 
     # -- batches -----------------------------------------------------------------------------------
 
-    def fetching(
+    def _fetching(
         self,
         batch: int = 1,
         *,
@@ -160,7 +162,7 @@ class Consuming(Generic[M]):
                 handle, config, body, asking, batch, seconds, once=no_wait or max_bytes > 0
             )
         except BaseException:
-            handle.give_up(returns=config.ack_policy == "explicit")
+            handle._give_up(returns=config.ack_policy == "explicit")
             raise
         self._idle.append(handle)
         if asking.pinned:
@@ -168,7 +170,7 @@ class Consuming(Generic[M]):
                 asking.learn(message)
         return found
 
-    fetch = call(fetching)
+    fetch = call(_fetching)
 
     def _collecting(
         self,
@@ -182,7 +184,7 @@ class Consuming(Generic[M]):
         once: bool,
     ) -> Steps[list[M]]:
         """Requests within the consumer's limits, until one ends early or all messages are there."""
-        clock = self.client.clock
+        clock = self.client._clock
         deadline = clock() + seconds
         step = min(batch, config.max_batch or batch)
         longest = limit_or(config.max_expires, seconds)
@@ -192,7 +194,7 @@ class Consuming(Generic[M]):
             wait = min(left, longest)
             count = min(step, batch - len(found))
             try:
-                got = yield from handle.collecting(count, wait, body)
+                got = yield from handle._collecting(count, wait, body)
             except (ConnectionLost, NoResponders, PullError) as error:
                 if found:
                     return found
@@ -212,7 +214,7 @@ class Consuming(Generic[M]):
             return error.status == WRONG_PIN and asking.unpin()
         if isinstance(error, NoResponders):
             yield from self._informing()  # says what is missing, if anything is
-        if deadline - self.client.clock() <= RETRY_S:
+        if deadline - self.client._clock() <= RETRY_S:
             return False
         yield from pausing()
         return True
@@ -227,7 +229,7 @@ class Consuming(Generic[M]):
         priority: int = 0,
     ) -> Steps[M | None]:
         """The next message, or None when none arrived in ``timeout``; raises as ``fetch``."""
-        found = yield from self.fetching(
+        found = yield from self._fetching(
             1,
             timeout=timeout,
             group=group,
@@ -241,7 +243,7 @@ class Consuming(Generic[M]):
 
     # -- without end -------------------------------------------------------------------------------
 
-    def intake(self, sizes: Sizes, on_missing: OnMissing, priority: dict[str, Any]) -> Intake:
+    def _intake(self, sizes: Sizes, on_missing: OnMissing, priority: dict[str, Any]) -> Intake:
         """The messages of a new operation without end."""
         asking = Asking(config_of(self.cached_info), self._pins, **priority)
         return PullIntake(self._js, self.cached_info, asking, sizes, on_missing)

@@ -82,7 +82,7 @@ class Intake(Mailbox, ABC):
         if on_missing not in ("wait", "raise", "recreate"):
             raise ValueError(f"on_missing is 'wait', 'raise' or 'recreate', got {on_missing!r}")
         self.client: Session[Any] = js.client
-        self.plans = js.plans
+        self._plans = js._plans
         self.info = info
         self.stream = info.stream_name
         self.queue: deque[Any] = deque()
@@ -96,7 +96,7 @@ class Intake(Mailbox, ABC):
         """Whether the subscription is ended, too."""
         self.error: PenstockError | None = None
         """Why the operation ended by itself."""
-        self.interest: Interest
+        self._interest: Interest
         self.acks = Acks(self.client)
         self.events = EventFeed()
         self.heartbeats = Heartbeats()
@@ -165,15 +165,15 @@ class Intake(Mailbox, ABC):
         """Subscribe, and ask for the first messages."""
         self.fit(self.info)
         subject, queue = self.inbox()
-        self.client.attach(subject, self, queue)
-        self.client.watchers.add(self)
-        self.heartbeats.restart(self.client.clock())
+        self.client._attach(subject, self, queue)
+        self.client._watchers.add(self)
+        self.heartbeats.restart(self.client._clock())
         self.flowing = True
 
     def extend_acks(self) -> None:
         """From now on extend the ack wait of messages that are buffered or being handled."""
         if self.info.config is not None and self.acks.wanted:
-            self.extension.begin(self.info.config, self.client.clock())
+            self.extension.begin(self.info.config, self.client._clock())
 
     def extend_when_due(self, now: float) -> float:
         """Extend ack waits if it is time for it; returns when it is again."""
@@ -193,12 +193,12 @@ class Intake(Mailbox, ABC):
         if self.kept:
             return bool((yield Until(box, done, seconds)))
         client = self.client
-        deadline = client.clock() + seconds
+        deadline = client._clock() + seconds
         while not done():
-            left = deadline - client.clock()
+            left = deadline - client._clock()
             if left <= 0:
                 return False
-            caller = client.caller()
+            caller = client._caller()
             if self._turner in (None, caller):
                 yield from self._taking_turn(caller, box, done, left)
             else:
@@ -215,8 +215,8 @@ class Intake(Mailbox, ABC):
             yield from self.turn(done, seconds)
         finally:
             self._turner, self._turner_waits = outer
-            self.takers.stir()
-            self.events.stir()
+            self.takers._stir()
+            self.events._stir()
 
     def keeping(self) -> Steps[None]:
         """Keep messages coming until the operation has ended."""
@@ -230,14 +230,14 @@ class Intake(Mailbox, ABC):
         self._ending = "stop"
         self._end_taking()
         self._return_queue()
-        self.stir()
+        self._stir()
 
     def drain(self) -> None:
         """Request nothing more; buffered messages and those on their way are still taken."""
         if not self._ending:
             self._ending = "drain"
             self.flowing = False
-            self.stir()
+            self._stir()
 
     @property
     def ending(self) -> bool:
@@ -250,7 +250,7 @@ class Intake(Mailbox, ABC):
 
     # -- called by the client ----------------------------------------------------------------------
 
-    def receive(self, message: BaseMessage) -> None:
+    def _on_message(self, message: BaseMessage) -> None:
         """A message of the consumer, or a status of the server."""
         self.heartbeats.heard = True
         if message.raw_headers and (status := message.status):
@@ -267,8 +267,8 @@ class Intake(Mailbox, ABC):
             self.inline(message)
             return
         self.queue.append(message)
-        if self.takers.waiting:
-            self.takers.stir()
+        if self.takers._waiting:
+            self.takers._stir()
         elif self.hire is not None:
             self.hire()
 
@@ -277,36 +277,36 @@ class Intake(Mailbox, ABC):
         self.held -= size_of(message) if self.by_bytes else 1
         return self.held <= self.low and self.pull()
 
-    def end(self) -> None:
+    def _on_end(self) -> None:
         """The client is closed."""
-        if self.interest.failure and self.error is None:
-            self.error = self.interest.lost()
+        if self._interest.failure and self.error is None:
+            self.error = self._interest.lost()
         self._finish()
 
-    def abandoned(self) -> None:
+    def _on_abandoned(self) -> None:
         """The user dropped the operation without ending it: stop, as far as nobody has to wait for it."""
         if self.kept:
             self.stop()
             return
         self._end_taking()
-        self.client.release(self.interest)  # or the server delivers here again what is given back
+        self.client._release(self._interest)  # or the server delivers here again what is given back
         self._return_queue()
         self._leave()
         self._finish()
 
-    def lost(self, error: PenstockError) -> None:
+    def _on_lost(self, error: PenstockError) -> None:
         """The connection broke."""
         self._lost = error
-        self.stir()
+        self._stir()
 
-    def refused(self, complaint: PermissionsViolation) -> None:
+    def _on_refused(self, complaint: PermissionsViolation) -> None:
         """The server does not permit an operation: the end, if it is a request or the inbox."""
         if any(f'"{subject}"' in complaint.text for subject in self.subjects()):
             self._fail(complaint)
 
     def subjects(self) -> tuple[str, ...]:
         """The subjects without which nothing can be consumed."""
-        return (self.interest.subject,)
+        return (self._interest.subject,)
 
     # -- keeping messages coming -------------------------------------------------------------------
 
@@ -314,7 +314,7 @@ class Intake(Mailbox, ABC):
         """The consumer may be gone: look it up."""
         self.flowing = False
         self._doubt = why
-        self.stir()
+        self._stir()
 
     def turn(self, done: Callable[[], bool], seconds: float) -> Steps[None]:
         """Do what is due, and wait until something else is, or until ``done()`` holds."""
@@ -343,7 +343,7 @@ class Intake(Mailbox, ABC):
         if self._lost is not None:
             lost, self._lost = self._lost, None
             self.after_loss(lost)
-        now = self.client.clock()
+        now = self.client._clock()
         if now >= self.heartbeats.due:
             self._look(now)
         extend_due = self.extend_when_due(now)
@@ -360,8 +360,8 @@ class Intake(Mailbox, ABC):
 
     def _retrying(self, why: Exception, done: Callable[[], bool], seconds: float) -> Steps[None]:
         """Recover when it is time for it, and there is a connection."""
-        wait = self._retry_at - self.client.clock()
-        if wait <= 0 and self.client.stays_open and not self.client.connection.connected:
+        wait = self._retry_at - self.client._clock()
+        if wait <= 0 and self.client._stays_open and not self.client._connection.connected:
             wait = RETRY_S
         if wait <= 0:
             yield from self.recovering(why)
@@ -377,7 +377,7 @@ class Intake(Mailbox, ABC):
 
     def _look(self, now: float) -> None:
         """Notice that not even heartbeats arrive."""
-        owed = self.client.connection.connected and self.expected > 0 and self._resume_at <= now
+        owed = self.client._connection.connected and self.expected > 0 and self._resume_at <= now
         if missed := self.heartbeats.missed(now, watched=owed):
             self.events.emit("heartbeats_missed", count=missed)
             self.doubt(Timeout(f"no heartbeat of consumer {self.info.name!r}"))
@@ -400,20 +400,20 @@ class Intake(Mailbox, ABC):
                 return
         except PenstockError as error:
             raise_lasting(error)
-            connected = self.client.connection.connected
-            if missed := self.heartbeats.missed_again(self.client.clock(), watched=connected):
+            connected = self.client._connection.connected
+            if missed := self.heartbeats.missed_again(self.client._clock(), watched=connected):
                 self.events.emit("heartbeats_missed", count=missed)
         else:
             self._recovered(info, why)
             return
         wait = min(RETRY_S * 2 ** min(self._attempts - 1, 8), RETRY_MAX_S)
-        self._retry_at = self.client.clock() + wait
+        self._retry_at = self.client._clock() + wait
 
     def _finding(self, count: int) -> Steps[ConsumerInfo]:
         """The consumer's info; creates a missing one when ``on_missing`` says so."""
         name = self.info.name
         try:
-            return (yield from self.plans.consumer_info(self.stream, name))
+            return (yield from self._plans.consumer_info(self.stream, name))
         except StreamNotFound as error:
             self.events.emit("stream_not_found", str(error), count=count, name=name)
             raise
@@ -423,7 +423,7 @@ class Intake(Mailbox, ABC):
                 raise
         config = replace(self.info.config, name=name)
         try:
-            info = yield from self.plans.create_consumer(self.stream, config)
+            info = yield from self._plans.create_consumer(self.stream, config)
         except StreamNotFound as error:
             self.events.emit("stream_not_found", str(error), count=count, name=name)
             raise
@@ -437,7 +437,7 @@ class Intake(Mailbox, ABC):
         self._retry_at = -math.inf
         self.fit(info)
         self.flowing = True
-        self.heartbeats.restart(self.client.clock())
+        self.heartbeats.restart(self.client._clock())
         self.restart(str(why))
 
     # -- the end -----------------------------------------------------------------------------------
@@ -445,11 +445,11 @@ class Intake(Mailbox, ABC):
     def _closing(self) -> Steps[None]:
         """End the subscription; messages on their way are taken, or given back after ``stop``."""
         self.flowing = False
-        connection = self.client.connection
+        connection = self.client._connection
         try:
-            connection.drain(self.interest)
+            connection.drain(self._interest)
             if connection.connected:
-                yield from self.client.flushing()
+                yield from self.client._flushing()
                 yield from self._tidying()
         except PenstockError:
             pass  # what was on its way is delivered again
@@ -475,7 +475,7 @@ class Intake(Mailbox, ABC):
     def _end_taking(self) -> None:
         self.over = True
         self.flowing = False
-        self.takers.stir()
+        self.takers._stir()
 
     def _finish(self) -> None:
         """The subscription is over, and no message follows."""
@@ -483,10 +483,10 @@ class Intake(Mailbox, ABC):
             return
         self.finished = True
         self.extension.end()
-        self.client.watchers.discard(self)
-        self.client.release(self.interest)
+        self.client._watchers.discard(self)
+        self.client._release(self._interest)
         self._end_taking()
         if self.freed is not None:
             self.freed()
         self.events.end()
-        self.stir()
+        self._stir()

@@ -19,7 +19,7 @@ PC = TypeVar("PC")
 class Consumers(Generic[C, PC]):
     """The consumers of a JetStream; ``C`` and ``PC`` are the shell's handles of them."""
 
-    plans: ManagementPlans
+    _plans: ManagementPlans
     _consumer_type: Callable[..., C]
     _push_consumer_type: Callable[..., PC]
 
@@ -28,14 +28,14 @@ class Consumers(Generic[C, PC]):
 
         Raises ConsumerNotFound, StreamNotFound, and ValueError for a push consumer.
         """
-        return self._consumer_type(self, (yield from self.plans.consumer_info(stream, name)))
+        return self._consumer_type(self, (yield from self._plans.consumer_info(stream, name)))
 
     def _opening_push_consumer(self, stream: str, name: str) -> Steps[PC]:
         """A push consumer that exists, for ``consume``.
 
         Raises ConsumerNotFound, StreamNotFound, and ValueError for a pull consumer.
         """
-        return self._push_consumer_type(self, (yield from self.plans.consumer_info(stream, name)))
+        return self._push_consumer_type(self, (yield from self._plans.consumer_info(stream, name)))
 
     consumer = call(_opening_consumer)
     push_consumer = call(_opening_push_consumer)

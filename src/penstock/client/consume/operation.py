@@ -35,7 +35,7 @@ class Source(Protocol[M]):
     def client(self) -> Session[M]:
         """The client that consumes."""
 
-    def intake(self, sizes: Sizes, on_missing: OnMissing, priority: dict[str, Any]) -> Intake:
+    def _intake(self, sizes: Sizes, on_missing: OnMissing, priority: dict[str, Any]) -> Intake:
         """The messages of a new operation."""
 
 
@@ -55,6 +55,7 @@ class Operation(ABC, Generic[M]):
     ) -> None:
         """Begins at once; ``check`` has passed."""
         self.client = intake.client
+        """The client that it belongs to."""
         self._intake = intake
         self._queue = intake.queue
         self._callback = callback
@@ -64,7 +65,7 @@ class Operation(ABC, Generic[M]):
         self._nak = nak_body(nak_delay)
         self._last: BaseMessage | None = None
         if on_event is not None:
-            intake.events.callback = functools.partial(self.client.tell, on_event)
+            intake.events.callback = functools.partial(self.client._tell, on_event)
         try:
             self._begin()
         except BaseException:
@@ -181,7 +182,7 @@ class Operation(ABC, Generic[M]):
                 yield intake.events.unread.popleft()
             if intake.finished:
                 return
-            yield from intake.awaiting(intake.events, intake.events.has_news, math.inf)
+            yield from intake.awaiting(intake.events, intake.events._has_news, math.inf)
 
     events = flow(_watching)
 
@@ -202,7 +203,7 @@ class Operation(ABC, Generic[M]):
         )
         error.__cause__ = cause
         intake.acks.acknowledge(message, self._nak)
-        self.client.report(error)
+        self.client._report(error)
         intake.events.emit("handler_failed", str(error), error=cause)
 
     def _outcome(self) -> None:
@@ -273,7 +274,7 @@ class PullOperation(Operation[M]):
             "priority": priority,
         }
         super().__init__(
-            consumer.intake(sizes, on_missing, priorities),
+            consumer._intake(sizes, on_missing, priorities),
             callback,
             concurrency=concurrency,
             auto_ack=auto_ack,

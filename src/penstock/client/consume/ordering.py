@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from penstock.errors import (
     ConsumerBusy,
     ConsumerDeleted,
+    NoResponders,
     PenstockError,
     PullError,
     StreamNotFound,
@@ -72,9 +73,9 @@ class Ordering(Generic[M]):
             raise ValueError("give one of start_seq, start_time and deliver_policy")
         if start_seq < 1:
             raise ValueError(f"start_seq is at least 1, got {start_seq}")
-        js.plans.subjects.stream("INFO", stream)  # ValueError for a bad name
+        js._plans.subjects.stream("INFO", stream)  # ValueError for a bad name
         if name_prefix:
-            js.plans.subjects.consumer("INFO", stream, name_prefix)
+            js._plans.subjects.consumer("INFO", stream, name_prefix)
         policy = "by_start_time" if start_time is not None else deliver_policy
         base = ConsumerConfig(
             opt_start_time=start_time,
@@ -83,9 +84,10 @@ class Ordering(Generic[M]):
         )
         self.client = js.client
         self.stream = stream
-        self.position = Ordered(stream, filter_subjects, start_seq, policy, headers_only, base)
-        self.consumers = OwnConsumers(js.client, js.plans, stream, name_prefix)
-        self.renewed = False
+        """The name of the stream."""
+        self._position = Ordered(stream, filter_subjects, start_seq, policy, headers_only, base)
+        self._consumers = OwnConsumers(js.client, js._plans, stream, name_prefix)
+        self._renewed = False
         """Whether the stream was made again before the last consumer."""
         self._js = js
         self._busy = ""
@@ -93,9 +95,9 @@ class Ordering(Generic[M]):
 
     def __repr__(self) -> str:
         """Stream and position."""
-        return f"<{type(self).__name__} of stream {self.stream!r} at {self.position.next_seq}>"
+        return f"<{type(self).__name__} of stream {self.stream!r} at {self._position.next_seq}>"
 
-    def occupy(self, operation: str) -> None:
+    def _occupy(self, operation: str) -> None:
         """Begin an operation; ConsumerBusy while another one runs."""
         if self._busy:
             raise ConsumerBusy(
@@ -104,29 +106,29 @@ class Ordering(Generic[M]):
             )
         self._busy = operation
 
-    def release(self) -> None:
+    def _release(self) -> None:
         """The operation has ended."""
         self._busy = ""
 
-    def creating(self) -> Steps[ConsumerInfo]:
+    def _creating(self) -> Steps[ConsumerInfo]:
         """Create the next consumer."""
-        self.renewed = yield from self.position.checking(self._js.plans)
-        return (yield from self.consumers.creating(self.position.config()))
+        self._renewed = yield from self._position.checking(self._js._plans)
+        return (yield from self._consumers.creating(self._position.config()))
 
     def _informing(self) -> Steps[ConsumerInfo]:
         """The state of the consumer that ``next`` and ``fetch`` use; makes it when there is none."""
-        self.occupy("info")
+        self._occupy("info")
         try:
             handle = yield from self._ready()
-            return (yield from self._js.plans.consumer_info(self.stream, handle.consumer))
+            return (yield from self._js._plans.consumer_info(self.stream, handle.consumer))
         finally:
-            self.release()
+            self._release()
 
     info = call(_informing)
 
     # -- batches -----------------------------------------------------------------------------------
 
-    def fetching(
+    def _fetching(
         self, batch: int = 1, *, timeout: Duration = TIMEOUT_S, max_bytes: int = 0
     ) -> Steps[list[M]]:
         """Up to ``batch`` messages in order: as soon as all arrived, or those that arrived in ``timeout``.
@@ -137,7 +139,7 @@ class Ordering(Generic[M]):
         """
         seconds = to_nanoseconds(timeout) / 1e9
         check_most(batch, max_bytes)
-        self.occupy("fetch or next")
+        self._occupy("fetch or next")
         found: list[M] = []
         try:
             yield from self._collecting(found, batch, seconds, max_bytes)
@@ -146,18 +148,18 @@ class Ordering(Generic[M]):
                 raise
         except BaseException:
             if found:
-                self.position.rewind(found[0].metadata.stream_seq)
+                self._position.rewind(found[0].metadata.stream_seq)
                 self._drop()
             raise
         finally:
-            self.release()
+            self._release()
         return found
 
-    fetch = call(fetching)
+    fetch = call(_fetching)
 
     def _taking(self, timeout: Duration = TIMEOUT_S) -> Steps[M | None]:
         """The next message, or None when none arrived in ``timeout``; raises as ``fetch``."""
-        found = yield from self.fetching(1, timeout=timeout)
+        found = yield from self._fetching(1, timeout=timeout)
         return found[0] if found else None
 
     next = call(_taking)
@@ -165,26 +167,28 @@ class Ordering(Generic[M]):
     def _collecting(
         self, found: list[M], batch: int, seconds: float, max_bytes: int
     ) -> Steps[None]:
-        clock = self.client.clock
+        clock = self.client._clock
         deadline = clock() + seconds
         while True:
             left = max(0.0, deadline - clock())
+            made = False
             try:
                 handle = yield from self._ready()
-                got = yield from handle.fetching(
+                made = True
+                got = yield from handle._fetching(
                     batch - len(found), timeout=left, max_bytes=max_bytes
                 )
             except PenstockError as error:
                 yield from self._discarding()
-                recoverable = self.position.recoverable(error)
+                recoverable = self._position.recoverable(error)
                 if not recoverable or deadline - clock() <= RETRY_S:
-                    if recoverable and isinstance(error, ConsumerDeleted):
+                    if made and recoverable and isinstance(error, ConsumerDeleted | NoResponders):
                         return  # the next call makes another one
                     raise
                 yield from pausing()
                 continue
             for message in got:
-                if not self.position.take(message.metadata):
+                if not self._position.take(message.metadata):
                     yield from self._discarding()
                     break
                 found.append(message)
@@ -196,23 +200,23 @@ class Ordering(Generic[M]):
     def _ready(self) -> Steps[Pulling[M]]:
         """A handle of the current consumer, which is made when there is none."""
         if self._handle is None:
-            info = yield from self.creating()
-            self.position.started(info)
+            info = yield from self._creating()
+            self._position.started(info)
             self._handle = Pulling(self._js, self.stream, info.name)
-            yield from self.consumers.removing(info.name)
+            yield from self._consumers.removing(info.name)
         return self._handle
 
     def _drop(self) -> None:
         """Forget the current consumer; ``consumers.removing`` follows, at the latest with the next one."""
         handle, self._handle = self._handle, None
-        self.position.forget()
+        self._position.forget()
         if handle is not None:
             handle.close()
 
     def _discarding(self) -> Steps[None]:
         """Forget the current consumer, and remove it from the server."""
         self._drop()
-        yield from self.consumers.removing()
+        yield from self._consumers.removing()
 
     def _leaving(self, _: type[BaseException] | None) -> Steps[None]:
         """The end of the block."""
@@ -220,17 +224,17 @@ class Ordering(Generic[M]):
 
     def _closing(self) -> Steps[None]:
         """Remove the consumer of ``next`` and ``fetch``; a later call makes a new one."""
-        self.occupy("close")
+        self._occupy("close")
         try:
             yield from self._discarding()
         finally:
-            self.release()
+            self._release()
 
     close = call(_closing)
 
     # -- without end -------------------------------------------------------------------------------
 
-    def intake(self, sizes: Sizes, on_missing: OnMissing, priority: dict[str, Any]) -> Intake:
+    def _intake(self, sizes: Sizes, on_missing: OnMissing, priority: dict[str, Any]) -> Intake:
         """The messages of a new operation without end."""
         if any(priority.values()):
             raise ValueError("an ordered consumer has no priority groups")
@@ -238,10 +242,10 @@ class Ordering(Generic[M]):
             raise ValueError(
                 "an ordered consumer is always made again; on_missing concerns its stream"
             )
-        self.occupy("consume")
+        self._occupy("consume")
         self._drop()
         intake = OrderedIntake(self._js, self, sizes, on_missing)
-        intake.freed = self.release
+        intake.freed = self._release
         return intake
 
 
@@ -259,7 +263,7 @@ class OrderedIntake(PullIntake):
         info = ConsumerInfo(stream_name=ordering.stream, name="")
         super().__init__(js, info, Asking(ConsumerConfig(), {}), sizes, on_missing)
         self._ordering = ordering
-        self._position = ordering.position
+        self._position = ordering._position
         self._created = False
         self._later = on_missing
         self._on_missing = "raise"  # a stream that never was is a mistake
@@ -316,16 +320,16 @@ class OrderedIntake(PullIntake):
     def _finding(self, count: int) -> Steps[ConsumerInfo]:
         self._give_up()
         try:
-            info = yield from self._ordering.creating()
+            info = yield from self._ordering._creating()
         except StreamNotFound as error:
             if self._created:
                 self.events.emit("stream_not_found", str(error), count=count)
             raise
-        self._subject = self.plans.subjects.next_message(self.stream, info.name)
+        self._subject = self._plans.subjects.next_message(self.stream, info.name)
         self._position.started(info)
-        yield from self._ordering.consumers.removing(info.name)
+        yield from self._ordering._consumers.removing(info.name)
         if self._created:
-            why = "the stream was made again" if self._ordering.renewed else str(self._doubt)
+            why = "the stream was made again" if self._ordering._renewed else str(self._doubt)
             self.events.emit("ordered_consumer_recreated", why, name=info.name)
         self._created = True
         self._on_missing = self._later
@@ -339,7 +343,7 @@ class OrderedIntake(PullIntake):
 
     def _tidying(self) -> Steps[None]:
         """Remove the consumer: it is gone when the block ends."""
-        yield from self._ordering.consumers.removing()
+        yield from self._ordering._consumers.removing()
 
     def _leave(self) -> None:
-        self._ordering.consumers.leave()
+        self._ordering._consumers.leave()

@@ -47,7 +47,7 @@ class PullIntake(Intake):
         self.asking = asking
         self._sizes = sizes
         self._inbox = self.client.new_inbox()
-        self._subject = self.plans.subjects.next_message(self.stream, info.name or "unnamed")
+        self._subject = self._plans.subjects.next_message(self.stream, info.name or "unnamed")
         self._requests = 0
         self._first = 1  # requests before this one were given up
         self.by_bytes = sizes.by_bytes
@@ -59,7 +59,7 @@ class PullIntake(Intake):
 
     def subjects(self) -> tuple[str, ...]:
         """The inbox, and the subject of requests."""
-        return self.interest.subject, self._subject
+        return self._interest.subject, self._subject
 
     def fit(self, info: ConsumerInfo) -> None:
         """Keep requests within the limits of the consumer."""
@@ -78,7 +78,7 @@ class PullIntake(Intake):
         """Request as much as fits into the buffer; whether a request was queued."""
         amount = self._sizes.limit - max(0, self.held)
         low = 0 if self._crowded else self.low
-        if not self.flowing or self.held > low or self._resume_at > self.client.clock():
+        if not self.flowing or self.held > low or self._resume_at > self.client._clock():
             return False
         return self.request(amount)
 
@@ -87,10 +87,10 @@ class PullIntake(Intake):
         body = self._sizes.body(self.asking, amount)
         reply = f"{self._inbox}.{self._requests + 1}"
         try:
-            self.client.connection.publish(self._subject, body, reply, sound_reply=True)
+            self.client._connection.publish(self._subject, body, reply, sound_reply=True)
         except PenstockError as error:  # no connection, and too much output waits for one
             self._lost = error
-            self.stir()
+            self._stir()
             return False
         self._requests += 1
         self._crowded = False
@@ -140,11 +140,11 @@ class PullIntake(Intake):
         elif low.startswith(LIMITS):
             self._on_limit(message, low)
         elif low.startswith(ENDS):
-            self._on_end(status, words)
+            self._on_request_end(status, words)
         else:
             self._fail(PullError(status, words))
             return
-        self.stir()
+        self._stir()
 
     def _ended(self, message: BaseMessage) -> None:
         """A request is over; what it did not deliver is not outstanding any more."""
@@ -172,12 +172,12 @@ class PullIntake(Intake):
         fits_next_time = left is not None and left < self._sizes.limit
         if not (low.startswith("message size") and fits_next_time):
             self.events.emit("exceeded_limits", f"{message.status} {message.description}")
-            self._resume_at = self.client.clock() + LIMITED_S
+            self._resume_at = self.client._clock() + LIMITED_S
         self._ended(message)
         if low.startswith("exceeded maxrequest"):  # the consumer's limits have changed
             self.doubt(PullError(CONFLICT, message.description))
 
-    def _on_end(self, status: int, words: str) -> None:
+    def _on_request_end(self, status: int, words: str) -> None:
         """The consumer, or the server that leads it, ended the request."""
         if words.lower().startswith("consumer deleted"):
             self._give_up()

@@ -46,10 +46,12 @@ class Pushing(Generic[M]):
             raise ValueError(f"{info.name!r} is acknowledged by flow control: it is for mirrors")
         self.client: Session[M] = js.client
         self.stream = info.stream_name
+        """The name of the stream."""
         self.name = info.name
+        """The name of the consumer."""
         self.cached_info = info
         """The last info that the server sent."""
-        self.js = js
+        self._js = js
 
     def __repr__(self) -> str:
         """Consumer and stream."""
@@ -57,14 +59,14 @@ class Pushing(Generic[M]):
 
     def _informing(self) -> Steps[ConsumerInfo]:
         """The consumer's configuration and state now; ConsumerNotFound, StreamNotFound."""
-        self.cached_info = yield from self.js.plans.consumer_info(self.stream, self.name)
+        self.cached_info = yield from self._js._plans.consumer_info(self.stream, self.name)
         return self.cached_info
 
     info = call(_informing)
 
     def _deleting(self) -> Steps[None]:
         """Remove the consumer from its stream; ConsumerNotFound, StreamNotFound."""
-        yield from self.js.plans.delete_consumer(self.stream, self.name)
+        yield from self._js._plans.delete_consumer(self.stream, self.name)
 
     delete = call(_deleting)
 
@@ -104,10 +106,10 @@ class PushIntake(Intake):
     def restart(self, why: str) -> None:
         """The consumer was found again: subscribe anew if it delivers to another subject."""
         self._question, self.held = "", NOTHING_ASKED
-        if self.inbox() != (self.interest.subject, self.interest.queue):
-            former = self.interest
-            self.client.attach(self.inbox()[0], self, self.inbox()[1])
-            self.client.release(former)
+        if self.inbox() != (self._interest.subject, self._interest.queue):
+            former = self._interest
+            self.client._attach(self.inbox()[0], self, self.inbox()[1])
+            self.client._release(former)
         self.events.emit("reset", why)
 
     def after_loss(self, why: PenstockError) -> None:
@@ -128,7 +130,7 @@ class PushIntake(Intake):
         if question:
             self._question, self.held = question, len(self.queue)
             if self.pull():
-                self.client.plan_flush()
+                self.client._plan_flush()
         elif status == HEARTBEAT:
             self.events.emit("heartbeat", message.description)
 
@@ -138,7 +140,7 @@ class PushIntake(Intake):
             return False
         question, self._question, self.held = self._question, "", NOTHING_ASKED
         try:
-            self.client.connection.publish(question, b"")
+            self.client._connection.publish(question, b"")
         except PenstockError:
             return False  # the server asks again
         self.events.emit("flow_control")
@@ -183,7 +185,7 @@ class PushOperation(Operation[M]):
         if max_messages < 1:
             raise ValueError(f"max_messages is at least 1, got {max_messages}")
         super().__init__(
-            PushIntake(consumer.js, consumer.cached_info, on_missing, max_messages),
+            PushIntake(consumer._js, consumer.cached_info, on_missing, max_messages),
             callback,
             concurrency=concurrency,
             auto_ack=auto_ack,

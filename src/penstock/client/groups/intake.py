@@ -83,8 +83,8 @@ class GroupIntake(PullIntake):
             stream_name=group.consumer_stream, name=self._wanted.name, config=self._wanted
         )
         asking = Asking(self._wanted, {}, group=PRIORITY_GROUP)
-        super().__init__(group.js, info, asking, sizes, "wait")
-        self._document = DocumentWatch(group.js, group.bucket, group.key, self.stir)
+        super().__init__(group._js, info, asking, sizes, "wait")
+        self._document = DocumentWatch(group._js, group.bucket, group.key, self._stir)
         self._joined = False
         self._wants = False  # whether there are partitions to join for
         self._join_at = -math.inf
@@ -116,14 +116,14 @@ class GroupIntake(PullIntake):
     def pull(self) -> bool:
         """Request messages if it is time."""
         if self._dropped is not None:
-            self.stir()  # a message was handled
+            self._stir()  # a message was handled
         return super().pull()
 
     def request(self, amount: int) -> bool:
         """Request messages; the server keeps the pin of a client that asks for some."""
         queued = super().request(amount)
         if queued:
-            self._nudge_due = self.client.clock() + self._ack_wait_s / 3
+            self._nudge_due = self.client._clock() + self._ack_wait_s / 3
         return queued
 
     def _end_taking(self) -> None:
@@ -134,7 +134,7 @@ class GroupIntake(PullIntake):
 
     def after_loss(self, why: PenstockError) -> None:
         """The connection broke: look at the document again, and go on."""
-        self._document.reopen()
+        self._document._reopen()
         if self._joined:
             super().after_loss(why)
 
@@ -147,7 +147,7 @@ class GroupIntake(PullIntake):
         yield from ()
 
     def _turn(self, done: Callable[[], bool], seconds: float) -> Steps[None]:
-        document, clock = self._document, self.client.clock
+        document, clock = self._document, self.client._clock
         if not self._ending:
             document.check()
             if not document.is_open:
@@ -219,9 +219,9 @@ class GroupIntake(PullIntake):
         if self._joined and self._group.durable:
             self.flowing = False
             try:
-                info = yield from self.plans.consumer_info(self.stream, self.info.name)
+                info = yield from self._plans.consumer_info(self.stream, self.info.name)
                 if _has_filters(info, self._wanted.filter_subjects):
-                    yield from self.plans.delete_consumer(self.stream, self.info.name)
+                    yield from self._plans.delete_consumer(self.stream, self.info.name)
             except PenstockError:
                 pass  # another client of this member deletes it
         self._joined = self._wants = False
@@ -234,14 +234,14 @@ class GroupIntake(PullIntake):
         wanted = self._wanted
         try:
             try:
-                info = yield from self.plans.create_consumer(self.stream, wanted, action="create")
+                info = yield from self._plans.create_consumer(self.stream, wanted, action="create")
             except ConsumerExists as error:
                 found = yield from self._replacing(wanted, error)
                 if found is None:
                     return
                 info = found
         except ApiError as error:
-            self._join_at = self.client.clock() + AGAIN_S
+            self._join_at = self.client._clock() + AGAIN_S
             if error.err_code == PARTITION_TAKEN:
                 self.events.emit("group_waiting", str(error), name=self._member)
             elif isinstance(error, StreamNotFound):  # of a group that is being deleted
@@ -250,7 +250,7 @@ class GroupIntake(PullIntake):
                 raise_lasting(error)
             return
         except PenstockError as error:
-            self._join_at = self.client.clock() + AGAIN_S
+            self._join_at = self.client._clock() + AGAIN_S
             raise_lasting(error)
             return
         self._joined = True
@@ -266,14 +266,14 @@ class GroupIntake(PullIntake):
     ) -> Steps[ConsumerInfo | None]:
         """The consumer exists with another configuration: use or replace it; None to try again."""
         try:
-            info = yield from self.plans.consumer_info(self.stream, wanted.name)
+            info = yield from self._plans.consumer_info(self.stream, wanted.name)
         except ConsumerNotFound:
             return None
         if _has_filters(info, wanted.filter_subjects):
             return info  # of a client with other times
         if self._group.durable:
             raise error
-        now = self.client.clock()
+        now = self.client._clock()
         pinned = _pinned_client(info)
         if pinned and pinned != self.asking.pin:
             self._join_at = now + AGAIN_S  # the client with the pin replaces it
@@ -284,11 +284,11 @@ class GroupIntake(PullIntake):
             self._join_at = now + STEP_BACK_S + (hash(self._inbox) % 100) / 1e3
             return None
         yield from self._deleting(wanted.name)
-        return (yield from self.plans.create_consumer(self.stream, wanted, action="create"))
+        return (yield from self._plans.create_consumer(self.stream, wanted, action="create"))
 
     def _deleting(self, name: str) -> Steps[None]:
         try:
-            yield from self.plans.delete_consumer(self.stream, name)
+            yield from self._plans.delete_consumer(self.stream, name)
         except ConsumerNotFound:
             return
 
@@ -309,7 +309,7 @@ class GroupIntake(PullIntake):
             else:
                 for each in dropped:
                     self.acks.give_back(each)
-                self._join_at = self.client.clock() + STEP_BACK_S
+                self._join_at = self.client._clock() + STEP_BACK_S
         except ConsumerNotFound:
             pass  # another client of this member deleted it
         finally:
@@ -324,14 +324,14 @@ class GroupIntake(PullIntake):
 
     def _has_pin(self) -> Steps[bool]:
         """Whether no other client of the member has the pin; waits until the acks are processed."""
-        deadline = self.client.clock() + ACKS_S
+        deadline = self.client._clock() + ACKS_S
         while True:
-            info = yield from self.plans.consumer_info(self.stream, self.info.name)
+            info = yield from self._plans.consumer_info(self.stream, self.info.name)
             pinned = _pinned_client(info)
             if pinned and pinned != self.asking.pin:
                 return False
             waiting = info.num_ack_pending > len(self._dropped or ())
-            if not waiting or self.client.clock() >= deadline:
+            if not waiting or self.client._clock() >= deadline:
                 return True
             yield Until(self, self._is_ending, LOOK_S)
 
@@ -342,13 +342,13 @@ class GroupIntake(PullIntake):
         self.flowing = False
         idle = not self.queue and not self.handling
         stopped = self._ending == "stop"
-        connection = self.client.connection
+        connection = self.client._connection
         try:
-            connection.drain(self.interest)
+            connection.drain(self._interest)
             if connection.connected:
-                yield from self.client.flushing()
+                yield from self.client._flushing()
                 if self._joined and self.asking.pin and idle and (stopped or self.held <= 0):
-                    yield from self.plans.unpin_consumer(
+                    yield from self._plans.unpin_consumer(
                         self.stream, self.info.name, PRIORITY_GROUP
                     )
                 yield from self._document.closing()

@@ -51,15 +51,18 @@ class Group(Generic[M]):
     """The bucket with the documents of all groups of this kind."""
     durable: bool
     """Whether the members' consumers stay when nobody consumes."""
-    kind: type[Any]
+    _kind: type[Any]
     cached_config: GroupConfig
 
     def __init__(self, js: Any, stream: str, name: str) -> None:
         """``stream``: whose messages the group takes; ValueError for a name that no group can have."""
-        self.js = js
+        self._js = js
         self.client: Session[M] = js.client
+        """The client that it belongs to."""
         self.stream = stream
+        """The name of the stream."""
         self.name = name
+        """The name of the group."""
         self.key = key_of(stream, name)
         """The key of the group's document."""
 
@@ -79,33 +82,33 @@ class Group(Generic[M]):
 
     # -- the document ------------------------------------------------------------------------------
 
-    def loading(self) -> Steps[tuple[Any, int]]:
+    def _loading(self) -> Steps[tuple[Any, int]]:
         """The configuration now, and its revision."""
         try:
-            bucket = yield from self.js.opening_bucket(self.bucket, direct=False)
+            bucket = yield from self._js._opening_bucket(self.bucket, direct=False)
         except BucketNotFound:
             raise GroupNotFound(self.stream, self.name) from None
-        entry = yield from bucket.getting(self.key)
+        entry = yield from bucket._getting(self.key)
         if entry is None:
             raise GroupNotFound(self.stream, self.name)
-        self.cached_config = decode(self.kind, entry.data)
+        self.cached_config = decode(self._kind, entry.data)
         return self.cached_config, entry.revision
 
-    def creating(self, config: Any) -> Steps[None]:
+    def _creating(self, config: Any) -> Steps[None]:
         """Store the document of a new group; GroupExists for one with another configuration."""
-        origin = yield from self.js.plans.stream_info(self.stream)
+        origin = yield from self._js._plans.stream_info(self.stream)
         try:
-            bucket = yield from self.js.opening_bucket(self.bucket, direct=False)
+            bucket = yield from self._js._opening_bucket(self.bucket, direct=False)
         except BucketNotFound:
             replicas = origin.config.num_replicas
-            bucket = yield from self.js.creating_bucket(
+            bucket = yield from self._js._creating_bucket(
                 KeyValueConfig(bucket=self.bucket, replicas=replicas or 1)
             )
         try:
-            yield from bucket.creating(self.key, config.encode())
+            yield from bucket._creating(self.key, config.encode())
             self.cached_config = config
         except KeyExists:
-            found, _ = yield from self.loading()
+            found, _ = yield from self._loading()
             if self._differs(found, config):
                 raise GroupExists(self.stream, self.name) from None
 
@@ -114,8 +117,8 @@ class Group(Generic[M]):
 
     def _removing(self) -> Steps[None]:
         """Delete the document: members stop."""
-        bucket: Bucket[bytes] = yield from self.js.opening_bucket(self.bucket)
-        yield from bucket.deleting(self.key)
+        bucket: Bucket[bytes] = yield from self._js._opening_bucket(self.bucket)
+        yield from bucket._deleting(self.key)
 
     # -- calls of both kinds -----------------------------------------------------------------------
 
@@ -124,7 +127,7 @@ class Group(Generic[M]):
 
         ConsumerNotFound when nobody consumes as this member.
         """
-        yield from self.js.plans.unpin_consumer(
+        yield from self._js._plans.unpin_consumer(
             self.consumer_stream, self.consumer_name(member), PRIORITY_GROUP
         )
 
@@ -140,14 +143,14 @@ class StaticGroups(Group[M]):
 
     bucket = STATIC_BUCKET
     durable = True
-    kind = StaticGroupConfig
+    _kind = StaticGroupConfig
     cached_config: StaticGroupConfig
     """The configuration as it was last read."""
 
     def _configuring(self) -> Steps[StaticGroupConfig]:
         """The configuration now; GroupNotFound."""
         config: StaticGroupConfig
-        config, _ = yield from self.loading()
+        config, _ = yield from self._loading()
         return config
 
     config = call(_configuring)
@@ -160,8 +163,8 @@ class StaticGroups(Group[M]):
 
     def _counting_active(self) -> Steps[list[str]]:
         """The members that a client consumes as, by name; GroupNotFound."""
-        yield from self.loading()
-        listed = yield from self.js.plans.consumers(self.stream)
+        yield from self._loading()
+        listed = yield from self._js._plans.consumers(self.stream)
         waiting = {each.name for each in listed if each.num_waiting}
         members = sorted(assignments(self.cached_config))
         return [each for each in members if static_consumer(self.name, each) in waiting]
@@ -170,11 +173,11 @@ class StaticGroups(Group[M]):
 
     def _destroying(self) -> Steps[None]:
         """Delete the group and the consumers of its members; GroupNotFound. Members stop."""
-        yield from self.loading()
+        yield from self._loading()
         yield from self._removing()
         for member in assignments(self.cached_config):
             try:
-                yield from self.js.plans.delete_consumer(
+                yield from self._js._plans.delete_consumer(
                     self.stream, static_consumer(self.name, member)
                 )
             except ConsumerNotFound:
@@ -188,23 +191,23 @@ class ElasticGroups(Group[M]):
 
     bucket = ELASTIC_BUCKET
     durable = False
-    kind = ElasticGroupConfig
+    _kind = ElasticGroupConfig
     cached_config: ElasticGroupConfig
     """The configuration as it was last read."""
 
     def _differs(self, found: Any, config: Any) -> bool:
         return bool(found.fixed() != config.fixed())
 
-    def creating(self, config: Any) -> Steps[None]:
+    def _creating(self, config: Any) -> Steps[None]:
         """Store the document and create the group's stream."""
-        yield from super().creating(config)
-        origin = yield from self.js.plans.stream_info(self.stream)
-        yield from self.js.plans.create_stream(work_queue(origin, self.name, config))
+        yield from super()._creating(config)
+        origin = yield from self._js._plans.stream_info(self.stream)
+        yield from self._js._plans.create_stream(work_queue(origin, self.name, config))
 
     def _configuring(self) -> Steps[ElasticGroupConfig]:
         """The configuration now; GroupNotFound."""
         config: ElasticGroupConfig
-        config, _ = yield from self.loading()
+        config, _ = yield from self._loading()
         return config
 
     config = call(_configuring)
@@ -214,8 +217,8 @@ class ElasticGroups(Group[M]):
 
         A member stays in the list for its ack wait after its last client has stopped.
         """
-        yield from self.loading()
-        names = yield from self.js.plans.consumer_names(self.consumer_stream)
+        yield from self._loading()
+        names = yield from self._js._plans.consumer_names(self.consumer_stream)
         return sorted(set(names) & set(assignments(self.cached_config)))
 
     active_members = call(_counting_active)
@@ -224,11 +227,11 @@ class ElasticGroups(Group[M]):
         """Change the document, whatever others change meanwhile."""
         bucket: Bucket[bytes]
         for attempt in range(ATTEMPTS):
-            config, revision = yield from self.loading()
+            config, revision = yield from self._loading()
             change(config)
-            bucket = yield from self.js.opening_bucket(self.bucket)
+            bucket = yield from self._js._opening_bucket(self.bucket)
             try:
-                yield from bucket.updating(self.key, config.encode(), revision)
+                yield from bucket._updating(self.key, config.encode(), revision)
             except RevisionConflict:
                 if attempt + 1 == ATTEMPTS:
                     raise
@@ -291,10 +294,10 @@ class ElasticGroups(Group[M]):
 
     def _destroying(self) -> Steps[None]:
         """Delete the group, its stream and its consumers; GroupNotFound. Members stop."""
-        yield from self.loading()
+        yield from self._loading()
         yield from self._removing()
         try:
-            yield from self.js.plans.delete_stream(self.consumer_stream)
+            yield from self._js._plans.delete_stream(self.consumer_stream)
         except StreamNotFound:
             return
 

@@ -44,7 +44,7 @@ class ConsumerGroups(ABC, Generic[SG, EG]):
         GroupExists for another configuration, StreamNotFound, ValueError for a name that cannot be.
         """
         handle = self._static(stream, group)
-        yield from handle.creating(config)
+        yield from handle._creating(config)
         return handle
 
     create_static_group = call(_creating_static)
@@ -52,7 +52,7 @@ class ConsumerGroups(ABC, Generic[SG, EG]):
     def _opening_static(self, stream: str, group: str) -> Steps[SG]:
         """A static group that exists; GroupNotFound."""
         handle = self._static(stream, group)
-        yield from handle.loading()
+        yield from handle._loading()
         return handle
 
     static_group = call(_opening_static)
@@ -64,7 +64,7 @@ class ConsumerGroups(ABC, Generic[SG, EG]):
         configuration, StreamNotFound, StreamExists, ValueError for a name that cannot be.
         """
         handle = self._elastic(stream, group)
-        yield from handle.creating(config)
+        yield from handle._creating(config)
         return handle
 
     create_elastic_group = call(_creating_elastic)
@@ -72,7 +72,7 @@ class ConsumerGroups(ABC, Generic[SG, EG]):
     def _opening_elastic(self, stream: str, group: str) -> Steps[EG]:
         """An elastic group that exists; GroupNotFound."""
         handle = self._elastic(stream, group)
-        yield from handle.loading()
+        yield from handle._loading()
         return handle
 
     elastic_group = call(_opening_elastic)
@@ -95,8 +95,8 @@ class ConsumerGroups(ABC, Generic[SG, EG]):
 
     def _naming(self: Any, bucket: str, stream: str) -> Steps[list[str]]:
         try:
-            handle = yield from self.opening_bucket(bucket)
+            handle = yield from self._opening_bucket(bucket)
         except BucketNotFound:
             return []
-        keys = yield from handle.listing(f"{stream}.*")
+        keys = yield from handle._listing(f"{stream}.*")
         return sorted(key.partition(".")[2] for key in keys)

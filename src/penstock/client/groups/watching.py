@@ -37,12 +37,12 @@ class DocumentWatch(Mailbox):
     def __init__(self, js: Streams[Any], bucket: str, key: str, tell: Callable[[], None]) -> None:
         """``tell`` is called when there is news, or when the watch has to begin again."""
         self.client = js.client
-        self.interest: Interest
+        self._interest: Interest
         self.is_open = False
         """Whether the server's consumer is believed to be there."""
         self.news = False
         """Whether the document changed since the last ``take``."""
-        self._consumers = OwnConsumers(js.client, js.plans, wire.stream_of(bucket))
+        self._consumers = OwnConsumers(js.client, js._plans, wire.stream_of(bucket))
         self._subject = f"{wire.prefix_of(bucket)}{key}"
         self._tell = tell
         self._value: bytes | None = None
@@ -65,7 +65,7 @@ class DocumentWatch(Mailbox):
         """Begin, or begin again; StreamNotFound without the bucket."""
         self._detach()
         inbox = self.client.new_inbox()
-        self.client.attach(inbox, self, "")
+        self.client._attach(inbox, self, "")
         self._attached = True
         self._consumer_seq = self._revision = 0
         config = ConsumerConfig(
@@ -81,17 +81,17 @@ class DocumentWatch(Mailbox):
         )
         info = yield from self._consumers.creating(config)
         self.is_open = True
-        self._due = self.client.clock() + SILENCE_S
+        self._due = self.client._clock() + SILENCE_S
         if not (info.num_pending or info.delivered.consumer_seq or self._consumer_seq):
             self._set(None)
         yield from self._consumers.removing(keep=info.name)
 
     def check(self) -> None:
         """Begin again if nothing arrived for too long."""
-        if self.client.clock() >= self._due:
+        if self.client._clock() >= self._due:
             self.is_open = False
 
-    def reopen(self) -> None:
+    def _reopen(self) -> None:
         """Begin again: the connection broke."""
         self.is_open = False
 
@@ -108,13 +108,13 @@ class DocumentWatch(Mailbox):
     def _detach(self) -> None:
         if self._attached:
             self._attached = False
-            self.client.release(self.interest)
+            self.client._release(self._interest)
 
     # -- called by the client ----------------------------------------------------------------------
 
-    def receive(self, message: BaseMessage) -> None:
+    def _on_message(self, message: BaseMessage) -> None:
         """A version of the document, or a heartbeat."""
-        self._due = self.client.clock() + SILENCE_S
+        self._due = self.client._clock() + SILENCE_S
         if control_reply(message) is not None:
             return
         metadata = message.metadata
@@ -129,7 +129,7 @@ class DocumentWatch(Mailbox):
         removed = message.header(_OPERATION) or message.header(_MARKER)
         self._set(None if removed else message.data)
 
-    def end(self) -> None:
+    def _on_end(self) -> None:
         """The client is closed."""
         self._attached = False
 

@@ -234,7 +234,7 @@ class FastFlow:
             raise BatchEnded(self.count, self.result.count, self.failures[-1:])
         return self.result
 
-    def receive(self, message: BaseMessage) -> None:
+    def _on_message(self, message: BaseMessage) -> None:
         """Take an answer of the stream; answers after the final one do not concern this batch."""
         if self.ended:
             return
@@ -280,7 +280,8 @@ class Atomic:
         ``ack_every``.
         """
         self.client = js.client
-        self._timeout = js.seconds_of(timeout)
+        """The client that it belongs to."""
+        self._timeout = js._seconds_of(timeout)
         self._numbers = AtomicNumbers(self.client.new_inbox().rpartition(".")[2], ack_every)
 
     @property
@@ -293,7 +294,7 @@ class Atomic:
         """The number of added messages."""
         return self._numbers.count
 
-    def adding(
+    def _adding(
         self,
         subject: str,
         data: bytes = b"",
@@ -318,7 +319,7 @@ class Atomic:
             expected_last_seq=expected_last_seq,
             expected_last_subject_seq=expected_last_subject_seq,
             ttl=ttl,
-            size_max=self.client.connection.info.max_payload,
+            size_max=self.client._connection.info.max_payload,
         )
         if before is None:
             return
@@ -327,14 +328,14 @@ class Atomic:
             check_staged((yield from self._asking(message)))
             return
         client = self.client
-        if not client.stays_open:
+        if not client._stays_open:
             yield Ready()
-        client.connection.publish(message.subject, message.payload, "", message.headers)
-        client.plan_flush()
-        if client.much_waits:
+        client._connection.publish(message.subject, message.payload, "", message.headers)
+        client._plan_flush()
+        if client._much_waits:
             yield SEND
 
-    def committing(self) -> Steps[PubAck]:
+    def _committing(self) -> Steps[PubAck]:
         """Store all messages; the ack has the sequence of the last one, and their number.
 
         Raises ApiError when one of them cannot be stored; then none is. So it does when the stream has another
@@ -343,12 +344,12 @@ class Atomic:
         """
         return decode_pub_ack((yield from self._asking(self._numbers.commit())))
 
-    add = call(adding)
-    commit = call(committing)
+    add = call(_adding)
+    commit = call(_committing)
 
     def _asking(self, message: Outgoing) -> Steps[bytes]:
         """The answer of the stream. What nobody took is not in the batch, and is sent again."""
-        answer: BaseMessage = yield from self.client.persevering(
+        answer: BaseMessage = yield from self.client._persevering(
             message.subject, message.payload, self._timeout, message.headers
         )
         return answer.data
@@ -371,41 +372,42 @@ class Fast(Mailbox):
         refused.
         """
         self.client = js.client
-        self.interest: Interest
+        self._interest: Interest
         inbox = self.client.new_inbox()
         self.flow = FastFlow(inbox, inbox.rpartition(".")[2], flow, gaps=gaps)
+        """What the stream has answered: ``flow.gaps`` and ``flow.failures``."""
         self.result: PubAck | None = None
         """The PubAck of the whole batch, once it is committed."""
-        self._connection = self.client.connection
-        self._timeout = js.seconds_of(timeout)
+        self._connection = self.client._connection
+        self._timeout = js._seconds_of(timeout)
         self._subject = ""
         self._first: tuple[bytes, str, bytes] = b"", "", b""  # its payload, reply and headers
         self._unserved = False  # whether no leader took the first message
         self._begin_until = 0.0
         self._closed = False
         self._heard = 0
-        self.client.attach(f"{inbox}.>", self)
+        self.client._attach(f"{inbox}.>", self)
 
-    def receive(self, message: BaseMessage) -> None:
+    def _on_message(self, message: BaseMessage) -> None:
         """An answer arrived."""
         self._heard += 1
         if message.status == 503 and self._may_begin_again():
             self._unserved = True
         else:
-            self.flow.receive(message)
-        self.stir()
+            self.flow._on_message(message)
+        self._stir()
 
     def _may_begin_again(self) -> bool:
         """Whether the stream may only be electing a leader; no other message follows the first one yet."""
         client = self.client
-        return client.clustered and not self.flow.started and client.clock() < self._begin_until
+        return client.clustered and not self.flow.started and client._clock() < self._begin_until
 
-    def end(self) -> None:
+    def _on_end(self) -> None:
         """The client is closed: no answer follows."""
         if not self.flow.ended:
-            why = f": {self.interest.failure}" if self.interest.failure else ""
+            why = f": {self._interest.failure}" if self._interest.failure else ""
             self.flow.error = ConnectionClosed(f"the client was closed before the batch ended{why}")
-        self.stir()
+        self._stir()
 
     def _put(self, subject: str, data: bytes, headers: Headers | None) -> None:
         """Send a message; BatchEnded when the batch is over."""
@@ -414,13 +416,13 @@ class Fast(Mailbox):
         self._subject = subject
         if self.flow.count == 1:
             self._first = data, reply, block
-            self._begin_until = self.client.clock() + self._timeout - RETRY_S
+            self._begin_until = self.client._clock() + self._timeout - RETRY_S
         self._connection.publish(subject, data, reply, block, sound_reply=True)
 
     def _making_room(self) -> Steps[None]:
         return self._settling(lambda: not self.flow.full)
 
-    def committing(self) -> Steps[PubAck]:
+    def _committing(self) -> Steps[PubAck]:
         """End the batch and return its ack; BatchEnded when it lacks some of the messages."""
         if self.flow.count:
             yield from self._settling(lambda: self.flow.started)
@@ -431,13 +433,13 @@ class Fast(Mailbox):
         self.result = self.flow.outcome()
         return self.result
 
-    commit = call(committing)
+    commit = call(_committing)
 
     def _leaving(self, kind: type[BaseException] | None) -> Steps[None]:
         """Commit at the end of the block, unless that is done or nothing was published."""
         try:
             if kind is None and self.flow.count and self.result is None:
-                yield from self.committing()
+                yield from self._committing()
         finally:
             self._close()
 
@@ -445,7 +447,7 @@ class Fast(Mailbox):
         """Queue a request for the stream's progress."""
         if self.flow.started and not self.flow.ended:
             self._connection.publish(self._subject, b"", self.flow.reply_of_ping(), b"")
-            self.client.plan_flush()
+            self.client._plan_flush()
 
     def _pinging(self) -> Steps[None]:
         """Ask for the stream's progress, which also keeps the batch open."""
@@ -486,5 +488,5 @@ class Fast(Mailbox):
 
     def _close(self) -> None:
         if not self._closed:
-            self.client.release(self.interest)
+            self.client._release(self._interest)
         self._closed = True

@@ -113,10 +113,12 @@ class Counting(Generic[M]):
 
     def __init__(self, js: Streams[M], stream: str) -> None:
         """The stream has to exist and to have ``allow_msg_counter``."""
-        js.plans.direct_get(stream)  # checks the name
+        js._plans.direct_get(stream)  # checks the name
         self.client: Any = js.client
-        self.js: Any = js
+        """The client that it belongs to."""
+        self._js: Any = js
         self.stream = stream
+        """The name of the stream."""
 
     def _incrementing(
         self,
@@ -135,7 +137,7 @@ class Counting(Generic[M]):
         the errors of ``publish``.
         """
         added = {**(headers or {}), INCREMENT: text_of_number(by)}
-        ack = yield from self.js.publishing(
+        ack = yield from self._js._publishing(
             subject,
             headers=added,
             msg_id=msg_id,
@@ -161,7 +163,7 @@ class Counting(Generic[M]):
         Raises MessageNotFound when nothing was added to it yet.
         """
         check_literal(subject)
-        message = yield from self.js.plans.get_message(self.stream, last_by_subject=subject)
+        message = yield from self._js._plans.get_message(self.stream, last_by_subject=subject)
         return entry_of(message)
 
     load = call(_reading)
@@ -189,10 +191,10 @@ class Counting(Generic[M]):
 
         ``subject`` may have wildcards. The stream needs ``allow_direct``.
         """
-        yield from self.js.batch_of(self.stream, None, seq, subject, start_time, 0, entry_of)
+        yield from self._js._batch_of(self.stream, None, seq, subject, start_time, 0, entry_of)
 
     history = flow(_remembering)
 
     def _gets(self) -> DirectGets:
-        subject = self.js.plans.direct_get(self.stream)
-        return DirectGets(self.client, subject, self.js.timeout)
+        subject = self._js._plans.direct_get(self.stream)
+        return DirectGets(self.client, subject, self._js.timeout)

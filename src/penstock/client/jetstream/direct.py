@@ -120,12 +120,12 @@ class DirectGets:
         client, answers = self._client, self._answers
         yield Ready(self._seconds)
         yield Attach(answers.inbox, answers)
-        client.watchers.add(answers)
+        client._watchers.add(answers)
         try:
             while True:
                 request.batch = PAGE_MAX if most is None else min(most, PAGE_MAX)
                 last_seq = 0
-                client.connection.publish(self._subject, encode(request), answers.inbox)
+                client._connection.publish(self._subject, encode(request), answers.inbox)
                 yield SEND
                 while (message := (yield from self._next())).status == OK:
                     if message.header("Nats-Num-Pending") is None:
@@ -145,8 +145,8 @@ class DirectGets:
                     return
                 self._advance(request, last_seq, message)
         finally:
-            client.watchers.discard(answers)
-            client.release(answers.interest)
+            client._watchers.discard(answers)
+            client._release(answers._interest)
 
     @staticmethod
     def _advance(request: wire.MsgGetRequest, last_seq: int, end: BaseMessage) -> None:
@@ -159,7 +159,7 @@ class DirectGets:
 
     def _next(self) -> Steps[BaseMessage]:
         answers = self._answers
-        if not answers.has_news() and not (yield Until(answers, answers.has_news, self._seconds)):
+        if not answers._has_news() and not (yield Until(answers, answers._has_news, self._seconds)):
             raise Timeout(f"no answer from {self._subject!r} in {self._seconds} s")
         message = answers.take()
         if message is None:

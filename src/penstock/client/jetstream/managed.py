@@ -28,7 +28,7 @@ class Managed(Generic[M]):
     """The calls of ``js`` that are not about publishing and reading."""
 
     client: Session[M]
-    plans: ManagementPlans
+    _plans: ManagementPlans
     timeout: float
 
     create_or_update_stream = planned(ManagementPlans.create_or_update_stream)
@@ -67,10 +67,10 @@ class Managed(Generic[M]):
         allow direct gets.
         """
         request = single_get(seq, last_by_subject, next_by_subject, start_time)
-        subject, body = self.plans.direct_get(stream), encode(request)
+        subject, body = self._plans.direct_get(stream), encode(request)
         if last_by_subject is not None and {"*", ">"}.isdisjoint(last_by_subject.split(".")):
-            subject, body = self.plans.direct_get(stream, last_by_subject), b""
-        answer = yield from self.client.reading(subject, body, self.timeout)
+            subject, body = self._plans.direct_get(stream, last_by_subject), b""
+        answer = yield from self.client._reading(subject, body, self.timeout)
         return stored_message(answer)
 
     direct_get = call(_getting_directly)
@@ -92,11 +92,11 @@ class Managed(Generic[M]):
         get follows by itself. Needs ``allow_direct`` and nats-server 2.11 (NotEnabled). Raises
         NoResponders, DirectGetError, Timeout, ConnectionLost.
         """
-        yield from self.batch_of(stream, batch, seq, subject, start_time, max_bytes, itself)
+        yield from self._batch_of(stream, batch, seq, subject, start_time, max_bytes, itself)
 
     get_batch = flow(_getting_batch)
 
-    def batch_of(
+    def _batch_of(
         self,
         stream: str,
         batch: int | None,
@@ -117,7 +117,7 @@ class Managed(Generic[M]):
             start_time=to_moment(start_time),
             max_bytes=max_bytes,
         )
-        gets = DirectGets(self.client, self.plans.direct_get(stream), self.timeout)
+        gets = DirectGets(self.client, self._plans.direct_get(stream), self.timeout)
         yield from gets.pages(request, batch, make)
 
     def _getting_last(
@@ -146,7 +146,7 @@ class Managed(Generic[M]):
             up_to_time=to_moment(up_to_time),
             max_bytes=max_bytes,
         )
-        gets = DirectGets(self.client, self.plans.direct_get(stream), self.timeout)
+        gets = DirectGets(self.client, self._plans.direct_get(stream), self.timeout)
         yield from gets.pages(request, batch, itself)
 
     get_last_messages_for = flow(_getting_last)

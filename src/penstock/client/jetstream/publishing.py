@@ -254,27 +254,29 @@ class Publishing(Mailbox):
         Use it in ``with`` or ``async with``.
         """
         client = js.client
-        seconds = js.seconds_of(timeout)
+        seconds = js._seconds_of(timeout)
         self.client = client
         self.acked = 0
         """The number of messages that a stream has acknowledged."""
         self.duplicates = 0
         """The number of acknowledged messages that the stream had already."""
         self.last_ack: PubAck | None = None
+        """The newest ack."""
         self.failures: list[tuple[str, str, Exception]] = []
-        self.interest: Interest
-        self._connection = client.connection
-        self._clock = client.clock
+        """Subject, message id and error of each message that failed since the last ``flush``."""
+        self._interest: Interest
+        self._connection = client._connection
+        self._clock = client._clock
         self._patience = seconds * attempts_max
         self._lost = False  # whether the connection broke since the last look
         inbox = client.new_inbox()
         self._window = Window(inbox, window, seconds, attempts_max)
-        client.attach(f"{inbox}.*", self)
-        client.watchers.add(self)
+        client._attach(f"{inbox}.*", self)
+        client._watchers.add(self)
 
     # -- called by the client ----------------------------------------------------------------------
 
-    def receive(self, message: BaseMessage) -> None:
+    def _on_message(self, message: BaseMessage) -> None:
         """An ack arrived."""
         settled = self._window.settle(message)
         if settled is None:
@@ -284,7 +286,7 @@ class Publishing(Mailbox):
             clustered = self.client.clustered
             if self._window.bear(entry, outcome, self._clock(), clustered=clustered):
                 self._sooner()
-                self.stir()
+                self._stir()
             else:
                 self._fail(entry, outcome)
             return
@@ -294,21 +296,21 @@ class Publishing(Mailbox):
         waiter = entry.waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(outcome)
-        if self.waiting:
-            self.stir()
+        if self._waiting:
+            self._stir()
 
-    def end(self) -> None:
+    def _on_end(self) -> None:
         """The client is closed: no ack follows."""
-        why = f": {self.interest.failure}" if self.interest.failure else ""
+        why = f": {self._interest.failure}" if self._interest.failure else ""
         for entry in self._window.give_up():
             self._fail(entry, ConnectionClosed(f"the client was closed before the ack came{why}"))
 
-    def lost(self, error: PenstockError) -> None:  # every error is handled alike
+    def _on_lost(self, error: PenstockError) -> None:  # every error is handled alike
         """The connection broke: the next look sends again what may be sent twice."""
         self._lost = True
-        self.stir()
+        self._stir()
 
-    def refused(self, complaint: PermissionsViolation) -> None:
+    def _on_refused(self, complaint: PermissionsViolation) -> None:
         """The server does not permit a publish."""
         for entry in self._window.forbidden(complaint):
             self._fail(entry, complaint)
@@ -319,7 +321,7 @@ class Publishing(Mailbox):
         if waiter is not None and not waiter.done():
             waiter.set_exception(error)
             waiter.exception()  # marks it as retrieved: the error is also in `failures`
-        self.stir()
+        self._stir()
 
     def _sooner(self) -> None:
         """The next deadline is earlier than before."""
@@ -353,8 +355,8 @@ class Publishing(Mailbox):
         for entry in failed:
             self._fail(entry, self._window.why_failed(entry))
         if again:
-            self.client.plan_flush()
-            self.stir()
+            self.client._plan_flush()
+            self._stir()
 
     def _settling(self, done: Callable[[], bool]) -> Steps[None]:
         while not done():
@@ -395,5 +397,5 @@ class Publishing(Mailbox):
 
     def _close(self) -> None:
         """Stop receiving acks."""
-        self.client.watchers.discard(self)
-        self.client.release(self.interest)
+        self.client._watchers.discard(self)
+        self.client._release(self._interest)

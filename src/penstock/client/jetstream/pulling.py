@@ -50,7 +50,7 @@ class Inbox(Mailbox):
         """Not subscribed yet. ``asked``: the subject of the pull requests."""
         self.client = client
         self._asked = asked
-        self.interest: Interest
+        self._interest: Interest
         self.queue: deque[Any] = deque()
         self.ended = False
         self.error: PenstockError | None = None
@@ -59,35 +59,35 @@ class Inbox(Mailbox):
         """The server permits no requests, or no subscription for their answers."""
         self.name = client.new_inbox()
 
-    def receive(self, message: BaseMessage) -> None:
+    def _on_message(self, message: BaseMessage) -> None:
         """A message for the handle arrived."""
         self.queue.append(message)
-        if self.waiting:
-            self.stir()
+        if self._waiting:
+            self._stir()
 
-    def end(self) -> None:
+    def _on_end(self) -> None:
         """No message follows."""
         self.ended = True
-        self.client.watchers.discard(self)
-        self.stir()
+        self.client._watchers.discard(self)
+        self._stir()
 
-    def abandoned(self) -> None:
+    def _on_abandoned(self) -> None:
         """Nobody has the handle any more."""
-        self.client.release(self.interest)
-        self.end()
+        self.client._release(self._interest)
+        self._on_end()
 
-    def lost(self, error: PenstockError) -> None:
+    def _on_lost(self, error: PenstockError) -> None:
         """The connection broke."""
         self.error = error
-        self.stir()
+        self._stir()
 
-    def refused(self, complaint: PermissionsViolation) -> None:
+    def _on_refused(self, complaint: PermissionsViolation) -> None:
         """Fail if it is about this inbox or its requests."""
         if f'"{self._asked}"' in complaint.text or f'"{self.name}.*"' in complaint.text:
             self.refusal = complaint
-            self.stir()
+            self._stir()
 
-    def has_news(self) -> bool:
+    def _has_news(self) -> bool:
         """Whether a message arrived, none will come, the connection broke, or the inbox ended."""
         failed = self.error is not None or self.refusal is not None
         return bool(self.queue) or self.ended or failed
@@ -104,66 +104,68 @@ class Late(Ping):
         """Takes over the subscription."""
         super().__init__()
         self.client = client
-        self.interest = interest
+        self._interest = interest
         interest.owner = self
 
     def begin(self) -> None:
         """Unsubscribe at the server; messages on their way come before the pong."""
-        connection = self.client.connection
+        connection = self.client._connection
         if connection.connected:
-            connection.drain(self.interest)
+            connection.drain(self._interest)
             connection.ping(self)
-            self.client.plan_flush()
+            self.client._plan_flush()
         else:
-            self.end()
+            self._on_end()
 
-    def receive(self, message: BaseMessage) -> None:
+    def _on_message(self, message: BaseMessage) -> None:
         """Give a message back."""
         if not message.status and not message.acked:
             message.acked = True
             try:
-                self.client.connection.answer(message.reply, NAK)
+                self.client._connection.answer(message.reply, NAK)
             except PenstockError as error:  # the server delivers it again after the ack wait
-                self.client.report(error)
-            self.client.plan_flush()
+                self.client._report(error)
+            self.client._plan_flush()
 
     def pong(self) -> None:
         """No message follows."""
         super().pong()
-        self.end()
+        self._on_end()
 
-    def lost(self, error: PenstockError) -> None:
+    def _on_lost(self, error: PenstockError) -> None:
         """No message follows."""
-        super().lost(error)
-        self.end()
+        super()._on_lost(error)
+        self._on_end()
 
-    def abandoned(self) -> None:
+    def _on_abandoned(self) -> None:
         """Nobody has the handle any more: the pong, or the loss of the connection, is the end all the same."""
 
-    def end(self) -> None:
+    def _on_end(self) -> None:
         """Forget the subscription."""
-        self.client.connection.forget(self.interest)
+        self.client._connection.forget(self._interest)
 
 
 class Pulling(Generic[M]):
     """A handle of one consumer."""
 
-    calls_overlap: ClassVar[bool] = True
+    _calls_overlap: ClassVar[bool] = True
     """Whether a call may begin while another one of the same thread or task runs."""
 
     def __init__(self, js: Streams[M], stream: str, consumer: str) -> None:
         """A handle to pull messages of an existing consumer."""
         self.client = js.client
         self.stream = stream
+        """The name of the stream."""
         self.consumer = consumer
-        self._subject = js.plans.subjects.next_message(stream, consumer)
+        """The name of the consumer."""
+        self._subject = js._plans.subjects.next_message(stream, consumer)
         self._inbox: Inbox | None = None
         self._requests = 0
         self._busy = False
         self._closed = False
 
     def _occupy(self) -> None:
-        if self._busy and not self.calls_overlap:
+        if self._busy and not self._calls_overlap:
             raise RuntimeError("another call is pulling with this handle")
         self._busy = True
 
@@ -175,11 +177,11 @@ class Pulling(Generic[M]):
             inbox = Inbox(self.client, self._subject)
             yield Attach(f"{inbox.name}.*", inbox)
             self._inbox = inbox
-            self.client.watchers.add(inbox)
+            self.client._watchers.add(inbox)
             weakref.finalize(
-                self, self.client.connection.abandon, inbox.interest.sid
+                self, self.client._connection.abandon, inbox._interest.sid
             ).atexit = False
-        inbox.interest.check()
+        inbox._interest.check()
         self._check_open()
         inbox.error = None
         return inbox
@@ -192,15 +194,15 @@ class Pulling(Generic[M]):
         """Raise what the server refused; the next call asks anew."""
         if inbox.refusal is not None:
             self._inbox = None
-            self.client.release(inbox.interest)
-            inbox.end()
+            self.client._release(inbox._interest)
+            inbox._on_end()
             raise inbox.refusal
 
-    def request(self, inbox: Inbox, body: bytes) -> str:
+    def _request(self, inbox: Inbox, body: bytes) -> str:
         """Queue a pull request; returns the subject of its statuses."""
         self._requests += 1
         reply = f"{inbox.name}.{self._requests}"
-        self.client.connection.publish(self._subject, body, reply)
+        self.client._connection.publish(self._subject, body, reply)
         return reply
 
     def close(self) -> None:
@@ -208,10 +210,10 @@ class Pulling(Generic[M]):
         self._closed = True
         inbox = self._inbox
         if inbox is not None and not inbox.ended:
-            self.client.release(inbox.interest)
-            inbox.end()
+            self.client._release(inbox._interest)
+            inbox._on_end()
 
-    def give_up(self, *, returns: bool) -> None:
+    def _give_up(self, *, returns: bool) -> None:
         """End the requests of a call that was broken off; close.
 
         With ``returns`` messages that are here or on their way go back to the consumer at once.
@@ -221,13 +223,13 @@ class Pulling(Generic[M]):
         if inbox is None or inbox.ended:
             return
         if not returns:
-            self.client.release(inbox.interest)
-            inbox.end()
+            self.client._release(inbox._interest)
+            inbox._on_end()
             return
-        late = Late(self.client, inbox.interest)
+        late = Late(self.client, inbox._interest)
         while inbox.queue:
-            late.receive(inbox.queue.popleft())
-        inbox.end()
+            late._on_message(inbox.queue.popleft())
+        inbox._on_end()
         late.begin()
 
     def _leaving(self, _: type[BaseException] | None) -> Steps[None]:
@@ -237,7 +239,7 @@ class Pulling(Generic[M]):
 
     # -- one request -------------------------------------------------------------------------------
 
-    def fetching(
+    def _fetching(
         self,
         batch: int = 1,
         *,
@@ -256,11 +258,11 @@ class Pulling(Generic[M]):
             expires_ns = 0 if no_wait else max(1, to_nanoseconds(seconds))
             return pull_body(count, expires_ns=expires_ns, no_wait=no_wait, max_bytes=max_bytes)
 
-        return (yield from self.collecting(batch, self.client.timeout_of(timeout), body))
+        return (yield from self._collecting(batch, self.client._timeout_of(timeout), body))
 
-    fetch = call(fetching)
+    fetch = call(_fetching)
 
-    def collecting(
+    def _collecting(
         self, batch: int, seconds: float, body: Callable[[int, float], bytes]
     ) -> Steps[list[M]]:
         """``fetching`` with a request that ``body(messages, seconds)`` makes."""
@@ -280,20 +282,20 @@ class Pulling(Generic[M]):
 
     def _fetch(self, inbox: Inbox, fetch: Fetch, body: bytes, seconds: float) -> Steps[None]:
         client = self.client
-        fetch.reply = self.request(inbox, body)
-        deadline = client.clock() + seconds
+        fetch.reply = self._request(inbox, body)
+        deadline = client._clock() + seconds
         yield from self._collect(inbox, fetch, seconds + GRACE_S)
         while fetch.may_begin_again(clustered=client.clustered):
-            left = deadline - client.clock() - RETRY_S
+            left = deadline - client._clock() - RETRY_S
             if fetch.messages or left <= 0:
                 break
             yield Until(inbox, inbox.has_ended, RETRY_S)
-            fetch.again(self.request(inbox, body))  # the consumer may be electing a leader
+            fetch.again(self._request(inbox, body))  # the consumer may be electing a leader
             yield from self._collect(inbox, fetch, left + GRACE_S)
 
     def _collect(self, inbox: Inbox, fetch: Fetch, seconds: float) -> Steps[None]:
         def over() -> bool:
-            return _feed(inbox, fetch) or inbox.has_news()
+            return _feed(inbox, fetch) or inbox._has_news()
 
         try:
             yield Until(inbox, over, seconds)
@@ -303,7 +305,7 @@ class Pulling(Generic[M]):
             if inbox.error is not None:
                 raise ConnectionLost(f"connection lost while pulling: {inbox.error}")
             if inbox.ended:
-                inbox.interest.check()
+                inbox._interest.check()
                 self._check_open()
                 raise ConnectionClosed(f"the handle of consumer {self.consumer!r} is closed")
             raise Timeout(f"no answer to a pull from {self.consumer!r} in {seconds} s")
@@ -332,7 +334,7 @@ class Pulling(Generic[M]):
         """
         self._occupy()
         try:
-            reading = yield from self.begin_reading(
+            reading = yield from self._begin_reading(
                 batch=batch,
                 max_bytes=max_bytes,
                 expires=expires,
@@ -346,7 +348,7 @@ class Pulling(Generic[M]):
 
     messages = flow(_reading)
 
-    def begin_reading(
+    def _begin_reading(
         self,
         *,
         batch: int,
@@ -401,14 +403,14 @@ class Reading(Generic[M]):
                 requests.restart()
             body = requests.due()
             if body is not None:
-                self._handle.request(inbox, body)
+                self._handle._request(inbox, body)
                 yield SEND
-            if not (yield Until(inbox, inbox.has_news, self._quiet)):
+            if not (yield Until(inbox, inbox._has_news, self._quiet)):
                 requests.restart()  # not even a heartbeat: the request is lost
         if not inbox.queue:
             self._handle.check_permitted(inbox)
         if inbox.ended and not inbox.queue:
-            inbox.interest.check()
+            inbox._interest.check()
             return False
         return True
 

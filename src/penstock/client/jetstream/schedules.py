@@ -184,11 +184,11 @@ class Scheduling(Managed[M]):
         The stream needs ``allow_msg_schedules`` and takes both subjects. Raises ValueError,
         InvalidSubject, ApiError when the stream refuses, and the errors of ``publish``.
         """
-        pattern = pattern_of(at, every, cron, delay, self.client.now_ns())
+        pattern = pattern_of(at, every, cron, delay, self.client._now_ns())
         own = schedule_headers(
             subject, target, pattern, source=source, time_zone=time_zone, ttl=ttl, rollup=rollup
         )
-        ack: PubAck = yield from self.publishing(
+        ack: PubAck = yield from self._publishing(
             subject, data, headers={**(headers or {}), **own}, timeout=timeout
         )
         return ack
@@ -200,7 +200,7 @@ class Scheduling(Managed[M]):
 
         With ``allow_direct`` a request returns many of them, otherwise one.
         """
-        info = yield from self.plans.stream_info(stream, subjects_filter=subject)
+        info = yield from self._plans.stream_info(stream, subjects_filter=subject)
         subjects = sorted(info.state.subjects)
         if not info.config.allow_direct:
             for each in subjects:
@@ -209,7 +209,7 @@ class Scheduling(Managed[M]):
                     yield found
             return
         for start in range(0, len(subjects), SUBJECTS_OF_A_GET):
-            gets = DirectGets(self.client, self.plans.direct_get(stream), self.timeout)
+            gets = DirectGets(self.client, self._plans.direct_get(stream), self.timeout)
             request = MsgGetRequest(multi_last=subjects[start : start + SUBJECTS_OF_A_GET])
             yield from gets.pages(request, None, schedule_of)
 
@@ -224,14 +224,14 @@ class Scheduling(Managed[M]):
         found = yield from self._schedule_on(stream, subject)
         if found is None:
             return False
-        yield from self.plans.delete_message(stream, found.seq, erase=False)
+        yield from self._plans.delete_message(stream, found.seq, erase=False)
         return True
 
     cancel_schedule = call(_cancelling)
 
     def _schedule_on(self, stream: str, subject: str) -> Steps[Schedule | None]:
         try:
-            message = yield from self.plans.get_message(stream, last_by_subject=subject)
+            message = yield from self._plans.get_message(stream, last_by_subject=subject)
         except MessageNotFound:
             return None
         return schedule_of(message)

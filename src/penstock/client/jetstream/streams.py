@@ -69,13 +69,15 @@ class Streams(Scheduling[M]):
     ) -> None:
         """``timeout`` of every call, in seconds."""
         self.client = client
+        """The client that it belongs to."""
         own = domain is None and prefix is None
-        self.plans = ManagementPlans(
+        self._plans = ManagementPlans(
             domain, prefix, timeout, lambda: client.server_info.api_lvl if own else 0
         )
         self.timeout = timeout
+        """How long its calls wait for an answer, in seconds, unless they are told."""
 
-    def seconds_of(self, timeout: Duration | None) -> float:
+    def _seconds_of(self, timeout: Duration | None) -> float:
         """The timeout in seconds: the given one, or that of every call."""
         return self.timeout if timeout is None else to_seconds(timeout)
 
@@ -104,7 +106,7 @@ class Streams(Scheduling[M]):
 
     # -- messages ----------------------------------------------------------------------------------
 
-    def publishing(
+    def _publishing(
         self,
         subject: str,
         data: bytes = b"",
@@ -138,11 +140,11 @@ class Streams(Scheduling[M]):
         once = None
         if msg_id:
             once = Once(msg_id, expected_stream, expected_last_seq, expected_last_subject_seq)
-        return (yield from self.storing(subject, data, block, timeout, once=once))
+        return (yield from self._storing(subject, data, block, timeout, once=once))
 
-    publish = call(publishing)
+    publish = call(_publishing)
 
-    def storing(
+    def _storing(
         self,
         subject: str,
         data: bytes,
@@ -156,11 +158,11 @@ class Streams(Scheduling[M]):
         ``once``: the stream stores it once however often it is sent, so it is sent again when the
         connection breaks or no ack comes.
         """
-        seconds = self.seconds_of(timeout)
-        deadline, sent = self.client.clock() + seconds, Sent()
+        seconds = self._seconds_of(timeout)
+        deadline, sent = self.client._clock() + seconds, Sent()
         while True:
             try:
-                answer = yield from self.client.persevering(
+                answer = yield from self.client._persevering(
                     subject, data, seconds, block, again=None if once is None else sent
                 )
                 return decode_pub_ack(answer.data)
@@ -174,7 +176,7 @@ class Streams(Scheduling[M]):
                     raise
                 return first
             except ApiError as error:
-                seconds = deadline - self.client.clock() - RETRY_S
+                seconds = deadline - self.client._clock() - RETRY_S
                 if once is None or error.err_code != IN_PROCESS or seconds <= 0:
                     raise
                 yield from pausing()  # the first copy is being stored
@@ -186,12 +188,12 @@ class Streams(Scheduling[M]):
         """
         stream = once.stream
         if not stream:
-            stream = "".join((yield from self.plans.stream_names(subject))[:1])
+            stream = "".join((yield from self._plans.stream_names(subject))[:1])
         try:
             if once.last_seq is not None:
-                found = yield from self.plans.get_message(stream, once.last_seq + 1)
+                found = yield from self._plans.get_message(stream, once.last_seq + 1)
             else:
-                found = yield from self.plans.get_message(
+                found = yield from self._plans.get_message(
                     stream,
                     (once.last_subject_seq or 0) + 1,
                     next_by_subject=once.subject or subject,
@@ -202,7 +204,7 @@ class Streams(Scheduling[M]):
             return None
         return PubAck(stream=stream, seq=found.seq, duplicate=True)
 
-    def ordering(
+    def _ordering(
         self,
         stream: str,
         *,
@@ -216,21 +218,21 @@ class Streams(Scheduling[M]):
         The consumer is removed when the reader is left: in asyncio at once only through
         ``contextlib.aclosing``.
         """
-        return self.following(
+        return self._following(
             Ordered(stream, filter_subjects, start_seq, deliver_policy, headers_only)
         )
 
-    ordered = flow(ordering)
+    ordered = flow(_ordering)
 
-    def following(self, state: Ordered) -> Flow[M]:
+    def _following(self, state: Ordered) -> Flow[M]:
         """The messages from a position on, without end; creates a new consumer as needed.
 
         Ends when the owner closes the client.
         """
-        consumers = OwnConsumers(self.client, self.plans, state.stream)
+        consumers = OwnConsumers(self.client, self._plans, state.stream)
         collected = False
         try:
-            while not (yield from self._following(consumers, state)):
+            while not (yield from self._following_with(consumers, state)):
                 yield from consumers.removing()
         except GeneratorExit:  # nobody carries out steps
             collected = True
@@ -239,16 +241,18 @@ class Streams(Scheduling[M]):
             if not collected:
                 yield from consumers.removing()
 
-    def _following(self, consumers: OwnConsumers, state: Ordered) -> Generator[Step | M, Any, bool]:
+    def _following_with(
+        self, consumers: OwnConsumers, state: Ordered
+    ) -> Generator[Step | M, Any, bool]:
         """The messages of one consumer; returns whether no message follows."""
         handle: Pulling[M] | None = None
         try:
-            yield from state.checking(self.plans)
+            yield from state.checking(self._plans)
             info = yield from consumers.creating(state.config())
             state.started(info)
             handle = Pulling(self, state.stream, info.name)
             yield from consumers.removing(keep=info.name)
-            reading = yield from handle.begin_reading(batch=ORDERED_BATCH, patient=False)
+            reading = yield from handle._begin_reading(batch=ORDERED_BATCH, patient=False)
             while (yield from reading.refill()):
                 for message in reading.at_hand():
                     if not state.take(message.metadata):
@@ -274,16 +278,16 @@ class Streams(Scheduling[M]):
             deliver_subject=config.deliver_subject or self.client.new_inbox(),
             deliver_group=queue or config.deliver_group,
         )
-        own = OwnConsumers(self.client, self.plans, stream)
+        own = OwnConsumers(self.client, self._plans, stream)
         yield Attach(config.deliver_subject, subscription, config.deliver_group)
         try:
             if config.name or config.durable_name:
-                return (yield from self.plans.create_consumer(stream, config))
+                return (yield from self._plans.create_consumer(stream, config))
             info = yield from own.creating(config)
             own.give(info.name)  # the server removes it when its subscription has gone
             return info
         except BaseException:
-            yield from subscription.unsubscribing()
+            yield from subscription._unsubscribing()
             yield from own.removing()
             raise
 
@@ -295,11 +299,11 @@ class Pushed(Mailbox):
     info: ConsumerInfo
     """The consumer as it was created."""
 
-    def receive(self, message: BaseMessage) -> None:
+    def _on_message(self, message: BaseMessage) -> None:
         """A message of the consumer, or a control message of the server."""
         reply = control_reply(message)
         if reply is None:
-            super().receive(message)  # type: ignore[misc]  # of the subscription
+            super()._on_message(message)  # type: ignore[misc]  # of the subscription
         elif reply:
-            self.client.connection.publish(reply, b"")
-            self.client.plan_flush()
+            self.client._connection.publish(reply, b"")
+            self.client._plan_flush()

@@ -70,14 +70,16 @@ class Bucket(Generic[V]):
         """
         check_stream(info.config)
         self.client: Session[Any] = js.client
-        self.js = js
+        """The client that it belongs to."""
+        self._js = js
         self.bucket = info.config.name.removeprefix(wire.STREAM_PREFIX)
-        stored, written = prefixes(info.config, js.plans.subjects.prefix, API_PREFIX)
+        """The name of the bucket."""
+        stored, written = prefixes(info.config, js._plans.subjects.prefix, API_PREFIX)
         self.stream = info.config.name
         """The name of the bucket's stream."""
-        self.keyspace: Keyspace[V] = Keyspace(self.bucket, stored, written, values, keys)
+        self._keyspace: Keyspace[V] = Keyspace(self.bucket, stored, written, values, keys)
         self._direct = info.config.allow_direct if direct is None else direct
-        self._direct_get = js.plans.subjects.direct_get(self.stream)
+        self._direct_get = js._plans.subjects.direct_get(self.stream)
         self._info = info
 
     def __repr__(self) -> str:
@@ -86,7 +88,7 @@ class Bucket(Generic[V]):
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def getting(
+    def _getting(
         self, key: str, revision: int | None = None, *, timeout: Duration | None = None
     ) -> Steps[KvEntry[V] | None]:
         """The newest entry of a key, or the one at a revision; None when there is none.
@@ -98,7 +100,7 @@ class Bucket(Generic[V]):
             key, revision or 0, timeout=timeout, direct=self._direct, markers=False
         )
 
-    get = call(getting)
+    get = call(_getting)
 
     def _reading(
         self,
@@ -110,7 +112,7 @@ class Bucket(Generic[V]):
         markers: bool = True,
     ) -> Steps[KvEntry[V] | None]:
         """The entry of a key, or with ``markers`` its marker."""
-        subject = self.keyspace.subject(key)
+        subject = self._keyspace.subject(key)
         if revision < 0:
             raise ValueError(f"a revision is at least 1, got {revision}")
         try:
@@ -118,13 +120,13 @@ class Bucket(Generic[V]):
                 # without a revision, the subject of the request names the key
                 asked = self._direct_get if revision else f"{self._direct_get}.{subject}"
                 body = encode(MsgGetRequest(seq=revision)) if revision else b""
-                seconds = self.js.seconds_of(timeout)
-                answer = yield from self.client.reading(asked, body, seconds)
-                entry = self.keyspace.answered(subject, answer)
+                seconds = self._js._seconds_of(timeout)
+                answer = yield from self.client._reading(asked, body, seconds)
+                entry = self._keyspace.answered(subject, answer)
             else:
                 entry = yield from self._stored(subject, revision, timeout)
         except (MessageNotFound, NoResponders, StreamNotFound) as error:
-            yield from self.explaining(error)
+            yield from self._explaining(error)
             return None
         return entry if markers or entry is None or not entry.deleted else None
 
@@ -132,9 +134,9 @@ class Bucket(Generic[V]):
         self, subject: str, revision: int, timeout: Duration | None
     ) -> Steps[KvEntry[V] | None]:
         """Ask the leader of the stream; None when the revision belongs to another key."""
-        plans = self.js.plans
+        plans = self._js._plans
         if timeout is not None:
-            seconds = self.js.seconds_of(timeout)
+            seconds = self._js._seconds_of(timeout)
             plans = type(plans)(prefix=plans.subjects.prefix, seconds=seconds)
         found = yield from plans.get_message(
             self.stream,
@@ -143,11 +145,11 @@ class Bucket(Generic[V]):
         )
         if found.subject != subject:
             return None
-        return self.keyspace.entry(
+        return self._keyspace.entry(
             found.subject, found.seq, found.timestamp_ns, found.data, found.headers
         )
 
-    def explaining(self, error: Exception) -> Steps[None]:
+    def _explaining(self, error: Exception) -> Steps[None]:
         """Raise BucketNotFound when an error comes from a bucket that is gone, or the error itself.
 
         Nothing is raised when only the message is missing.
@@ -155,7 +157,7 @@ class Bucket(Generic[V]):
         if isinstance(error, MessageNotFound):
             return
         try:
-            yield from self.js.plans.stream_info(self.stream)
+            yield from self._js._plans.stream_info(self.stream)
         except StreamNotFound:
             raise BucketNotFound(self.bucket) from None
         raise error
@@ -178,7 +180,7 @@ class Bucket(Generic[V]):
         """
         once = None
         if self.client.clustered:
-            subject = self.keyspace.subject(key)
+            subject = self._keyspace.subject(key)
             once = Once(self.client.new_id(), self.stream, None, revision, subject)
         block = publish_headers(
             headers,
@@ -186,11 +188,11 @@ class Bucket(Generic[V]):
             expected_last_subject_seq=revision,
             ttl=ttl,
         )
-        subject = self.keyspace.write_subject(key)
+        subject = self._keyspace.write_subject(key)
         try:
-            return (yield from self.js.storing(subject, data, block, timeout, once=once)).seq
+            return (yield from self._js._storing(subject, data, block, timeout, once=once)).seq
         except NoResponders as error:
-            yield from self.explaining(error)
+            yield from self._explaining(error)
             raise
 
     def _deciding(
@@ -215,16 +217,16 @@ class Bucket(Generic[V]):
                 self.bucket, key, revision or 0, error.err_code, error.description
             ) from error
 
-    def putting(self, key: str, value: V, *, timeout: Duration | None = None) -> Steps[int]:
+    def _putting(self, key: str, value: V, *, timeout: Duration | None = None) -> Steps[int]:
         """Store a value, whatever the key holds; returns the revision.
 
         InvalidValue or TypeError for a value that is none of the bucket's.
         """
-        return (yield from self._publishing(key, self.keyspace.encoded(key, value), timeout))
+        return (yield from self._publishing(key, self._keyspace.encoded(key, value), timeout))
 
-    put = call(putting)
+    put = call(_putting)
 
-    def creating(
+    def _creating(
         self,
         key: str,
         value: V,
@@ -237,9 +239,9 @@ class Bucket(Generic[V]):
         KeyExists when it has a value. ``ttl``: the key expires after that time, at least a second, and with a
         ``history`` above 1 not before ``limit_marker_ttl``; NotEnabled when the bucket has none.
         """
-        data = self.keyspace.encoded(key, value)
+        data = self._keyspace.encoded(key, value)
         if ttl is not None:
-            yield from self.allowing_ttl(ttl)
+            yield from self._allowing_ttl(ttl)
         revision = 0
         for _ in range(CREATE_ATTEMPTS):
             try:
@@ -252,9 +254,9 @@ class Bucket(Generic[V]):
             revision = 0 if entry is None else entry.revision
         raise refused
 
-    create = call(creating)
+    create = call(_creating)
 
-    def updating(
+    def _updating(
         self, key: str, value: V, revision: int, *, timeout: Duration | None = None
     ) -> Steps[int]:
         """Store a value if the key's newest revision is this one; returns the new revision.
@@ -262,12 +264,12 @@ class Bucket(Generic[V]):
         RevisionConflict when it is another one. Revision 0: if the key never had a value.
         """
         check_revision(revision)
-        data = self.keyspace.encoded(key, value)
+        data = self._keyspace.encoded(key, value)
         return (yield from self._deciding(key, data, timeout, revision=revision))
 
-    update = call(updating)
+    update = call(_updating)
 
-    def deleting(
+    def _deleting(
         self, key: str, *, revision: int | None = None, timeout: Duration | None = None
     ) -> Steps[int]:
         """Delete a key: a marker becomes its newest revision; returns that revision.
@@ -277,7 +279,7 @@ class Bucket(Generic[V]):
         """
         return (yield from self._removing(key, wire.DELETE, revision, None, timeout))
 
-    delete = call(deleting)
+    delete = call(_deleting)
 
     def _purging(
         self,
@@ -307,7 +309,7 @@ class Bucket(Generic[V]):
         if revision is not None:
             check_revision(revision, least=1)
         if ttl is not None:
-            yield from self.allowing_ttl(ttl)
+            yield from self._allowing_ttl(ttl)
         headers = wire.removal_headers(operation)
         return (
             yield from self._deciding(
@@ -315,15 +317,15 @@ class Bucket(Generic[V]):
             )
         )
 
-    def allowing_ttl(self, ttl: Duration) -> Steps[None]:
+    def _allowing_ttl(self, ttl: Duration) -> Steps[None]:
         """Check a lifetime: ValueError, or NotEnabled when the bucket knows none."""
         if to_nanoseconds(ttl) < SECOND_NS:
             raise ValueError(f"a lifetime is at least one second, got {ttl!r}")
-        yield from self.allowing(
+        yield from self._allowing(
             "allow_msg_ttl", "keys with lifetimes of their own: set limit_marker_ttl", "2.11"
         )
 
-    def allowing(self, field: str, what: str, since: str) -> Steps[None]:
+    def _allowing(self, field: str, what: str, since: str) -> Steps[None]:
         """Raise NotEnabled unless the bucket's stream allows something.
 
         A mirror is not asked, because its origin decides.
@@ -338,7 +340,7 @@ class Bucket(Generic[V]):
 
     # -- several keys ------------------------------------------------------------------------------
 
-    def marker_of(self, key: str) -> Steps[int]:
+    def _marker_of(self, key: str) -> Steps[int]:
         """The revision of the marker of a deleted key, 0 when there is nothing; KeyExists."""
         entry = yield from self._reading(key)
         if entry is not None and not entry.deleted:
@@ -349,7 +351,7 @@ class Bucket(Generic[V]):
 
     def _informing(self) -> Steps[StreamInfo]:
         try:
-            return (yield from self.js.plans.stream_info(self.stream))
+            return (yield from self._js._plans.stream_info(self.stream))
         except StreamNotFound:
             raise BucketNotFound(self.bucket) from None
 
@@ -360,15 +362,15 @@ class Bucket(Generic[V]):
 
     status = call(_telling)
 
-    def comparing(self) -> Steps[bool]:
+    def _comparing(self) -> Steps[bool]:
         """Whether the bucket is the one that this handle last saw; from now on this one is."""
-        before, self._info = self._info, (yield from self.js.plans.stream_info(self.stream))
+        before, self._info = self._info, (yield from self._js._plans.stream_info(self.stream))
         return before.created == self._info.created
 
     def _destroying(self) -> Steps[None]:
         """Delete the bucket with all values. There is no way back."""
         try:
-            yield from self.js.plans.delete_stream(self.stream)
+            yield from self._js._plans.delete_stream(self.stream)
         except StreamNotFound:
             raise BucketNotFound(self.bucket) from None
 

@@ -64,7 +64,7 @@ class Handle(ManyKeys[V], Generic[V, KW, KT]):
 
     def with_keys(self, codec: KeyCodec) -> Self:
         """The same bucket with another codec of keys, such as ``Base64Keys()`` or ``PathKeys()``."""
-        handle: Self = self._with(self.keyspace.values, codec)
+        handle: Self = self._with(self._keyspace.values, codec)
         return handle
 
     def _with(self, values: ValueCodec[Any], keys: KeyCodec) -> Any:
@@ -72,4 +72,4 @@ class Handle(ManyKeys[V], Generic[V, KW, KT]):
         for codec, needed in ((values, "decode_value"), (keys, "decode_key")):
             if isinstance(codec, type) or not callable(getattr(codec, needed, None)):
                 raise TypeError(f"{codec!r} is no codec: it has no method {needed}")
-        return type(self)(self.js, self._info, values, keys=keys, direct=self._direct)
+        return type(self)(self._js, self._info, values, keys=keys, direct=self._direct)

@@ -37,7 +37,7 @@ _FIELDS = {
 class KeyValues(ABC, Generic[B]):
     """The buckets of a JetStream; ``B`` is the shell's handle of one."""
 
-    plans: ManagementPlans
+    _plans: ManagementPlans
 
     @abstractmethod
     def _bucket_type(self) -> Callable[..., B]:
@@ -49,7 +49,7 @@ class KeyValues(ABC, Generic[B]):
 
         return self._bucket_type()(self, info, PlainValues(), direct=direct)
 
-    def opening_bucket(self, bucket: str, *, direct: bool | None = None) -> Steps[B]:
+    def _opening_bucket(self, bucket: str, *, direct: bool | None = None) -> Steps[B]:
         """A handle of an existing bucket, whose values are bytes.
 
         ``direct``: whether ``get`` may ask any server that holds the bucket, which may lag behind in a
@@ -57,18 +57,18 @@ class KeyValues(ABC, Generic[B]):
         stream of that name is no bucket.
         """
         try:
-            info = yield from self.plans.stream_info(_stream_of(bucket))
+            info = yield from self._plans.stream_info(_stream_of(bucket))
         except StreamNotFound:
             raise BucketNotFound(bucket) from None
         return self._handle(info, direct)
 
-    def creating_bucket(self, config: KeyValueConfig) -> Steps[B]:
+    def _creating_bucket(self, config: KeyValueConfig) -> Steps[B]:
         """Create a bucket; opens an existing one with the same configuration.
 
         BucketExists when it has another one, NotEnabled when the server is too old for it.
         """
         try:
-            info = yield from self.plans.making_stream(
+            info = yield from self._plans.making_stream(
                 "CREATE", config.stream_config(), names=_FIELDS
             )
         except StreamExists:
@@ -81,7 +81,7 @@ class KeyValues(ABC, Generic[B]):
         ``(await bucket.status()).config`` is the present one.
         """
         try:
-            info = yield from self.plans.making_stream(
+            info = yield from self._plans.making_stream(
                 "UPDATE", config.stream_config(), names=_FIELDS
             )
         except StreamNotFound:
@@ -93,18 +93,18 @@ class KeyValues(ABC, Generic[B]):
         try:
             return (yield from self._updating_bucket(config))
         except BucketNotFound:
-            return (yield from self.creating_bucket(config))
+            return (yield from self._creating_bucket(config))
 
     def _deleting_bucket(self, bucket: str) -> Steps[None]:
         """Delete a bucket with all values; BucketNotFound. There is no way back."""
         try:
-            yield from self.plans.delete_stream(_stream_of(bucket))
+            yield from self._plans.delete_stream(_stream_of(bucket))
         except StreamNotFound:
             raise BucketNotFound(bucket) from None
 
     def _naming_buckets(self) -> Steps[list[str]]:
         """The names of all buckets, in order; mirrors included."""
-        names = yield from self.plans.stream_names()
+        names = yield from self._plans.stream_names()
         return sorted(
             name.removeprefix(wire.STREAM_PREFIX)
             for name in names
@@ -116,7 +116,7 @@ class KeyValues(ABC, Generic[B]):
         from .config import status_of
 
         found: list[KeyValueStatus] = []
-        for info in (yield from self.plans.streams()):
+        for info in (yield from self._plans.streams()):
             if info.config.name.startswith(wire.STREAM_PREFIX):
                 try:
                     found.append(status_of(info))
@@ -124,8 +124,8 @@ class KeyValues(ABC, Generic[B]):
                     continue  # only named like a bucket
         return sorted(found, key=lambda status: status.bucket)
 
-    key_value = call(opening_bucket)
-    create_key_value = call(creating_bucket)
+    key_value = call(_opening_bucket)
+    create_key_value = call(_creating_bucket)
     update_key_value = call(_updating_bucket)
     create_or_update_key_value = call(_ensuring_bucket)
     delete_key_value = call(_deleting_bucket)

@@ -65,11 +65,11 @@ class ManyKeys(Bucket[V]):
             raise ValueError(f"revisions are given for keys without a value: {unknown}")
         changes: dict[str, Change] = {}
         for key, value in values.items():
-            self.keyspace.write_subject(key)
+            self._keyspace.write_subject(key)
             expected = wanted.get(key)
             if expected is not None:
                 check_revision(expected)
-            changes[key] = Change(self.keyspace.encoded(key, value), revision=expected)
+            changes[key] = Change(self._keyspace.encoded(key, value), revision=expected)
         return (yield from committing(self, changes, timeout))
 
     put_many = call(_putting_many)
@@ -90,7 +90,7 @@ class ManyKeys(Bucket[V]):
             raise ValueError(f"from_revision is at least 1, got {from_revision}")
         return Position(
             self.stream,
-            self.keyspace.subjects(filters),
+            self._keyspace.subjects(filters),
             "new" if updates_only else None if history or from_revision else "last_per_subject",
             from_revision or 1,
             headers_only=without_values,
@@ -109,11 +109,11 @@ class ManyKeys(Bucket[V]):
             self, self._position(filters, history=history, without_values=without_values)
         )
         try:
-            return (yield from watch.initialing(timeout))
+            return (yield from watch._initialing(timeout))
         finally:
-            yield from watch.stopping()
+            yield from watch._stopping()
 
-    def listing(self, *filters: str, timeout: Duration | None = None) -> Steps[list[str]]:
+    def _listing(self, *filters: str, timeout: Duration | None = None) -> Steps[list[str]]:
         """The keys that have a value, sorted; with filters only those that match one of them.
 
         In a filter ``*`` stands for a token and ``>`` for the rest ("eu.>", "*.new"). The server
@@ -124,7 +124,7 @@ class ManyKeys(Bucket[V]):
         state = {entry.key: entry.deleted for entry in entries}
         return sorted(key for key, deleted in state.items() if not deleted)
 
-    keys = call(listing)
+    keys = call(_listing)
 
     def _remembering(
         self, *keys: str, without_values: bool = False, timeout: Duration | None = None
@@ -147,19 +147,19 @@ class ManyKeys(Bucket[V]):
         The keys are read until a moment at which none of them has a newer revision; Timeout when that does
         not come in ``timeout`` (that of the client if none is given), because other clients write too fast.
         """
-        deadline = self.client.clock() + self.js.seconds_of(timeout)
+        deadline = self.client._clock() + self._js._seconds_of(timeout)
         watch = Watching(self, self._position(filters))
         found: dict[str, KvEntry[V]] = {}
         try:
-            for entry in (yield from watch.initialing(timeout)):
+            for entry in (yield from watch._initialing(timeout)):
                 found[entry.key] = entry
-            position = watch.position
+            position = watch._position
             while (newest := (yield from self._newest(position.subjects))) > position.had:
                 yield from self._catching_up(watch, newest, found, deadline)
         finally:
-            yield from watch.stopping()
+            yield from watch._stopping()
         snapshot = KvSnapshot((key, entry) for key, entry in found.items() if not entry.deleted)
-        snapshot.revision = watch.position.had
+        snapshot.revision = watch._position.had
         return snapshot
 
     snapshot = call(_snapshotting)
@@ -173,7 +173,7 @@ class ManyKeys(Bucket[V]):
         """
         wait = _LOOK_AGAIN_S
         while True:
-            left = deadline - self.client.clock()
+            left = deadline - self.client._clock()
             if left <= 0:
                 raise Timeout(f"other clients write to bucket {self.bucket!r} without a pause")
             try:
@@ -181,7 +181,7 @@ class ManyKeys(Bucket[V]):
             except Timeout:  # nothing more is there, or what was the newest has gone
                 return
             found[entry.key] = entry
-            if watch.position.had >= newest or newest == math.inf:
+            if watch._position.had >= newest or newest == math.inf:
                 wait = 0.0
 
     def _newest(self, subjects: Sequence[str]) -> Steps[float]:
@@ -190,11 +190,11 @@ class ManyKeys(Bucket[V]):
         A reader that has had this revision before it asked has had everything up to it: what was replaced
         before the reader came to it was replaced by a message up to here.
         """
-        everything = self.keyspace.everything
+        everything = self._keyspace.everything
         newest: float = 0
         for subject in dict.fromkeys((everything, *subjects)):
             try:
-                found = yield from self.js.plans.get_message(self.stream, last_by_subject=subject)
+                found = yield from self._js._plans.get_message(self.stream, last_by_subject=subject)
             except MessageNotFound:
                 continue
             if subject == everything and _BATCH in found.headers and _COMMIT not in found.headers:
@@ -222,9 +222,9 @@ class ManyKeys(Bucket[V]):
             old = info.ts - entry.created_ns >= age_ns
             if not entry.deleted or not (old or entry.operation == wire.DELETE):
                 continue  # nothing is before a marker of a purge
-            removed += yield from self.js.plans.purge_stream(
+            removed += yield from self._js._plans.purge_stream(
                 self.stream,
-                filter_subject=self.keyspace.subject(entry.key),
+                filter_subject=self._keyspace.subject(entry.key),
                 seq=entry.revision + old,
             )
         return removed

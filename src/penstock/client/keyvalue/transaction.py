@@ -57,25 +57,25 @@ def committing(
     """
     if not changes:
         return {}
-    yield from bucket.allowing("allow_atomic", "transactions: set allow_atomic", "2.12")
-    batch = Atomic(bucket.js, timeout=timeout)
+    yield from bucket._allowing("allow_atomic", "transactions: set allow_atomic", "2.12")
+    batch = Atomic(bucket._js, timeout=timeout)
     try:
         for key, change in changes.items():
             revision = change.revision
             if change.creates:
-                revision = yield from bucket.marker_of(key)
+                revision = yield from bucket._marker_of(key)
             if change.ttl is not None:
-                yield from bucket.allowing_ttl(change.ttl)
-            yield from batch.adding(
-                bucket.keyspace.write_subject(key),
+                yield from bucket._allowing_ttl(change.ttl)
+            yield from batch._adding(
+                bucket._keyspace.write_subject(key),
                 change.data,
                 headers=wire.removal_headers(change.operation),
                 expected_last_subject_seq=revision,
                 ttl=change.ttl,
             )
-        ack = yield from batch.committing()
+        ack = yield from batch._committing()
     except NoResponders as error:
-        yield from bucket.explaining(error)
+        yield from bucket._explaining(error)
         raise
     except WrongLastSequence as error:
         if isinstance(error, RevisionConflict):
@@ -108,16 +108,16 @@ class Transaction(Generic[V]):
 
     def put(self, key: str, value: V) -> None:
         """Store a value, whatever the key holds."""
-        self._add(key, Change(self._bucket.keyspace.encoded(key, value)))
+        self._add(key, Change(self._bucket._keyspace.encoded(key, value)))
 
     def create(self, key: str, value: V, *, ttl: Duration | None = None) -> None:
         """Store the value of a key that does not exist, or was deleted."""
-        self._add(key, Change(self._bucket.keyspace.encoded(key, value), creates=True, ttl=ttl))
+        self._add(key, Change(self._bucket._keyspace.encoded(key, value), creates=True, ttl=ttl))
 
     def update(self, key: str, value: V, revision: int) -> None:
         """Store a value if this is the key's newest revision; 0: if it never had a value."""
         check_revision(revision)
-        self._add(key, Change(self._bucket.keyspace.encoded(key, value), revision=revision))
+        self._add(key, Change(self._bucket._keyspace.encoded(key, value), revision=revision))
 
     def delete(self, key: str, *, revision: int | None = None) -> None:
         """Delete a key, with ``revision`` only if that is its newest one."""
@@ -142,7 +142,7 @@ class Transaction(Generic[V]):
         """Take a change; InvalidKey, or ValueError for a second one of the key."""
         if self._over:
             raise ValueError("the transaction is over: begin another one")
-        self._bucket.keyspace.write_subject(key)
+        self._bucket._keyspace.write_subject(key)
         if key in self._changes:
             raise ValueError(f"key {key!r} is changed twice: a transaction changes it once")
         self._changes[key] = change

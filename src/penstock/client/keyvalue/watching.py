@@ -134,9 +134,10 @@ class Watching(Generic[V]):
         """Made by ``watch``; the first call creates the consumer, unless ``beginning`` has."""
         self.client = bucket.client
         self.bucket = bucket
-        self.position = position
+        """The name of the bucket."""
+        self._position = position
         self._ignore_deletes = ignore_deletes
-        self._flow = bucket.js.following(position)
+        self._flow = bucket._js._following(position)
         self._step: Step | None = None  # what the flow waits for
         self._due = 0.0  # until when, where it is an Until
         self._checked = 1  # consumers whose bucket is known to be the same
@@ -148,7 +149,7 @@ class Watching(Generic[V]):
     @property
     def caught_up(self) -> bool:
         """Whether the watch has delivered all values that it began with."""
-        return self.position.caught_up and self.position.starts > 0 and not self._held
+        return self._position.caught_up and self._position.starts > 0 and not self._held
 
     def _listens(self) -> bool:
         """Whether messages are asked for, so that each comes when it is stored, before another replaces it."""
@@ -170,14 +171,14 @@ class Watching(Generic[V]):
 
     next = call(_nexting)
 
-    def initialing(self, timeout: Duration | None = None) -> Steps[list[KvEntry[V]]]:
+    def _initialing(self, timeout: Duration | None = None) -> Steps[list[KvEntry[V]]]:
         """The values that the watch begins with, without those that it has delivered already.
 
         An empty list for a watch of updates. After this call the watch delivers updates only, and every one.
         Timeout when the values do not arrive in time, that of the client if none is given; the next call goes
         on where this one ended.
         """
-        deadline = self.client.clock() + self.bucket.js.seconds_of(timeout)
+        deadline = self.client._clock() + self.bucket._js._seconds_of(timeout)
         found: list[KvEntry[V]] = []
         try:
             while (
@@ -193,9 +194,9 @@ class Watching(Generic[V]):
             raise
         return found
 
-    initial = call(initialing)
+    initial = call(_initialing)
 
-    def stopping(self) -> Steps[None]:
+    def _stopping(self) -> Steps[None]:
         """Stop: no entry follows, and the server's consumer is removed. A second call does nothing."""
         if self._ended:
             return
@@ -212,23 +213,23 @@ class Watching(Generic[V]):
         except (StopIteration, Left):
             return
 
-    stop = call(stopping)
+    stop = call(_stopping)
 
     def _leaving(self, _: type[BaseException] | None) -> Steps[None]:
         """The end of the block."""
-        yield from self.stopping()
+        yield from self._stopping()
 
-    def beginning(self) -> Steps[None]:
+    def _beginning(self) -> Steps[None]:
         """Create the consumer: from now on every change is delivered."""
-        deadline = self.client.clock() + self.bucket.js.timeout
+        deadline = self.client._clock() + self.bucket._js.timeout
         try:
             entry = yield from self._advancing(
-                deadline, lambda: self.position.starts > 0 and self._listens()
+                deadline, lambda: self._position.starts > 0 and self._listens()
             )
         except GeneratorExit:  # nobody carries out steps
             raise
         except BaseException:
-            yield from self.stopping()
+            yield from self._stopping()
             raise
         if entry is not None:
             self._held.insert(0, entry)
@@ -238,7 +239,7 @@ class Watching(Generic[V]):
     def _following(self, timeout: Duration | None = None) -> Steps[KvEntry[V]]:
         """The next entry; Timeout, or Ended when none follows."""
         seconds = math.inf if timeout is None else to_seconds(timeout)
-        entry = yield from self._advancing(self.client.clock() + seconds)
+        entry = yield from self._advancing(self.client._clock() + seconds)
         assert entry is not None
         return entry
 
@@ -256,7 +257,7 @@ class Watching(Generic[V]):
                 self._check_end()
                 if until():
                     return None
-                if self.position.starts > self._checked:
+                if self._position.starts > self._checked:
                     yield from self._comparing()
                     continue
                 if self._step is None:
@@ -275,11 +276,11 @@ class Watching(Generic[V]):
         Timeout at the deadline, which the flow does not notice.
         """
         answer: Any = None
-        left = max(0.0, deadline - self.client.clock())
+        left = max(0.0, deadline - self.client._clock())
         try:
             if isinstance(step, Until):
                 done = step.done
-                seconds = max(0.0, self._due - self.client.clock())
+                seconds = max(0.0, self._due - self.client._clock())
                 answer = yield Until(step.box, lambda: done() or self._ended, min(seconds, left))
             else:
                 answer = yield Ready(left) if isinstance(step, Ready) else step
@@ -289,13 +290,13 @@ class Watching(Generic[V]):
             return None if self._ended else self._resume(self._flow.throw, error)
         if self._ended:
             return None
-        if isinstance(step, Until) and not answer and self.client.clock() < self._due:
+        if isinstance(step, Until) and not answer and self.client._clock() < self._due:
             self._check_late(deadline)
             return None
         return self._resume(self._flow.send, answer)
 
     def _check_late(self, deadline: float) -> None:
-        if self.client.clock() >= deadline:
+        if self.client._clock() >= deadline:
             raise Timeout(f"no entry of bucket {self.bucket.bucket!r} came in time")
 
     def _resume(self, go_on: Callable[[Any], Any], given: Any) -> BaseMessage | None:
@@ -317,15 +318,15 @@ class Watching(Generic[V]):
             return message
         self._step = item
         if isinstance(item, Until):
-            self._due = self.client.clock() + item.seconds
+            self._due = self.client._clock() + item.seconds
         return None
 
     def _entry(self, message: BaseMessage) -> KvEntry[V] | None:
         metadata = message.metadata
-        update = self.position.caught_up
-        if not self.position.passes(metadata):
+        update = self._position.caught_up
+        if not self._position.passes(metadata):
             return None
-        entry = self.bucket.keyspace.entry(
+        entry = self.bucket._keyspace.entry(
             message.subject,
             metadata.stream_seq,
             metadata.timestamp_ns,
@@ -339,15 +340,15 @@ class Watching(Generic[V]):
     def _comparing(self) -> Steps[None]:
         """Compare the bucket with the one before the consumer was lost."""
         try:
-            same = yield from self.bucket.comparing()
+            same = yield from self.bucket._comparing()
         except StreamNotFound:
             same = False
         except PenstockError:
             return  # the next step tells what is wrong, or this is asked again
-        if same and not self.position.went_back:
-            self._checked = self.position.starts
+        if same and not self._position.went_back:
+            self._checked = self._position.starts
             return
-        yield from self.stopping()
+        yield from self._stopping()
         self._failure = BucketReplaced(
             f"bucket {self.bucket.bucket!r} was deleted and created again, or restored: "
             "watch it again from the start"
@@ -361,4 +362,4 @@ class Watching(Generic[V]):
         self._ended = True
         self._failure = failure
         if isinstance(self._step, Until):
-            self._step.box.stir()
+            self._step.box._stir()

@@ -65,7 +65,7 @@ class Download(Mailbox):
         self, js: Streams[Any], stream: str, subject: str, info: ObjectInfo, patience_s: float
     ) -> None:
         """``patience_s``: how long to wait for the next chunk."""
-        self.interest: Interest
+        self._interest: Interest
         self.done = 0
         """The bytes that ``more`` has returned."""
         self.held_bytes_max = 0
@@ -92,29 +92,29 @@ class Download(Mailbox):
 
     # -- called by the client ----------------------------------------------------------------------
 
-    def receive(self, message: BaseMessage) -> None:
+    def _on_message(self, message: BaseMessage) -> None:
         """An answer arrived."""
         if message.subject.rpartition(".")[2] == str(self._round):
             self._queue.append(message)
             self._queued += len(message.data)
             self.held_bytes_max = max(self.held_bytes_max, self._queued)
-            self.stir()
+            self._stir()
 
-    def lost(self, error: PenstockError) -> None:
+    def _on_lost(self, error: PenstockError) -> None:
         """The connection broke, or the client was closed."""
         self._error = error
-        self.stir()
+        self._stir()
 
-    def refused(self, complaint: PermissionsViolation) -> None:
+    def _on_refused(self, complaint: PermissionsViolation) -> None:
         """The server does not permit something, which may be these requests."""
         if self._inbox in complaint.text or f".DIRECT.GET.{self._stream}" in complaint.text:
             self._error = complaint
-            self.stir()
+            self._stir()
 
-    def end(self) -> None:
+    def _on_end(self) -> None:
         """The client is closed: no answer follows."""
         self._error = ConnectionClosed("the client was closed during a get")
-        self.stir()
+        self._stir()
 
     def _has_news(self) -> bool:
         return bool(self._queue) or self._error is not None
@@ -124,20 +124,20 @@ class Download(Mailbox):
     def begin(self) -> Steps[None]:
         """Subscribe to the answers."""
         yield Attach(f"{self._inbox}.*", self)
-        self._client.watchers.add(self)
+        self._client._watchers.add(self)
 
     def close(self) -> None:
         """Stop receiving answers."""
-        self._client.watchers.discard(self)
-        if hasattr(self, "interest"):
-            self._client.release(self.interest)
+        self._client._watchers.discard(self)
+        if hasattr(self, "_interest"):
+            self._client._release(self._interest)
 
     def more(self) -> Steps[list[bytes]]:
         """The next chunks, as soon as there are any; empty when the object is complete.
 
         Raises ObjectDamaged, ChunkMissing, Timeout, ConnectionClosed.
         """
-        clock = self._client.clock
+        clock = self._client._clock
         deadline = clock() + self._patience_s
         while self.done < self._info.size:
             if self._plain:
@@ -169,7 +169,7 @@ class Download(Mailbox):
         client = self._client
         if not self._left:
             yield from self._ask()
-        seconds = min(self._js.timeout, max(0.0, deadline - client.clock()))
+        seconds = min(self._js.timeout, max(0.0, deadline - client._clock()))
         arrived = yield Until(self, self._has_news, seconds)
         if self._error is not None or not arrived:
             error, self._error = self._error, None
@@ -205,14 +205,14 @@ class Download(Mailbox):
         request = MsgGetRequest(
             seq=self._next_seq, next_by_subj=self._subject, batch=self._left if left > 1 else 0
         )
-        subject = self._js.plans.subjects.direct_get(self._stream)
+        subject = self._js._plans.subjects.direct_get(self._stream)
         try:
-            self._client.connection.publish(
+            self._client._connection.publish(
                 subject, encode(request), f"{self._inbox}.{self._round}", sound_reply=True
             )
             yield SEND
-            if self._client.connection.connected:
-                self._client.flush_output()
+            if self._client._connection.connected:
+                self._client._flush_output()
         except (ConnectionLost, OutputFull, Timeout):
             self._left = 0
             yield from pausing()
@@ -253,7 +253,7 @@ class Download(Mailbox):
         try:
             message = yield from persisting(
                 self._client,
-                lambda: self._js.plans.get_message(
+                lambda: self._js._plans.get_message(
                     self._stream, self._next_seq, next_by_subject=self._subject
                 ),
                 self._patience_s,

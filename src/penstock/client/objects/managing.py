@@ -50,7 +50,7 @@ class Buckets(ABC, Generic[S]):
         from .models import stream_of
 
         store: S = self._store(bucket)
-        info = yield from of_bucket(bucket, self.plans.stream_info(stream_of(bucket)))
+        info = yield from of_bucket(bucket, self._plans.stream_info(stream_of(bucket)))
         store._sealed = info.config.sealed
         return store
 
@@ -62,7 +62,7 @@ class Buckets(ABC, Generic[S]):
         Raises BucketExists for another configuration.
         """
         store: S = self._store(config.bucket)
-        yield from of_bucket(config.bucket, self.plans.create_stream(config.on(StreamConfig())))
+        yield from of_bucket(config.bucket, self._plans.create_stream(config.on(StreamConfig())))
         return store
 
     create_object_store = call(_creating_store)
@@ -72,8 +72,10 @@ class Buckets(ABC, Generic[S]):
         from .models import stream_of
 
         store: S = self._store(config.bucket)
-        info = yield from of_bucket(config.bucket, self.plans.stream_info(stream_of(config.bucket)))
-        yield from self.plans.update_stream(config.on(info.config))
+        info = yield from of_bucket(
+            config.bucket, self._plans.stream_info(stream_of(config.bucket))
+        )
+        yield from self._plans.update_stream(config.on(info.config))
         return store
 
     update_object_store = call(_updating_store)
@@ -82,7 +84,7 @@ class Buckets(ABC, Generic[S]):
         """Remove an object store with all objects; BucketNotFound when it does not exist."""
         from .models import stream_of
 
-        yield from of_bucket(bucket, self.plans.delete_stream(stream_of(bucket)))
+        yield from of_bucket(bucket, self._plans.delete_stream(stream_of(bucket)))
 
     delete_object_store = call(_deleting_store)
 
@@ -90,7 +92,7 @@ class Buckets(ABC, Generic[S]):
         """The names of all object stores, in order."""
         from .models import STREAM_PREFIX
 
-        names = yield from self.plans.stream_names("$O.*.C.>")
+        names = yield from self._plans.stream_names("$O.*.C.>")
         return [
             name.removeprefix(STREAM_PREFIX) for name in names if name.startswith(STREAM_PREFIX)
         ]
@@ -101,7 +103,7 @@ class Buckets(ABC, Generic[S]):
         """The state of all object stores, by name."""
         from .models import STREAM_PREFIX, status_of
 
-        infos = yield from self.plans.streams("$O.*.C.>")
+        infos = yield from self._plans.streams("$O.*.C.>")
         return [status_of(info) for info in infos if info.config.name.startswith(STREAM_PREFIX)]
 
     object_stores = call(_listing_stores)

@@ -45,13 +45,13 @@ def persisting(
     served: bool = True,
 ) -> Steps[T]:
     """Repeat the call until it succeeds, fails for good, or the time is over: then its last error."""
-    deadline = client.clock() + patience_s
+    deadline = client._clock() + patience_s
     while True:
         try:
             return (yield from attempt())
         except Exception as error:
             again = passing(error, served=served or client.clustered)
-            if not again or client.closed or client.clock() >= deadline:
+            if not again or client.closed or client._clock() >= deadline:
                 raise
         yield from pausing()
 

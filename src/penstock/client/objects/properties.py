@@ -59,6 +59,7 @@ class Properties:
         self._stream = stream_of(bucket)
         self._js = js
         self.client = js.client
+        """The client that it belongs to."""
         self.bucket = bucket
         """The bucket's name."""
         self._sealed = False  # as far as this handle knows
@@ -67,28 +68,28 @@ class Properties:
         """The name of the bucket."""
         return f"<{type(self).__name__} {self.bucket}>"
 
-    def informing(self, name: str, *, show_deleted: bool = False) -> Steps[ObjectInfo]:
+    def _informing(self, name: str, *, show_deleted: bool = False) -> Steps[ObjectInfo]:
         """The properties of an object or a link; with ``show_deleted`` also of a deleted object.
 
         In a cluster a replica may lag behind and answer with the object before. Raises ObjectNotFound, which is
         what the leader of the stream knows, ObjectDamaged when the message about it cannot be read, ValueError for a
         name that no object can have.
         """
-        info = yield from self._informing(name)
+        info = yield from self._asking_any(name)
         if (info is None or info.deleted) and self.client.clustered:
             info, _ = yield from self._looking(name)  # a replica may not know yet
         if info is None or (info.deleted and not show_deleted):
             raise ObjectNotFound(self.bucket, name)
         return info
 
-    info = call(informing)
+    info = call(_informing)
 
-    def _informing(self, name: str) -> Steps[ObjectInfo | None]:
+    def _asking_any(self, name: str) -> Steps[ObjectInfo | None]:
         """What any replica knows, with one short request."""
         subject = meta_subject(self.bucket, name)
-        direct = self._js.plans.subjects.direct_get(self._stream, subject)
+        direct = self._js._plans.subjects.direct_get(self._stream, subject)
         try:
-            message = yield from self.client.reading(direct, b"", self._js.timeout)
+            message = yield from self.client._reading(direct, b"", self._js.timeout)
         except NoResponders:  # the stream takes no direct gets
             return (yield from self._looking(name))[0]
         if message.status == NOT_FOUND:
@@ -100,7 +101,7 @@ class Properties:
         """What the stream's leader knows, and the sequence to expect when it is replaced."""
         subject = meta_subject(self.bucket, name)
         try:
-            found = yield from self._js.plans.get_message(self._stream, last_by_subject=subject)
+            found = yield from self._js._plans.get_message(self._stream, last_by_subject=subject)
         except MessageNotFound:
             return None, 0
         try:
@@ -110,7 +111,7 @@ class Properties:
 
     def _publishing(self, info: ObjectInfo, expected_seq: int) -> Steps[int]:
         """Store the properties in place of those of a sequence; returns theirs."""
-        ack = yield from self._js.publishing(
+        ack = yield from self._js._publishing(
             meta_subject(self.bucket, info.name),
             encode_meta(info),
             headers=ROLLUP,
@@ -126,7 +127,7 @@ class Properties:
         except WrongLastSequence:
             return False
         except PenstockError as error:
-            if not passing(error) or self.client.clock() >= deadline:
+            if not passing(error) or self.client._clock() >= deadline:
                 raise
             yield from pausing()
             return False
@@ -136,11 +137,11 @@ class Properties:
         self, info: ObjectInfo, before: ObjectInfo | None, seq: int, patience_s: float
     ) -> Steps[ObjectInfo | None]:
         """Store the properties in place of those that were read; returns what they replaced."""
-        deadline = self.client.clock() + patience_s
+        deadline = self.client._clock() + patience_s
         while True:
             if (yield from self._trying(info, seq, deadline)):
                 return before
-            left = deadline - self.client.clock()
+            left = deadline - self.client._clock()
             found, seq = yield from persisting(self.client, lambda: self._looking(info.name), left)
             if found is not None and found.nuid == info.nuid and found.deleted == info.deleted:
                 return before
@@ -151,7 +152,7 @@ class Properties:
         subject = chunk_subject(self.bucket, nuid)
         yield from persisting(
             self.client,
-            lambda: self._js.plans.purge_stream(self._stream, filter_subject=subject),
+            lambda: self._js._plans.purge_stream(self._stream, filter_subject=subject),
             patience_s,
         )
 
@@ -162,7 +163,7 @@ class Properties:
 
     def _describing(self) -> Steps[ObjectStoreStatus]:
         """The state of the bucket; BucketNotFound when it does not exist any more."""
-        info = yield from of_bucket(self.bucket, self._js.plans.stream_info(self._stream))
+        info = yield from of_bucket(self.bucket, self._js._plans.stream_info(self._stream))
         return status_of(info)
 
     status = call(_describing)

@@ -96,7 +96,7 @@ class Renaming:
         store = self._store
         subject = meta_subject(store.bucket, name)
         return (
-            yield from store._js.plans.purge_stream(
+            yield from store._js._plans.purge_stream(
                 store._stream, filter_subject=subject, seq=seq + 1
             )
         )

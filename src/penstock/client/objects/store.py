@@ -51,7 +51,7 @@ class Storing(Transfers, Generic[W]):
 
     # -- changing ----------------------------------------------------------------------------------
 
-    def deleting(self, name: str) -> Steps[None]:
+    def _deleting(self, name: str) -> Steps[None]:
         """Delete an object or a link: its chunks are removed, a message says that it is deleted.
 
         A delete that is cancelled while that message is on the way deletes the object. An object that is put in
@@ -63,20 +63,20 @@ class Storing(Transfers, Generic[W]):
         if before is None or before.deleted:
             raise ObjectNotFound(self.bucket, name)
         yield from completing(
-            lambda patience_s: self._deleting(before, seq, patience_s),
+            lambda patience_s: self._marking_deleted(before, seq, patience_s),
             PATIENCE_S,
             self._js.timeout,
             self._left(before.nuid),
         )
 
-    delete = call(deleting)
+    delete = call(_deleting)
 
-    def _deleting(self, before: ObjectInfo, seq: int, patience_s: float) -> Steps[None]:
+    def _marking_deleted(self, before: ObjectInfo, seq: int, patience_s: float) -> Steps[None]:
         """Mark this object as deleted, and remove its chunks.
 
         One that is put in its place meanwhile stays, and its writer removes the chunks.
         """
-        deadline = self.client.clock() + patience_s
+        deadline = self.client._clock() + patience_s
         info: ObjectInfo | None = before
         while info is not None and info.nuid == before.nuid:
             gone = replace(info, deleted=True, size=0, chunks=0, digest="")
@@ -84,12 +84,12 @@ class Storing(Transfers, Generic[W]):
                 if info.nuid:
                     yield from self._purging(info.nuid, patience_s)
                 return
-            left = deadline - self.client.clock()
+            left = deadline - self.client._clock()
             info, seq = yield from persisting(self.client, lambda: self._looking(before.name), left)
         if info is None or info.deleted:
             raise ObjectNotFound(self.bucket, before.name)
 
-    def updating_meta(
+    def _updating_meta(
         self,
         name: str,
         *,
@@ -136,7 +136,7 @@ class Storing(Transfers, Generic[W]):
             )
         )
 
-    update_meta = call(updating_meta)
+    update_meta = call(_updating_meta)
 
     def _changing(
         self, before: ObjectInfo, seq: int, changed: Callable[[ObjectInfo], ObjectInfo]
@@ -155,7 +155,7 @@ class Storing(Transfers, Generic[W]):
             else:
                 return info
 
-    def linking(self, name: str, target: ObjectInfo) -> Steps[ObjectInfo]:
+    def _linking(self, name: str, target: ObjectInfo) -> Steps[ObjectInfo]:
         """Make a link to an object of this bucket or another one; ``target`` is what ``info`` returns.
 
         A link of that name is replaced. Raises ObjectExists when an object has the name, and ValueError for
@@ -169,7 +169,7 @@ class Storing(Transfers, Generic[W]):
             raise ValueError(f"no link to {target.name!r}: it is a link itself")
         return (yield from self._storing_link(name, ObjectLink(target.bucket, target.name)))
 
-    add_link = call(linking)
+    add_link = call(_linking)
 
     def _linking_bucket(self, name: str, bucket: Storing[Any] | str) -> Steps[ObjectInfo]:
         """Make a link to a whole bucket, which is given as its store or its name.
@@ -231,10 +231,10 @@ class Storing(Transfers, Generic[W]):
         )
         found: list[ObjectInfo] = []
         try:
-            while (info := (yield from watcher.taking(self._js.timeout))) is not None:
+            while (info := (yield from watcher._taking(self._js.timeout))) is not None:
                 found.append(info)
         finally:
-            yield from watcher.stopping()
+            yield from watcher._stopping()
         return found
 
     list = call(_listing)
@@ -244,14 +244,14 @@ class Storing(Transfers, Generic[W]):
 
         Raises BucketNotFound when it does not exist any more.
         """
-        info = yield from of_bucket(self.bucket, self._js.plans.stream_info(self._stream))
+        info = yield from of_bucket(self.bucket, self._js._plans.stream_info(self._stream))
         info.config.sealed = self._sealed = True
-        return status_of((yield from self._js.plans.update_stream(info.config)))
+        return status_of((yield from self._js._plans.update_stream(info.config)))
 
     seal = call(_sealing)
 
     def _destroying(self) -> Steps[None]:
         """Remove the bucket with all objects, also a sealed one; BucketNotFound when it is gone."""
-        yield from of_bucket(self.bucket, self._js.plans.delete_stream(self._stream))
+        yield from of_bucket(self.bucket, self._js._plans.delete_stream(self._stream))
 
     destroy = call(_destroying)

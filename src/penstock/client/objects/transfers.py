@@ -53,7 +53,7 @@ class Transfers(Properties):
 
     # -- putting -----------------------------------------------------------------------------------
 
-    def putting(
+    def _putting(
         self,
         name: str,
         content: Content,
@@ -78,7 +78,7 @@ class Transfers(Properties):
         TypeError for bad arguments, ApiError when the stream refuses (sealed, or full), ObjectDamaged when the
         stream has lost chunks that it acknowledged, and whatever ``content`` and ``progress`` raise.
         """
-        size = check_chunk_size(chunk_size, self.client.connection.info.max_payload)
+        size = check_chunk_size(chunk_size, self.client._connection.info.max_payload)
         patience_s = to_seconds(patience)
         info = ObjectInfo(
             name=name,
@@ -124,7 +124,7 @@ class Transfers(Properties):
         yield from self._replacing(before)
         return info
 
-    put = call(putting)
+    put = call(_putting)
 
     def _carrying(
         self, source: Source, upload: Upload, progress: Progress | None
@@ -168,7 +168,7 @@ class Transfers(Properties):
     ) -> Steps[None]:
         """Remove the chunks of a put that failed, or of what it replaced if its object is complete after all."""
         try:
-            if self.client.connection.connected:
+            if self.client._connection.connected:
                 yield from upload.settle(self._js.timeout)
             found, _ = yield from persisting(
                 self.client, lambda: self._looking(info.name), self._js.timeout
@@ -194,7 +194,7 @@ class Transfers(Properties):
                 self._left(before.nuid),
             )
         except PenstockError as error:
-            self.client.report(error)
+            self.client._report(error)
 
     # -- getting -----------------------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ class Transfers(Properties):
 
     def _targeting(self, name: str) -> Steps[tuple[Transfers, ObjectInfo]]:
         """The object of that name, or the one that a link of that name leads to; and its store."""
-        info = yield from self.informing(name)
+        info = yield from self._informing(name)
         link = info.link
         if link is None:
             return self, info
@@ -214,7 +214,7 @@ class Transfers(Properties):
                 f"{name!r} is a link to the bucket {link.bucket!r}: open that with object_store()"
             )
         store: Transfers = Transfers(self._js, link.bucket)
-        info = yield from store.informing(link.name)
+        info = yield from store._informing(link.name)
         if info.link is not None:
             raise LinkNotFollowed(
                 f"{name!r} leads to {link.name!r} in bucket {link.bucket!r}, which is a link itself"
@@ -242,7 +242,7 @@ class Transfers(Properties):
 
     chunks = flow(_chunking)
 
-    def getting(
+    def _getting(
         self, name: str, *, progress: Progress | None = None, patience: Duration = PATIENCE_S
     ) -> Steps[bytes]:
         """The bytes of an object; follows a link to another object.
@@ -261,7 +261,7 @@ class Transfers(Properties):
             return buffer.getvalue()
         raise self._replaced(name)
 
-    get = call(getting)
+    get = call(_getting)
 
     def _getting_file(
         self,

@@ -61,7 +61,7 @@ class Upload(Mailbox):
 
     def __init__(self, js: Streams[Any], stream: str, subject: str, patience_s: float) -> None:
         """``patience_s``: how long to wait for the next ack."""
-        self.interest: Interest
+        self._interest: Interest
         self.acked = 0
         """The number of chunks that the stream has."""
         self.acked_bytes = 0
@@ -76,7 +76,7 @@ class Upload(Mailbox):
         self._nuid = subject.rpartition(".")[2]
         self._patience_s = patience_s
         self._inbox = js.client.new_inbox()
-        self._waiting: deque[Chunk] = deque()  # chunks acked + 1 ... sent
+        self._unanswered: deque[Chunk] = deque()  # chunks acked + 1 ... sent
         self._held = 0
         self._acks: dict[
             int, int
@@ -96,7 +96,7 @@ class Upload(Mailbox):
 
     # -- called by the client ----------------------------------------------------------------------
 
-    def receive(self, message: BaseMessage) -> None:
+    def _on_message(self, message: BaseMessage) -> None:
         """An ack arrived."""
         tour, _, place = message.subject.rpartition(".")[2].partition("-")
         number = int(place)
@@ -119,10 +119,10 @@ class Upload(Mailbox):
                 break
             self._drop()
             self._recent.append((self.acked, seq))
-        self.stir()
+        self._stir()
 
     def _drop(self) -> None:
-        chunk = self._waiting.popleft()
+        chunk = self._unanswered.popleft()
         self.acked += 1
         self.acked_bytes += len(chunk)
         self._held -= len(chunk)
@@ -133,53 +133,53 @@ class Upload(Mailbox):
         else:
             self._rejected.add(number)
             self._failure = self._failure or error
-        self.stir()
+        self._stir()
 
     @property
     def may_be_stored(self) -> bool:
         """Whether the stream may have a chunk."""
         return self.acked > 0 or self._doubt or self.sent > len(self._rejected)
 
-    def lost(self, error: PenstockError) -> None:
+    def _on_lost(self, error: PenstockError) -> None:
         """The connection broke, or the client was closed."""
         self._doubt = True
         if isinstance(error, ConnectionLost):
             self._broken = error
         else:
             self._failure = error
-        self.stir()
+        self._stir()
 
-    def refused(self, complaint: PermissionsViolation) -> None:
+    def _on_refused(self, complaint: PermissionsViolation) -> None:
         """The server does not permit a publish, which may be one of these."""
         if f'"{self._subject}"' in complaint.text:
             self._failure = complaint
-            self.stir()
+            self._stir()
 
-    def end(self) -> None:
+    def _on_end(self) -> None:
         """The client is closed: no ack follows."""
         if self._failure is None:
             self._failure = ConnectionClosed("the client was closed during a put")
-        self.stir()
+        self._stir()
 
     # -- steps -------------------------------------------------------------------------------------
 
     def begin(self) -> Steps[None]:
         """Subscribe to the acks."""
         yield Attach(f"{self._inbox}.*", self)
-        self._client.watchers.add(self)
+        self._client._watchers.add(self)
 
     def close(self) -> None:
         """Stop receiving acks."""
-        self._client.watchers.discard(self)
-        if hasattr(self, "interest"):
-            self._client.release(self.interest)
+        self._client._watchers.discard(self)
+        if hasattr(self, "_interest"):
+            self._client._release(self._interest)
 
     def send(self, chunk: Chunk) -> Steps[None]:
         """Send a chunk, after waiting for room. Raises the refusal of the stream, or Timeout."""
         if self._failure is not None or self._broken is not None or not self._has_room():
             yield from self._settling(self._has_room)
         self.sent += 1
-        self._waiting.append(chunk)
+        self._unanswered.append(chunk)
         self._held += len(chunk)
         self.held_bytes_max = max(self.held_bytes_max, self._held)
         try:
@@ -190,7 +190,7 @@ class Upload(Mailbox):
 
     def finish(self) -> Steps[None]:
         """Wait until the stream has every chunk, in order and once."""
-        yield from self._settling(lambda: not self._waiting)
+        yield from self._settling(lambda: not self._unanswered)
         if self._disturbed and (yield from self._persisting(self._counting)) != self.sent:
             yield from self._tidying()
 
@@ -198,17 +198,17 @@ class Upload(Mailbox):
         """Wait until the stream has answered for every chunk that was sent, whatever it answered."""
         yield Until(
             self,
-            lambda: len(self._waiting) <= len(self._rejected) or self._broken is not None,
+            lambda: len(self._unanswered) <= len(self._rejected) or self._broken is not None,
             seconds,
         )
 
     def _has_room(self) -> bool:
-        waiting = len(self._waiting)
+        waiting = len(self._unanswered)
         return waiting < 2 or (self._held < WINDOW_BYTES and waiting < WINDOW_CHUNKS)
 
     def _publish(self, number: int, chunk: Chunk) -> None:
         suffix = f".{self._series}" if self._series else ""
-        self._client.connection.publish_chunk(
+        self._client._connection.publish_chunk(
             self._subject,
             chunk,
             f"{self._inbox}.{self._round}-{number}",
@@ -217,7 +217,7 @@ class Upload(Mailbox):
 
     def _settling(self, done: Callable[[], bool]) -> Steps[None]:
         """Wait for acks until ``done()``."""
-        clock = self._client.clock
+        clock = self._client._clock
         acked, deadline = self.acked, clock() + self._patience_s
         while True:
             if self._failure is not None:
@@ -264,7 +264,7 @@ class Upload(Mailbox):
         if self._broken is not None:
             return  # lost again; the next attempt asks again
         try:
-            for number, chunk in enumerate(self._waiting, self.acked + 1):
+            for number, chunk in enumerate(self._unanswered, self.acked + 1):
                 self._publish(number, chunk)
             yield SEND
         except (ConnectionLost, Timeout) as error:
@@ -305,7 +305,7 @@ class Upload(Mailbox):
         """The next chunk in the stream after a sequence: its own one, and its number."""
         try:
             message = yield from self._persisting(
-                lambda: self._js.plans.get_message(
+                lambda: self._js._plans.get_message(
                     self._stream, seq + 1, next_by_subject=self._subject
                 )
             )
@@ -318,7 +318,7 @@ class Upload(Mailbox):
 
     def _removing(self, seqs: list[int]) -> Steps[None]:
         """Remove messages; what the stream does not remove is found when all are counted."""
-        delete = self._js.plans.delete_message
+        delete = self._js._plans.delete_message
         for seq in seqs:
             try:
                 yield from self._persisting(partial(delete, self._stream, seq, erase=False))
@@ -330,7 +330,7 @@ class Upload(Mailbox):
         return persisting(self._client, attempt, self._patience_s)
 
     def _counting(self) -> Steps[int]:
-        info = yield from self._js.plans.stream_info(self._stream, subjects_filter=self._subject)
+        info = yield from self._js._plans.stream_info(self._stream, subjects_filter=self._subject)
         return info.state.subjects.get(self._subject, 0)
 
 

@@ -50,7 +50,7 @@ class Watching:
         self._bucket = bucket
         self._stream = stream
         self._state = Ordered(stream, [f"$O.{bucket}.M.>"], 1, policy, False)
-        self._consumers = OwnConsumers(js.client, js.plans, stream)
+        self._consumers = OwnConsumers(js.client, js._plans, stream)
         self._deletes = deletes
         self._handle: Pulling[Any] | None = None
         self._inbox: Inbox | None = None
@@ -61,7 +61,7 @@ class Watching:
         )  # whether the end of the present objects is still to be told
         self._stopped = False
 
-    def beginning(self) -> Steps[None]:
+    def _beginning(self) -> Steps[None]:
         """Create the first consumer, or leave none: from now on every change is told."""
         if self._handle is not None or self._stopped:
             return
@@ -70,18 +70,18 @@ class Watching:
         except GeneratorExit:  # nobody carries out steps
             raise
         except BaseException:
-            yield from self.stopping()
+            yield from self._stopping()
             raise
 
     def _begin(self) -> Steps[None]:
         """Create a consumer, and ask for its messages, so that they come as they are stored."""
-        yield from self._state.checking(self._js.plans)
+        yield from self._state.checking(self._js._plans)
         info = yield from self._consumers.creating(self._state.config())
         self._state.started(info)
         self._handle = handle = Pulling(self._js, self._stream, info.name)
         yield from self._consumers.removing(keep=info.name)
         self._requests = Requests(
-            self._js.plans.subjects.next_message(self._stream, info.name),
+            self._js._plans.subjects.next_message(self._stream, info.name),
             BATCH,
             0,
             EXPIRES_NS,
@@ -97,18 +97,18 @@ class Watching:
             self._telling = False
             self._arrived.append(None)
 
-    def taking(self, timeout: Duration | None = None) -> Steps[ObjectInfo | None]:
+    def _taking(self, timeout: Duration | None = None) -> Steps[ObjectInfo | None]:
         """The next change; None once, when all objects that were there at the beginning have been told.
 
         ``timeout`` in seconds, none by default. Raises Timeout, and ConnectionClosed when the watcher was
         stopped or the client closed.
         """
-        seconds = math.inf if timeout is None else self.client.timeout_of(timeout)
-        deadline = self.client.clock() + seconds
+        seconds = math.inf if timeout is None else self.client._timeout_of(timeout)
+        deadline = self.client._clock() + seconds
         while not self._arrived:
             if self._stopped:
                 raise ConnectionClosed(f"the watcher of bucket {self._bucket!r} was stopped")
-            left = deadline - self.client.clock()
+            left = deadline - self.client._clock()
             if left <= 0:
                 raise Timeout(f"no change of bucket {self._bucket!r} in {seconds} s")
             try:
@@ -125,7 +125,7 @@ class Watching:
                 yield from pausing()
         return self._arrived.popleft()
 
-    next = call(taking)
+    next = call(_taking)
 
     def _pull(self, left: float) -> Steps[None]:
         """Ask for messages if it is time, and take those that arrive."""
@@ -140,10 +140,10 @@ class Watching:
                 self._requests.restart()
             yield from self._ask(handle, inbox)
             wait = min(left, quiet)
-            if not (yield Until(inbox, inbox.has_news, wait)) and wait == quiet:
+            if not (yield Until(inbox, inbox._has_news, wait)) and wait == quiet:
                 self._requests.restart()  # not even a heartbeat: the request is lost
         if inbox.ended and not inbox.queue and not self._stopped:
-            inbox.interest.check()
+            inbox._interest.check()
             raise ConnectionClosed(f"the watcher of bucket {self._bucket!r} was stopped")
         whole = True
         while inbox.queue and whole and not self._arrived:
@@ -157,7 +157,7 @@ class Watching:
         """Ask for messages if it is time."""
         body = self._requests.due()
         if body is not None:
-            handle.request(inbox, body)
+            handle._request(inbox, body)
             yield SEND
 
     def _take(self, message: BaseMessage) -> bool:
@@ -167,7 +167,7 @@ class Watching:
         try:
             info = decode_meta(message.data, self._bucket, metadata.timestamp_ns)
         except ObjectDamaged as error:
-            self.client.report(error)
+            self.client._report(error)
         else:
             if self._deletes or not info.deleted:
                 self._arrived.append(info)
@@ -178,20 +178,20 @@ class Watching:
     def _following(self) -> Steps[ObjectInfo | None]:
         """The next change; Ended when the watcher was stopped."""
         try:
-            return (yield from self.taking())
+            return (yield from self._taking())
         except ConnectionClosed:
             if self._stopped:
                 raise Ended from None
             raise
 
-    def stopping(self) -> Steps[None]:
+    def _stopping(self) -> Steps[None]:
         """Stop: no change follows. The consumer is removed."""
         if self._stopped:
             return
         self._stopped = True
         yield from self._discarding()
 
-    stop = call(stopping)
+    stop = call(_stopping)
 
     def _discarding(self) -> Steps[None]:
         handle, self._handle, self._inbox = self._handle, None, None
@@ -202,4 +202,4 @@ class Watching:
 
     def _leaving(self, _: type[BaseException] | None) -> Steps[None]:
         """The end of the block."""
-        yield from self.stopping()
+        yield from self._stopping()

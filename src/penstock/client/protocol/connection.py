@@ -82,7 +82,7 @@ class State(enum.Enum):
 class Capture(Protocol):
     """Takes the messages of one subscription while bytes are parsed; see ``client/blocking/bulk/columns.py``."""
 
-    def feed(self, parser: wire.Parser, data: bytes | memoryview) -> list[tuple[object, ...]]:
+    def _feed(self, parser: wire.Parser, data: bytes | memoryview) -> list[tuple[object, ...]]:
         """Parse data; keep the messages of that subscription, return every other operation."""
 
 
@@ -163,7 +163,7 @@ class Connection:
         operations: Sequence[Any]
         try:
             if self.capture is not None:
-                operations = self.capture.feed(self._parser, data)
+                operations = self.capture._feed(self._parser, data)
             else:
                 operations = self._parser.feed(data)
         except wire.WireError as error:

@@ -42,6 +42,7 @@ class Finding(Generic[M]):
     def __init__(self, client: Session[M]) -> None:
         """Sends no request."""
         self.client = client
+        """The client that it belongs to."""
 
     def _pinging(
         self,
@@ -99,7 +100,7 @@ class Finding(Generic[M]):
         Raises ServiceError when the answer is an error of the service, and otherwise as
         ``Client.request``.
         """
-        answer = yield from self.client.requesting(subject, data, headers=headers, timeout=timeout)
+        answer = yield from self.client._requesting(subject, data, headers=headers, timeout=timeout)
         code = answer.header(ERROR_CODE)
         if code is not None:
             raise ServiceError(code, answer.header(ERROR) or "", answer.data)
@@ -122,7 +123,7 @@ class Finding(Generic[M]):
         tokens = [PREFIX, verb]
         tokens += [check_name(name, "service name")] if name else []
         tokens += [check_name(service_id, "service id")] if service_id else []
-        answers = self.client.gathering(
+        answers = self.client._gathering(
             ".".join(tokens), max_messages=1 if service_id else None, max_wait=max_wait, stall=stall
         )
         try:
@@ -134,7 +135,7 @@ class Finding(Generic[M]):
             try:
                 each = decode(message.data, kind)
             except ProtocolError as error:
-                self.client.report(error)
+                self.client._report(error)
                 continue
             if each.type == type_name:
                 found.append(each)

@@ -41,15 +41,15 @@ class Making(ABC, Generic[J, SV, SC]):
         timeout: Duration | None = None,
     ) -> J:
         """Streams and consumers over this connection; domain or prefix replace those of the options."""
-        domain, prefix = self.api_of(domain, prefix)
-        seconds = self.timeout_of(timeout)
+        domain, prefix = self._api_of(domain, prefix)
+        seconds = self._timeout_of(timeout)
         made: J = self._jetstream_type()(self, domain=domain, prefix=prefix, timeout=seconds)
         return made
 
     def _adding_service(self, config: ServiceConfig) -> Steps[SV]:
         """A service on this connection; it has no endpoints yet, and answers to ``$SRV`` requests."""
         service = self._service_types()[0](self, config)
-        yield from service.begin()
+        yield from service._begin()
         return service
 
     add_service = call(_adding_service)

@@ -55,6 +55,7 @@ class BaseRequest:
     def __init__(self, client: Session[Any], message: Any) -> None:
         """Made by the service."""
         self.client = client
+        """The client that received it."""
         self.message = message
         """The message as it was received."""
         self.answered = False
@@ -98,9 +99,9 @@ class BaseRequest:
         return result
 
     def _answer(self, data: bytes, headers: Headers | None) -> None:
-        self.message.check_answerable()
-        self.client.connection.publish(self.message.reply, data, "", encode_header_map(headers))
-        self.client.plan_flush()
+        self.message._check_answerable()
+        self.client._connection.publish(self.message.reply, data, "", encode_header_map(headers))
+        self.client._plan_flush()
         self.answered = True
 
     def _fail(self, code: str, description: str, data: bytes, headers: Headers | None) -> None:
@@ -157,18 +158,18 @@ class Control(Mailbox):
     def __init__(self, service: Serving[Any, Any, Any]) -> None:
         """Not subscribed yet."""
         self.client = service.client
-        self.interest: Interest
+        self._interest: Interest
         self._service = service
 
-    def receive(self, message: BaseMessage) -> None:
+    def _on_message(self, message: BaseMessage) -> None:
         """Answer."""
         if not message.reply:
             return
         verb = message.subject.split(".")[1]
-        self.client.connection.publish(message.reply, self._service._describe(verb))
-        self.client.plan_flush()
+        self.client._connection.publish(message.reply, self._service._describe(verb))
+        self.client._plan_flush()
 
-    def end(self) -> None:
+    def _on_end(self) -> None:
         """The client is closed."""
         self._service._end()
 
@@ -180,6 +181,7 @@ class Grouping(ABC, Generic[R, K, G]):
     """
 
     client: Session[Any]
+    """The client that it belongs to."""
     _service: Serving[R, K, G]
     _prefix: str
     _queue_group: str | None
@@ -241,10 +243,10 @@ class Grouping(ABC, Generic[R, K, G]):
         endpoint.subscription = subscription = service._subscription(
             endpoint, pending_messages_max, pending_bytes_max
         )
-        self.client.attach(whole, subscription, info.queue_group)
+        self.client._attach(whole, subscription, info.queue_group)
         service._endpoints.append(endpoint)
 
-    def adding(
+    def _adding(
         self,
         name: str,
         handler: K,
@@ -276,7 +278,7 @@ class Grouping(ABC, Generic[R, K, G]):
         )
         yield from ()
 
-    add_endpoint = call(adding)
+    add_endpoint = call(_adding)
 
     def _decorator(
         self,
@@ -301,10 +303,12 @@ class Serving(Grouping[R, K, G]):
         if not isinstance(config, ServiceConfig):
             raise TypeError(f"give a ServiceConfig, not {type(config).__name__}")
         self.client = client
+        """The client that it belongs to."""
         self._service = self
         self._prefix = ""
         self._queue_group = config.queue_group
         self.config = config
+        """What it was made with."""
         self.id = client.new_id()
         """The instance."""
         self.stopped = False
@@ -315,7 +319,7 @@ class Serving(Grouping[R, K, G]):
         self._controls: list[Control] = []
         self._changes = Mailbox()
 
-    def begin(self) -> Steps[None]:
+    def _begin(self) -> Steps[None]:
         """Subscribe to the requests about the service."""
         for verb in VERBS:
             all_of = f"{PREFIX}.{verb}"
@@ -332,7 +336,7 @@ class Serving(Grouping[R, K, G]):
         raise TypeError("a service belongs to a shell")
 
     def _time(self) -> datetime:
-        return datetime.fromtimestamp(self.client.now_ns() / 1e9, UTC)
+        return datetime.fromtimestamp(self.client._now_ns() / 1e9, UTC)
 
     def _identity(self) -> dict[str, Any]:
         config = self.config
@@ -385,7 +389,7 @@ class Serving(Grouping[R, K, G]):
         text = f"{what} of service {self.config.name!r} failed: {type(error).__name__}: {error}"
         failed = CallbackFailed(text, getattr(message, "subject", ""), message)
         failed.__cause__ = error
-        self.client.report(failed)
+        self.client._report(failed)
 
     # -- requests ----------------------------------------------------------------------------------
 
@@ -408,7 +412,7 @@ class Serving(Grouping[R, K, G]):
             try:
                 request._fail(code, description, data, None)
             except (PenstockError, ValueError) as reason:
-                self.client.report(reason)
+                self.client._report(reason)
         if not isinstance(error, ServiceError):
             request.failure = f"{code}:{type(error).__name__}: {error}"
         request.failure = request.failure or f"{code}:{description}"
@@ -418,14 +422,14 @@ class Serving(Grouping[R, K, G]):
     def _end(self) -> None:
         """No request follows."""
         self.stopped = self._ended = True
-        self._changes.stir()
+        self._changes._stir()
 
     def _close(self) -> None:
         for control in self._controls:
-            self.client.release(control.interest)
+            self.client._release(control._interest)
         self._end()
 
     def _check_lost(self) -> None:
         """Raise ConnectionClosed when the client was lost."""
         for control in self._controls[:1]:
-            control.interest.check()
+            control._interest.check()

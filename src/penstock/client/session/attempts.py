@@ -68,7 +68,7 @@ class Attempts:
         if choice is None:
             raise pool.error()
         server, wait = choice
-        now = client.clock()
+        now = client._clock()
         wait = max(0.0, self._failed_at + wait - now)  # the time since then counts as waiting
         if deadline - now <= wait:
             pool.postpone()
@@ -81,9 +81,9 @@ class Attempts:
             yield Dial(server)
         except (PenstockError, OSError, ValueError) as error:  # ValueError: an invalid host name
             if client.closed:
-                raise client.connection.closed_error() from error
+                raise client._connection.closed_error() from error
             pool.failed(error)
-            self._failed_at = client.clock()
+            self._failed_at = client._clock()
             return error
         pool.succeeded()
         return None

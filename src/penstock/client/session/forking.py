@@ -24,7 +24,7 @@ def remember(client: Session[Any]) -> None:
 
 def _leave_to_parent() -> None:
     for client in list(_living):
-        client.leave_to_parent(FORKED)
+        client._leave_to_parent(FORKED)
     _living.clear()
 
 

@@ -43,9 +43,9 @@ class OwnConsumers:
         self._prefix = f"{name_prefix}_" if name_prefix else ""
         self._made: list[str] = []  # the server may have them: that in use, and doubtful ones
         self._unanswered: set[str] = set()  # the server may be making these only now
-        client.own_consumers.add(self)
+        client._own_consumers.add(self)
         weakref.finalize(
-            self, _abandon, client.connection, plans.subjects, stream, self._made
+            self, _abandon, client._connection, plans.subjects, stream, self._made
         ).atexit = False
 
     def creating(self, config: ConsumerConfig) -> Steps[ConsumerInfo]:
@@ -76,7 +76,7 @@ class OwnConsumers:
         itself, when it has been inactive for a while.
         """
         for name in [name for name in self._made if name != keep]:
-            if not self._client.connection.connected:
+            if not self._client._connection.connected:
                 return
             try:
                 yield from self._deleting(name)
@@ -87,7 +87,7 @@ class OwnConsumers:
                     self._unanswered.discard(name)
                     continue
             except PenstockError:
-                if not self._client.connection.connected:
+                if not self._client._connection.connected:
                     return
                 continue
             if name in self._made:
@@ -100,7 +100,7 @@ class OwnConsumers:
 
     def leave(self) -> None:
         """Request the removal of every consumer that the server may have, without waiting for it."""
-        connection = self._client.connection
+        connection = self._client._connection
         if connection.connected:
             for subject in _removals(self._plans.subjects, self._stream, self._made):
                 connection.publish(subject, b"")

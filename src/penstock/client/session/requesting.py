@@ -34,13 +34,13 @@ SILENCE_S = 1.0
 class Requesting(ABC, Generic[M]):
     """The part of a client that sends requests and waits for their answers."""
 
-    stays_open: ClassVar[bool]
+    _stays_open: ClassVar[bool]
     """Whether the shell replaces lost connections in the background, so that no call has to."""
     options: Options
-    clock: Callable[[], float]
-    connection: Connection
+    _clock: Callable[[], float]
+    _connection: Connection
     _requests: Requests
-    watchers: set[Mailbox]
+    _watchers: set[Mailbox]
 
     @property
     @abstractmethod
@@ -48,7 +48,7 @@ class Requesting(ABC, Generic[M]):
         """Whether the server is in a cluster, where a stream may be electing a leader."""
 
     @abstractmethod
-    def timeout_of(self, timeout: Duration | None) -> float:
+    def _timeout_of(self, timeout: Duration | None) -> float:
         """The timeout in seconds: the given one, or that of the options."""
 
     @abstractmethod
@@ -56,14 +56,14 @@ class Requesting(ABC, Generic[M]):
         """A unique subject for answers."""
 
     @abstractmethod
-    def release(self, interest: Interest) -> None:
+    def _release(self, interest: Interest) -> None:
         """Unsubscribe: the messages of a subscription are not needed any more."""
 
-    def forget(self, question: Question) -> None:
+    def _forget(self, question: Question) -> None:
         """Forget a request: no caller waits for the answer any more."""
         self._requests.forget(question)
 
-    def requesting(
+    def _requesting(
         self,
         subject: str,
         data: bytes = b"",
@@ -77,8 +77,8 @@ class Requesting(ABC, Generic[M]):
         Raises NoResponders, Timeout, PermissionsViolation when the server refuses it, ConnectionLost when the
         connection broke meanwhile, and the errors of publish.
         """
-        seconds = self.timeout_of(timeout)
-        if not self.stays_open:
+        seconds = self._timeout_of(timeout)
+        if not self._stays_open:
             yield Ready(seconds)
         question = self._requests.ask(subject, data, raw_headers or encode_header_map(headers))
         try:
@@ -88,9 +88,9 @@ class Requesting(ABC, Generic[M]):
         answer: M = question.outcome(seconds)
         return answer
 
-    request = call(requesting)
+    request = call(_requesting)
 
-    def repeating(
+    def _repeating(
         self,
         subject: str,
         data: bytes,
@@ -103,18 +103,18 @@ class Requesting(ABC, Generic[M]):
         A server that just ceases to lead may answer nothing. Raises as ``request``.
         """
         sent = sent or Sent()
-        if not self.stays_open:
+        if not self._stays_open:
             yield Ready(seconds)
-        deadline, pause = self.clock() + seconds, min(SILENCE_S, seconds / 4)
+        deadline, pause = self._clock() + seconds, min(SILENCE_S, seconds / 4)
         question = self._requests.ask(subject, data, raw_headers)
         sent.times += 1
         try:
             while not (
                 yield Until(
-                    question, question.is_over, min(pause, max(0.0, deadline - self.clock()))
+                    question, question.is_over, min(pause, max(0.0, deadline - self._clock()))
                 )
             ):
-                if self.clock() >= deadline:
+                if self._clock() >= deadline:
                     break
                 pause *= 2
                 self._requests.repeat(question, data, raw_headers)
@@ -124,13 +124,13 @@ class Requesting(ABC, Generic[M]):
         answer: M = question.outcome(seconds)
         return answer
 
-    def reading(self, subject: str, data: bytes, seconds: float) -> Steps[M]:
+    def _reading(self, subject: str, data: bytes, seconds: float) -> Steps[M]:
         """A request that changes nothing: in a cluster it is sent again while no answer comes."""
         if self.clustered:
-            return self.repeating(subject, data, seconds)
-        return self.requesting(subject, data, timeout=seconds)
+            return self._repeating(subject, data, seconds)
+        return self._requesting(subject, data, timeout=seconds)
 
-    def persevering(
+    def _persevering(
         self,
         subject: str,
         data: bytes,
@@ -144,43 +144,43 @@ class Requesting(ABC, Generic[M]):
         ``again``: also when the connection breaks or no answer comes, because sent twice it does nothing
         more; counts how often it was sent. Raises as ``request``, at the latest when the time is over.
         """
-        deadline = self.clock() + seconds
+        deadline = self._clock() + seconds
         while True:
             try:
                 if again is not None:
-                    return (yield from self.repeating(subject, data, seconds, raw_headers, again))
+                    return (yield from self._repeating(subject, data, seconds, raw_headers, again))
                 return (
-                    yield from self.requesting(
+                    yield from self._requesting(
                         subject, data, timeout=seconds, raw_headers=raw_headers
                     )
                 )
             except NoResponders:
-                seconds = deadline - self.clock() - RETRY_S
+                seconds = deadline - self._clock() - RETRY_S
                 if seconds <= 0 or not self.clustered:
                     raise
                 yield from pausing()
             except ConnectionLost:
-                seconds = deadline - self.clock()
+                seconds = deadline - self._clock()
                 if seconds <= 0 or again is None:
                     raise
 
-    def asking(self, step: Request) -> Steps[bytes]:
+    def _asking(self, step: Request) -> Steps[bytes]:
         """The bytes of the answer to a plan's request."""
         if step.reads:
-            seconds = self.timeout_of(step.seconds)
-            return (yield from self.reading(step.subject, step.body, seconds)).data
-        answer = yield from self.requesting(
+            seconds = self._timeout_of(step.seconds)
+            return (yield from self._reading(step.subject, step.body, seconds)).data
+        answer = yield from self._requesting(
             step.subject, step.body, timeout=step.seconds, raw_headers=step.headers
         )
         return answer.data
 
-    def answering(self, question: Question, timeout: Duration | None = None) -> Steps[M]:
+    def _answering(self, question: Question, timeout: Duration | None = None) -> Steps[M]:
         """Wait for the answer.
 
         Raises NoResponders, Timeout, PermissionsViolation when the server refused the request, and
         ConnectionLost when the connection broke after it was sent.
         """
-        seconds = self.timeout_of(timeout)
+        seconds = self._timeout_of(timeout)
         try:
             yield Until(question, question.is_over, seconds)
         finally:
@@ -188,7 +188,7 @@ class Requesting(ABC, Generic[M]):
         answer: M = question.outcome(seconds)
         return answer
 
-    def gathering(
+    def _gathering(
         self,
         subject: str,
         data: bytes = b"",
@@ -206,23 +206,23 @@ class Requesting(ABC, Generic[M]):
         ``sentinel`` says which one does, True stands for an empty one; it is not yielded. Raises
         NoResponders when nobody listens, and the errors of publish.
         """
-        seconds = self.timeout_of(max_wait)
+        seconds = self._timeout_of(max_wait)
         pause = math.inf if stall is None else to_seconds(stall)
         if max_messages is not None and max_messages < 1:
             raise ValueError(f"max_messages must be at least 1, got {max_messages}")
         yield Ready(seconds)
         answers = Gathered(subject, self.new_inbox())
         yield Attach(answers.inbox, answers)
-        self.watchers.add(answers)
-        deadline, taken = self.clock() + seconds, 0
+        self._watchers.add(answers)
+        deadline, taken = self._clock() + seconds, 0
         try:
-            self.connection.publish(subject, data, answers.inbox, encode_header_map(headers))
+            self._connection.publish(subject, data, answers.inbox, encode_header_map(headers))
             yield SEND
             while max_messages is None or taken < max_messages:
-                left = deadline - self.clock()
-                if not answers.has_news():
+                left = deadline - self._clock()
+                if not answers._has_news():
                     wait = min(left, pause) if taken else left
-                    if wait <= 0 or not (yield Until(answers, answers.has_news, wait)):
+                    if wait <= 0 or not (yield Until(answers, answers._has_news, wait)):
                         return
                 message: Any = answers.take()
                 if message is None or is_end(message, sentinel):
@@ -230,7 +230,7 @@ class Requesting(ABC, Generic[M]):
                 taken += 1
                 yield message
         finally:
-            self.watchers.discard(answers)
-            self.release(answers.interest)
+            self._watchers.discard(answers)
+            self._release(answers._interest)
 
-    request_many = flow(gathering)
+    request_many = flow(_gathering)

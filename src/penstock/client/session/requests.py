@@ -35,7 +35,7 @@ class Question(Mailbox):
         """``inbox``: the subject of the answer."""
         self.subject = subject
         self.inbox = inbox
-        self.interest: Interest | None = None
+        self._interest: Interest | None = None
         """The subscription for the answer, when it is not shared."""
         self.answer: BaseMessage | None = None
         self.error: PenstockError | None = None
@@ -58,21 +58,21 @@ class Question(Mailbox):
             raise NoResponders(self.subject)
         return answer
 
-    def lost(self, error: PenstockError) -> None:
+    def _on_lost(self, error: PenstockError) -> None:
         """The connection broke after the request was sent, or the client was closed."""
         if not isinstance(error, ConnectionLost) and isinstance(error, ConnectionClosed):
             self.error = error
         else:
             self.error = ConnectionLost(f"no answer from {self.subject!r}: {error}")
-        self.stir()
+        self._stir()
 
-    def refused(self, complaint: PermissionsViolation) -> None:
+    def _on_refused(self, complaint: PermissionsViolation) -> None:
         """Fail when the server does not permit the request, or the subscription for the answer."""
-        own = self.interest is not None
+        own = self._interest is not None
         inbox = self.inbox if own else f"{self.inbox.rpartition('.')[0]}.*"
         if f'"{self.subject}"' in complaint.text or f'"{inbox}"' in complaint.text:
             self.error = complaint
-            self.stir()
+            self._stir()
 
 
 class Answers:
@@ -81,18 +81,18 @@ class Answers:
     def __init__(self, client: Session[Any], questions: dict[str, Question]) -> None:
         """``questions``: the requests by the subject of their answer."""
         self.client = client
-        self.interest: Interest
+        self._interest: Interest
         self._questions = questions
 
-    def receive(self, message: BaseMessage) -> None:
+    def _on_message(self, message: BaseMessage) -> None:
         """An answer arrived."""
         question = self._questions.get(message.subject)
         if question is not None and question.answer is None:
             question.answer = message
-            if question.waiting:
-                question.stir()
+            if question._waiting:
+                question._stir()
 
-    def end(self) -> None:
+    def _on_end(self) -> None:
         """The client is closed; the requests are told separately."""
 
 
@@ -115,17 +115,17 @@ class Requests:
         if not self._inbox:
             self._inbox = client.new_inbox()
             owner = Answers(client, self.outstanding)
-            owner.interest = client.connection.subscribe(f"{self._inbox}.*", owner=owner)
+            owner._interest = client._connection.subscribe(f"{self._inbox}.*", owner=owner)
         self._count += 1
         question = Question(subject, f"{self._inbox}.{self._count}")
-        client.connection.publish(subject, data, question.inbox, block, sound_reply=True)
+        client._connection.publish(subject, data, question.inbox, block, sound_reply=True)
         self.outstanding[question.inbox] = question
         return question
 
     def repeat(self, question: Question, data: bytes, block: bytes) -> None:
         """Queue the same request once more: the first answer counts, to whichever of the two."""
         if not question.is_over():
-            connection = self._client.connection
+            connection = self._client._connection
             with suppress(OutputFull):  # the first one is on its way
                 connection.publish(question.subject, data, question.inbox, block, sound_reply=True)
 
@@ -134,27 +134,27 @@ class Requests:
         client = self._client
         question = Question(subject, client.new_inbox())
         owner = Answers(client, self.outstanding)
-        owner.interest = client.connection.subscribe(question.inbox, owner=owner)
+        owner._interest = client._connection.subscribe(question.inbox, owner=owner)
         try:
-            client.connection.unsubscribe(owner.interest, 1)
-            client.connection.publish(subject, data, question.inbox, block, sound_reply=True)
+            client._connection.unsubscribe(owner._interest, 1)
+            client._connection.publish(subject, data, question.inbox, block, sound_reply=True)
         except BaseException:
-            client.connection.unsubscribe(owner.interest)
+            client._connection.unsubscribe(owner._interest)
             raise
-        question.interest = owner.interest
+        question._interest = owner._interest
         self.outstanding[question.inbox] = question
         return question
 
     def forget(self, question: Question) -> None:
         """No caller waits for the answer any more."""
         self.outstanding.pop(question.inbox, None)
-        if question.interest is not None and question.answer is None:
-            self._client.release(question.interest)
+        if question._interest is not None and question.answer is None:
+            self._client._release(question._interest)
 
-    def refused(self, complaint: PermissionsViolation) -> None:
+    def _on_refused(self, complaint: PermissionsViolation) -> None:
         """The server does not permit an operation: tell the requests that may need it."""
         for each in list(self.outstanding.values()):
-            each.refused(complaint)
+            each._on_refused(complaint)
         if self._inbox and f'"{self._inbox}.*"' in complaint.text:
             self._inbox = ""  # the next request subscribes again, and is refused again
 
@@ -166,34 +166,34 @@ class Gathered(Mailbox):
         """``inbox``: the subject of the answers."""
         self.subject = subject
         self.inbox = inbox
-        self.interest: Interest
+        self._interest: Interest
         self._queue: deque[BaseMessage] = deque()
         self._error: PenstockError | None = None
         self._taken = 0
 
-    def receive(self, message: BaseMessage) -> None:
+    def _on_message(self, message: BaseMessage) -> None:
         """An answer arrived."""
         self._queue.append(message)
-        self.stir()
+        self._stir()
 
-    def end(self) -> None:
+    def _on_end(self) -> None:
         """The client is closed; ``lost`` says so."""
 
-    def lost(self, error: PenstockError) -> None:
+    def _on_lost(self, error: PenstockError) -> None:
         """The connection broke, so answers may be missing."""
         known = isinstance(error, ConnectionClosed)
         self._error = (
             error if known else ConnectionLost(f"no answer from {self.subject!r}: {error}")
         )
-        self.stir()
+        self._stir()
 
-    def refused(self, complaint: PermissionsViolation) -> None:
+    def _on_refused(self, complaint: PermissionsViolation) -> None:
         """Fail when the server does not permit the request, or the subscription for the answers."""
         if f'"{self.subject}"' in complaint.text or f'"{self.inbox}"' in complaint.text:
             self._error = complaint
-            self.stir()
+            self._stir()
 
-    def has_news(self) -> bool:
+    def _has_news(self) -> bool:
         """Whether there is an answer, or none will come."""
         return bool(self._queue) or self._error is not None
 

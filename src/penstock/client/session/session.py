@@ -96,12 +96,12 @@ class Ping(Mailbox):
     def pong(self) -> None:
         """The pong arrived."""
         self.answered = True
-        self.stir()
+        self._stir()
 
-    def lost(self, error: PenstockError) -> None:
+    def _on_lost(self, error: PenstockError) -> None:
         """No pong will come."""
         self.error = error
-        self.stir()
+        self._stir()
 
 
 class Session(Requesting[M]):
@@ -109,7 +109,7 @@ class Session(Requesting[M]):
 
     logged: ClassVar[type[Exception]] = Exception
     """What ``report`` logs when nobody else is told."""
-    now_ns: Callable[[], int] = staticmethod(time.time_ns)
+    _now_ns: Callable[[], int] = staticmethod(time.time_ns)
     """The wall clock, in nanoseconds since 1970 UTC: for moments that a server is told."""
 
     def __init__(
@@ -121,16 +121,18 @@ class Session(Requesting[M]):
     ) -> None:
         """``clock``: a monotonic clock in seconds. Opens no connection."""
         self.options = options
-        self.clock = clock
-        self.connection = Connection(options, message_type)
+        """What it was made with."""
+        self._clock = clock
+        self._connection = Connection(options, message_type)
         self.reconnects = 0
+        """How often it has connected again."""
         self.last_error: Exception | None = None
         """The last error of the server that did not close the connection, or why the connection was
         lost.
         """
-        self.watchers: set[Mailbox] = set()
+        self._watchers: set[Mailbox] = set()
         """Mailboxes to tell when the connection breaks or the server does not permit something."""
-        self.own_consumers: weakref.WeakSet[OwnConsumers] = weakref.WeakSet()
+        self._own_consumers: weakref.WeakSet[OwnConsumers] = weakref.WeakSet()
         """The consumers that readers made for themselves."""
         remember(self)
         self._requests = Requests(self)
@@ -138,7 +140,7 @@ class Session(Requesting[M]):
         self._nuid = Nuid(randomness)
         self._arrivals = Mailbox()
         self._was_connected = False
-        self.readers_of_status: set[StatusBox] = set()
+        self._readers_of_status: set[StatusBox] = set()
         """Those who iterate over the events of the connection."""
         self.on_status: Callable[[Status], Any] | None = None
         """Called with each event of the connection."""
@@ -148,27 +150,27 @@ class Session(Requesting[M]):
     # -- implemented by the shells -----------------------------------------------------------------
 
     @abstractmethod
-    def attach(self, subject: str, owner: Owner, queue: str = "") -> None:
+    def _attach(self, subject: str, owner: Owner, queue: str = "") -> None:
         """Subscribe for an owner, and set its ``interest``."""
 
     @property
     @abstractmethod
-    def much_waits(self) -> bool:
+    def _much_waits(self) -> bool:
         """Whether so much output is queued that it must be sent before more is queued."""
 
     @abstractmethod
-    def plan_flush(self) -> None:
+    def _plan_flush(self) -> None:
         """Send queued output soon: at the latest with the next wait."""
 
     @abstractmethod
-    def flush_output(self) -> None:
+    def _flush_output(self) -> None:
         """Send queued output now, as far as the transport takes it."""
 
     @abstractmethod
     def _changed(self, event: events.Event) -> None:
         """React to an event that concerns the transport."""
 
-    def caller(self) -> object:
+    def _caller(self) -> object:
         """Who makes the call, in a shell where several threads do."""
         return 0
 
@@ -182,17 +184,17 @@ class Session(Requesting[M]):
     @property
     def connected(self) -> bool:
         """Whether there is a connection right now; the client replaces one that is lost."""
-        return self.connection.connected
+        return self._connection.connected
 
     @property
     def closed(self) -> bool:
         """Whether the client was closed, by its owner or because no server was left."""
-        return self.connection.state is State.CLOSED
+        return self._connection.state is State.CLOSED
 
     @property
     def server_info(self) -> ServerInfo:
         """The server's last INFO."""
-        return self.connection.info
+        return self._connection.info
 
     @property
     def servers(self) -> tuple[Server, ...]:
@@ -202,7 +204,7 @@ class Session(Requesting[M]):
     @property
     def connected_server(self) -> Server | None:
         """The server of the connection; None without a connection."""
-        return self.connection.server if self.connection.connected else None
+        return self._connection.server if self._connection.connected else None
 
     def set_servers(self, servers: str | Iterable[str]) -> None:
         """Replace the servers, for the next time that the client connects; the connection stays.
@@ -214,12 +216,12 @@ class Session(Requesting[M]):
     @property
     def clustered(self) -> bool:
         """Whether the server is in a cluster, where a stream may be electing a leader."""
-        return bool(self.connection.info.cluster)
+        return bool(self._connection.info.cluster)
 
     @property
     def stats(self) -> Stats:
         """Messages and bytes in both directions, and the number of reconnects."""
-        at = self.connection
+        at = self._connection
         return Stats(
             at.messages_received,
             at.messages_sent,
@@ -228,11 +230,11 @@ class Session(Requesting[M]):
             self.reconnects,
         )
 
-    def timeout_of(self, timeout: Duration | None) -> float:
+    def _timeout_of(self, timeout: Duration | None) -> float:
         """The timeout in seconds: the given one, or that of the options."""
         return self.options.timeout if timeout is None else to_seconds(timeout)
 
-    def api_of(self, domain: str | None, prefix: str | None) -> tuple[str | None, str | None]:
+    def _api_of(self, domain: str | None, prefix: str | None) -> tuple[str | None, str | None]:
         """Domain and prefix of a JetStream API: the given ones, or those of the options."""
         if domain is not None or prefix is not None:
             return domain, prefix
@@ -248,24 +250,24 @@ class Session(Requesting[M]):
 
     def _settle_abandoned(self) -> None:
         """Do what objects that were garbage collected have left to do."""
-        self.connection.settle_abandoned()
-        self.process()
-        self.plan_flush()
+        self._connection.settle_abandoned()
+        self._process()
+        self._plan_flush()
 
     def _leave_consumers(self) -> None:
         """Before the end: let the server remove the consumers of readers that are still open."""
-        for each in list(self.own_consumers):
+        for each in list(self._own_consumers):
             each.leave()
 
-    def release(self, interest: Interest) -> None:
+    def _release(self, interest: Interest) -> None:
         """Unsubscribe: the messages of a subscription are not needed any more."""
         if not self.closed:
-            self.connection.unsubscribe(interest)
-            self.plan_flush()
+            self._connection.unsubscribe(interest)
+            self._plan_flush()
 
     # -- events ------------------------------------------------------------------------------------
 
-    def listen(
+    def _listen(
         self,
         on_status: Callable[[Status], Any] | None = None,
         on_protocol: OnProtocol | None = None,
@@ -274,22 +276,22 @@ class Session(Requesting[M]):
         """Set the functions that get each event of the connection, line of the protocol, and error."""
         self.on_status = on_status
         self.on_error = on_error
-        self.connection.lines = None if on_protocol is None else ProtocolLines(on_protocol)
+        self._connection.lines = None if on_protocol is None else ProtocolLines(on_protocol)
 
-    def report(self, error: Exception) -> None:
+    def _report(self, error: Exception) -> None:
         """Keep an error that no call can raise in ``last_error``, and tell ``on_error`` of it.
 
         Without that handler it goes to the log; in blocking code only that of a callback does.
         """
         self.last_error = error
         if isinstance(error, CallbackFailed):
-            self.note("error", error)
+            self._note("error", error)
         if self.on_error is not None:
-            self.tell(self.on_error, error)
+            self._tell(self.on_error, error)
         elif isinstance(error, self.logged):
             logger.warning("%s: %s", type(error).__name__, error, exc_info=error.__cause__)
 
-    def tell(self, handler: Callable[..., Any] | None, *arguments: object) -> None:
+    def _tell(self, handler: Callable[..., Any] | None, *arguments: object) -> None:
         """Call a handler of the user; its exceptions are logged."""
         if handler is None:
             return
@@ -298,35 +300,35 @@ class Session(Requesting[M]):
         except Exception:
             logger.exception("a handler of the client failed")
 
-    def note(self, kind: Kind, error: Exception | None = None, servers: Any = ()) -> None:
+    def _note(self, kind: Kind, error: Exception | None = None, servers: Any = ()) -> None:
         """An event of the connection, for everybody who wants to know."""
-        if self.on_status is None and not self.readers_of_status:
+        if self.on_status is None and not self._readers_of_status:
             return
-        at = self.connection.server
+        at = self._connection.server
         self._spread(
             Status(kind, str(at) if at else "", error, tuple(str(each) for each in servers))
         )
 
     def _attempting(self, server: Server) -> None:
         """An attempt to connect again begins."""
-        if self.connection.connections and (self.on_status or self.readers_of_status):
+        if self._connection.connections and (self.on_status or self._readers_of_status):
             self._spread(Status("reconnecting", str(server)))
 
     def _spread(self, status: Status) -> None:
-        for reader in list(self.readers_of_status):
-            reader.put(status)
-        self.tell(self.on_status, status)
+        for reader in list(self._readers_of_status):
+            reader._put(status)
+        self._tell(self.on_status, status)
 
-    def process(self) -> None:
+    def _process(self) -> None:
         """Process the events of the received bytes."""
-        for event in self.connection.events():
+        for event in self._connection.events():
             if not isinstance(event, BaseMessage):
                 self._on_event(event)
                 continue
             try:
-                event.interest.owner.receive(event)
+                event._interest.owner._on_message(event)
             except (PenstockError, ValueError) as error:  # concerns this message only
-                self.report(error)
+                self._report(error)
 
     def _on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Pong):
@@ -334,75 +336,75 @@ class Session(Requesting[M]):
             event.waiter.pong()
             return
         if isinstance(event, events.Ended):
-            event.interest.owner.end()
+            event.interest.owner._on_end()
             return
         if isinstance(event, events.Abandoned):
-            event.interest.owner.abandoned()
+            event.interest.owner._on_abandoned()
             return
         if isinstance(event, events.ServerComplaint):
-            self.note("error", event.error)
-            self.report(event.error)
+            self._note("error", event.error)
+            self._report(event.error)
             if isinstance(event.error, PermissionsViolation):
-                self._requests.refused(event.error)
-                for each in list(self.watchers):
-                    each.refused(event.error)
+                self._requests._on_refused(event.error)
+                for each in list(self._watchers):
+                    each._on_refused(event.error)
             return
         if isinstance(event, events.Connected):
             self._was_connected = True
-            self.note("reconnected" if event.again else "connected")
-            self._arrivals.stir()
+            self._note("reconnected" if event.again else "connected")
+            self._arrivals._stir()
         if isinstance(event, events.Connected | events.InfoChanged):
             if found := self._attempts.pool.learn(event.info.connect_urls):
-                self.note("servers_discovered", servers=found)
+                self._note("servers_discovered", servers=found)
         elif isinstance(event, events.LameDuck):
-            self.note("lame_duck")
+            self._note("lame_duck")
         elif isinstance(event, events.Disconnected) and self._was_connected:
             self._was_connected = False
-            self.note("disconnected", event.error)
+            self._note("disconnected", event.error)
         self._changed(event)
 
     def _tell_lost(self, error: PenstockError, waiters: list[object]) -> None:
         """The connection broke: tell every waiting call and watcher."""
         boxes = [waiter for waiter in waiters if isinstance(waiter, Mailbox)]
-        for box in [*boxes, *self._requests.outstanding.values(), *self.watchers]:
-            box.lost(error)
+        for box in [*boxes, *self._requests.outstanding.values(), *self._watchers]:
+            box._on_lost(error)
 
     def _end_all(self, failure: str) -> None:
         """End all subscriptions and calls. ``failure``: why, unless the owner closes."""
         if failure:
             logger.error("the client is closed: %s", failure)
-        owners = [interest.owner for interest in self.connection.interests.values()]
-        self.connection.close(failure)
+        owners = [interest.owner for interest in self._connection.interests.values()]
+        self._connection.close(failure)
         waiters: list[object] = []
-        for event in self.connection.events():
+        for event in self._connection.events():
             if isinstance(event, events.Disconnected):
                 waiters += event.waiters
-        self._tell_lost(self.connection.closed_error(), waiters)
+        self._tell_lost(self._connection.closed_error(), waiters)
         for owner in owners:
-            owner.end()
-        self._arrivals.stir()
-        self.note("closed", ConnectionClosed(failure) if failure else None)
-        self.readers_of_status.clear()
+            owner._on_end()
+        self._arrivals._stir()
+        self._note("closed", ConnectionClosed(failure) if failure else None)
+        self._readers_of_status.clear()
 
-    def leave_to_parent(self, why: str) -> None:
+    def _leave_to_parent(self, why: str) -> None:
         """This process was forked: close the client here, without a word to the server."""
         self._release_socket()
-        self.own_consumers.clear()
+        self._own_consumers.clear()
         if not self.closed:
-            self.connection.close(why)
-        self.connection.events()
+            self._connection.close(why)
+        self._connection.events()
 
     def _release_socket(self) -> None:
         """Give the socket back in a forked process; the parent's stays as it is. Nothing without a transport."""
 
     # -- pings -------------------------------------------------------------------------------------
 
-    def flushing(self, timeout: Duration | None = None) -> Steps[None]:
+    def _flushing(self, timeout: Duration | None = None) -> Steps[None]:
         """Wait until the server has processed all sent operations; Timeout, ConnectionLost."""
-        seconds = self.timeout_of(timeout)
+        seconds = self._timeout_of(timeout)
         yield Ready(seconds)
         ping = Ping()
-        self.connection.ping(ping)
+        self._connection.ping(ping)
         if not (yield Until(ping, ping.is_over, seconds)):
             raise Timeout(f"the server did not answer a ping in {seconds} s")
         if ping.error is not None:
@@ -410,9 +412,9 @@ class Session(Requesting[M]):
 
     def _measuring(self) -> Steps[float]:
         """The time that the server takes to answer a ping, in seconds."""
-        start = self.clock()
-        yield from self.flushing()
-        return self.clock() - start
+        start = self._clock()
+        yield from self._flushing()
+        return self._clock() - start
 
     def _moving(self, timeout: Duration | None = None) -> Steps[None]:
         """Leave the server and connect to the next one, or to the same when there is only one.
@@ -421,41 +423,41 @@ class Session(Requesting[M]):
         Raises Timeout when there is no new connection in time (the client goes on trying), ValueError with
         the option ``reconnect=False``.
         """
-        seconds = self.timeout_of(timeout)
+        seconds = self._timeout_of(timeout)
         if not self.options.reconnect:
             raise ValueError("the option reconnect is off, so the client can't connect again")
         if self.closed:
-            raise self.connection.closed_error()
-        if self.connection.connected:
+            raise self._connection.closed_error()
+        if self._connection.connected:
             with contextlib.suppress(Timeout, ConnectionLost):
-                yield from self.flushing(seconds * LEAVE_SHARE)
-            self.connection.receive_eof(ConnectionLost("asked to connect again"))
-            self.process()
+                yield from self._flushing(seconds * LEAVE_SHARE)
+            self._connection.receive_eof(ConnectionLost("asked to connect again"))
+            self._process()
         yield Ready(seconds)
-        at = self.connection
+        at = self._connection
         done = yield Until(self._arrivals, lambda: at.connected or self.closed, seconds)
         if self.closed:
             raise at.closed_error()
         if not done:
             raise Timeout(f"no connection in {seconds} s; the client goes on trying")
 
-    flush = call(flushing)
+    flush = call(_flushing)
     rtt = call(_measuring)
     reconnect = call(_moving)
 
     def _keep_alive(self) -> bool:
         """Send a ping; when too many pings have no answer, the connection counts as lost: False."""
-        if self.connection.pings_outstanding >= self.options.pings_outstanding_max:
-            self.connection.receive_eof(TimeoutError("stale: the server does not answer pings"))
-            self.process()
+        if self._connection.pings_outstanding >= self.options.pings_outstanding_max:
+            self._connection.receive_eof(TimeoutError("stale: the server does not answer pings"))
+            self._process()
             return False
-        self.connection.ping()
+        self._connection.ping()
         return True
 
     # -- subscriptions -----------------------------------------------------------------------------
 
     def _subscribe(self, subject: str, owner: Owner, queue: str, max_msgs: int) -> None:
-        self.attach(subject, owner, queue)
+        self._attach(subject, owner, queue)
         if max_msgs:
-            self.connection.unsubscribe(owner.interest, max_msgs)
-            self.plan_flush()
+            self._connection.unsubscribe(owner._interest, max_msgs)
+            self._plan_flush()

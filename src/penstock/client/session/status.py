@@ -60,38 +60,39 @@ class StatusBox(Mailbox):
     def __init__(self, client: Session[Any]) -> None:
         """Events from now on, to iterate over; ends after "closed"."""
         self.client: Any = client
+        """The client that it belongs to."""
         self._events: deque[Status] = deque(maxlen=EVENTS_MAX)
         self._over = client.closed
         if not self._over:
-            client.readers_of_status.add(self)
+            client._readers_of_status.add(self)
 
-    def put(self, status: Status) -> None:
+    def _put(self, status: Status) -> None:
         """An event for the reader."""
         self._events.append(status)
         if status.kind == "closed":
             self._over = True
-        self.stir()
+        self._stir()
 
-    def has_news(self) -> bool:
+    def _has_news(self) -> bool:
         """Whether the reader has something to take, or can stop."""
         return bool(self._events) or self._over
 
     def close(self) -> None:
         """Keep no more events; the iteration ends after those that are here."""
         self._over = True
-        self.client.readers_of_status.discard(self)
-        self.stir()
+        self.client._readers_of_status.discard(self)
+        self._stir()
 
     def _following(self) -> Steps[Status]:
         """The next event; Ended after the last one."""
-        if not self.has_news():
+        if not self._has_news():
             with suppress(ConnectionClosed):  # the event "closed" is there
-                yield Until(self, self.has_news, math.inf)
-        status = self.take()
+                yield Until(self, self._has_news, math.inf)
+        status = self._take()
         if status is None:
             raise Ended
         return status
 
-    def take(self) -> Status | None:
+    def _take(self) -> Status | None:
         """The next event of those that are there; None for none."""
         return self._events.popleft() if self._events else None

@@ -27,7 +27,7 @@ class Subscribed(Mailbox, Generic[M]):
     def __init__(self, client: Session[M], messages_max: int, bytes_max: int) -> None:
         """``client.attach`` sets ``interest``."""
         self.client = client
-        self.interest: Interest
+        self._interest: Interest
         """The subscription in the connection; set by the client."""
         self.dropped = 0
         """Messages that were dropped because the pending limits were reached."""
@@ -43,7 +43,7 @@ class Subscribed(Mailbox, Generic[M]):
     @property
     def subject(self) -> str:
         """The subject of the subscription."""
-        return self.interest.subject
+        return self._interest.subject
 
     @property
     def pending(self) -> int:
@@ -53,11 +53,11 @@ class Subscribed(Mailbox, Generic[M]):
     @property
     def delivered(self) -> int:
         """The number of all received messages."""
-        return self.interest.delivered
+        return self._interest.delivered
 
     # -- called by the client ----------------------------------------------------------------------
 
-    def receive(self, message: BaseMessage) -> None:
+    def _on_message(self, message: BaseMessage) -> None:
         """A message for this subscription arrived."""
         if self._inline:
             self._hand_over(message)
@@ -70,15 +70,15 @@ class Subscribed(Mailbox, Generic[M]):
             return
         self._bytes += size
         self._queue.append(message)
-        if self.waiting:
-            self.stir()
+        if self._waiting:
+            self._stir()
         elif self._hires:
             self._hire()
 
-    def end(self) -> None:
+    def _on_end(self) -> None:
         """No message follows."""
         self._ended = True
-        self.stir()
+        self._stir()
 
     def _hand_over(self, message: Any) -> None:
         """Pass the message to the callback that is called as messages arrive."""
@@ -89,12 +89,12 @@ class Subscribed(Mailbox, Generic[M]):
     def _drop(self) -> None:
         self.dropped += 1
         if self.dropped == self._reported + 1:
-            self.client.note("slow_consumer", SlowConsumer(self.subject, 1))
-        self.stir()
+            self.client._note("slow_consumer", SlowConsumer(self.subject, 1))
+        self._stir()
 
     # -- taking ------------------------------------------------------------------------------------
 
-    def has_news(self) -> bool:
+    def _has_news(self) -> bool:
         """Whether there is a message to take or an error to raise."""
         return bool(self._queue) or self._ended or self.dropped > self._reported
 
@@ -104,7 +104,7 @@ class Subscribed(Mailbox, Generic[M]):
             lost, self._reported = self.dropped - self._reported, self.dropped
             raise SlowConsumer(self.subject, lost)
         if not self._queue:
-            self.interest.check()
+            self._interest.check()
             raise ConnectionClosed(f"the subscription to {self.subject!r} has ended", self.subject)
         message: M = self._queue.popleft()
         self._bytes -= len(message.data) + len(message.raw_headers)
@@ -116,9 +116,9 @@ class Subscribed(Mailbox, Generic[M]):
         Raises Timeout, ConnectionClosed when no message can come any more, and once SlowConsumer
         when messages were dropped since the last call.
         """
-        if not self.has_news():
-            seconds = self.client.timeout_of(timeout)
-            if not (yield Until(self, self.has_news, seconds)):
+        if not self._has_news():
+            seconds = self.client._timeout_of(timeout)
+            if not (yield Until(self, self._has_news, seconds)):
                 raise Timeout(f"no message on {self.subject!r} in {seconds} s")
         return self._take()
 
@@ -126,32 +126,32 @@ class Subscribed(Mailbox, Generic[M]):
         """Whether an iteration is complete; ConnectionClosed when the client was lost."""
         if self._queue or self.dropped > self._reported or not self._ended:
             return False
-        self.interest.check()
+        self._interest.check()
         return True
 
     # -- ending ------------------------------------------------------------------------------------
 
-    def unsubscribing(self, max_msgs: int = 0) -> Steps[None]:
+    def _unsubscribing(self, max_msgs: int = 0) -> Steps[None]:
         """Unsubscribe at once, or with max_msgs after that many messages in all."""
-        connection = self.client.connection
-        connection.unsubscribe(self.interest, max_msgs)
+        connection = self.client._connection
+        connection.unsubscribe(self._interest, max_msgs)
         yield SEND
-        if self.interest.sid not in connection.interests:
-            self.end()
+        if self._interest.sid not in connection.interests:
+            self._on_end()
 
-    unsubscribe = call(unsubscribing)
+    unsubscribe = call(_unsubscribing)
 
     def _leaving(self, _: type[BaseException] | None) -> Steps[None]:
         """Unsubscribe at the end of the block; the consumer of a push subscription stays."""
         if not self._ended and not self.client.closed:
-            yield from self.unsubscribing()
+            yield from self._unsubscribing()
 
-    def draining(self, timeout: Duration | None = None) -> Steps[None]:
+    def _draining(self, timeout: Duration | None = None) -> Steps[None]:
         """Unsubscribe, but keep messages that are still on their way; they can be taken afterwards."""
-        connection = self.client.connection
-        connection.drain(self.interest)
+        connection = self.client._connection
+        connection.drain(self._interest)
         try:
-            yield from self.client.flushing(timeout)
+            yield from self.client._flushing(timeout)
         finally:
-            connection.forget(self.interest)
-            self.end()
+            connection.forget(self._interest)
+            self._on_end()

@@ -65,7 +65,7 @@ def value_of(twin: dict[str, Any]) -> bytes:
 def put_twins(client: BlockingClient, lake: Lake, first_seq: int, bucket: str = BUCKET) -> int:
     """Put the twins that a batch from a sequence on changed into a bucket that is there; how many."""
     count, js = 0, client.jetstream()
-    subject_of = js.key_value(bucket).keyspace.write_subject  # another one in another domain
+    subject_of = js.key_value(bucket)._keyspace.write_subject  # another one in another domain
     with js.publisher() as publisher:
         for twin in changed_twins(lake, first_seq):
             publisher.publish(subject_of(key_of(twin)), value_of(twin))

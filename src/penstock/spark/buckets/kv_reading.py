@@ -244,7 +244,7 @@ def _last_of_each(plan: KvPlan) -> Iterator[pa.RecordBatch]:
             filter_subject=subjects[0] if len(subjects) == 1 else "",
             filter_subjects=list(subjects) if len(subjects) > 1 else [],
         )
-        own = OwnConsumers(jetstream.client, jetstream.plans, plan.bucket.stream)
+        own = OwnConsumers(jetstream.client, jetstream._plans, plan.bucket.stream)
         try:
             info = bulk.begin(jetstream, own, config)
             if goal := _last_held(plan, jetstream):

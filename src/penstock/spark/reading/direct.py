@@ -80,7 +80,7 @@ def read(reading: Reading) -> Iterator[Columns]:
     info = reading.look() if reading.info is None else reading.info
     if not info.config.allow_direct:
         raise UnfitError("it has no direct gets (allow_direct)")
-    subject = jetstream_for(plan.servers).plans.subjects.direct_get(plan.stream)
+    subject = jetstream_for(plan.servers)._plans.subjects.direct_get(plan.stream)
     with _Answers(reading) as answers:
         while not reading.over:
             columns, left = answers.ask(subject)
@@ -105,9 +105,9 @@ class _Answers:
         self._reading = reading
         self._plan = plan
         self._client = client_for(plan.servers)
-        if self._client.connection.capture is not None:
+        if self._client._connection.capture is not None:
             raise RuntimeError("another reader is open on this connection")
-        self.interest: Interest
+        self._interest: Interest
         self._inbox = self._client.new_inbox()
         self._requests = 0
         self._columns = self._fresh()
@@ -118,16 +118,16 @@ class _Answers:
 
     def __enter__(self) -> _Answers:
         """Begin to capture the connection's messages."""
-        self._client.attach(f"{self._inbox}.*", self)
-        self._client.connection.capture = self
+        self._client._attach(f"{self._inbox}.*", self)
+        self._client._connection.capture = self
         return self
 
     def __exit__(self, *_: object) -> None:
         """End the capture."""
-        connection = self._client.connection
+        connection = self._client._connection
         if connection.capture is self:
             connection.capture = None
-            connection.unsubscribe(self.interest)
+            connection.unsubscribe(self._interest)
 
     def ask(self, subject: str) -> tuple[Columns, int]:
         """The next messages, and how many the server has behind them.
@@ -146,7 +146,7 @@ class _Answers:
         )
         reply = f"{self._inbox}.{self._requests}"
         reconnects = self._client.reconnects
-        self._client.connection.publish(subject, encode(request), reply)
+        self._client._connection.publish(subject, encode(request), reply)
         deadline = time.monotonic() + plan.servers.request_timeout_seconds
         while self._left < 0 and self._problem is None:
             signs = self._signs
@@ -154,7 +154,7 @@ class _Answers:
                 functools.partial(self._heard, signs, reconnects),
                 max(0.0, deadline - time.monotonic()),
             )
-            if self._client.lost_since(reconnects):
+            if self._client._lost_since(reconnects):
                 raise ConnectionLost(f"connection lost while reading: {self._client.last_error}")
             if self._signs == signs:
                 raise Timeout(f"direct gets of {plan.stream} are not answered")
@@ -164,7 +164,7 @@ class _Answers:
         return self._columns, self._left
 
     def _heard(self, signs: int, reconnects: int) -> bool:
-        return self._signs != signs or self._client.lost_since(reconnects)
+        return self._signs != signs or self._client._lost_since(reconnects)
 
     def _fresh(self) -> DirectColumns:
         # Room for all messages that one request can return: a batch ends with the message that
@@ -178,18 +178,18 @@ class _Answers:
 
     # -- called while bytes are parsed ------------------------------------------------------------
 
-    def feed(self, parser: Parser, data: bytes | memoryview) -> list[tuple[object, ...]]:
+    def _feed(self, parser: Parser, data: bytes | memoryview) -> list[tuple[object, ...]]:
         """Called by the parser: keep the messages for this inbox, return every other operation."""
         columns = self._columns
         before = columns.count
-        others = columns.feed(parser, self.interest.sid, data)
+        others = columns.feed(parser, self._interest.sid, data)
         if columns.count != before or columns.statuses or columns.foreign:
             self._signs += 1
         self._take_statuses(columns)
         while columns.full:
             # The status that ends a full batch follows it.
             rest = self._room(1)
-            others += rest.feed(parser, self.interest.sid, b"")
+            others += rest.feed(parser, self._interest.sid, b"")
             self._take_statuses(rest)
             if not rest.count:
                 break
@@ -220,8 +220,8 @@ class _Answers:
         else:
             self._problem = UnfitError(f"direct gets are refused: {status} {description}")
 
-    def receive(self, message: BaseMessage) -> None:
+    def _on_message(self, message: BaseMessage) -> None:
         """Unused: the inbox is new, so no message was parsed before the capture began."""
 
-    def end(self) -> None:
+    def _on_end(self) -> None:
         """The client is closed: no message follows."""

@@ -89,7 +89,7 @@ def reset(jetstream: JetStream, stream: str, name: str, after: int) -> None:
     Raises Timeout when the server does not know the request or has no such consumer, since it does
     not answer then; ApiError for a sequence below the one where the durable was created.
     """
-    subject = jetstream.plans.subjects.consumer("RESET", stream, name)
+    subject = jetstream._plans.subjects.consumer("RESET", stream, name)
     body = encode(ConsumerResetRequest(seq=after + 1))
     answer = jetstream.client.request(subject, body, timeout=jetstream.timeout)
     decode(answer.data, ConsumerResetResponse)

@@ -201,7 +201,7 @@ class AtomicWriter:
     def forget(self) -> None:
         """Stop waiting for the open answer."""
         if self._commit is not None:
-            self._commit.client.forget(self._commit.question)
+            self._commit.client._forget(self._commit.question)
             self._commit = None
 
     @staticmethod
@@ -253,8 +253,8 @@ class AtomicWriter:
             if start < piece.stop:
                 data, count = encoder.operations(piece.rows, start, piece.stop, number)
                 number += count
-                client.connection.publish_operations(data, count)
-                client.flush_output()
+                client._connection.publish_operations(data, count)
+                client._flush_output()
         return batch_id, number
 
     def _ask(self, batch: Batch, batch_id: str, number: int) -> None:
@@ -269,16 +269,16 @@ class AtomicWriter:
         }
         if self._plan.target.rollup:
             headers["Nats-Rollup"] = "sub"
-        question = client.ask(self._subject, msgspec.json.encode(marker), headers=headers)
+        question = client._ask(self._subject, msgspec.json.encode(marker), headers=headers)
         self._commit = Commit(client, question)
-        client.flush_output()
+        client._flush_output()
 
     def _hear(self) -> None:
         """Take the server's answer for the oldest batch."""
         assert self._commit is not None
         client, question = self._commit
         self._commit = None
-        answer = client.answer_to(question, self._options.servers.request_timeout_seconds)
+        answer = client._answer_to(question, self._options.servers.request_timeout_seconds)
         self._marker_seq = decode_pub_ack(answer.data).seq
         batch = self._queue.popleft()
         self._committed, self._done = batch.end, batch.done

@@ -393,7 +393,7 @@ def _subjects(columns: Columns) -> list[str]:
 
 def _key_subject(js: JetStream, key: str) -> str:
     # With an API prefix, the bucket has the same prefix.
-    prefix = js.plans.subjects.prefix
+    prefix = js._plans.subjects.prefix
     return key if prefix == _API else f"{prefix}.{key}"
 
 

@@ -99,13 +99,13 @@ class ColumnReader:
                 f"batch, max_bytes and in_flight are at least 1: {batch}, {max_bytes}, {in_flight}"
             )
         self.client = js.client
-        if self.client.connection.capture is not None:
+        if self.client._connection.capture is not None:
             raise RuntimeError("another reader is open on this connection")
-        self.interest: Interest
+        self._interest: Interest
         self.rows_received = 0
         self.last_seq = 0
         """Stream sequence of the last received message."""
-        self._subject = js.plans.subjects.next_message(stream, consumer)
+        self._subject = js._plans.subjects.next_message(stream, consumer)
         self._rows = rows
         self._batch = batch
         self._max_bytes = max_bytes
@@ -122,8 +122,8 @@ class ColumnReader:
         self._signs = 0  # counts everything that the subscription receives
         self._reconnects = self.client.reconnects
         self._inbox = self.client.new_inbox()
-        self.client.attach(f"{self._inbox}.*", self)
-        self.client.connection.capture = self
+        self.client._attach(f"{self._inbox}.*", self)
+        self.client._connection.capture = self
 
     def __enter__(self) -> ColumnReader:
         """The reader itself."""
@@ -143,16 +143,16 @@ class ColumnReader:
 
     def close(self) -> None:
         """Stop reading; the consumer stays."""
-        connection = self.client.connection
+        connection = self.client._connection
         if connection.capture is self:
             connection.capture = None
-            connection.unsubscribe(self.interest)
+            connection.unsubscribe(self._interest)
 
     # -- called while bytes are parsed ------------------------------------------------------------
 
-    def feed(self, parser: Parser, data: bytes | memoryview) -> list[tuple[object, ...]]:
+    def _feed(self, parser: Parser, data: bytes | memoryview) -> list[tuple[object, ...]]:
         """Called by the parser: keep the messages for this inbox, return every other operation."""
-        sid = self.interest.sid
+        sid = self._interest.sid
         columns = self._current
         before = columns.count
         others = columns.feed(parser, sid, data)
@@ -169,7 +169,7 @@ class ColumnReader:
         if count:
             self._signs += 1
             self.rows_received += count
-            self.client.connection.messages_received += count
+            self.client._connection.messages_received += count
             self._outstanding = max(0, self._outstanding - count)
             self.last_seq = columns.last_seq
         if columns.statuses:
@@ -196,11 +196,11 @@ class ColumnReader:
         if error is not None and not low.startswith(TRANSIENT):
             self._error = error
 
-    def receive(self, message: BaseMessage) -> None:
+    def _on_message(self, message: BaseMessage) -> None:
         """Unused: the inbox is new, so no message was parsed before the capture began."""
         self._current.append(message.subject, message.reply, message.raw_headers, message.data)
 
-    def end(self) -> None:
+    def _on_end(self) -> None:
         """The client is closed: no message follows."""
 
     # -- called by the reader of the columns ------------------------------------------------------
@@ -211,13 +211,13 @@ class ColumnReader:
         Raises ConnectionLost when the connection broke (messages on the way are then lost), ConsumerDeleted,
         NoResponders, PullError; but first returns the rows that it has.
         """
-        deadline = time.monotonic() + self.client.timeout_of(timeout)
+        deadline = time.monotonic() + self.client._timeout_of(timeout)
         while not self._ready:
             if self._current.count and (
                 self._current.last_pending == 0 or self.last_seq >= self.stop_seq - 1
             ):
                 return self._take()
-            if self.client.lost_since(self._reconnects):
+            if self.client._lost_since(self._reconnects):
                 return self._take_or_raise(
                     ConnectionLost(f"connection lost while reading: {self.client.last_error}")
                 )
@@ -248,14 +248,14 @@ class ColumnReader:
             return False
         quiet = 3 * HEARTBEAT_S
         came = self.client.wait_until(
-            lambda: self._signs != signs or self.client.lost_since(self._reconnects),
+            lambda: self._signs != signs or self.client._lost_since(self._reconnects),
             min(left, quiet),
         )
         if not came and left > quiet:
-            self.pull_anew()
+            self._pull_anew()
         return True
 
-    def pull_anew(self) -> None:
+    def _pull_anew(self) -> None:
         """Forget all requests under way: the next read sends new ones."""
         self._outstanding = 0
 
@@ -275,7 +275,7 @@ class ColumnReader:
             self._oversize = False
             self._requests += 1
             self._outstanding += count
-            self.client.connection.publish(self._subject, body, f"{self._inbox}.{self._requests}")
+            self.client._connection.publish(self._subject, body, f"{self._inbox}.{self._requests}")
 
 
 def read_range(
@@ -303,7 +303,7 @@ def read_range(
     """
     filters = [filter_subjects] if isinstance(filter_subjects, str) else list(filter_subjects)
     position, barren = max(1, start_seq), 0  # barren: consumers in a row that delivered nothing
-    own = OwnConsumers(js.client, js.plans, stream)
+    own = OwnConsumers(js.client, js._plans, stream)
     while position < stop_seq:
         barren += 1
         try:
@@ -379,7 +379,7 @@ def _without_gap(
     when there are no more messages.
     """
     received = idle = 0
-    deadline = time.monotonic() + js.client.timeout_of(timeout)
+    deadline = time.monotonic() + js.client._timeout_of(timeout)
     while True:
         columns = reader.read(min(QUIET_S, max(0.001, deadline - time.monotonic())))
         if not columns.count:
@@ -391,7 +391,7 @@ def _without_gap(
                 return
             if not info.num_waiting:
                 # A request that used up its max_bytes exactly ends without a status.
-                reader.pull_anew()
+                reader._pull_anew()
             if time.monotonic() < deadline:
                 continue
             seq = reader.last_seq + 1
@@ -401,7 +401,7 @@ def _without_gap(
             return
         yield columns
         idle = 0
-        deadline = time.monotonic() + js.client.timeout_of(timeout)
+        deadline = time.monotonic() + js.client._timeout_of(timeout)
 
 
 def next_stored(js: JetStream, stream: str, position: int, filters: Iterable[str]) -> int | None:

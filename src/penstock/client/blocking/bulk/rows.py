@@ -54,7 +54,7 @@ class RowPublisher:
         ``numbered``: the begin of a header line that ends with the number of the row. ``payload_max``: the
         limit for the bytes of headers and payload, if it is below that of the server.
         """
-        self.interest: Interest
+        self._interest: Interest
         self._client = client
         self._inbox = client.new_inbox()
         encoder = Encoder(
@@ -70,21 +70,21 @@ class RowPublisher:
 
     def open(self, client: BlockingClient) -> None:
         """Capture the answers that come over this connection; RuntimeError when another reader does."""
-        if client.connection.capture is not None:
+        if client._connection.capture is not None:
             raise RuntimeError("the connection is captured by another reader")
-        client.attach(f"{self._inbox}.*", self)
-        client.connection.capture = self
+        client._attach(f"{self._inbox}.*", self)
+        client._connection.capture = self
         self._client = client
         self._reconnects = client.reconnects
         self._complaint = client.last_error
 
     def close(self) -> None:
         """Stop capturing answers."""
-        connection = self._client.connection
+        connection = self._client._connection
         if connection.capture is self:
             connection.capture = None
             if not self._client.closed:
-                connection.unsubscribe(self.interest)
+                connection.unsubscribe(self._interest)
 
     def publish(self, rows: Rows, start: int) -> int:
         """Send rows from ``start`` on, until the window is full; returns the first row that was not sent.
@@ -103,15 +103,15 @@ class RowPublisher:
         before = self.flow.waiting_bytes
         if before:
             self._check()
-            self._client.connection.publish_operations(self.flow.take(), 0)
-            self._client.flush_output()
+            self._client._connection.publish_operations(self.flow.take(), 0)
+            self._client._flush_output()
         self._check()
 
     def send_again(self) -> None:
         """Send every message without an answer again."""
         self._check()
-        self._client.connection.publish_operations(self.flow.again(), 0)
-        self._client.flush_output()
+        self._client._connection.publish_operations(self.flow.again(), 0)
+        self._client._flush_output()
         self._check()
 
     def wait(self, outstanding_max: int, seconds: float) -> bool:
@@ -126,7 +126,7 @@ class RowPublisher:
             self._client.wait_until(
                 lambda: (
                     self.flow.outstanding <= outstanding_max
-                    or self._client.lost_since(self._reconnects)
+                    or self._client._lost_since(self._reconnects)
                     or self._client.last_error is not self._complaint
                 ),
                 max(0.0, deadline - time.monotonic()),
@@ -140,7 +140,7 @@ class RowPublisher:
 
     def _check(self) -> None:
         client = self._client
-        if client.closed or client.lost_since(self._reconnects):
+        if client.closed or client._lost_since(self._reconnects):
             raise ConnectionLost(f"connection lost while publishing: {client.last_error}")
         if client.last_error is not self._complaint:
             self._complaint = client.last_error
@@ -149,12 +149,12 @@ class RowPublisher:
 
     # -- called while bytes are parsed
 
-    def feed(self, parser: Parser, data: bytes | memoryview) -> list[tuple[object, ...]]:
+    def _feed(self, parser: Parser, data: bytes | memoryview) -> list[tuple[object, ...]]:
         """Called by the parser: take answers for this publisher, return every other operation."""
-        return self.flow.feed(parser, self.interest.sid, data)
+        return self.flow.feed(parser, self._interest.sid, data)
 
-    def receive(self, message: BaseMessage) -> None:
+    def _on_message(self, message: BaseMessage) -> None:
         """Unused: the inbox is new, so no answer was parsed before the capture began."""
 
-    def end(self) -> None:
+    def _on_end(self) -> None:
         """The client is closed: no answer follows."""

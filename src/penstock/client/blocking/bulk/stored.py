@@ -121,8 +121,8 @@ def _window(
 ) -> Iterator[StoredMsg]:
     """Those of the messages that exist, in order."""
     with _Answers(js) as answers:
-        answers.ask(js.plans.subjects.stream("MSG.GET", stream), sequences)
-        answers.wait(js.client.timeout_of(timeout))
+        answers.ask(js._plans.subjects.stream("MSG.GET", stream), sequences)
+        answers.wait(js.client._timeout_of(timeout))
         for seq in sequences:
             try:
                 message = decode(answers.found[seq], MsgGetResponse).message
@@ -137,13 +137,13 @@ class _Answers:
 
     def __init__(self, js: JetStream) -> None:
         """Subscribes to the inbox."""
-        self.interest: Interest
+        self._interest: Interest
         self.found: dict[int, bytes] = {}
         self._client = js.client
         self._wanted = range(0)
         self._silent = False
         self._inbox = self._client.new_inbox()
-        self._client.attach(f"{self._inbox}.*", self)
+        self._client._attach(f"{self._inbox}.*", self)
         self._reconnects = self._client.reconnects
         self._complaint = self._client.last_error
 
@@ -152,15 +152,15 @@ class _Answers:
 
     def __exit__(self, *_: object) -> None:
         if not self._client.closed:
-            self._client.connection.unsubscribe(self.interest)
+            self._client._connection.unsubscribe(self._interest)
 
     def ask(self, subject: str, sequences: range) -> None:
         """Send one request for each sequence."""
         self._wanted = sequences
         for seq in sequences:
             reply = f"{self._inbox}.{seq}"
-            self._client.connection.publish(subject, encode(MsgGetRequest(seq=seq)), reply)
-        self._client.flush_output()
+            self._client._connection.publish(subject, encode(MsgGetRequest(seq=seq)), reply)
+        self._client._flush_output()
 
     def wait(self, seconds: float) -> None:
         """Wait for all answers; Timeout when none arrives in ``seconds``."""
@@ -171,7 +171,7 @@ class _Answers:
                 lambda before=before: len(self.found) > before or self._failed(),  # type: ignore[misc]  # bound now, as it is meant
                 max(0.0, deadline - time.monotonic()),
             )
-            if self._client.lost_since(self._reconnects):
+            if self._client._lost_since(self._reconnects):
                 raise ConnectionLost(f"connection lost while reading: {self._client.last_error}")
             if self._silent:
                 raise NoResponders("STREAM.MSG.GET")
@@ -189,11 +189,11 @@ class _Answers:
     def _failed(self) -> bool:
         return (
             self._silent
-            or self._client.lost_since(self._reconnects)
+            or self._client._lost_since(self._reconnects)
             or self._client.last_error is not self._complaint
         )
 
-    def receive(self, message: BaseMessage) -> None:
+    def _on_message(self, message: BaseMessage) -> None:
         """An answer arrived."""
         if message.status == _NO_RESPONDERS:
             self._silent = True
@@ -202,5 +202,5 @@ class _Answers:
         if seq in self._wanted:
             self.found[seq] = message.data
 
-    def end(self) -> None:
+    def _on_end(self) -> None:
         """The client is closed: no answer follows."""
