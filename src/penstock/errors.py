@@ -124,11 +124,11 @@ class NoResponders(PenstockError):
         """`subject` is the subject of the request; `why` says who should have answered."""
         super().__init__(f"no responders on {subject!r}{': ' if why else ''}{why}")
         self.subject = subject
-        self._why = why
+        self.why = why
 
     def __reduce__(self) -> tuple[type[NoResponders], tuple[str, str]]:
         """Copies and pickles rebuild the error from the same arguments."""
-        return type(self), (self.subject, self._why)
+        return type(self), (self.subject, self.why)
 
 
 class SlowConsumer(PenstockError):

@@ -225,7 +225,12 @@ def test_request_prints_the_answer(run):
         (2, "pub a..b x", "cannot publish to 'a..b'"),
         (2, "pub a x -H nocolon", '"nocolon" is not a header'),
         (2, "pub a x -J --reply b", "exclude each other"),
-        (1, "req nobody.there x", "nobody answers on nobody.there"),
+        (1, "req nobody.there x", "nobody answers on nobody.there\n"),
+        (
+            1,
+            "pub -J nobody.there x",
+            "nobody answers on nobody.there: no stream stores this subject\n",
+        ),
         (2, "-s ftp://x stream ls", "expected nats://, tls://, ws:// or wss://"),
         (1, "-s nats://127.0.0.1:1 stream ls", "cannot connect: nats://127.0.0.1:1"),
         (2, "--timeout x stream ls", "is not a duration"),

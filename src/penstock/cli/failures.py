@@ -91,7 +91,7 @@ def failure_of(problem: Exception) -> Failure:
     if isinstance(problem, OSError) and problem.strerror and problem.filename is not None:
         text = f"{os.fsdecode(problem.filename)}: {problem.strerror}"
     if isinstance(problem, NoResponders):
-        return Failure(_nobody(problem.subject))
+        return Failure(_nobody(problem.subject, problem.why))
     if isinstance(problem, ApiError):
         return Failure(text, code=problem.code, err_code=problem.err_code)
     if isinstance(problem, InvalidKey):
@@ -102,8 +102,8 @@ def failure_of(problem: Exception) -> Failure:
     return Failure(text, USAGE if refused and not isinstance(problem, UnicodeError) else FAILED)
 
 
-def _nobody(subject: str) -> str:
-    """The text for a request that had no responders."""
+def _nobody(subject: str, why: str) -> str:
+    """The text for a request that had no responders; ``why`` says who should have answered."""
     if ".CONSUMER.MSG.NEXT." in subject:
         stream, _, consumer = subject.partition(".CONSUMER.MSG.NEXT.")[2].partition(".")
         return f"stream {stream} has no pull consumer {consumer}"
@@ -116,4 +116,4 @@ def _nobody(subject: str) -> str:
     if kind in _BUCKETS and rest:
         name = rest.partition(".")[0]
         return f"{_BUCKETS[kind]} {name} does not answer: it is not there, or it has no leader now"
-    return f"nobody answers on {subject}"
+    return f"nobody answers on {subject}{': ' if why else ''}{why}"
