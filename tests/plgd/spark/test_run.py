@@ -10,13 +10,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
+from penstock.cli.__main__ import main
 from penstock.client.base.models import StreamConfig
 from penstock.client.blocking import BlockingClient, connect_blocking
 from penstock.plgd.fleet import FleetConfig, FleetRun
@@ -24,12 +27,14 @@ from penstock.plgd.fleet.delivery import Delivery
 from penstock.plgd.spark.live import key_of
 from penstock.plgd.tables import TABLES, Settings
 from penstock.plgd.tables.opening import dataset
+from penstock.spark import session
 from tests.peers import ServerProcess, available_servers, start_server
 from tests.plgd.tables_help import Memory, as_messages
 from tests.plgd.test_tables_truth import BUSY, FAULTS
-from tests.ways import length
+from tests.ways import FULL, length
 
 pytestmark = [pytest.mark.slow, pytest.mark.peer, pytest.mark.timeout(600)]
+run = import_module("penstock.cli.plgd.run")  # the package has a command of this name
 PENSTOCK = [sys.executable, "-m", "penstock.cli"]
 
 
@@ -40,20 +45,57 @@ def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
     started.remove()
 
 
-def penstock(*words: str) -> list[dict[str, Any]]:
-    """Run a command that must succeed; its lines of JSON."""
-    done = subprocess.run([*PENSTOCK, *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"event"')]
+class Commands:
+    """Commands that end by themselves.
+
+    With PENSTOCK_FULL=1 a process with a JVM of its own; else the command runs here, on the session that is there.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        self.capsys = capsys
+        monkeypatch.setattr(run, "own_session", lambda log, master: spark)
+        monkeypatch.setattr(session, "end_session", lambda spark: None)
+
+    def refused(self, *words: str) -> str:
+        """Run one that must fail; what it complains of."""
+        status, _, errors = self.ended(*words)
+        assert status == 1, errors
+        return errors
+
+    def events(self, *words: str) -> list[dict[str, Any]]:
+        """Run one that must succeed; its lines of JSON."""
+        status, told, errors = self.ended(*words)
+        assert status == 0, errors
+        return [json.loads(line) for line in told.splitlines() if line.startswith('{"event"')]
+
+    def ended(self, *words: str) -> tuple[int, str, str]:
+        if FULL:
+            done = subprocess.run([*PENSTOCK, *words], capture_output=True, text=True, check=False)
+            return done.returncode, done.stdout, done.stderr
+        self.capsys.readouterr()
+        status = main(list(words))
+        return status, *self.capsys.readouterr()
 
 
-def publish(client: BlockingClient, run: FleetRun) -> int:
+@pytest.fixture
+def penstock(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Commands:
+    return Commands(spark, monkeypatch, capsys)
+
+
+def publish(client: BlockingClient, fleet: FleetRun) -> int:
     """Put a fleet's messages into the stream EVENTS."""
     js = client.jetstream()
     js.create_stream(StreamConfig(name="EVENTS", subjects=["plgd.>"]))
     count = 0
     with js.publisher() as publisher:
-        for delivery in run.deliveries():
+        for delivery in fleet.deliveries():
             publisher.publish(delivery.subject, delivery.payload)
             count += 1
     return count
@@ -102,7 +144,7 @@ def offline_devices(tables: Path) -> set[str]:
 
 
 def test_a_back_fill_is_stopped_and_goes_on_and_a_run_goes_on_behind_it(
-    server: ServerProcess, tmp_path: Path
+    server: ServerProcess, tmp_path: Path, penstock: Commands
 ) -> None:
     short: dict[str, Any] = {"devices": 8, "duration_s": length(900.0, 1800.0), "session_s": 200.0}
     config = FleetConfig(**(BUSY | short), seed=2, faults=FAULTS)
@@ -117,7 +159,7 @@ def test_a_back_fill_is_stopped_and_goes_on_and_a_run_goes_on_behind_it(
     filling = [*common, "backfill", lake, *options]
     done = stopped_behind_two_batches(filling)
     assert batch < done < total
-    filled = penstock(*filling)
+    filled = penstock.events(*filling)
     # The last batch is made again: not all of its tables may have it.
     assert (filled[-1]["messages"], filled[-1]["stopped"]) == (total - done + batch, False)
     assert filled[-2]["lag"] == 0
@@ -134,15 +176,14 @@ def test_a_back_fill_is_stopped_and_goes_on_and_a_run_goes_on_behind_it(
         for number, payload in enumerate(late):
             client.jetstream().publish(f"plgd.late.{number}", payload)
         client.jetstream().purge_stream("EVENTS", seq=total + 3)
-    gone = [*PENSTOCK, *common, "run", lake, "--once"]
-    ended = subprocess.run(gone, capture_output=True, text=True, check=False)
-    assert (ended.returncode, "--allow-data-loss" in ended.stderr) == (1, True), ended.stderr
-    assert f"continuing after sequence {total}" in ended.stderr
-    penstock(*common, "run", lake, "--once", "--allow-data-loss")
+    said = penstock.refused(*common, "run", lake, "--once")
+    assert f"continuing after sequence {total}" in said
+    assert f"begins at sequence {total + 3}; {total + 1} and later were not read yet" in said
+    assert "--allow-data-loss goes on" in said
+    assert not (tmp_path / "lake" / "checkpoint").exists()  # it was told before Spark was asked
+    penstock.events(*common, "run", lake, "--once", "--allow-data-loss")
     assert len(rows_of(tmp_path / "lake" / "tables", "raw")) == total + len(late) - 2
-    ended = subprocess.run([*PENSTOCK, *filling], capture_output=True, text=True, check=False)
-    assert ended.returncode == 1
-    assert "rows of another run" in ended.stderr
+    assert "rows of another run" in penstock.refused(*filling)
 
 
 def test_a_missing_stream_is_told(tmp_path: Path) -> None:

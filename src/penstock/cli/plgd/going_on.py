@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from penstock.client import StreamInfo
     from penstock.plgd.spark.lake import Lake
 
 EARLIEST = "earliest"
@@ -59,7 +60,9 @@ def alone_on(folder: Path) -> Iterator[None]:
         yield
 
 
-def beginning(lake: Lake, checkpoint: Path, stream: str, state: Any, created_ns: int) -> str:
+def beginning(
+    lake: Lake, checkpoint: Path, stream: str, info: StreamInfo, *, allow_data_loss: bool
+) -> str:
     """Where a run begins to read: at its checkpoint, or after the last message in the tables."""
     from penstock.plgd.spark.resuming import begin_behind, finish_last_batch, is_fresh
     from penstock.spark.tables.places import TableError
@@ -70,9 +73,14 @@ def beginning(lake: Lake, checkpoint: Path, stream: str, state: Any, created_ns:
         place = finish_last_batch(lake)
         if place is None:
             return EARLIEST
-        born = datetime.fromtimestamp(created_ns / 1e9, UTC)
-        begin = begin_behind(place, stream, born, state.last_seq)
+        born = datetime.fromtimestamp(info.created / 1e9, UTC)
+        begin = begin_behind(place, stream, born, info.state.last_seq)
     except TableError as error:
         raise click.ClickException(str(error)) from None
     click.echo(f"{checkpoint} has no position: continuing after sequence {place.seq}", err=True)
+    if info.state.first_seq > place.seq + 1 and not allow_data_loss:  # Spark would say so later
+        raise click.ClickException(
+            f"stream {stream} begins at sequence {info.state.first_seq}; {begin} and later were not read"
+            " yet. --allow-data-loss goes on with what is left"
+        )
     return begin

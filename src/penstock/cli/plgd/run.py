@@ -193,7 +193,7 @@ def run(session: Session, /, folder: Path, stream: str, port: int, **given: Any)
         client = cleanup.enter_context(session.connect(lasting=True))
         info = stream_of(session.jetstream(client), stream)
         checkpoint = (folder / "checkpoint").absolute()
-        given["begin"] = beginning(lake, checkpoint, stream, info.state, info.created)
+        given["begin"] = beginning(lake, checkpoint, stream, info, allow_data_loss=allowed)
         if gateway is not None:
             beside = cleanup.enter_context(gateway_beside(session, gateway))
         progress = Progress(session.jetstream(client), stream, as_json=session.as_json)
