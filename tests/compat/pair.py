@@ -235,7 +235,7 @@ class Judges:
         """Wait until both hold the same messages, as long as that takes sense: nothing says when a
         nats-server has stored what nobody asked an answer for.
         """
-        deadline = time.monotonic() + 1
+        deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
             ours, theirs = self.ask(f"STREAM.INFO.{stream}")
             if ours[0]["state"]["last_seq"] == theirs[0]["state"]["last_seq"]:
