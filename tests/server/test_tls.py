@@ -4,12 +4,14 @@ that nothing a stranger sends disturbs the others.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import signal
 import socket
 import ssl
+import time
 import urllib.request
 from pathlib import Path
 
@@ -51,6 +53,14 @@ def trusting(authority: Authority, shown: Issued | None = None) -> ssl.SSLContex
 
 def secure(connection: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
     return context.wrap_socket(connection, server_hostname="localhost")
+
+
+def begun_in_time(server: Configured, context: ssl.SSLContext) -> ssl.SSLSocket:
+    """A handshake that comes before INFO; beside load one may begin after the server's short wait."""
+    for _ in range(20):
+        with contextlib.suppress(ssl.SSLError):
+            return secure(server.connect(), context)
+    raise AssertionError("no handshake came first")
 
 
 def info_of(line: bytes) -> dict[str, object]:
@@ -154,7 +164,7 @@ def test_handshake_first_falls_back_to_info(
 ) -> None:
     config = f"listen: 127.0.0.1:@port\n{tls(issued, f'first: {word}')}"
     with configured(kind, config) as server:
-        with secure(server.connect(), trusting(authority)) as connection:
+        with begun_in_time(server, trusting(authority)) as connection:
             info_of(line_of(connection))
             greets(connection)
         plain = server.connect()
@@ -301,7 +311,7 @@ def test_a_slow_handshake_is_cut_off(kind: str, issued: Issued) -> None:
 def test_handshakes_can_be_limited(kind: str, authority: Authority, issued: Issued) -> None:
     config = f"listen: 127.0.0.1:@port\n{tls(issued, 'connection_rate_limit: 2')}"
     with configured(kind, config) as server:
-        told = 0
+        told, begun = 0, time.monotonic()
         for _ in range(12):
             plain = server.connect()
             line_of(plain)
@@ -309,7 +319,7 @@ def test_handshakes_can_be_limited(kind: str, authority: Authority, issued: Issu
                 secure(plain, trusting(authority)).close()
             except (ssl.SSLError, ConnectionError):
                 told += 1
-        assert told >= 6
+        assert 12 - told <= 2 * (time.monotonic() - begun + 2)
 
 
 def test_a_reload_takes_new_certificates_for_new_handshakes(
