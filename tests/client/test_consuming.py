@@ -429,7 +429,7 @@ def test_an_ordered_consumer_survives_the_deletion_of_its_consumer(js: Any, uniq
                 break
     assert "ordered_consumer_recreated" in kinds(messages)
     # one whose creation and deletion crossed ends by its inactive threshold
-    assert len(js.consumer_names(unique)) <= 1
+    wait_for(lambda: len(js.consumer_names(unique)) <= 1)
     for name in js.consumer_names(unique):
         js.delete_consumer(unique, name)
     assert ordered.fetch(1, timeout=0.05) == []
