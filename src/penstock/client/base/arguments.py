@@ -15,7 +15,17 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, NoReturn, TypeAlias, TypeVar, cast
+from typing import (
+    Any,
+    Literal,
+    NoReturn,
+    TypeAlias,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -141,7 +151,9 @@ def refuse(name: str, what: str, value: object, call: str = "") -> NoReturn:
     if unawaited(value):
         hint = ": give it without calling it" if what == "a function" else ": await it"
     where = f"{call}: " if call else ""
-    raise TypeError(f"{where}{name} is {what}, not {type(value).__name__} ({shown}){hint}")
+    raise TypeError(
+        f"{where}{name} is {what}, not {type(value).__name__} ({shown}){hint}"
+    ) from None
 
 
 def unawaited(value: object) -> bool:
@@ -172,6 +184,18 @@ def refuse_field(config: object, error: Exception) -> NoReturn:
     if value is None:  # a field of a field
         raise TypeError(f"{kind}: {name} is {what}, which it is not") from None
     refuse(name, what, value, kind)
+
+
+def unknown_words(config: object) -> list[str]:
+    """The fields that hold none of the words that the client knows for them, each with those."""
+    found = []
+    for name, hint in get_type_hints(type(config)).items():
+        value = getattr(config, name, None)
+        kinds = (hint, *get_args(hint))  # itself, or what it may be beside None
+        words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+        if words and value and value not in words:
+            found.append(f"{name} is one of {', '.join(filter(None, words))}, not {value}")
+    return found
 
 
 def waits(callback: object) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.api.subjects import parse_ack
 from penstock.core.protocol.wire import decode_headers
-from penstock.errors import CallbackFailed, NotJetStreamMessage
+from penstock.errors import CallbackFailed, NoResponders, NotJetStreamMessage
 
 from .durations import Duration, to_nanoseconds
 from .steps import Sent, call, verb
@@ -153,7 +153,12 @@ class BaseMessage:
         """
         self._check_acknowledgeable()
         seconds = self.client._timeout_of(timeout)
-        yield from self.client._persevering(self.reply, ACK, seconds, again=Sent())
+        try:
+            yield from self.client._persevering(self.reply, ACK, seconds, again=Sent())
+        except NoResponders:
+            raise NoResponders(
+                self.reply, "the consumer is gone, or takes no acks, as an ordered one"
+            ) from None
         self.acked = True
 
     ack_sync = call(_confirming)
@@ -166,4 +171,7 @@ class BaseMessage:
     def _check_acknowledgeable(self) -> None:
         """Raise NotJetStreamMessage unless a consumer delivered the message."""
         if not self.reply.startswith("$JS.ACK."):
-            raise NotJetStreamMessage(f"no consumer delivered this: reply subject {self.reply!r}")
+            raise NotJetStreamMessage(
+                f"no consumer delivered this, so it needs no ack: it came on {self.subject!r}, "
+                f"reply subject {self.reply!r}"
+            )

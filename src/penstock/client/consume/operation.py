@@ -121,7 +121,10 @@ class Operation(ABC, Generic[M]):
     def _iterating(self) -> Self:
         """The operation itself, to iterate over; RuntimeError when it has a callback."""
         if self._callback is not None:
-            raise RuntimeError("the callback of this operation takes its messages")
+            raise RuntimeError(
+                "the callback of this operation takes its messages: call run() or wait, "
+                "or iterate over an operation without a callback"
+            )
         return self
 
     def _check_runs(self) -> None:

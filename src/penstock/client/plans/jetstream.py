@@ -13,7 +13,8 @@ Both shells run the same plans, so a call means the same in asyncio and in block
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -26,7 +27,7 @@ from penstock.api.times import format_duration
 from penstock.core.protocol.wire import decode_headers, encode_headers
 from penstock.errors import ApiError, NoResponders, PermissionsViolation, ProtocolError, Timeout
 
-from ..base.arguments import refuse, refuse_field
+from ..base.arguments import refuse, refuse_field, unknown_words
 from ..base.durations import Duration, to_nanoseconds
 from ..base.steps import Request
 
@@ -60,6 +61,16 @@ EXPECTED_LAST_MSG_ID = "Nats-Expected-Last-Msg-Id"
 TTL = "Nats-TTL"
 
 _pub_ack = msgspec.json.Decoder(PubAck)
+
+INVALID_JSON = 10025
+ALLOWED_BY = {
+    10166: "allow_msg_ttl",
+    10168: "allow_msg_counter",
+    10174: "allow_atomic",
+    10188: "allow_msg_schedules",
+    10205: "allow_batched",
+}
+"""The error codes of messages that a stream does not allow, and the field that allows them."""
 
 
 Plan: TypeAlias = Generator[Request, bytes, T]
@@ -120,7 +131,10 @@ def decode_pub_ack(answer: bytes) -> PubAck:
     except msgspec.MsgspecError as error:
         raise ProtocolError(f"not an ack of a publish: {error}: {answer[:200]!r}") from error
     if ack.error is not None:
-        raise error_from(ack.error)
+        refusal = error_from(ack.error)
+        if field := ALLOWED_BY.get(refusal.err_code):
+            refusal.add_note(f"the stream's configuration allows it with {field}=True")
+        raise refusal
     return ack
 
 
@@ -204,6 +218,17 @@ class Listing(Generic[T]):
         self.unavailable.update(offline)
         self.unavailable = dict(sorted(self.unavailable.items()))
         return not page or len(self.found) + len(self.unavailable) >= total
+
+
+@contextmanager
+def _words(config: StreamConfig | ConsumerConfig) -> Iterator[None]:
+    """Add what a server's refusal of a configuration leaves out: which words it may have."""
+    try:
+        yield
+    except ApiError as error:
+        for note in unknown_words(config) if error.err_code == INVALID_JSON else ():
+            error.add_note(note)
+        raise
 
 
 def _no_level() -> int:
@@ -290,7 +315,8 @@ class Plans:
         subject, body = self._stream(verb, config.name), encode_config(config)
         needs = needs_of(config) if strict else []
         yield from self._knowing(needs, names)
-        info = present((yield from self._one(subject, body, StreamInfoResponse)).info)
+        with _words(config):
+            info = present((yield from self._one(subject, body, StreamInfoResponse)).info)
         check_made(needs, info.config, names)
         return info
 
@@ -430,7 +456,8 @@ class Plans:
         needs = needs_of(config) if strict else []
         yield from self._knowing(needs, NO_NAMES)
         body = encode(wire.CreateConsumerRequest(stream_name=stream, config=config, action=action))
-        info = present((yield from self._one(subject, body, ConsumerInfoResponse)).info)
+        with _words(config):
+            info = present((yield from self._one(subject, body, ConsumerInfoResponse)).info)
         if info.config is not None:
             check_made(needs, info.config, NO_NAMES)
         return info

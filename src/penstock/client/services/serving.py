@@ -288,6 +288,11 @@ class Grouping(ABC, Generic[R, K, G]):
         queue_group: str | None,
         concurrency: int | None,
     ) -> Callable[[Any], Any]:
+        if not isinstance(name, str):
+            raise TypeError(
+                f'an endpoint has a name: write `@service.endpoint("name")`, not {name!r}'
+            )
+
         def add(handler: Any) -> Any:
             self._add(name, handler, subject, metadata, queue_group, concurrency)
             return handler

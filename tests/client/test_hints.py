@@ -1,0 +1,91 @@
+"""What a refusal of the server does not say, the error says beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.client import ConsumerConfig, ServiceConfig, StreamConfig
+from penstock.errors import ApiError, NoResponders, NotJetStreamMessage
+from tests.client.shells import connected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.peers import ServerProcess
+
+
+@pytest.fixture
+def client(shell: str, server: ServerProcess) -> Iterator[Any]:
+    with connected(shell, server.url) as each:
+        yield each
+
+
+@pytest.fixture
+def js(client: Any, unique: str) -> Iterator[Any]:
+    made = client.jetstream()
+    made.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.*"], storage="memory"))
+    yield made
+    made.delete_stream(unique)
+
+
+def notes_of(call: Callable[[], Any]) -> list[str]:
+    with pytest.raises(ApiError) as caught:
+        call()
+    return list(getattr(caught.value, "__notes__", ()))
+
+
+def test_an_unknown_word_is_told_with_those_that_are_known(js: Any, unique: str) -> None:
+    stream: Any = {"name": f"{unique}x", "retention": "work_queue", "storage": "disk"}
+    told = notes_of(lambda: js.create_stream(StreamConfig(**stream)))
+    assert "retention is one of limits, interest, workqueue, not work_queue" in told
+    assert "storage is one of file, memory, not disk" in told
+    consumer: Any = {"durable_name": "c", "priority_groups": ["g"], "priority_policy": "pinned"}
+    told = notes_of(lambda: js.create_consumer(unique, ConsumerConfig(**consumer)))
+    assert (
+        "priority_policy is one of none, overflow, pinned_client, prioritized, not pinned" in told
+    )
+    told = notes_of(lambda: js.create_consumer(f"{unique}x", ConsumerConfig(durable_name="c")))
+    assert not any("is one of" in each for each in told)  # it is about something else
+
+
+@pytest.mark.parametrize(
+    ("field", "call"),
+    [
+        pytest.param(
+            "allow_msg_ttl",
+            lambda js, subject: js.publish(subject, ttl="5s"),
+            marks=pytest.mark.needs("allow_msg_ttl"),
+        ),
+        pytest.param(
+            "allow_msg_counter",
+            lambda js, subject: js.counter(subject.partition(".")[0]).increment(subject, 1),
+            marks=pytest.mark.needs("allow_msg_counter"),
+        ),
+    ],
+)
+def test_what_a_stream_does_not_allow_is_told_with_the_field_that_does(
+    js: Any, unique: str, field: str, call: Callable[[Any, str], Any]
+) -> None:
+    told = notes_of(lambda: call(js, f"{unique}.a"))
+    assert f"the stream's configuration allows it with {field}=True" in told
+
+
+def test_an_ack_that_nobody_wants_is_told(client: Any, js: Any, unique: str) -> None:
+    js.publish(f"{unique}.a", b"1")
+    message = js.ordered_consumer(unique).next(timeout=10)
+    with pytest.raises(NoResponders, match="takes no acks, as an ordered one"):
+        message.ack_sync()
+    with client.subscribe(f"{unique}x") as subscription:
+        client.publish(f"{unique}x", b"1")
+        plain = subscription.next(10)
+        with pytest.raises(NotJetStreamMessage, match="so it needs no ack"):
+            plain.ack()
+
+
+def test_an_endpoint_without_a_name_is_told(client: Any) -> None:
+    service = client.add_service(ServiceConfig(name="s", version="1.0.0"))
+    with pytest.raises(TypeError, match=r"write `@service.endpoint\(\"name\"\)`"):
+        service.endpoint(print)
+    service.stop()
