@@ -39,11 +39,14 @@ def floor(house: House) -> tuple[int, int]:
 class Waiting:
     """A client whose pull request waits for messages."""
 
-    def __init__(self, house: House, batch: int = 5) -> None:
+    def __init__(
+        self, house: House, batch: int = 5, expires: int = 60 * SECOND, **more: Any
+    ) -> None:
         self.client = house.server.client()
-        body = json.dumps({"batch": batch, "expires": 60 * SECOND})
-        request = f"PUB $JS.API.CONSUMER.MSG.NEXT.S.c _T.1 {len(body)}\r\n{body}\r\n"
-        self.client.send(f"SUB _T.> 1\r\n{request}")
+        body = json.dumps({"batch": batch, "expires": expires, **more})
+        inbox = f"_T.{self.client.connection.id}"
+        request = f"PUB $JS.API.CONSUMER.MSG.NEXT.S.c {inbox} {len(body)}\r\n{body}\r\n"
+        self.client.send(f"SUB {inbox} 1\r\n{request}")
 
     def got(self) -> list[int]:
         return numbers([event for event in self.client.events() if event[3]])
@@ -95,6 +98,63 @@ def test_an_answer_to_a_delivery_that_is_settled_counts_no_more(house: House) ->
     assert house.pull() == []
     assert floor(house) == (4, 1)
     assert house.ok("CONSUMER.INFO.S.c")["num_ack_pending"] == 2
+
+
+def test_a_request_that_is_over_gets_no_message(house: House) -> None:
+    """Also before the consumer's timer has ended the request."""
+    house.consumer("c", ack_policy="explicit", ack_wait=600 * SECOND)
+    waiting = Waiting(house, expires=SECOND)
+    house.server.clock.advance(SECOND)
+    house.server.reactor.turn()
+    publish(house, 1)
+    (answer,) = waiting.client.events()
+    assert answer[4].startswith(b"NATS/1.0 408 Request Timeout\r\n")
+    (event,) = house.pull()
+    assert event[3].startswith("$JS.ACK.S.c.1.1.1.")
+
+
+def test_requests_of_the_pinned_client_keep_its_pin(house: House) -> None:
+    """The pin lasts as long from each request that names it."""
+    house.consumer(
+        "c",
+        ack_policy="explicit",
+        priority_policy="pinned_client",
+        priority_groups=["g"],
+        priority_timeout=10 * SECOND,
+    )
+    publish(house, 1)
+    (event,) = Waiting(house, 1, group="g").client.events()
+    pin = event[4].split(b"Nats-Pin-Id: ")[1].split(b"\r\n")[0].decode()
+    house.pass_time(6 * SECOND)
+    pinned = Waiting(house, 1, group="g", id=pin)
+    other = Waiting(house, 1, group="g")
+    house.pass_time(6 * SECOND)
+    publish(house, 1, first=2)
+    assert (pinned.got(), other.got()) == ([2], [])
+    house.pass_time(10 * SECOND)
+    publish(house, 1, first=3)
+    assert other.got() == [3]
+
+
+def test_an_overflow_request_is_served_from_its_number_on(house: House) -> None:
+    house.consumer(
+        "c",
+        ack_policy="explicit",
+        priority_policy="overflow",
+        priority_groups=["g"],
+        ack_wait=600 * SECOND,
+    )
+    publish(house, 1)
+    assert Waiting(house, 1, group="g").got() == [1]
+    unacknowledged = Waiting(house, 1, group="g", min_ack_pending=2)
+    ahead = Waiting(house, 1, group="g", min_pending=2)
+    publish(house, 1, first=2)
+    assert (unacknowledged.got(), ahead.got()) == ([], [])
+    assert Waiting(house, 1, group="g").got() == [2]
+    publish(house, 1, first=3)
+    assert (unacknowledged.got(), ahead.got()) == ([3], [])
+    publish(house, 2, first=4)
+    assert ahead.got() == [4]
 
 
 def test_a_message_that_reached_max_deliver_makes_room(house: House) -> None:
