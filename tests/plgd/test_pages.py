@@ -99,7 +99,7 @@ def test_a_batch_writes_the_pages_that_it_changes(
     written = {}
     few = length(24, 60)
     for devices in (few, 4 * few):
-        config = FleetConfig(devices=devices, duration_s=length(900.0, 3600.0), seed=5)
+        config = FleetConfig(devices=devices, duration_s=length(450.0, 3600.0), seed=5)
         messages = messages_of(config, 1)[1]
         last = list(range(len(messages) - 400, len(messages)))
         subjects = messages["subject"].to_pylist()
@@ -140,7 +140,7 @@ def test_closed_rows_stay_in_few_files(tmp_path: Path, monkeypatch: pytest.Monke
     messages = run_of(seed=8, session_s=60.0, faults=FAULTS, **short)[1]
     tables, memory = Tables(tmp_path, settings), Memory(settings)
     most = 0
-    for part in cut(messages, len(messages) // length(16, 40)):
+    for part in cut(messages, len(messages) // length(10, 40)):
         tables.take(part)
         memory.run(part)
         held = tables.lake.begin(Mark("q", tables.number + 1)).held

@@ -35,7 +35,7 @@ from penstock.plgd.reconcile.scanning import take
 from penstock.plgd.reconcile.sightings import Seen
 from penstock.plgd.store import Aggregate
 from penstock.plgd.wire import events_pb2 as events
-from tests.ways import SEED
+from tests.ways import SEED, length
 
 FLEET: dict[str, Any] = {
     "devices": 12,
@@ -305,7 +305,8 @@ def test_after_a_restore_the_way_that_the_store_went_is_repaired(seed: int) -> N
 
 
 def causes(**faults: Any) -> Counter[Cause]:
-    fleet = Fleet(faults=Faults(**faults), delete_interval_s=1e12)
+    less = {"devices": length(6, 12), "duration_s": length(900, 1500), "delete_interval_s": 1e12}
+    fleet = Fleet(faults=Faults(**faults), **less)
     report = compare(fleet, sighted(rows_of(fleet.deliveries)), EVERYTHING, NOW_NS)
     assert Counter(found(report)) == Counter(fleet.lost)
     return Counter(f.cause for f in report.findings)

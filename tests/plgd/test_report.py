@@ -146,7 +146,7 @@ def test_a_time_that_is_far_off_does_not_stretch_the_axis() -> None:
         assert (asked.outside.before, asked.outside.after) == (0, 0)
 
 
-@settings(max_examples=length(25, 60), deadline=None)
+@settings(max_examples=length(12, 60), deadline=None)
 @given(st.lists(st.integers(0, 2**52) | st.integers(START_US, START_US + HOUR_US), max_size=60))
 def test_few_events_are_outside_and_far_from_all_others(times: list[int]) -> None:
     moments = [{"time": EPOCH + timedelta(microseconds=each)} for each in times]

@@ -34,7 +34,7 @@ FAULTS = Faults(
     outages=((1000.0, 1010.0),),
 )
 BUSY: dict[str, Any] = {
-    "devices": 25,
+    "devices": length(15, 25),
     "duration_s": 2400.0,
     "command_interval_s": 60.0,
     "session_s": 400.0,

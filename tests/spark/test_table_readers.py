@@ -165,7 +165,7 @@ def pairs() -> list[ParameterSet]:
 
 
 @pytest.mark.parametrize(("way", "name"), pairs())
-@settings(max_examples=length(3, 4), deadline=None)
+@settings(max_examples=length(2, 4), deadline=None)
 @given(st.data())
 def test_no_reader_misses_a_row(tmp_path_factory, way, name, data):
     _, edges = TYPES[name]

@@ -22,7 +22,7 @@ from penstock.spark.reading.ranges import read_range
 from penstock.spark.servers import Servers
 from tests.peers import ServerProcess, available_servers, command_of, version_of
 from tests.spark.models import ModelStream
-from tests.ways import FULL, REASON
+from tests.ways import FULL, REASON, length
 
 pytestmark = pytest.mark.peer
 
@@ -143,7 +143,9 @@ FILTERS = st.sampled_from([(), ("{}.1.x",), ("{}.*",), ("{}.0", "{}.1.>"), ("{}.
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=length(10, 25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data(), steps=st.lists(STEPS, min_size=3, max_size=14))
 def test_rows_are_those_of_the_model(place, data, steps):
