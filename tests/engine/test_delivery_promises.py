@@ -157,6 +157,30 @@ def test_an_overflow_request_is_served_from_its_number_on(house: House) -> None:
     assert ahead.got() == [4]
 
 
+def test_flow_control_that_is_the_ack_is_asked_for_at_max_ack_pending(house: House) -> None:
+    """The messages are too few to fill the window, and the next heartbeat is far away."""
+    house.consumer(
+        "c",
+        deliver_subject="_I.push",
+        ack_policy="flow_control",
+        flow_control=True,
+        idle_heartbeat=SECOND,
+        max_ack_pending=3,
+    )
+    for number in range(5):
+        house.client.send(f"PUB s.x 1\r\n{number}\r\n")
+    events: list[Any] = house.client.events()
+    assert [event[5] for event in events[:-1]] == [b"0", b"1", b"2"]
+    request = events[-1]
+    assert request[4].startswith(b"NATS/1.0 100 FlowControl Request")
+    block = b"NATS/1.0\r\nNats-Last-Consumer: 3\r\nNats-Last-Stream: 3\r\n\r\n"
+    head = f"HPUB {request[3]} {len(block)} {len(block)}\r\n".encode()
+    house.client.send(head + block + b"\r\n")
+    later: list[Any] = house.client.events()
+    assert [event[5] for event in later] == [b"3", b"4"]
+    assert house.ok("CONSUMER.INFO.S.c")["num_ack_pending"] == 2
+
+
 def test_a_message_that_reached_max_deliver_makes_room(house: House) -> None:
     house.consumer("c", ack_policy="explicit", max_ack_pending=1, max_deliver=1, ack_wait=SECOND)
     publish(house, 2)

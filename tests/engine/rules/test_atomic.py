@@ -48,6 +48,18 @@ def house(tmp_path: Path) -> House:
     return made
 
 
+def test_a_batch_is_over_at_its_time(house: House) -> None:
+    """Also before the timer of the engine has looked."""
+    assert put(house, "b", 1) is None
+    house.server.clock.advance(10 * SECOND - 1)
+    house.server.reactor.turn()
+    assert put(house, "b", 2) is None
+    house.server.clock.advance(10 * SECOND)
+    house.server.reactor.turn()
+    assert put(house, "b", 3, COMMIT)["error"]["err_code"] == 10176
+    assert messages(house) == []
+
+
 def test_nothing_is_there_before_the_commit(house: House) -> None:
     house.consumer(ack_policy="none")
     assert put(house, "b", 1, body=b"1") is None

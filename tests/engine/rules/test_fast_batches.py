@@ -71,6 +71,29 @@ def test_flow_acks_wait_for_the_disk() -> None:
     assert publisher.put("b", 4, COMMIT, flow=2)[0]["type"] == "err"
 
 
+def test_a_gap_ends_a_batch_that_takes_none(house: House) -> None:
+    publisher = Publisher(house)
+    publisher.put("b", 1, START, gap="fail")
+    assert publisher.put("b", 3, APPEND, gap="fail") == [
+        {"type": "gap", "last_seq": 2, "seq": 3},
+        {"stream": "S", "seq": 1, "batch": "b", "count": 1},
+    ]
+    assert publisher.put("b", 4, APPEND, gap="fail")[0]["error"]["err_code"] == 10208
+    assert house.ok("STREAM.INFO.S")["state"]["messages"] == 1
+
+
+def test_a_batch_is_over_at_its_time(house: House) -> None:
+    """Also before the timer of the engine has looked."""
+    publisher = Publisher(house)
+    publisher.put("b", 1, START)
+    house.server.clock.advance(10 * SECOND - 1)
+    house.server.reactor.turn()
+    assert publisher.put("b", 2, APPEND) == []
+    house.server.clock.advance(10 * SECOND)
+    house.server.reactor.turn()
+    assert publisher.put("b", 3, APPEND)[0]["error"]["err_code"] == 10208
+
+
 @pytest.mark.parametrize("op", [APPEND, COMMIT])
 def test_an_answer_about_a_duplicate_waits_for_its_original(op: int) -> None:
     """Another client has published the message, and its sync has not ended."""
