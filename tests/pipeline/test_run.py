@@ -8,7 +8,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -211,37 +213,11 @@ def test_the_time_zone_is_one_spark_knows(monkeypatch):
     assert local_time_zone()
 
 
-@pytest.mark.slow
-@pytest.mark.peer
-@pytest.mark.timeout(600)
-def test_ctrl_c_is_a_clean_stop_with_a_summary(job):
-    job.write("a.log", 1, 500)
-    job.start("--trigger-seconds", "0.1")
-    job.wait_for(lambda: job.rows() >= 500)
-    job.write("a.log", 501, 600)
-    job.wait_for(lambda: job.rows() >= 600)
-    pids = [pid for pid, _ in job.children().values()]
-    assert len(pids) == 2
-    os.kill(job.process.pid, signal.SIGINT)
-    output = job.end()
-    assert job.process.returncode == 0, output
-    assert "rows in table lines" in output
-    assert "PASS" in output
-    assert all(started_at(pid) is None for pid in pids)
-    assert job.children() == {}
-
-
 @pytest.fixture
-def to_the_end(job, monkeypatch, capsys):
-    """Calls the command, which ends by itself: exit status and output.
-
-    With PENSTOCK_FULL=1 a process with a JVM of its own; else the command runs here, on the session
-    that is there.
-    """
+def here(spark, job, monkeypatch, capsys):
+    """Calls the command in this process, on the session that is there: exit status and output."""
 
     def call(*more):
-        if FULL:
-            return job.finish(*more)
         monkeypatch.setattr(session, "end_session", lambda spark: None)
         monkeypatch.setattr(session, "jvm_pid", lambda spark: None)
         capsys.readouterr()
@@ -250,10 +226,72 @@ def to_the_end(job, monkeypatch, capsys):
     return call
 
 
+@pytest.fixture
+def to_the_end(job, here):
+    """Calls the command, which ends by itself; with PENSTOCK_FULL=1 a process with a JVM of its own."""
+    return job.finish if FULL else here
+
+
+@pytest.fixture
+def until_ctrl_c(job, here):
+    """Calls the command, and has it interrupted when some work is done; with PENSTOCK_FULL=1 a process
+    with a JVM of its own.
+    """
+
+    def call(work, *more):
+        if FULL:
+            process = job.start(*more)
+            work()
+            os.kill(process.pid, signal.SIGINT)
+            output = job.end()
+            return process.returncode, output
+        ended = threading.Event()
+
+        def interrupt():
+            try:
+                work()
+            finally:
+                if not ended.is_set():
+                    os.kill(os.getpid(), signal.SIGINT)
+
+        with ThreadPoolExecutor(1) as beside:
+            told = beside.submit(interrupt)
+            try:
+                found = here(*more)
+            finally:
+                ended.set()
+            told.result()
+        return found
+
+    return call
+
+
 @pytest.mark.slow
 @pytest.mark.peer
 @pytest.mark.timeout(600)
-def test_killed_anywhere_and_started_again_loses_and_doubles_nothing(spark, job, to_the_end):
+def test_ctrl_c_is_a_clean_stop_with_a_summary(job, until_ctrl_c):
+    pids = []
+
+    def work():
+        job.wait_for(lambda: job.rows() >= 500)
+        job.write("a.log", 501, 600)
+        job.wait_for(lambda: job.rows() >= 600)
+        pids.extend(pid for pid, _ in job.children().values())
+
+    job.write("a.log", 1, 500)
+    code, output = until_ctrl_c(work, "--trigger-seconds", "0.1")
+    assert code == 0, output
+    assert "rows in table lines" in output
+    assert "PASS" in output
+    assert len(pids) == length(1, 2)  # of the server, and of a JVM of its own
+    assert all(started_at(pid) is None for pid in pids)
+    assert job.children() == {}
+
+
+@pytest.mark.slow
+@pytest.mark.peer
+@pytest.mark.timeout(600)
+def test_killed_anywhere_and_started_again_loses_and_doubles_nothing(job, to_the_end):
     """kill -9 of the command while it ships, the server, the JVM, its workers, the command.
 
     In `make test` the workers go with the JVM; `tests/plgd/exact` kills them alone.
