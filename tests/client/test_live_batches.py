@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -56,6 +57,31 @@ def test_an_atomic_batch(shell: str, server: ServerProcess, unique: str) -> None
             batch.commit()
         with pytest.raises(ValueError, match="empty"):
             js.atomic_batch().commit()
+
+
+def test_the_block_of_an_atomic_batch(shell: str, server: ServerProcess, unique: str) -> None:
+    with connected(shell, server.url) as client:
+        js = client.jetstream()
+        js.create_stream(config(unique))
+        with js.atomic_batch() as batch:
+            batch.add(f"{unique}.a", b"1")
+            batch.add(f"{unique}.b", b"2")
+        assert (batch.ack.seq, batch.ack.count) == (2, 2)
+        with js.atomic_batch() as batch:
+            batch.add(f"{unique}.a", b"3")
+            ack = batch.commit()  # the end has nothing to do
+        assert (ack.seq, batch.ack) == (3, ack)
+        batch = js.atomic_batch()
+        with contextlib.suppress(LookupError), batch:
+            batch.add(f"{unique}.a", b"4")
+            raise LookupError
+        assert batch.ack is None
+        with js.atomic_batch():
+            pass
+        with pytest.raises(WrongLastSequence), js.atomic_batch() as batch:
+            batch.add(f"{unique}.a", b"5", expected_last_subject_seq=1)
+        assert js.stream_info(unique).state.last_seq == 3
+        js.delete_stream(unique)
 
 
 def test_an_atomic_batch_that_is_refused(shell: str, server: ServerProcess, unique: str) -> None:

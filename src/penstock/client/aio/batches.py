@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import PenstockError
 
 from ..jetstream.batches import Atomic, Fast
-from .running import Awaited, Entered, run
+from .running import Entered, run
 
 if TYPE_CHECKING:
     import asyncio
@@ -19,19 +19,22 @@ KEEP_ALIVE_S = 3.0
 """A fast batch without publishes sends a ping after this time; streams wait for 10 s."""
 
 
-class AtomicBatch(Awaited, Atomic):
+class AtomicBatch(Entered, Atomic):
     """Messages that a stream stores as a whole, or not at all; made by ``JetStream.atomic_batch``.
 
-    None of them is visible before ``commit``. All subjects must belong to one stream, which allows atomic
+    Use it in ``async with``: the end commits, and nothing is stored when the block raises; or call
+    ``commit``. None of them is visible before. All subjects must belong to one stream, which allows atomic
     batches (API level 2). The stream gives up a batch that gets no message for 10 s.
 
     ::
 
-        batch = js.atomic_batch()
-        await batch.add("orders.new", b"42 bolts")
-        await batch.add("orders.paid", b"42 bolts")
-        ack = await batch.commit()
+        async with js.atomic_batch() as batch:
+            await batch.add("orders.new", b"42 bolts")
+            await batch.add("orders.paid", b"42 bolts")
+        print(batch.ack.seq)
     """
+
+    client: Client
 
 
 class FastBatch(Entered, Fast):

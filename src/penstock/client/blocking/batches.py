@@ -8,26 +8,29 @@ from typing import TYPE_CHECKING
 
 from ..jetstream.batches import Atomic, Fast
 from ..session.session import OUTPUT_BYTES
-from .running import Blocking, Entered, run
+from .running import Entered, run
 
 if TYPE_CHECKING:
     from ..plans.jetstream import Headers
     from .connection import BlockingClient
 
 
-class AtomicBatch(Blocking, Atomic):
+class AtomicBatch(Entered, Atomic):
     """Messages that a stream stores as a whole, or not at all; made by ``JetStream.atomic_batch``.
 
-    None of them is visible before ``commit``. All subjects must belong to one stream, which allows atomic
+    Use it in ``with``: the end commits, and nothing is stored when the block raises; or call ``commit``.
+    None of them is visible before. All subjects must belong to one stream, which allows atomic
     batches (API level 2). The stream gives up a batch that gets no message for 10 s.
 
     ::
 
-        batch = js.atomic_batch()
-        batch.add("orders.new", b"42 bolts")
-        batch.add("orders.paid", b"42 bolts")
-        ack = batch.commit()
+        with js.atomic_batch() as batch:
+            batch.add("orders.new", b"42 bolts")
+            batch.add("orders.paid", b"42 bolts")
+        print(batch.ack.seq)
     """
+
+    client: BlockingClient
 
 
 class FastBatch(Entered, Fast):

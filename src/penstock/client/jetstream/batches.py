@@ -283,6 +283,8 @@ class Atomic:
         """The client that it belongs to."""
         self._timeout = js._seconds_of(timeout)
         self._numbers = AtomicNumbers(self.client.new_inbox().rpartition(".")[2], ack_every)
+        self.ack: PubAck | None = None
+        """The stream's ack, once the batch is committed."""
 
     @property
     def id(self) -> str:
@@ -342,7 +344,13 @@ class Atomic:
         leader than at the first message: a leader keeps its batches in memory. After Timeout or ConnectionLost
         it is unknown whether they are stored.
         """
-        return decode_pub_ack((yield from self._asking(self._numbers.commit())))
+        self.ack = decode_pub_ack((yield from self._asking(self._numbers.commit())))
+        return self.ack
+
+    def _leaving(self, kind: type[BaseException] | None) -> Steps[None]:
+        """Commit at the end of the block what is not committed; nothing is stored when the block raises."""
+        if kind is None and self.count and not self._numbers.over:
+            yield from self._committing()
 
     add = call(_adding)
     commit = call(_committing)
