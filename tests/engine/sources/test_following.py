@@ -57,6 +57,32 @@ def test_a_mirror_is_a_copy(house: House) -> None:
     assert 0 <= mirror["active"] < SECOND
 
 
+def test_a_mirror_of_an_empty_stream_begins_behind_it(house: House) -> None:
+    house.stream("O", subjects=["o"])
+    for _ in range(3):
+        house.publish("o")
+    house.ok("STREAM.PURGE.O")
+    house.stream("M", mirror={"name": "O"})
+    house.pass_time(SECOND)
+    assert state(house, "M") == state(house, "O") == (4, 3, 0)
+
+
+@pytest.mark.parametrize("follower", [{"mirror": {"name": "O"}}, {"sources": [{"name": "O"}]}])
+def test_copies_are_not_of_the_batch(house: House, follower: dict[str, Any]) -> None:
+    """The origin has applied the headers of the batch."""
+    house.stream("O", subjects=["o"], allow_atomic=True)
+    house.stream("F", **follower)
+    lines = "Nats-Batch-Id: b\r\nNats-Batch-Sequence"
+    ends = ("1\r\nMy: own", "2\r\nNats-Batch-Commit: 1")
+    for end in ends:
+        house.request("o", b"x", f"NATS/1.0\r\n{lines}: {end}\r\n\r\n".encode())
+    house.pass_time(SECOND)
+    assert b"Nats-Batch" in stored(house, "O")[0][3]
+    first, second = (message[3] for message in stored(house, "F"))
+    assert b"My: own\r\n" in first
+    assert b"Nats-Batch" not in first + second
+
+
 def test_a_source_appends_and_says_where_from(house: House) -> None:
     house.stream("A", subjects=["a.>"])
     house.stream("B", subjects=["b.>"])
