@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -129,6 +129,25 @@ def test_a_write_that_finds_no_room_leaves_nothing_behind() -> None:
     disk.room = used + 100
     house.send("s", b"y" * 300)
     assert disk.used() == used
+
+
+@pytest.mark.parametrize("follower", [{"mirror": {"name": "O"}}, {"sources": [{"name": "O"}]}])
+def test_a_message_that_the_origin_cannot_read_is_copied_later(follower: dict[str, Any]) -> None:
+    disk = SimDisk()
+    house = House(STORE, disk=PyDisk(disk), segment_bytes=4096)
+    house.stream("O", subjects=["s"])
+    for number in range(6):
+        house.publish("s", str(number).encode() * 3000)
+    house = house.restart()
+    disk.fail("read", errno.EIO, "*.seg", times=None)
+    house.stream("F", **follower)
+    house.pass_time(SECOND)
+    log = house.account.streams["F"].core.log
+    assert log.msgs < 6
+    disk.heal()
+    house.pass_time(5 * SECOND)
+    payloads = [log.get(seq).payload[:1] for seq in range(1, 7)]
+    assert payloads == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
 def test_a_purge_makes_room_on_a_full_disk_for_its_own_record() -> None:
