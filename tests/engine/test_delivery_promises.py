@@ -181,6 +181,19 @@ def test_flow_control_that_is_the_ack_is_asked_for_at_max_ack_pending(house: Hou
     assert house.ok("CONSUMER.INFO.S.c")["num_ack_pending"] == 2
 
 
+def test_new_filters_take_messages_that_the_old_ones_passed_over(house: House) -> None:
+    """Those behind the last delivered message."""
+    wide = {"ack_policy": "explicit", "ack_wait": 600 * SECOND}
+    house.consumer("c", filter_subject="s.a", **wide)
+    for number, subject in enumerate(("s.b", "s.a", "s.b", "s.c", "s.b")):
+        house.publish(subject, b"%d" % number)
+    assert numbers(house.pull(9)) == [1]
+    assert house.ok("CONSUMER.INFO.S.c")["num_pending"] == 0
+    house.consumer("c", filter_subject="s.b", **wide)
+    assert house.ok("CONSUMER.INFO.S.c")["num_pending"] == 2
+    assert numbers(house.pull(9)) == [2, 4]
+
+
 def test_a_message_that_reached_max_deliver_makes_room(house: House) -> None:
     house.consumer("c", ack_policy="explicit", max_ack_pending=1, max_deliver=1, ack_wait=SECOND)
     publish(house, 2)
