@@ -194,6 +194,20 @@ def test_new_filters_take_messages_that_the_old_ones_passed_over(house: House) -
     assert numbers(house.pull(9)) == [2, 4]
 
 
+def test_an_ack_with_the_name_of_another_account_is_not_ours(house: House) -> None:
+    """Ack subjects may name domain and account: another server's acks pass here on leaf nodes."""
+    house.consumer("c", ack_policy="explicit", ack_wait=600 * SECOND)
+    publish(house, 2)
+    assert len(house.pull(2)) == 2
+    assert house.account.api_subjects is not None
+    domain, account, _ = house.account.api_subjects.owner.decode().split(".")
+    left = []
+    for place in (f"{domain}.{account[::-1]}", f"other.{account}", f"{domain}.{account}"):
+        house.send(f"$JS.ACK.{place}.S.c.1.1.1.0.0")
+        left.append(house.ok("CONSUMER.INFO.S.c")["num_ack_pending"])
+    assert left == [2, 2, 1]
+
+
 def test_a_message_that_reached_max_deliver_makes_room(house: House) -> None:
     house.consumer("c", ack_policy="explicit", max_ack_pending=1, max_deliver=1, ack_wait=SECOND)
     publish(house, 2)
