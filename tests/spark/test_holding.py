@@ -20,7 +20,7 @@ from tests.spark import tables_help
 from tests.spark.feeds import Feed, by_append, by_format, by_upsert
 from tests.spark.jvm import EVERY_WAY
 from tests.spark.tables_help import sequences
-from tests.ways import skip_other_servers
+from tests.ways import length, skip_other_servers
 
 every_way = partial(pytest.param, marks=EVERY_WAY)
 
@@ -201,7 +201,7 @@ class Lake:
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=length(4, 8), deadline=None)
 @given(counts=st.lists(st.integers(0, 2), min_size=3, max_size=5), back=st.integers(0, 4))
 def test_by_marks_alone_a_batch_follows_the_one_before_or_is_refused(
     tmp_path_factory, kind, counts, back

@@ -351,7 +351,7 @@ class IcebergStore:
         return sequences(self.where)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=length(4, 8), deadline=None)
 @given(st.lists(STEPS, min_size=10, max_size=25))
 def test_exactly_once(tmp_path_factory, steps):
     query = Query(IcebergStore(address_of(tmp_path_factory.mktemp("once"))))

@@ -22,6 +22,7 @@ from penstock.spark.parsing import OptionError
 from penstock.spark.reading.offsets import DataLossError
 from penstock.spark.servers import Servers
 from tests.peers import available_servers, running_server, start_server
+from tests.ways import length
 
 pytestmark = pytest.mark.peer
 names = count(1)
@@ -226,7 +227,7 @@ def apply(bucket, changes):
             getattr(bucket, operation)(key)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=length(10, 25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from([1, 2, 5]), CHANGES, CHANGES, st.booleans())
 def test_any_changes(js, server, history, before, after, deletes):
     """A state, and a feed that goes on from it: applied in order they give the later state."""

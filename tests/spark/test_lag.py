@@ -23,6 +23,7 @@ from penstock.spark.servers import Servers
 from penstock.spark.watching import lag, lag_moves
 from penstock.spark.watching.lag import Shadow, ShadowError
 from tests.peers import available_servers, start_server, version_of
+from tests.ways import length
 
 pytestmark = pytest.mark.peer
 names = count(1)
@@ -147,7 +148,7 @@ def test_the_floor_follows_and_the_server_counts_what_is_left(js, server, retent
 
 
 @pytest.mark.parametrize("retention", ["limits", "interest"])
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=length(6, 12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     filters=st.sampled_from([(), ("a",), ("b", "c")]),
     steps=st.lists(

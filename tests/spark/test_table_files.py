@@ -16,6 +16,7 @@ from penstock.spark.tables.places import TableError, place
 from penstock.spark.tables.rows import read_files
 from tests.spark.tables_help import SCHEMA, write_of
 from tests.spark.tables_help import files_of as written
+from tests.ways import length
 
 
 def seqs_of(where, files):
@@ -27,7 +28,7 @@ def grow(where, first, files):
     Tables().commit(where, Write(schema=SCHEMA, files=made))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=length(6, 15), deadline=None)
 @given(
     st.lists(st.sampled_from([0, 1, 2, 5, "compact"]), min_size=1, max_size=8),
     st.integers(1, 4),

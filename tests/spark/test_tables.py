@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from penstock.spark.tables.data_files import write_rows
 from penstock.spark.tables.places import place
 from penstock.spark.tables.stream_tables import Batch, Table
+from tests.ways import length
 
 SCHEMA = pa.schema([("seq", pa.int64()), ("word", pa.string())])
 SUMS = pa.schema([("word", pa.string()), ("lines", pa.int64())])
@@ -69,7 +70,7 @@ def test_an_empty_write_makes_no_file(tmp_path):
     assert not list(table.path.glob("*.parquet"))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=length(6, 15), deadline=None)
 @given(st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=20), min_size=1, max_size=6))
 def test_sums_are_those_of_a_dictionary(tmp_path_factory, batches):
     table = Table(tmp_path_factory.mktemp("sums") / "t", SUMS, maintain_every=3)

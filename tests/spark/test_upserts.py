@@ -14,6 +14,7 @@ from penstock.spark.tables.compaction import compact
 from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.places import TableError, place
 from penstock.spark.tables.upserts import Upserted, merge
+from tests.ways import length
 
 SCHEMA = pa.schema([("Device id", pa.string()), ("seq", pa.int64()), ('od"d', pa.int64())])
 KEYS = ["Device id"]
@@ -51,7 +52,7 @@ BATCHES = st.lists(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=length(8, 20), deadline=None)
 @given(BATCHES, st.lists(st.booleans(), min_size=6, max_size=6))
 def test_the_newest_row_of_each_key(tmp_path_factory, batches, again):
     where = place(tmp_path_factory.mktemp("upsert") / "t")
@@ -141,7 +142,7 @@ def tries(where):
 RIVAL_ROWS = st.dictionaries(st.sampled_from("abcdx"), st.integers(1, 9), min_size=1, max_size=3)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=length(6, 15), deadline=None)
 @given(st.lists(st.tuples(RIVAL_ROWS, st.booleans()), min_size=1, max_size=3))
 def test_a_merge_that_other_writers_came_before(tmp_path_factory, theirs):
     where = place(tmp_path_factory.mktemp("race") / "t")
