@@ -208,6 +208,22 @@ def test_an_ack_with_the_name_of_another_account_is_not_ours(house: House) -> No
     assert left == [2, 2, 1]
 
 
+def test_a_replay_keeps_its_pace_when_the_consumer_is_changed(house: House) -> None:
+    for number in range(2):
+        house.publish("s.x", b"%d" % number)
+        house.server.clock.advance(10 * SECOND)
+        house.server.reactor.turn()
+    config = {"ack_policy": "explicit", "replay_policy": "original", "ack_wait": 600 * SECOND}
+    house.consumer("c", **config)
+    waiting = Waiting(house)
+    assert waiting.got() == [0]
+    house.consumer("c", description="changed", **config)
+    house.pass_time(9 * SECOND)
+    assert waiting.got() == []
+    house.pass_time(2 * SECOND)
+    assert waiting.got() == [1]
+
+
 def test_a_message_that_reached_max_deliver_makes_room(house: House) -> None:
     house.consumer("c", ack_policy="explicit", max_ack_pending=1, max_deliver=1, ack_wait=SECOND)
     publish(house, 2)
