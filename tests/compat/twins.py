@@ -26,6 +26,7 @@ QUIET_S = 0.03  # where nothing has come yet, the answers may be late
 SETTLED_S = 0.002  # where both sent the same: what comes later than that is seen in the next step
 
 PING = b"PING\r\n"
+ASKED = "asked"  # the sid of answers to requests
 CONNECT = (
     b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,'
     b'"protocol":1}\r\n'
@@ -111,6 +112,10 @@ class Twin:
         self.acks: list[bytes] = []
         self.pins: list[bytes] = []
         self.pongs = 0
+        self.awaited = 0  # the PONGs that the step under way waits for
+        self.asked = (
+            b""  # where the answer of the newest request goes; late ones of others are dropped
+        )
         self.closed = False
         self.socket.sendall(greeting if greeting.endswith(PING) else greeting + PING)
         self.read_until(lambda: self.pongs > 0)  # the server has read the greeting now
@@ -119,6 +124,12 @@ class Twin:
         """Send; a connection that the server closed is noticed when it is read."""
         with contextlib.suppress(OSError):
             self.socket.sendall(data)
+
+    def begin(self, *, whole: bool) -> None:
+        """A step begins; a PONG that the one before did not wait for is still to come."""
+        self.seen = {}
+        self.pongs = min(0, self.pongs - self.awaited)
+        self.awaited = int(whole)
 
     def read(self, wait_s: float) -> bool:
         """Take what comes within so many seconds; whether anything came."""
@@ -173,6 +184,10 @@ class Twin:
         return True
 
     def _keep(self, subject: bytes, sid: str, reply: bytes, head: bytes, body: bytes) -> None:
+        if sid == ASKED:
+            if subject != self.asked:
+                return
+            subject, sid = b"answer", "1"
         if reply.startswith((b"$JS.ACK.", b"$JS.FC.")):
             self.acks.append(reply)
         self.pins += PIN_HEADER.findall(head)
@@ -225,6 +240,7 @@ class Twins:
         self.steps: list[str] = []
         self.made: list[str] = []  # streams, removed when the test is over
         self.inbox = False
+        self.asks = 0
         self.quiet_s = SETTLED_S
 
     def both(
@@ -242,20 +258,22 @@ class Twins:
         quiet_s = self.quiet_s if quiet_s is None else quiet_s
         self.steps.append(step)
         for twin in (self.ours, self.theirs):
-            twin.seen = {}
-            twin.pongs = 0
+            twin.begin(whole=whole)
             act(twin)
             if whole:
                 twin.send(b"PING\r\n")
-        deadline = time.monotonic() + patience_s
         quiet_since = time.monotonic()
+        unread = whole  # that a server reads the step late is no difference
+        deadline = quiet_since + (PATIENCE_S if whole else patience_s)
         while time.monotonic() < deadline:
             came = self._read()
             now = time.monotonic()
+            if unread and all(twin.pongs > 0 or twin.closed for twin in (self.ours, self.theirs)):
+                unread, deadline = False, now + patience_s
             if came:
                 quiet_since = now
                 continue
-            if whole and not all(twin.pongs or twin.closed for twin in (self.ours, self.theirs)):
+            if unread:
                 continue
             enough_s = quiet_s if self.ours.seen else max(quiet_s, QUIET_S)
             if now - quiet_since >= enough_s and self._same():
@@ -314,8 +332,17 @@ class Twins:
         raw = body.encode() if isinstance(body, str) else body
         if not self.inbox:
             self.inbox = True
-            self.say("SUB answer 1\r\n")
-        operation = b"PUB $JS.API.%s answer %d\r\n%s\r\n" % (subject.encode(), len(raw), raw)
+            self.say(f"SUB answer 1\r\nSUB answer.* {ASKED}\r\n")
+        self.asks += 1
+        asked = b"answer.%d" % self.asks
+        for twin in (self.ours, self.theirs):
+            twin.asked = asked
+        operation = b"PUB $JS.API.%s %s %d\r\n%s\r\n" % (
+            subject.encode(),
+            asked,
+            len(raw),
+            raw,
+        )
         seen = self.say(operation, whole=True, patience_s=patience_s)
         # on a busy machine both may be late
         answers = seen.get("1", []) or self.say("PING\r\n", 0.5).get("1", [])
