@@ -365,6 +365,7 @@ class Twins:
         raw = body.encode()
 
         def act(twin: Twin) -> None:
+            twin.read_until(lambda: len(twin.acks) > max(at, 0))  # beside load it may still be due
             words = twin.acks[at] + (b" " + reply.encode() if reply else b"")
             twin.send(b"PUB %s %d\r\n%s\r\n" % (words, len(raw), raw))
 
