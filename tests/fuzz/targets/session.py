@@ -42,7 +42,7 @@ def run(data: bytes) -> None:
         steps += 1
         which = source.number()
         client, _ = clients[which & 1]
-        if not client._connection.closed:
+        if not client.connection.closed:
             client.send(source.sized(511 if which & 4 else 63))
         if which & 2:
             site.after(300_000_000)
