@@ -70,7 +70,9 @@ def plain(value: Any, key: str = "") -> Any:
             if not name.startswith("_nats.") and name not in passing
         }
     if isinstance(value, list):
-        return [plain(item) for item in value]
+        items = [plain(item) for item in value]
+        followed = key == "sources" and all("lag" in item for item in items)
+        return sorted(items, key=repr) if followed else items  # nats-server walks a map
     if key == "response" and isinstance(value, str):
         return plain(json.loads(value))
     if key == "leader":
